@@ -229,3 +229,9 @@ class DeployError(EtdevError):
     """Error for a release that could not be deployed, or that the target refused. The target serves the old release."""
 
     exit_code = ExitCode.DEPLOY_FAILED
+
+
+def describe_exception(error: BaseException) -> str:
+    """Return the type and the first line of an exception that other code raised."""
+    first = next(iter(str(error).strip().splitlines()), "no message")
+    return f"{type(error).__name__}: {first}"

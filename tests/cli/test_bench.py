@@ -100,8 +100,8 @@ def test_the_text(bench: Bench) -> None:
     assert "workers are threads" in shown[6]
     assert shown[7] == "  memory     planned cpu 32 B"
     assert f"Python {machine.describe_machine().versions['python']}, torch " in out
-    assert "the interpreter checks what it does" in out
-    assert "of fewer than 100 calls, p99 is the slowest" in out
+    assert "the interpreter checks each step" in out
+    assert "with fewer than 100 calls, p99 is the slowest call" in out
     assert "chain.pte: latency " in err
     assert "chain.pte: 1 worker " in err
 
@@ -147,7 +147,7 @@ def test_a_program_that_keeps_state(bench: Bench) -> None:
     """Its calls go on from one state, and each worker has its own."""
     found = figures(bench("counter.pte", "--random", *QUICK[:-1], "1,2", "--output", "json"))
     assert [item["workers"] for item in found["throughput"]] == [1, 2]
-    assert any("each worker has a state of its own" in note for note in found["notes"])
+    assert any("each worker has its own state" in note for note in found["notes"])
     stateless = figures(bench("chain.pte", "--random", *QUICK, "--output", "json"))
     assert not any("state" in note for note in stateless["notes"])
 

@@ -207,15 +207,15 @@ def test_tensors_that_the_caller_owns_on_a_device_are_brought_there_and_back(run
         (
             ["scaled.pte", "--input", "0=objects.npy"],
             2,
-            "input 0: objects.npy holds Python objects, which may run code",
+            "input 0: objects.npy holds Python objects, which etdev does not read",
         ),
         (["scaled.pte", "--input", "0=broken.npz"], 2, "input 0: broken.npz is damaged or cut short\nhelp: write it"),
         (["scaled.pte", "--input", "0=short.npy"], 2, "input 0: short.npy is damaged or cut short\nhelp: write it"),
         (["scaled.pte", "--input", "0=header.npy"], 2, "input 0: header.npy is damaged or cut short\nhelp: write it"),
-        (["scaled.pte", "--input", "0=empty.npy"], 2, "input 0: empty.npy is no .npy file\nhelp: write it again"),
-        (["scaled.pte", "--input", "text.npz"], 2, "text.npz is no .npz file\nhelp: write it again: `numpy.savez"),
+        (["scaled.pte", "--input", "0=empty.npy"], 2, "input 0: empty.npy is not a .npy file\nhelp: write it again"),
+        (["scaled.pte", "--input", "text.npz"], 2, "text.npz is not a .npz file\nhelp: write it again: `numpy.savez"),
         (["scaled.pte", "--input", "b.safetensors"], 2, "b.safetensors is damaged or cut short\nhelp: write it again"),
-        (["scaled.pte", "--input", "2=many"], 2, "input 2 is not a tensor but a single int, and 'many' is none"),
+        (["scaled.pte", "--input", "2=many"], 2, "input 2 is not a tensor but a single int, not 'many'"),
         (["scaled.pte", "--input", "0=two.npz"], 2, "two.npz holds 'a', 'b', and none is named like input 0"),
         (["scaled.pte", "--random", "--method", "backward"], 2, "the program has no method 'backward'"),
         (["scaled.pte", "--random", "--runtime", "fast"], 2, "there is no runtime 'fast'\nhelp: one of: stock, replay"),
@@ -261,7 +261,7 @@ def test_nothing_is_unpickled(run: Run, suffix: str) -> None:
     code, _, err = run("scaled.pte", "--input", f"0=x.{suffix}")
 
     assert (code, Path("spcheck").exists()) == (2, False)
-    assert "may run code when they are read" in err
+    assert "are not read, because they may run code" in err
 
 
 def test_a_program_that_fails(run: Run) -> None:
@@ -286,8 +286,8 @@ def test_without_a_device_it_says_how_to_simulate_it(run: Run, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("device_map", "said"),
     [
-        ("cuda:0=sim", "nothing stands for cuda:1 of the program: the device map has cuda:0"),
-        ("cuda:0=sim,cuda:5=sim", "nothing stands for cuda:1 of the program: the device map has cuda:0 and cuda:5"),
+        ("cuda:0=sim", "the device map has no entry for cuda:1 of the program, only for cuda:0"),
+        ("cuda:0=sim,cuda:5=sim", "the device map has no entry for cuda:1 of the program, only for cuda:0 and cuda:5"),
         ("", "the device map is empty"),
         (",", "the device map is empty"),
         ("cuda:0=sim,", "a comma of the device map 'cuda:0=sim,' has nothing next to it"),

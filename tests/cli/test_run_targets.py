@@ -134,7 +134,7 @@ def test_a_lone_input_needs_no_name(run: Run, name: str) -> None:
     ("text", "said"),
     [
         ("nowhere.npy", "cannot read input 0: nowhere.npy: No such file"),
-        ("model.pt", "input 0: files like 'model.pt' may run code when they are read, so they are not"),
+        ("model.pt", "input 0: files like 'model.pt' are not read, because they may run code"),
         ("3", "input 0: 3 is not a kind of file that inputs are read from"),
         ("y=x.npy", "method 'forward' has no input 'y'"),
     ],

@@ -147,7 +147,7 @@ def test_a_worker_for_each_device(run: Run) -> None:
         (["--transport", "process"], "--transport: nothing says how many workers"),
         (["--workers", "2", "--transport", "mail"], "--transport: there is no transport 'mail'"),
         (["--workers", "2", "--ray-address", "here"], "--ray-address: only the workers of Ray are on a cluster"),
-        (["--workers", "devices"], "--workers: a worker for each device is for programs with delegates on devices"),
+        (["--workers", "devices"], "--workers: a worker for each device needs a program with delegates on devices"),
     ],
 )
 def test_wrong_usage(run: Run, arguments: list[str], said: str) -> None:

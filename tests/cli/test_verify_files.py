@@ -98,10 +98,10 @@ def test_a_good_file(run: Run) -> None:
         "  plan       passed   4 tensors of 64 B together, none over another that is in use\n"
         "  placement  passed   all memory is on the host\n"
         "  kernels    passed   3 operators in the wheel's runtime\n"
-        "  replay     passed   1 method on random inputs, the same with and without poison; weak: nothing says what "
-        "the outputs should be\n"
-        "  not run    budget, growth, runtime, accuracy, latency: only the config that the file was built from can "
-        "tell\n"
+        "  replay     passed   1 method on random inputs, the same with and without poison; weak: the expected "
+        "outputs are unknown\n"
+        "  not run    budget, growth, runtime, accuracy, latency: the config that the file was built from is "
+        "needed\n"
         "  not run    device: the program has no memory on devices\n"
         "\n"
         "1 file, 1 good as far as it was checked\n"
@@ -195,7 +195,7 @@ def test_a_required_check_that_cannot_run(run: Run) -> None:
     code, out, _ = run("chain.pte", "--require", "runtime")
 
     assert code == 3
-    assert "  runtime    not run  required, but only the config that the file was built from can tell\n" in out
+    assert "  runtime    not run  required, but the config that the file was built from is needed\n" in out
     assert out.endswith("1 file, 1 without a required check (runtime)\n")
 
 

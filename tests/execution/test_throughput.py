@@ -54,8 +54,8 @@ def test_a_comparison_that_the_measurement_bears() -> None:
 @pytest.mark.parametrize(
     ("one", "two", "machine", "words"),
     [
-        ({"busy": 0.02}, {}, QUIET, "1 worker spent 2% of the time in calls: the rest is the way there and back"),
-        ({}, {"busy": 0.5}, QUIET, "2 workers spent 50% of the time in calls: the rest is the way there and back"),
+        ({"busy": 0.02}, {}, QUIET, "1 worker spent 2% of the time in calls: the rest is transfer"),
+        ({}, {"busy": 0.5}, QUIET, "2 workers spent 50% of the time in calls: the rest is transfer"),
         ({}, {"spread": 2.0}, QUIET, "calls of 2 workers took up to 2.0 times as long as others: the machine is"),
         ({"spread": 9.0}, {}, QUIET, "calls of 1 worker took up to 9.0 times as long as others"),
         ({"calls_per_task": 1000}, {}, QUIET, "1 worker had 2 tasks, too few to tell"),
@@ -73,4 +73,4 @@ def test_more_than_the_workers_can_be_is_not_believed() -> None:
     """96.7 calls a second on one worker, and 1,304 on two."""
     _, found = compare([measured(1, 96.7), measured(2, 1304.0)], QUIET)
     assert found.factor is None
-    assert "13.49 times would be more than 2 workers can be" in (found.no_factor or "")
+    assert "13.49 times is more than 2 workers can reach" in (found.no_factor or "")

@@ -27,7 +27,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPat
 
 
 def _install(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], runtime: RuntimeState) -> None:
-    monkeypatch.setattr(doctor, "_version", versions.get)
+    monkeypatch.setattr(doctor, "package_version", versions.get)
     monkeypatch.setattr(doctor, "_runtime", lambda: runtime)
     monkeypatch.setattr(base.importlib.util, "find_spec", lambda name: object() if name in versions else None)
 

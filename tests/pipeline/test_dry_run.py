@@ -209,7 +209,7 @@ AROUND = {
         Failure(
             LoadError,
             "etdev.toml:7:11 (methods.forward.samples)",
-            "'data:samples' gives inputs that method 'forward' does not take: sample 0: "
+            "'data:samples' returns inputs that method 'forward' does not take: sample 0: "
             "input 'x' has the shape [9, 4], declared [n, 4]: axis 0 is 9, outside 'n' = 1..8",
             f"{DECLARED}; if the samples are right, the range of 'n' has to hold 9",
         ),
@@ -289,7 +289,7 @@ def test_a_tensor_that_is_kept_from_a_call_without_values(
     with pytest.raises(VerifyError, match=f"the model has {what} without values") as caught:
         dry_run(made, BuildOptions())
     assert str(caught.value.where).endswith(METHOD)
-    assert "in `__init__`, as a buffer" in str(caught.value.hint)
+    assert "in `__init__`, as buffers" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize(

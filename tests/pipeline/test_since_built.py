@@ -150,7 +150,7 @@ def test_a_file_that_is_new_in_a_folder_that_was_listed(tmp_path: Path) -> None:
     etdev.build(write_project(tmp_path, LINEAR_CONFIG + "    [targets.cpu]\n", model=listing + LINEAR), verify=False)
     assert since(tmp_path).said is None
     (parts / "new").touch()
-    assert since(tmp_path).changed == ("files in parts came or went",)
+    assert since(tmp_path).changed == ("files in parts were added or removed",)
 
 
 def test_a_file_that_cannot_be_read(built: Path) -> None:

@@ -31,11 +31,11 @@ def test_a_metric_within_its_limits(linear: Prepared, fn: str, limits: str, summ
 @pytest.mark.parametrize(
     ("fn", "limits", "summary"),
     [
-        ("right", "min = 0.51", "data:right gave 0.5, the config asks for at least 0.51"),
-        ("right", "max = 0.49", "data:right gave 0.5, the config asks for at most 0.49"),
-        ("nan", "min = 0.0", "data:nan gave nan, the config asks for at least 0"),
-        ("nan", "max = 9", "data:nan gave nan, the config asks for at most 9"),
-        ("infinite", "max = 9", "data:infinite gave inf, the config asks for at most 9"),
+        ("right", "min = 0.51", "data:right returned 0.5, the config asks for at least 0.51"),
+        ("right", "max = 0.49", "data:right returned 0.5, the config asks for at most 0.49"),
+        ("nan", "min = 0.0", "data:nan returned nan, the config asks for at least 0"),
+        ("nan", "max = 9", "data:nan returned nan, the config asks for at most 9"),
+        ("infinite", "max = 9", "data:infinite returned inf, the config asks for at most 9"),
     ],
 )
 def test_a_missed_limit_is_a_gate(linear: Prepared, fn: str, limits: str, summary: str) -> None:

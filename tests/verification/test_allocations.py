@@ -71,8 +71,7 @@ def test_what_lies_over_a_neighbour_in_use_is_found() -> None:
     (problem,) = check(planned(2, 8), SimulatedDevice(count=2)).problems
 
     assert problem == (
-        "buffer 2 on cuda:0: 16 bytes of value 1 of method 'forward' at 0 were not there any more when they were read "
-        "back"
+        "buffer 2 on cuda:0: 16 bytes of value 1 of method 'forward' at 0 had changed when they were read back"
     )
 
 
@@ -138,9 +137,9 @@ class Overlapping(SimulatedDevice):
 @pytest.mark.parametrize(
     ("device", "said"),
     [
-        (Overrunning(count=2), "buffer 2 on cuda:0: bytes behind its end were written over"),
+        (Overrunning(count=2), "buffer 2 on cuda:0: bytes after its end were overwritten"),
         (Managed(count=2), "buffer 2 on cuda:0: its address is one of managed memory, says simulated"),
-        (Forgetful(count=2), "16 bytes of value 1 of method 'forward' at 0 were not there any more"),
+        (Forgetful(count=2), "16 bytes of value 1 of method 'forward' at 0 had changed"),
         (Overlapping(count=2), "buffer 2 on cuda:0: it overlaps 288 bytes that are allocated at"),
         (
             SimulatedDevice(count=2, faults=[Fault("wrong_device", nth=3)]),

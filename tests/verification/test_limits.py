@@ -181,7 +181,7 @@ def test_a_share_that_nobody_knows_any_more_is_not_judged(budget: Budget) -> Non
 
     assert check.status == "not run"
     assert check.summary.startswith("budget.delegated: neither the file nor a report.json of its build says how many")
-    assert "; what was judged: file " in check.summary
+    assert "; judged: file " in check.summary
 
 
 def test_all_of_no_ops_are_delegated(budget: Budget) -> None:
@@ -322,7 +322,7 @@ def test_weights_that_a_file_alone_does_not_tell_are_not_judged(
     assert check.status == "not run"
     assert check.summary == (
         f"budget.growth.weights: old/cpu/{reason}: name the folder of its build instead, or a commit that has its "
-        "etdev.lock (`git:REF`); what was judged: copies in a call the same"
+        "etdev.lock (`git:REF`); judged: copies in a call the same"
     )
     assert check.unjudged == "etdev.toml:9:29 (targets.cpu.budget.growth.weights)"
     assert growth("copies = 0", before, "old/cpu/tiny.pte").status == "passed"
@@ -487,7 +487,7 @@ def test_a_commit_that_the_clone_lacks_is_no_first_build(
 
 def test_a_folder_that_is_in_no_repository(growth: Growth, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    with pytest.raises(MissingRequirementError, match="is in no git repository"):
+    with pytest.raises(MissingRequirementError, match="is not in a git repository"):
         growth("file = 0", chain(1), "git:main")
 
 

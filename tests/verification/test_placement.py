@@ -164,7 +164,7 @@ SHAPE = {"sizes": (5,), "dim_order": (0,), "allocation_info": None}
         ),
         (spec(None), "argument 0, value 1, is on cuda:0, but the delegate runs on cpu: a copy is missing"),
         (spec(b"gpu"), "delegate 0: the compile spec 'target_device' of the delegate 'EtdevReferenceBackend' names no"),
-        (spec(b"cuda:-1"), "instruction 1 (EtdevReferenceBackend): nothing says where its arguments have to lie"),
+        (spec(b"cuda:-1"), "instruction 1 (EtdevReferenceBackend): the device of its arguments is unknown"),
         (spec(b"\xff"), "names no device: b'\\xff'; devices are cpu, cuda:0 to cuda:127"),
         (
             call(3, m.MoveCall(2, 3)),

@@ -154,7 +154,7 @@ def test_of_a_file(plugin: Install, run: Callable[..., tuple]) -> None:
     plugin(WITH_CONFIG)
     code, out, _ = run("verify", "chain.pte", "--require", "no-float64")
     assert code == 3
-    assert "  no-float64 not run  required, but only the config that the file was built from can tell\n" in out
+    assert "  no-float64 not run  required, but the config that the file was built from is needed\n" in out
 
 
 def test_in_a_config(plugin: Install, tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_a_map_that_leaves_a_device_out_is_named_with_it(
     checks = judge(two_devices(), device_map=device_map)
 
     assert {checks[check].status for check in ("replay", "device")} == {"not run"}
-    assert checks["replay"].summary == f"nothing stands for cuda:0 of the program: the device map has {has}"
+    assert checks["replay"].summary == f"the device map has no entry for cuda:0 of the program, only for {has}"
     assert checks["device"].summary == checks["replay"].summary
 
 
@@ -160,7 +160,7 @@ def test_a_delegate_that_nothing_here_executes(judge: Callable[..., dict[str, Ch
     other = across(replace(plan, delegates=tuple(replace(item, id="CudaBackend") for item in plan.delegates)))
     checks = judge(other, ACCURACY)
 
-    reason = "CudaBackend cannot be replayed: nothing here executes its blobs"
+    reason = "CudaBackend cannot be replayed: no executor for its blobs is installed"
     assert (checks["replay"].status, checks["replay"].summary) == ("not run", reason)
     assert checks["accuracy"].status == "not run"
 

@@ -226,7 +226,7 @@ def test_of_a_file_that_cannot_be_read_nothing_is_run(linear: Prepared, tmp_path
     ("samples", "said"),
     [
         ("wrong_shape", "sample 1: input 'x' has the shape [2, 31], declared [2, 32]: axis 1 is 31, not 32"),
-        ("nothing", "gave no samples"),
+        ("nothing", "returned no samples"),
         ("raising", "failed: OSError: the data set is gone (data.py:"),
     ],
 )

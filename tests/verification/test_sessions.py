@@ -327,7 +327,7 @@ def test_another_number_of_outputs_ends_the_check(account: Prepared) -> None:
     check = account.judge(runtime=Altered("look", lambda outputs, shared: outputs[:1]))["runtime"]
 
     assert (check.status, check.gate) == ("failed", False)
-    assert check.problems == ("method 'look' gives 1 outputs, eager PyTorch gives 2 (session 0, call 2)",)
+    assert check.problems == ("method 'look' returns 1 outputs, eager PyTorch returns 2 (session 0, call 2)",)
 
 
 def test_state_of_ones_own_has_to_be_right_in_any_memory(apart: Prepared) -> None:
@@ -347,7 +347,7 @@ _DECLARED = "the config declares x: float32 [4]"
 @pytest.mark.parametrize(
     ("sessions", "message", "hint"),
     [
-        ("nothing", "'data:nothing' gave no sessions", "check that it finds its data"),
+        ("nothing", "'data:nothing' returned no sessions", "check that it finds its data"),
         ("number", "'data:number' returned an int, not an iterable of lists of calls", _A_LIST),
         ("no_list", "'data:no_list': session 0 is not a list of calls: it is a str", _A_LIST),
         ("no_calls", "'data:no_calls': session 0 is not a list of calls: it holds no calls", _A_LIST),

@@ -68,6 +68,12 @@ class LoadedConfig:
             return str(self.path)
         return origin.source if origin.line is None else f"{origin.source}:{origin.line}:{origin.column}"
 
+    def problem(self, message: str, *key: str | int, hint: str | None, rule: str) -> Problem:
+        """Return a problem with the value of a key, at its place."""
+        origin = self.origin(*key)
+        source, line, column = (origin.source, origin.line, origin.column) if origin else (None, None, None)
+        return Problem(message, format_key(key), source, line, column, hint, rule)
+
     def resolve(self, *key: str | int) -> Path:
         """Return the path-valued key as an absolute path, relative to the file that states it."""
         value: Any = self.config

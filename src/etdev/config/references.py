@@ -148,6 +148,4 @@ def _names_in(folder: Path, suffix: str = "") -> Iterable[str]:
 
 
 def _problem(loaded: LoadedConfig, key: KeyPath, text: str, rule: str, hint: str | None) -> Problem:
-    origin = loaded.origin(*key)
-    source, line, column = (origin.source, origin.line, origin.column) if origin else (None, None, None)
-    return Problem(f"`{format_key(key)}`: {text}", format_key(key), source, line, column, hint, rule)
+    return loaded.problem(f"`{format_key(key)}`: {text}", *key, hint=hint, rule=rule)

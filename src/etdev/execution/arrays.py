@@ -46,7 +46,7 @@ def read_arrays(path: Path, label: str = "") -> Arrays:
         with open_file(path) as file:
             start = file.read(8)
         if form.magic and not start.startswith(form.magic):
-            raise UsageError(f"{what} is no {path.suffix.lower()} file", where=WHERE, hint=form.remedy)
+            raise UsageError(f"{what} is not a {path.suffix.lower()} file", where=WHERE, hint=form.remedy)
         return form.read(path)
     except EtdevError:
         raise
@@ -54,8 +54,8 @@ def read_arrays(path: Path, label: str = "") -> Arrays:
         cause, remedy = describe_os_error(error)
         raise UsageError(f"cannot read {what}: {cause}", where=WHERE, hint=remedy) from error
     except _ObjectsError as error:
-        message = f"{what} holds Python objects, which may run code when they are read, so they are not"
-        raise UsageError(message, where=WHERE, hint="save plain numbers: `array.astype(...)` has a dtype") from error
+        message = f"{what} holds Python objects, which etdev does not read because they may run code"
+        raise UsageError(message, where=WHERE, hint="save plain numbers: `array.astype(...)`") from error
     except Exception as error:  # The readers raise arbitrary errors for damaged bytes.
         raise UsageError(f"{what} is damaged or cut short", where=WHERE, hint=form.remedy) from error
 

@@ -21,7 +21,7 @@ def left_out(devices: Sequence[Device], device_map: DeviceMap) -> str | None:
     left = [device for device in devices if device.type in types and device not in device_map]
     if not left:
         return None
-    return f"nothing stands for {named(left)} of the program: the device map has {named(sorted(device_map))}"
+    return f"the device map has no entry for {named(left)} of the program, only for {named(sorted(device_map))}"
 
 
 def absent(devices: Sequence[Device], device_map: DeviceMap) -> str | None:
@@ -68,18 +68,16 @@ def describe_map(answers: Iterable[Sequence[CheckResult]], device_map: DeviceMap
             lacking |= devices
     if lacking:
         yield remedy(sorted(lacking))
-    superfluous = unused(known, device_map) if all_read else None
-    if superfluous is not None:
-        yield superfluous
+    if all_read:
+        yield from describe_unused(known, device_map)
 
 
-def unused(devices: Iterable[Device], device_map: DeviceMap) -> str | None:
-    """Return a note on devices of the map that are not in ``devices``, those in use; None if all are."""
+def describe_unused(devices: Iterable[Device], device_map: DeviceMap) -> Iterator[str]:
+    """Yield a note on devices of the map that are not in ``devices``, those in use; nothing if all are."""
     used = sorted(set(devices))
     others = [device for device in sorted(device_map) if device not in used]
-    if not others:
-        return None
-    return f"nothing uses {named(others)} of the device map; in use: {named(used) or 'none'}"
+    if others:
+        yield f"nothing uses {named(others)} of the device map; in use: {named(used) or 'none'}"
 
 
 def named(devices: Sequence[Device]) -> str:

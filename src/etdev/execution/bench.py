@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from etdev.execution.availability import unused
+from etdev.execution.availability import describe_unused
 from etdev.execution.run import CallSpec, chosen_runtime, program_failed, read_program
 from etdev.execution.run_results import RuntimeName
 from etdev.execution.throughput import ThroughputResult, batch_size, compare, measure_throughput
@@ -97,7 +97,6 @@ def bench_file(file: Path, options: BenchOptions) -> BenchResult:
                     throughput.append(measure_throughput(on_workers, count, calls.samples, options.thoroughness, batch))
         except ProgramFailureError as error:
             raise program_failed(error, file, plan, options) from error
-    superfluous = unused(named_devices(program), options.device_map)
     return BenchResult(
         file=str(file),
         method=options.method,
@@ -105,7 +104,7 @@ def bench_file(file: Path, options: BenchOptions) -> BenchResult:
         reason=reason,
         inputs=calls.source,
         notes=(
-            *(() if superfluous is None else (superfluous,)),
+            *describe_unused(named_devices(program), options.device_map),
             *_notes(name, options.method, latency.calls, machine, state=keeps_state(program, plan)),
         ),
         warmup=options.thoroughness.warmup,
@@ -122,8 +121,8 @@ def _notes(runtime: RuntimeName, method: str, calls: int, machine: Machine, *, s
     if busy := describe_load(machine):
         yield busy
     if runtime == "replay":
-        yield "the interpreter checks what it does; ExecuTorch's runtime takes other times"
+        yield "the interpreter checks each step, so ExecuTorch's runtime takes other times"
     if state:
-        yield f"method {method!r} keeps state: calls go on from those before, and each worker has a state of its own"
+        yield f"method {method!r} keeps state: calls continue from those before, and each worker has its own state"
     if calls < _RARE:
-        yield f"of fewer than {_RARE} calls, p99 is the slowest"
+        yield f"with fewer than {_RARE} calls, p99 is the slowest call"

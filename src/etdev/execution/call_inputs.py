@@ -52,8 +52,7 @@ class Calls:
 
     samples: Sequence[tuple[Any, ...]]
     cut: Literal["rows", "axis"] | None = None
-    """Cut of a data set into calls: by ``rows``, or along its first ``axis``. None without a data set.
-    """
+    """Cut of a data set into calls: by ``rows``, or along its first ``axis``. None without a data set."""
     source: str | None = None
     """Source of the inputs in words; None if they were given."""
 
@@ -61,10 +60,10 @@ class Calls:
 def read_calls(plan: m.ExecutionPlan, names: Sequence[str], texts: Sequence[str]) -> Calls:
     """Return the inputs of each call, in the method's order; an input given a second time starts the next call.
 
-    ``texts`` are ``NAME=FILE``, with a name or a position, ``NAME=NUMBER`` for an input that is not a tensor, or a file
-    of several arrays. If the method has one input, the name may be left out. An array with more rows than the input is
+    ``texts`` are ``NAME=FILE``, ``NAME=NUMBER`` for an input that is not a tensor, or a file of several arrays. A name
+    may be a position. If the method has one input, the name may be left out. An array with more rows than the input is
     a data set: each piece of it makes a call, and other inputs go into each of these calls. Raises
-    :class:`~etdev.errors.UsageError` with the input and what the file takes.
+    :class:`~etdev.errors.UsageError` with the input and the type that the file takes.
     """
     given: list[dict[int, Any]] = [{}]
     for text in texts:
@@ -196,7 +195,7 @@ def _value(declared: m.Value, given: _Given) -> Any:
     except (ValueError, KeyError):
         kind = type(declared).__name__.lower()
         raise UsageError(
-            f"{given.label} is not a tensor but a single {kind}, and {given.text!r} is none",
+            f"{given.label} is not a tensor but a single {kind}, not {given.text!r}",
             where=WHERE,
             hint=f"write `--input {given.names[1]}={_EXAMPLES[kind]}`",
         ) from None
@@ -209,7 +208,7 @@ def _tensor(declared: m.Tensor, given: _Given) -> torch.Tensor:
         return _numbers(declared, path, given.label)
     if suffix in _REFUSED:
         raise UsageError(
-            f"{given.label}: files like {path.name!r} may run code when they are read, so they are not",
+            f"{given.label}: files like {path.name!r} are not read, because they may run code",
             where=WHERE,
             hint=f"save it as {FORMATS}",
         )
@@ -273,7 +272,7 @@ def _checked(declared: m.Value, tensor: torch.Tensor, called: str) -> torch.Tens
     if problem is None:
         return tensor
     if not isinstance(declared, m.Tensor):
-        raise UsageError(problem, where=WHERE, hint="give it as `NAME=VALUE`")
+        raise UsageError(problem, where=WHERE, hint="write `NAME=VALUE`")
     axes = len(declared.sizes)
     if tensor.dtype != torch_dtype(declared.scalar_type) or tensor.dim() not in (axes, axes + 1):
         raise UsageError(problem, where=WHERE, hint="convert it before: nothing is converted here")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from etdev.errors import UsageError
+from etdev.pipeline.project.torch_tensors import random_tensor
 from etdev.program import model as m
 from etdev.runtime.interpreter.layout import torch_dtype
 
@@ -32,17 +33,10 @@ def random_inputs(plan: m.ExecutionPlan, seed: int) -> tuple[Any, ...]:
 
 
 def _random(plan: m.ExecutionPlan, position: int, value: m.Value, generator: torch.Generator) -> Any:
-    import torch
-
     if not isinstance(value, m.Tensor):
         return m.plain_value(value)
     _require_bound(plan, position, value)
-    dtype = torch_dtype(value.scalar_type)
-    if dtype.is_floating_point:
-        return torch.randn(value.sizes, generator=generator).to(dtype)
-    if dtype == torch.bool:
-        return torch.randint(0, 2, value.sizes, generator=generator).bool()
-    return torch.zeros(value.sizes, dtype=dtype)
+    return random_tensor(value.sizes, torch_dtype(value.scalar_type), generator)
 
 
 def _require_bound(plan: m.ExecutionPlan, position: int, tensor: m.Tensor) -> None:

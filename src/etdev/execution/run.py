@@ -11,7 +11,7 @@ from typing import Any
 
 from etdev.backends.base import BUILD_EXTRA, find_packages
 from etdev.errors import MissingRequirementError, UsageError
-from etdev.execution.availability import left_out, remedy, unused
+from etdev.execution.availability import describe_unused, left_out, remedy
 from etdev.execution.call_inputs import Calls, input_names, read_calls
 from etdev.execution.random_inputs import random_inputs
 from etdev.execution.run_results import (
@@ -115,61 +115,60 @@ def run_file(file: Path, options: RunOptions) -> RunResult:
     )
     if options.save is not None:
         results = saved_outputs(options.save, results, [outputs for _, outputs in found], calls.cut)
-    superfluous = unused(named_devices(program), options.device_map)
     return RunResult(
         file=str(file),
         method=options.method,
         runtime=name,
         reason=reason,
         inputs=calls.source,
-        notes=() if superfluous is None else (superfluous,),
+        notes=tuple(describe_unused(named_devices(program), options.device_map)),
         calls=results,
         seconds=seconds,
         workers=workers,
     )
 
 
-def read_program(file: Path, asked: CallSpec) -> tuple[Program, m.ExecutionPlan, Calls]:
+def read_program(file: Path, spec: CallSpec) -> tuple[Program, m.ExecutionPlan, Calls]:
     """Return a program, its method to call, and the inputs of each call. Raises as :func:`run_file` does."""
-    program = read_joined(file, asked.data)
+    program = read_joined(file, spec.data)
     outside = sorted(missing.name for missing in missing_data(program))
     if outside:
         message = f"the program has weights in another file: {outside[0]!r}"
         more = f" and {len(outside) - 1:,} more" if len(outside) > 1 else ""
         raise UsageError(message + more, where=str(file), hint="say which file: `--data FILE.ptd`")
-    plan = program.method(asked.method)
+    plan = program.method(spec.method)
     devices = named_devices(program)
-    forgotten = left_out(devices, asked.device_map)
+    forgotten = left_out(devices, spec.device_map)
     if forgotten is not None:
         raise UsageError(forgotten, where="--device-map", hint=remedy(devices))
     problem = torch_obstacle()
     if problem is not None:
         raise MissingRequirementError(f"programs are run with torch: {problem}")
-    if asked.random and asked.inputs:
+    if spec.random and spec.inputs:
         raise UsageError("inputs are both given and random", where="--random", hint="leave one out")
-    return program, plan, _calls(file, plan, asked)
+    return program, plan, _calls(file, plan, spec)
 
 
-def _calls(file: Path, plan: m.ExecutionPlan, asked: CallSpec) -> Calls:
+def _calls(file: Path, plan: m.ExecutionPlan, spec: CallSpec) -> Calls:
     """Return the inputs of each call: those given, random ones, or the config's samples."""
-    if asked.random:
-        return Calls([random_inputs(plan, asked.seed)], source=f"random, seed {asked.seed}")
+    if spec.random:
+        return Calls([random_inputs(plan, spec.seed)], source=f"random, seed {spec.seed}")
     names = input_names(file, plan)
-    if asked.project is not None and not asked.inputs:
+    if spec.project is not None and not spec.inputs:
         from etdev.execution.samples import config_calls
 
-        calls = config_calls(asked.project, plan, names)
+        calls = config_calls(spec.project, plan, names)
         if calls is not None:
             return calls
-    return read_calls(plan, names, asked.inputs)
+    return read_calls(plan, names, spec.inputs)
 
 
-def program_failed(error: ProgramFailureError, file: Path, plan: m.ExecutionPlan, asked: CallSpec) -> RunError:
+def program_failed(error: ProgramFailureError, file: Path, plan: m.ExecutionPlan, spec: CallSpec) -> RunError:
     """Return the error for a program that fails.
 
     A delegate that does not find its weights fails in its own way; XNNPACK's crashes.
     """
-    lacks = not asked.data and plan.delegates
+    lacks = not spec.data and plan.delegates
     hint = "if its delegates have weights in another file, say which: `--data FILE.ptd`" if lacks else None
     return RunError(f"the program failed: {error}", where=str(file), hint=hint)
 

@@ -153,7 +153,7 @@ def _together(values: Sequence[Any], cut: Literal["rows", "axis"]) -> Any:
         raise RunError(
             f"the outputs of the calls have different shapes, {' and '.join(map(str, sorted(shapes)[:2]))}",
             where="--save",
-            hint="give the samples one by one: each has files of its own then",
+            hint="pass the samples one by one, so that each has its own files",
         )
     return torch.cat(list(values)) if cut == "rows" and values[0].dim() else torch.stack(list(values))
 

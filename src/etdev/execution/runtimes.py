@@ -7,22 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from etdev.execution.availability import named
+from etdev.backends.base import BUILD_EXTRA, find_packages
+from etdev.execution.availability import absent, named, remedy
 from etdev.pipeline.project.runtime_contents import Requirements
-from etdev.pipeline.results.result import CheckResult
 from etdev.program import Program
+from etdev.program.analysis.inplace import DEFAULT
 from etdev.program.devices import named_devices
 from etdev.runtime.device_map import DeviceMap
 from etdev.runtime.stock import StockRuntime
-
-if TYPE_CHECKING:
-    from etdev.runtime.interpreter.kernels import InPlaceTable
-
-from typing import TYPE_CHECKING
-
-from etdev.backends.base import BUILD_EXTRA, find_packages
-from etdev.execution.availability import absent, remedy
-from etdev.program.analysis.inplace import DEFAULT
 
 if TYPE_CHECKING:
     from etdev.runtime.interpreter.kernels import InPlaceTable
@@ -37,11 +29,6 @@ class Obstacle:
     reason: str
     remedy: str | None = None
 
-    @property
-    def result(self) -> CheckResult:
-        """Result of the check: ``not run``, with the reason and the remedy."""
-        return CheckResult(name="replay", status="not run", summary=self.reason, hint=self.remedy)
-
 
 def replay_obstacle(program: Program, device_map: DeviceMap) -> Obstacle | None:
     """Return why the program cannot be replayed here; None if it can."""
@@ -52,7 +39,7 @@ def replay_obstacle(program: Program, device_map: DeviceMap) -> Obstacle | None:
 
     delegates = missing_executors(program)  # Checked first: without executors, no device would help.
     if delegates:
-        return Obstacle(f"{', '.join(delegates)} cannot be replayed: nothing here executes its blobs")
+        return Obstacle(f"{', '.join(delegates)} cannot be replayed: no executor for its blobs is installed")
     devices = named_devices(program)
     reason = absent(devices, device_map)
     if reason is not None:

@@ -11,7 +11,7 @@ from etdev.pipeline.project import Project
 from etdev.pipeline.project.progress import Silent, StageClock
 from etdev.pipeline.project.quiet import quiet_libraries
 from etdev.pipeline.project.usercode import UserCode
-from etdev.pipeline.stages.inputs import read_samples
+from etdev.pipeline.stages.inputs import samples_at
 from etdev.pipeline.stages.models import Models
 from etdev.program import model as m
 
@@ -29,11 +29,10 @@ def config_calls(project: Project, plan: m.ExecutionPlan, names: Sequence[str]) 
 
     key = ("methods", plan.name, "samples")
     where, entry = project.where(*key), declared.samples
-    with quiet_libraries(verbose=False), UserCode() as user:
+    with quiet_libraries(), UserCode() as user:
         register_imports(project, user)
         signature = Models(project, user).signatures(StageClock(plan.name, Silent()))[plan.name]
-        function = user.get(entry, project.base(*key), where)
-        samples = list(read_samples(user, function, entry, signature, where))
+        samples = list(samples_at(project, user, entry, signature, key))
     for number, sample in enumerate(samples):
         _require_fit(plan, names, sample, f"sample {number} of {entry!r}", where)
     return Calls(samples, source=f"{len(samples):,} sample{'s' * (len(samples) != 1)} of {entry}")

@@ -99,7 +99,9 @@ def _over(one: ThroughputResult, found: ThroughputResult, machine: Machine) -> T
     factor = found.calls_per_second / one.calls_per_second
     reason = next(filter(None, (_doubt(each, machine) for each in (found, one))), None)
     if reason is None and factor > found.workers * 1.1:
-        reason = f"{factor:.2f} times would be more than {found.workers} workers can be: something disturbed the one"
+        reason = (
+            f"{factor:.2f} times is more than {found.workers} workers can reach: something disturbed the single worker"
+        )
     return found.model_copy(update={"factor": factor if reason is None else None, "no_factor": reason})
 
 
@@ -112,7 +114,7 @@ def _doubt(found: ThroughputResult, machine: Machine) -> str | None:
     if tasks < _LEAST_TASKS * found.workers:
         return f"{who} had {tasks} task{'s' * (tasks != 1)}, too few to tell: measure for longer with `--seconds`"
     if found.busy < _LEAST_BUSY:
-        return f"{who} spent {found.busy:.0%} of the time in calls: the rest is the way there and back"
+        return f"{who} spent {found.busy:.0%} of the time in calls: the rest is transfer"
     if found.spread > _MOST_SPREAD:
         return f"calls of {who} took up to {found.spread:.1f} times as long as others: the machine is not steady"
     if describe_load(machine) is not None:

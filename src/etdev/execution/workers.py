@@ -112,7 +112,7 @@ class OnWorkers:
         devices = tuple(named_devices(self.program))
         if not devices or self.runtime != "replay":
             raise UsageError(
-                "a worker for each device is for programs with delegates on devices, which the interpreter runs",
+                "a worker for each device needs a program with delegates on devices, run by the interpreter",
                 where="--workers",
                 hint="say how many workers: `--workers 2`",
             )

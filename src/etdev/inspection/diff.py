@@ -288,8 +288,7 @@ def _tensor_diffs(plans: Pair[m.ExecutionPlan]) -> dict[str, Pair[int]]:
 def _calls(plan: m.ExecutionPlan, name: str) -> int:
     return sum(
         isinstance(call, m.DelegateCall) and plan.delegates[call.delegate_index].id == name
-        for chain in plan.chains
-        for call in chain.instructions
+        for call in plan.instructions
     )
 
 

@@ -232,7 +232,7 @@ def describe(program: Program, file: Path, memories: Sequence[MethodMemory | str
 
 
 def _method(program: Program, plan: m.ExecutionPlan, memory: MemoryUse) -> MethodInfo:
-    calls = [call for chain in plan.chains for call in chain.instructions]
+    calls = plan.instructions
     kernels = Counter(call.op_index for call in calls if isinstance(call, m.KernelCall))
     operators: Counter[str] = Counter()
     for index, operator in enumerate(plan.operators):

@@ -8,15 +8,10 @@ from contextlib import suppress
 from etdev.errors import LinkError, ProgramError
 from etdev.inspection.transfers import copies_per_call
 from etdev.pipeline.results.figures import Figures
-from etdev.pipeline.results.result import MethodResult, TargetResult
+from etdev.pipeline.results.result import MethodResult
 from etdev.pipeline.stages.nested import device_memory, nested_program, reference_delegates
 from etdev.program import Program
 from etdev.program.footprint import constant_bytes, named_bytes
-
-
-def figures_of(result: TargetResult, program: Program) -> Figures:
-    """Return the figures of a target; ``program`` is the content of its file."""
-    return measure_program(program, result.size, result.methods)
 
 
 def measure_program(program: Program, size: int, methods: Sequence[MethodResult] = ()) -> Figures:

@@ -188,13 +188,5 @@ def _one_of(names: tuple[str, ...]) -> str:
 def _problem(project: Project, key: KeyPath, message: str, hint: str) -> Problem:
     _, target, _, name, number = key
     value = getattr(project.config.targets[str(target)].inplace, str(name))[int(number)]
-    origin = project.loaded.origin(*key)
-    return Problem(
-        f"`{format_key(key)}` is {literal(value)}: {message}",
-        key=format_key(key),
-        source=origin.source if origin else None,
-        line=origin.line if origin else None,
-        column=origin.column if origin else None,
-        hint=hint,
-        rule="in-place",
-    )
+    message = f"`{format_key(key)}` is {literal(value)}: {message}"
+    return project.loaded.problem(message, *key, hint=hint, rule="in-place")

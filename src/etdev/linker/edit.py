@@ -114,7 +114,7 @@ def without_unused(plan: m.ExecutionPlan, order: Iterable[int] | None = None) ->
     A runtime refuses a file that names an operator it does not have, even if no instruction calls it. Tensors with an
     initial value stay. ``order`` lists all values; those that are left keep that order.
     """
-    calls = [call for chain in plan.chains for call in chain.instructions]
+    calls = plan.instructions
     operators = sorted({call.op_index for call in calls if isinstance(call, m.KernelCall)})
     used = set(used_values(plan))
     values = [value for value in (range(len(plan.values)) if order is None else order) if value in used]

@@ -14,7 +14,7 @@ from etdev.program.writer import flatbuffer_size
 
 def kept_report(plan: m.ExecutionPlan, reason: str | None) -> MethodReport:
     """Return the report on a method that keeps its plan, with the reason."""
-    count = sum(len(chain.instructions) for chain in plan.chains)
+    count = len(plan.instructions)
     buffers = tuple(
         BufferReport(index, str(plan.buffer_device(index)), size, size, 0, state=False)
         for index, size in enumerate(plan.non_const_buffer_sizes)
@@ -71,7 +71,7 @@ def _saving_nothing(program: Program, linked: Linked) -> dict[str, str]:
 
 
 def _needs(plan: m.ExecutionPlan) -> tuple[object, ...]:
-    count = sum(len(chain.instructions) for chain in plan.chains)
+    count = len(plan.instructions)
     return plan.non_const_buffer_sizes, plan.non_const_buffer_device, count
 
 
@@ -95,7 +95,7 @@ def _is_placed(plan: m.ExecutionPlan) -> bool:
 
 
 def _instructions(program: Program) -> int:
-    return sum(len(chain.instructions) for plan in program.execution_plan for chain in plan.chains)
+    return sum(len(plan.instructions) for plan in program.execution_plan)
 
 
 def _reason(more: int) -> str:

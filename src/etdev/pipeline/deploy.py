@@ -13,6 +13,7 @@ from etdev.config.destinations import parse_destination
 from etdev.config.keys import nearest
 from etdev.config.operation import Deploy
 from etdev.deployment import release as releases
+from etdev.deployment.manifest import ReleasedFile
 from etdev.deployment.release import Outcome, Plan, Release, Terms
 from etdev.deployment.state import Listed, listing
 from etdev.deployment.transports import Connection, open_transport
@@ -22,15 +23,6 @@ from etdev.pipeline.deployable import check_current, make_release
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.progress import Progress, Silent, StageClock
 from etdev.pipeline.results.result import Part
-
-
-class ReleasedFileInfo(Part):
-    """A file of the release."""
-
-    name: str
-    size: int
-    """Bytes."""
-    sha256: str
 
 
 class DeployResult(Part):
@@ -53,7 +45,7 @@ class DeployResult(Part):
     """Name of the release that is current now."""
     before: str | None
     """Name of the release that was current before; None for the first."""
-    files: tuple[ReleasedFileInfo, ...]
+    files: tuple[ReleasedFile, ...]
     """Files of the release without its manifest; empty for a rollback."""
     not_run: tuple[str, ...] = ()
     """Checks of the verification that did not run, as the manifest states."""
@@ -183,7 +175,7 @@ def _result(
         action=found.action,
         release=found.release,
         before=found.before,
-        files=tuple(ReleasedFileInfo(**file.model_dump()) for file in manifest.files) if manifest else (),
+        files=manifest.files if manifest else (),
         not_run=tuple(check.name for check in manifest.verification if check.status == "not run") if manifest else (),
         removed=found.surplus if isinstance(found, Plan) else found.removed,
         leftovers=found.leftovers,

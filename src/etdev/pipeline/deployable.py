@@ -141,12 +141,12 @@ def _read(path: Path) -> Program:
 
 
 def _needs(program: Program, built: TargetResult, versions: Mapping[str, str]) -> Needs:
-    asked = requirements(program)
+    needed = requirements(program)
     return Needs(
         executorch=versions.get("executorch"),
         devices=tuple(map(str, named_devices(program))),
-        operators=tuple(sorted(set().union(*asked.operators.values()))),
-        delegates=tuple(sorted(set().union(*asked.delegates.values()))),
+        operators=tuple(sorted(set().union(*needed.operators.values()))),
+        delegates=tuple(sorted(set().union(*needed.delegates.values()))),
         libraries=tuple(sorted({library for method in built.methods for library in method.libraries})),
         memory=built.memory,
     )

@@ -9,7 +9,6 @@ import platform
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib import metadata
 
 from etdev import backends
 from etdev._version import __version__
@@ -19,6 +18,7 @@ from etdev.backends.reference import Reference
 from etdev.config.loader import LoadedConfig
 from etdev.errors import MissingRequirementError
 from etdev.pipeline.project.requirements import HF_EXTRA, required_packages
+from etdev.pipeline.project.versions import package_version
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
 
 _RUNTIME_SECONDS = 120
@@ -107,7 +107,7 @@ def diagnose() -> Diagnosis:
         etdev=__version__,
         python=platform.python_version(),
         platform=f"{platform.system()} {platform.machine()}",
-        packages=tuple(Package(name, _version(name), *rest) for name, *rest in PACKAGES),
+        packages=tuple(Package(name, package_version(name), *rest) for name, *rest in PACKAGES),
         runtime=runtime,
         backends=tuple(_backend(name, runtime) for name in backends.names()),
     )
@@ -118,15 +118,8 @@ def unmet_needs(loaded: LoadedConfig, found: Diagnosis) -> tuple[Need, ...]:
     return tuple(dict.fromkeys([*_model_needs(loaded, found), *_target_needs(loaded, found)]))
 
 
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
 def _runtime() -> RuntimeState:
-    if _version("executorch") is None:
+    if package_version("executorch") is None:
         return RuntimeState(False, "executorch is not installed")
     # The runtime's block ends first. That ends its process, and with it a call that hangs.
     with ThreadPoolExecutor(1) as waiting, StockRuntime() as runtime:
@@ -136,7 +129,7 @@ def _runtime() -> RuntimeState:
             return RuntimeState(False, f"executorch's runtime did not start within {_RUNTIME_SECONDS} s")
         except (MissingRequirementError, ProgramFailureError) as error:
             return RuntimeState(False, error.message if isinstance(error, MissingRequirementError) else str(error))
-    return RuntimeState(True, f"executorch {_version('executorch')}", tuple(sorted(names)))
+    return RuntimeState(True, f"executorch {package_version('executorch')}", tuple(sorted(names)))
 
 
 def _backend(name: str, runtime: RuntimeState) -> BackendState:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
-
 from etdev.errors import VerifyError
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.options import BuildOptions, choose_targets
@@ -13,11 +11,12 @@ from etdev.pipeline.project.quiet import quiet_libraries
 from etdev.pipeline.project.runtime_contents import check_runtime_settings
 from etdev.pipeline.project.torch_tensors import Tensors, iter_tensors
 from etdev.pipeline.project.usercode import UserCode
+from etdev.pipeline.results.result import Part
 from etdev.pipeline.stages.artifacts import LoadedModel
 from etdev.pipeline.stages.eager import compute
 from etdev.pipeline.stages.export import as_forward, check_call, method_of, signatures, unexported_model
 from etdev.pipeline.stages.export_errors import explain_export_error, unfit_input
-from etdev.pipeline.stages.inputs import Signature, first_sample, make_inputs, read_sessions
+from etdev.pipeline.stages.inputs import Signature, make_inputs, read_sessions, samples_at
 from etdev.pipeline.stages.load.model import load_model
 from etdev.pipeline.stages.lower import require_backends
 from etdev.pipeline.stages.trials import find_dtype, on_fakes, on_numbers, sizes_to_try
@@ -26,10 +25,8 @@ if TYPE_CHECKING:
     import torch
 
 
-class CheckedMethod(BaseModel):
+class CheckedMethod(Part):
     """One method whose shapes fit."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     inputs: str
@@ -42,10 +39,8 @@ class CheckedMethod(BaseModel):
     """True if it computed the first of the config's samples, False for random inputs of the smallest sizes."""
 
 
-class DryRun(BaseModel):
+class DryRun(Part):
     """The checks that a dry run passed."""
-
-    model_config = ConfigDict(frozen=True)
 
     targets: tuple[str, ...]
     methods: tuple[CheckedMethod, ...]
@@ -91,7 +86,7 @@ def _check_method(project: Project, user: UserCode, loaded: LoadedModel, signatu
     declared = project.config.methods.get(name)
     entry = declared.samples if declared is not None else None
     if entry is not None:
-        inputs = first_sample(project, user, entry, signature, ("methods", name, "samples"))
+        inputs = next(samples_at(project, user, entry, signature, ("methods", name, "samples")))
     else:
         inputs = make_inputs(signature, signature.smallest(), seed=2)
     _call(project, user, loaded, signature, inputs)
@@ -140,9 +135,9 @@ def _check_calibration(project: Project, user: UserCode, target: str, declared: 
     given = getattr(project.config.quantize[name], "calibration", None) if name is not None else None
     if isinstance(given, str):
         needy = next((one for one in declared.values() if one.inputs), next(iter(declared.values())))
-        first_sample(project, user, given, needy, ("quantize", str(name), "calibration"))
+        next(samples_at(project, user, given, needy, ("quantize", str(name), "calibration")))
     for method, entry in given.items() if isinstance(given, dict) else ():
-        first_sample(project, user, entry, declared[method], ("quantize", str(name), "calibration", method))
+        next(samples_at(project, user, entry, declared[method], ("quantize", str(name), "calibration", method)))
 
 
 def _check_metric(project: Project, user: UserCode, target: str) -> None:

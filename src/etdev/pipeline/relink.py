@@ -166,16 +166,8 @@ def relink(
     source, target, files = Path(file), Path(output), data_paths(data)
     _refuse_object(source)
     _refuse_place(target, files)
-    program = without_constant_names(read_joined(source, files)) if files else pte.read(source)
-    _refuse_unknown_fields(program, source)
-    size_before = source.stat().st_size
-    options = LinkOptions(
-        planner=get_planner(planner),
-        planner_name=planner,
-        alignment=alignment or _DEFAULT_ALIGNMENT,
-        elide=frozenset(kinds),
-        inplace=_TABLES[inplace],
-    )
+    program, size_before = _read(source, files), source.stat().st_size
+    options = _options(planner, alignment, kinds, inplace)
     # Callers that choose a plan get it; others get the smaller one.
     linked = _linked(program, options, source, keep=planner == "best" and alignment is None)
     proof = _prove(program, linked, source, target)
@@ -200,6 +192,16 @@ def relink(
         external_data=tuple(sorted(missing.name for missing in missing_data(program))),
         plan="passed" if check.status == "passed" else "not run",
         plan_summary=f"{summarize_proof(proof)}; {check.summary}" if check.status == "passed" else check.summary,
+    )
+
+
+def _options(planner: str, alignment: int | None, kinds: Sequence[ElisionKind], inplace: str) -> LinkOptions:
+    return LinkOptions(
+        planner=get_planner(planner),
+        planner_name=planner,
+        alignment=alignment or _DEFAULT_ALIGNMENT,
+        elide=frozenset(kinds),
+        inplace=_TABLES[inplace],
     )
 
 
@@ -235,9 +237,7 @@ def _prove(program: Program, linked: Linked, source: Path, target: Path) -> Vali
     found = compare_link(program, linked, inputs, foreign=True)
     for violation in found.violations:
         if reason := _why_unclear(program, inputs, violation.method):
-            hint = (
-                "what it computes cannot be told: build it again from its model with etdev, or report it with the file"
-            )
+            hint = "its behavior is undefined: build it again from its model with etdev, or report it with the file"
             raise UnlinkableError(reason, where=str(source), hint=hint)
         raise wrong_link(violation, str(target))
     return found
@@ -254,12 +254,12 @@ def _why_unclear(program: Program, inputs: Mapping[str, Mapping[int, int]], meth
             return f"method {item.method!r} cannot be followed: {item.reason}"
     same = {}
     for plan in program.execution_plan:
-        count = sum(len(chain.instructions) for chain in plan.chains)
+        count = len(plan.instructions)
         same[plan.name] = Correspondence({at: at for at in range(count)}, inputs.get(plan.name, {}))
     # Here the program does not even correspond to itself.
     for violation in validate_link(program, program, same, foreign=True).violations:
         if violation.method == method:
-            return f"method {violation.method!r} goes by what nothing has set"
+            return f"method {violation.method!r} depends on a value that no instruction sets"
     return None
 
 
@@ -307,7 +307,9 @@ def _refuse_place(target: Path, data: Sequence[Path]) -> None:
         raise UsageError(f"{str(target)!r} is a file that `--data` reads", where="-o", hint="write to another file")
 
 
-def _refuse_unknown_fields(program: Program, source: Path) -> None:
+def _read(source: Path, data: Sequence[Path]) -> Program:
+    """Return the program with its data; refuse one with content that would be lost."""
+    program = without_constant_names(read_joined(source, data)) if data else pte.read(source)
     if program.unknown_fields:
         lost = ", ".join(program.unknown_fields)
         raise ProgramError(
@@ -315,6 +317,7 @@ def _refuse_unknown_fields(program: Program, source: Path) -> None:
             where=str(source),
             hint="use a newer etdev, or the file as it is",
         )
+    return program
 
 
 def _place(source: Path, error: LinkError) -> str:
@@ -386,15 +389,11 @@ def _change(before: ExecutionPlan, after: ExecutionPlan, report: MethodReport) -
     return MethodChange(
         name=before.name,
         buffers=tuple(buffers),
-        instructions_before=_instructions(before),
-        instructions_after=_instructions(after),
+        instructions_before=len(before.instructions),
+        instructions_after=len(after.instructions),
         copies=count_copies(report.elisions),
         inplace=count_inplace(report.inplace),
         copy_decisions=report.elisions,
         inplace_decisions=report.inplace,
         kept=report.kept,
     )
-
-
-def _instructions(plan: ExecutionPlan) -> int:
-    return sum(len(chain.instructions) for chain in plan.chains)

@@ -41,7 +41,7 @@ class SinceBuilt:
         """The inputs that cannot be compared; None if all can."""
         if not self.missing:
             return None
-        return f"whether it is what the project would build is not known: {_some(self.missing)}"
+        return f"etdev cannot tell whether the project would build the same file: {_some(self.missing)}"
 
 
 def since_built(project: Project, target: str, *, settings: bool = True) -> SinceBuilt:
@@ -54,18 +54,18 @@ def since_built(project: Project, target: str, *, settings: bool = True) -> Sinc
     counted = ("setting", *_FILES) if settings else _FILES
     with Cache(open_store()) as cache:
         try:
-            lies_here = _built_there(project, target, cache)
+            is_built_file = _file_test(project, target, cache)
         except OSError:
             return SinceBuilt(target)
         found = [
             _compared(project, built, target, cache, counted)
             for built in _known(project, target, cache)
-            if lies_here(built)
+            if is_built_file(built)
         ]
     return min(found, key=lambda since: (len(since.changed), len(since.missing)), default=SinceBuilt(target))
 
 
-def _built_there(project: Project, target: str, cache: Cache) -> Callable[[LockedTarget], bool]:
+def _file_test(project: Project, target: str, cache: Cache) -> Callable[[LockedTarget], bool]:
     """Return a test of whether the files of a build are the ones in the output folder.
 
     The test compares data files too, since builds with other weights have the same program if the weights are in data

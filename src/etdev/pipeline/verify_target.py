@@ -8,9 +8,9 @@ from pathlib import Path, PurePath
 from etdev.errors import LoadError, ProgramError
 from etdev.files import file_sha256
 from etdev.kernel_trials.custom_ops import resolve_ops
-from etdev.pipeline.builder.compile import find_record, keep_reference, remembering
+from etdev.pipeline.builder.compile import Record, find_record, keep_reference, remembering
 from etdev.pipeline.builder.report_file import display_path, start_result
-from etdev.pipeline.cache import Cache, object_facts, open_store
+from etdev.pipeline.cache import Cache, Reads, object_facts, open_store
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.baseline_source import check_baseline
 from etdev.pipeline.project.options import BuildOptions, choose_targets, required_checks
@@ -24,6 +24,7 @@ from etdev.pipeline.project.usercode import UserCode
 from etdev.pipeline.results.report import REPORT, find_report, report_beside
 from etdev.pipeline.results.result import BuildResult, FileBeside, TargetResult, outcome
 from etdev.pipeline.since_built import since_built
+from etdev.pipeline.stages.artifacts import ExportedModel
 from etdev.pipeline.stages.known_outputs import KnownOutputs
 from etdev.pipeline.stages.models import Models
 from etdev.program.sidecar import read_sidecar
@@ -73,15 +74,8 @@ def _verify_target(
     cache: Cache,
 ) -> TargetResult:
     clock = StageClock(name, options.progress)
-    known = KnownOutputs()
     found = find_record(project, name, cache)
-    if found is None:
-        prepared = models.prepare(name, clock)
-    else:
-        record, reads = found
-        known = KnownOutputs(cache.reference(project, name, object_facts(project, name, cache.digests), reads))
-        prepared = models.prepare_unexported(name, record.outputs, clock, known)
-    float_model, reference = remembering(prepared, known)
+    float_model, reference = _models(project, name, found, models, cache, clock)
     with clock.stage("verify"):
         required = required_checks(project, name, options)
         inplace = resolve_ops(project, name, user)
@@ -125,6 +119,22 @@ def _verify_target(
         seconds=clock.seconds,
         notes=notes,
     )
+
+
+def _models(
+    project: Project,
+    name: str,
+    found: tuple[Record, Reads] | None,
+    models: Models,
+    cache: Cache,
+    clock: StageClock,
+) -> tuple[ExportedModel, ExportedModel]:
+    """Return the float model and the one that was lowered; ``found`` is what the cache has of the object program."""
+    if found is None:
+        return remembering(models.prepare(name, clock), KnownOutputs())
+    record, reads = found
+    known = KnownOutputs(cache.reference(project, name, object_facts(project, name, cache.digests), reads))
+    return remembering(models.prepare_unexported(name, record.outputs, clock, known), known)
 
 
 def _built(path: Path, target: str) -> TargetResult | None:

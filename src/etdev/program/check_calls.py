@@ -61,7 +61,7 @@ class Kinds:
 
     @cached_property
     def _moved(self) -> frozenset[int]:
-        calls = (call for chain in self._plan.chains for call in chain.instructions)
+        calls = self._plan.instructions
         return frozenset(call.move_to for call in calls if isinstance(call, m.MoveCall))
 
     @cached_property

@@ -450,6 +450,11 @@ class ExecutionPlan:
     """Buffers that are not on the CPU."""
     container_meta_type: ContainerMetadata | None = None
 
+    @property
+    def instructions(self) -> tuple[Instruction, ...]:
+        """The instructions of all chains, in order."""
+        return tuple(call for chain in self.chains for call in chain.instructions)
+
     def buffer_device(self, buffer: int) -> Device:
         """Return the device of a planned buffer, given its index in ``non_const_buffer_sizes``.
 

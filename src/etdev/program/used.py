@@ -14,7 +14,7 @@ def used_values(plan: m.ExecutionPlan) -> list[int]:
     used = {*plan.inputs, *plan.outputs}
     for chain in plan.chains:
         used.update(chain.inputs, chain.outputs)
-    for found in (call for chain in plan.chains for call in chain.instructions):
+    for found in plan.instructions:
         match found:
             case m.KernelCall() | m.DelegateCall():
                 used.update(found.args)

@@ -243,7 +243,7 @@ class Method(MoveOnly):
 
 
 def _instructions(plan: m.ExecutionPlan) -> tuple[m.Instruction, ...]:
-    return tuple(call for chain in plan.chains for call in chain.instructions)
+    return plan.instructions
 
 
 def _delegate_data(program: Program, delegate: m.BackendDelegate) -> Blob:

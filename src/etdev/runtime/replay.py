@@ -131,8 +131,7 @@ def missing_executors(program: Program) -> tuple[str, ...]:
     used = {
         plan.delegates[call.delegate_index].id
         for plan in program.execution_plan
-        for chain in plan.chains
-        for call in chain.instructions
+        for call in plan.instructions
         if isinstance(call, m.DelegateCall)
     }
     return tuple(sorted(used - executors().keys()))
@@ -143,8 +142,7 @@ def missing_kernels(program: Program) -> tuple[str, ...]:
     used = {
         plan.operators[call.op_index]
         for plan in program.execution_plan
-        for chain in plan.chains
-        for call in chain.instructions
+        for call in plan.instructions
         if isinstance(call, m.KernelCall)
     }
     return tuple(sorted(operator_name(operator) for operator in used if not is_known(operator)))

@@ -35,7 +35,7 @@ def guess_correspondences(
 
 def _staying(plan: m.ExecutionPlan) -> list[tuple[int, str]]:
     """Return position and name of the instructions that no link removes."""
-    calls = [call for chain in plan.chains for call in chain.instructions]
+    calls = plan.instructions
     named = [(position, _name(plan, call)) for position, call in enumerate(calls)]
     return [(position, name) for position, name in named if name not in _MAY_GO]
 

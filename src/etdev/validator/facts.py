@@ -123,7 +123,7 @@ class Facts:
             for number, index in enumerate(indices):
                 self._ends.setdefault(index, -1 - 3 * number - kind)
         self.tensors = {index: self._tensor(index, tensor) for index, tensor in self.plan.tensors()}
-        calls = [call for chain in self.plan.chains for call in chain.instructions]
+        calls = self.plan.instructions
         code = [self._decode(position, call) for position, call in enumerate(calls)]
         self.moved = frozenset(call.move_to for call in calls if isinstance(call, m.MoveCall))
         views = {value for item in code if item.act is Act.VIEW for value in item.writes}

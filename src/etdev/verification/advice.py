@@ -39,8 +39,7 @@ def _copies_ends(program: Program) -> bool:
     return any(
         call.args[0] in plan.inputs if plan.operators[call.op_index].name == H2D_COPY else call.args[1] in plan.outputs
         for plan in program.execution_plan
-        for chain in plan.chains
-        for call in chain.instructions
+        for call in plan.instructions
         if isinstance(call, m.KernelCall) and plan.operators[call.op_index].name in (H2D_COPY, D2H_COPY)
     )
 

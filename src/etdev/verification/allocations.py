@@ -153,7 +153,7 @@ def _memory(
 
 
 class _BufferCheck:
-    """Test of one allocated buffer and of what the methods store in it."""
+    """Test of one allocated buffer and of its content."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class _BufferCheck:
             if plan.buffer_device(self._index) == self.device:
                 yield from self._method_problems(plan)
         if not self._holds(self._size, _GUARD, "guard"):
-            yield f"{self.label}: bytes behind its end were written over"
+            yield f"{self.label}: bytes after its end were overwritten"
         self._seconds = time.perf_counter() - began
 
     def _address_problems(self, others: Sequence[Allocation]) -> Iterator[str]:
@@ -233,7 +233,7 @@ class _BufferCheck:
                 self._written += item.size
             elif not self._holds(item.offset, item.size, item.name):
                 place = f"{item.size:,} bytes of {item.name} at {item.offset:,}"
-                yield f"{self.label}: {place} were not there any more when they were read back"
+                yield f"{self.label}: {place} had changed when they were read back"
 
     def _write(self, offset: int, size: int, name: str) -> None:
         for start, piece in _pieces(size, name):
@@ -268,7 +268,7 @@ def _extents(plan: m.ExecutionPlan, buffer: int, inputs: DelegateInputs | None) 
     If the data flow cannot be followed, each tensor has an instant of its own.
     """
     known = delegate_inputs(plan) if inputs is None else inputs.get(plan.name, {})
-    calls = sum(isinstance(call, m.DelegateCall) for chain in plan.chains for call in chain.instructions)
+    calls = sum(isinstance(call, m.DelegateCall) for call in plan.instructions)
     if calls <= len(known):
         try:
             memory = method_memory(plan, known)

@@ -13,7 +13,7 @@ from etdev.verification.subject import Subject
 class Need(Enum):
     """A part of a subject that a check cannot do without."""
 
-    CONFIG = "only the config that the file was built from can tell"
+    CONFIG = "the config that the file was built from is needed"
     """The target with its config and models: :attr:`Subject.built`."""
     PROGRAM = "the check `bytes` failed"
     """The content of the file: :attr:`Subject.program`."""

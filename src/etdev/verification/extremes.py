@@ -52,8 +52,8 @@ def check_extremes(
                 Problem(
                     f"method {method!r} at the {name} sizes (inputs {shapes}): {problem}",
                     ("methods", method, "dims"),
-                    "narrow the dims to sizes for which the program holds, or look in the model for what depends on "
-                    "the size (squeeze, branches on a shape)",
+                    "narrow the dims to sizes that work, or find code in the model that depends on the size (squeeze, "
+                    "branches on a shape)",
                 )
             )
 
@@ -72,7 +72,7 @@ def _unseen(signature: Signature, seen: set[Shapes]) -> Iterator[tuple[str, Tens
 def _compare(built: BuiltTarget, expected: Sequence[Any], found: Sequence[Any]) -> str | None:
     """Return how the outputs of one call are wrong; None if they are not."""
     if len(found) != len(expected):
-        return f"gives {len(found)} outputs, eager PyTorch gives {len(expected)}"
+        return f"returns {len(found)} outputs, eager PyTorch returns {len(expected)}"
     for position, (value, wanted) in enumerate(zip(found, expected, strict=True)):
         problem = mismatch(value, wanted) if built.quantized else _difference(built, value, wanted)
         if problem is not None:

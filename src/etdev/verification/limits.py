@@ -68,8 +68,8 @@ def judge(
     """Return the result of a check from its limits.
 
     The check failed if a limit was missed. It did not run if a limit could not be judged or if there are none.
-    Otherwise it passed. The summary of what passed begins with ``against``, and every summary of what was judged ends
-    with ``note``.
+    Otherwise it passed. The summary of a pass begins with ``against``. The summary of a pass or a failure ends with
+    ``note``.
     """
     failures = tuple(_failure(project, target, limit, limit.missed) for limit in limits if limit.missed is not None)
     if failures:
@@ -86,7 +86,7 @@ def judge(
     kept = ", ".join(limit.seen for limit in limits)
     if unjudged:
         reasons = "; ".join(f"{'.'.join(item.key)}: {item.reason}" for item in unjudged)
-        summary = f"{reasons}; what was judged: {kept}" if kept else reasons
+        summary = f"{reasons}; judged: {kept}" if kept else reasons
         return not_run(check, summary, unjudged=project.where("targets", target, *unjudged[0].key))
     if not limits:
         return not_run(check, NO_LIMIT)

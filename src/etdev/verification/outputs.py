@@ -69,7 +69,7 @@ class Comparison:
             return self._broken(f"method {call.method!r} failed on {at} (inputs {shapes}): {error}")
         if len(found) != len(expected):
             return self._broken(
-                f"method {call.method!r} gives {len(found)} outputs, eager PyTorch gives {len(expected)} ({at})"
+                f"method {call.method!r} returns {len(found)} outputs, eager PyTorch returns {len(expected)} ({at})"
             )
         for position, (value, wanted, original) in enumerate(zip(found, expected, plain, strict=True)):
             key = call.method, position

@@ -99,12 +99,9 @@ def instruction_problems(plan: m.ExecutionPlan) -> Iterator[str]:
     for index, found in enumerate(delegates):
         if isinstance(found, str):
             yield f"method {plan.name!r}, delegate {index}: {found}"
-    position = -1
-    for chain in plan.chains:
-        for call in chain.instructions:
-            position += 1
-            for problem in _call_problems(plan, call, devices, delegates):
-                yield f"method {plan.name!r}, instruction {position} ({_name(plan, call)}): {problem}"
+    for position, call in enumerate(plan.instructions):
+        for problem in _call_problems(plan, call, devices, delegates):
+            yield f"method {plan.name!r}, instruction {position} ({_name(plan, call)}): {problem}"
 
 
 def _device_of(delegate: m.BackendDelegate) -> Device | str:
@@ -144,7 +141,7 @@ def _call_problems(
             if isinstance(device, Device):
                 yield from _delegate_problems(plan, call, devices, device)
             else:
-                yield "nothing says where its arguments have to lie"
+                yield "the device of its arguments is unknown"
         case m.MoveCall():
             one, other = devices.get(call.move_from), devices.get(call.move_to)
             if one != other and one is not None and other is not None:

@@ -53,7 +53,7 @@ def check_calls_in_a_row(built: BuiltTarget, runtime: Runtime, findings: Finding
 
 
 def _calls_in_a_row(built: BuiltTarget) -> list[Call]:
-    first = {name: list(islice(samples, _ROUNDS)) for name, samples in built.samples.items()}
+    first = {name: list(islice(built.samples(name), _ROUNDS)) for name in built.reference.signatures}
     inputs = {name: list(islice(cycle(samples), _ROUNDS)) for name, samples in first.items()}
     methods = list(built.reference.signatures)
     return [

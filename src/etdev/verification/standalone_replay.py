@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from etdev.errors import EtdevError, ExitCode, UsageError
+from etdev.errors import MissingRequirementError, UsageError
 from etdev.execution.availability import named, simulated
 from etdev.execution.random_inputs import random_inputs
 from etdev.execution.runtimes import open_replay, replay_obstacle
@@ -18,6 +18,7 @@ from etdev.program.devices import named_devices
 from etdev.runtime.device_map import DeviceMap
 from etdev.runtime.interpreter.settings import Bounds
 from etdev.runtime.stock import ProgramFailureError
+from etdev.verification.answers import failed, not_run, passed
 
 _HINT = "link it again: `etdev relink`; or run it with inputs of its own: `etdev run`"
 _SEEDS = (1, 2)
@@ -33,27 +34,21 @@ def replay_alone(program: Program, device_map: DeviceMap) -> CheckResult:
     """Run the check *replay* on a file of which nothing else is known."""
     obstacle = replay_obstacle(program, device_map)
     if obstacle is not None:
-        return obstacle.result
+        return not_run("replay", obstacle.reason, hint=obstacle.remedy)
     try:
         inputs = {plan.name: [random_inputs(plan, seed) for seed in _SEEDS] for plan in program.execution_plan}
         poisoned, plain = (_answers(program, device_map, inputs, poison=poison) for poison in (True, False))
     except UsageError as error:
-        return _not_run(error.message)
+        return not_run("replay", error.message)
     except ProgramFailureError as error:
         problem = f"the replay failed on random inputs: {error}"
-        return CheckResult(name="replay", status="failed", summary=problem, problems=(problem,), hint=_HINT)
-    except EtdevError as error:
-        if error.exit_code is not ExitCode.ENVIRONMENT:
-            raise
-        return _not_run(f"{error.message}; {error.hint}" if error.hint else error.message)
+        return failed("replay", (problem,), hint=_HINT)
+    except MissingRequirementError as error:
+        return not_run("replay", f"{error.message}; {error.hint}" if error.hint else error.message)
     problems = tuple(_differences(program, poisoned, plain))
     if problems:
-        return CheckResult(name="replay", status="failed", summary=problems[0], problems=problems, hint=_HINT)
-    return CheckResult(name="replay", status="passed", summary=_summary(program, poisoned, device_map))
-
-
-def _not_run(reason: str) -> CheckResult:
-    return CheckResult(name="replay", status="not run", summary=reason)
+        return failed("replay", problems, hint=_HINT)
+    return passed("replay", _summary(program, poisoned, device_map))
 
 
 def _answers(
@@ -101,7 +96,7 @@ def _summary(program: Program, answers: Answers, device_map: DeviceMap) -> str:
     mapped = simulated(named_devices(program), device_map)
     if mapped:
         parts.append(f"{named(mapped)} simulated")
-    return "; ".join([*parts, "weak: nothing says what the outputs should be"])
+    return "; ".join([*parts, "weak: the expected outputs are unknown"])
 
 
 def _has_nan(output: Any) -> bool:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from etdev.pipeline.project.torch_tensors import Tensors
 from etdev.pipeline.project.usercode import UserCode
 from etdev.pipeline.results.result import CheckResult, MethodResult
 from etdev.pipeline.stages.artifacts import ExportedModel
-from etdev.pipeline.stages.inputs import random_samples, read_samples
+from etdev.pipeline.stages.inputs import random_samples, samples_at
 from etdev.pipeline.stages.link import LinkedProgram
 from etdev.program import Program
 from etdev.program.analysis.inplace import DEFAULT, Donor
@@ -112,10 +111,12 @@ class BuiltTarget:
         """True if the reference is not the float model."""
         return self.reference is not self.float_model
 
-    @cached_property
-    def samples(self) -> Mapping[str, Iterable[Tensors]]:
-        """Samples per method."""
-        return {name: _Samples(self._samples_of(name)) for name in self.reference.signatures}
+    def samples(self, method: str) -> Iterator[Tensors]:
+        """Return the samples of a method, made again by each call."""
+        signature, entry = self.reference.signatures[method], self._declared(method)
+        if entry is None:
+            return random_samples(signature)
+        return samples_at(self.project, self.user, entry, signature, ("methods", method, "samples"))
 
     @property
     def weak(self) -> frozenset[str]:
@@ -126,15 +127,6 @@ class BuiltTarget:
     def _declared(self, method: str) -> str | None:
         declared = self.project.config.methods.get(method)
         return None if declared is None else declared.samples
-
-    def _samples_of(self, method: str) -> Callable[[], Iterator[Tensors]]:
-        signature, entry = self.reference.signatures[method], self._declared(method)
-        if entry is None:
-            return partial(random_samples, signature)
-        key = ("methods", method, "samples")
-        where = self.project.where(*key)
-        function = self.user.get(entry, self.project.base(*key), where)
-        return partial(read_samples, self.user, function, entry, signature, where)
 
     def place(self, *key: str) -> str:
         """Return the location of a key of the target's table."""
@@ -157,18 +149,8 @@ class BuiltTarget:
         if self.project.config.targets[self.target].partitioners:
             hint = "a target without this partitioner shows whether the backend is the cause"
             return Problem(text, ("targets", self.target, "partitioners"), hint)
-        hint = "look for what export fixes: branches on values, numbers read out of tensors, state outside buffers"
+        hint = "look for code that export fixes: branches on values, numbers read from tensors, state outside buffers"
         return Problem(text, ("targets", self.target), hint)
-
-
-class _Samples:
-    """Samples that each iteration makes again; none is kept."""
-
-    def __init__(self, make: Callable[[], Iterator[Tensors]]) -> None:
-        self._make = make
-
-    def __iter__(self) -> Iterator[Tensors]:
-        return self._make()
 
 
 @dataclass(frozen=True)

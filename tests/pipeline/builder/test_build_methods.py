@@ -123,8 +123,8 @@ def test_state_that_is_one_in_the_model_and_several_in_the_program_is_said(tmp_p
     notes = etdev.build(config, targets="portable", verify=False, jobs=jobs)["portable"].notes
     said = [note.partition(", which")[0] for note in notes if "one buffer in the model" in note]
     assert sorted(said) == [
-        "forward, again each have a scale of their own",
-        "peek, forward each have a seen of their own",
+        "forward, again each have their own copy of scale",
+        "peek, forward each have their own copy of seen",
     ]
     for value in ("true", "false"):
         told = etdev.build(config, targets="portable", overrides=[f"model.share_state={value}"], verify=False)

@@ -109,7 +109,7 @@ def test_all_that_fail_at_a_time(
     err = capfd.readouterr().err
     assert "(targets.a.verify.accuracy.fn): target 'a': " in err
     assert "(targets.b.memory.planner): target 'b': " in err
-    assert err.endswith("results.json says what became of each target\n")
+    assert err.endswith("results.json has the outcome of each target\n")
     assert results(config).not_built == ("c",)
     md = Path("report.md").read_text()
     assert "target 'a': " in md
@@ -240,8 +240,8 @@ def _job(config: Path, events: Path, **changes: Any) -> Job:
     [
         ({"files": {Path("/nowhere/etdev.toml"): "0"}}, r"/nowhere/etdev\.toml is missing there"),
         ({"files": {Path(__file__): "0"}}, r"test_build_workers\.py is another file there"),
-        ({"versions": {**versions(), "torch": "1.0"}}, r"has torch 2\..*, and here is 1\.0"),
-        ({"versions": {**versions(), "zlib": "1.0"}}, r"has zlib not at all, and here is 1\.0"),
+        ({"versions": {**versions(), "torch": "1.0"}}, r"has torch 2\..*, and this machine has 1\.0"),
+        ({"versions": {**versions(), "zlib": "1.0"}}, r"has no zlib, and this machine has 1\.0"),
     ],
 )
 def test_a_machine_that_is_not_like_this_one(tmp_path: Path, changes: dict[str, Any], message: str) -> None:

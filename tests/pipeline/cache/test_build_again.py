@@ -393,8 +393,8 @@ def test_what_failed_is_not_remembered(config: Path) -> None:
 
 def test_files_that_nobody_declared_are_named(first: tuple[Path, Path, BuildResult]) -> None:
     notes = [note for note in first[2]["cpu"].notes if "does not name" in note]
-    text = "the model's code reads numbers.txt, which `model.inputs` does not name: that it changes is noticed only "
-    assert notes == [f"{text}because Python opens it"]
+    text = "the model's code reads numbers.txt, which `model.inputs` does not name: etdev notices their changes only "
+    assert notes == [f"{text}because Python opens them"]
 
 
 @pytest.mark.integration

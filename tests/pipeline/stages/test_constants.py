@@ -50,22 +50,22 @@ FAILURES = {
     "a tensor": (
         "return {'width': model.weight[0, 0]}",
         "'sizes:of': the constant 'width' is a Tensor",
-        "answer a bool, an int, a finite float, a text, or a list of these",
+        "return a bool, an int, a finite float, a text, or a list of these",
     ),
     "infinite": (
         "return {'width': float('inf')}",
         "'sizes:of': the constant 'width' is inf",
-        "answer a bool, an int, a finite float, a text, or a list of these",
+        "return a bool, an int, a finite float, a text, or a list of these",
     ),
     "no answer": (
         "return {'widths': []}",
         "'sizes:of': the constant 'widths' is []",
-        "answer a bool, an int, a finite float, a text, or a list of these",
+        "return a bool, an int, a finite float, a text, or a list of these",
     ),
     "too large": (
         "return {'widths': [1, 2**63]}",
         "'sizes:of': the constant 'widths' has a whole number of more than 64 bits",
-        "a program holds 64 bits",
+        "programs hold 64-bit integers",
     ),
     "an exception": (
         "return {'width': model.width}",

@@ -169,11 +169,11 @@ READ_FAILURES = {
         "'data:f' returned a NoneType, not an iterable of tuples of tensors",
         "return a list of tuples, or yield them",
     ),
-    "empty": (list, "'data:f' gave no samples", "check that it finds its data"),
+    "empty": (list, "'data:f' returned no samples", "check that it finds its data"),
     "a tensor": (
         lambda: image(2, 3, 4, 4),
         (
-            "'data:f' gives inputs that method 'forward' does not take: sample 0: "
+            "'data:f' returns inputs that method 'forward' does not take: sample 0: "
             "it is a tensor of shape [3, 4, 4], not a tuple of tensors"
         ),
         f"the config declares {DECLARED}",
@@ -181,7 +181,7 @@ READ_FAILURES = {
     "a wrong one": (
         lambda: [_good(), (image(9, 3, 4, 4), mask(9))],
         (
-            "'data:f' gives inputs that method 'forward' does not take: sample 1: "
+            "'data:f' returns inputs that method 'forward' does not take: sample 1: "
             "input 'image' has the shape [9, 3, 4, 4], declared [n, 3, side, side]: axis 0 is 9, outside 'n' = 2..8"
         ),
         f"the config declares {DECLARED}; if the samples are right, the range of 'n' has to hold 9",
@@ -189,7 +189,7 @@ READ_FAILURES = {
     "a wrong fixed size": (
         lambda: [(image(2, 1, 4, 4), mask(2))],
         (
-            "'data:f' gives inputs that method 'forward' does not take: sample 0: "
+            "'data:f' returns inputs that method 'forward' does not take: sample 0: "
             "input 'image' has the shape [2, 1, 4, 4], declared [n, 3, side, side]: axis 1 is 1, not 3"
         ),
         (
@@ -200,7 +200,7 @@ READ_FAILURES = {
     "no batch axis": (
         lambda: [(image(3, 4, 4), mask(2))],
         (
-            "'data:f' gives inputs that method 'forward' does not take: sample 0: "
+            "'data:f' returns inputs that method 'forward' does not take: sample 0: "
             "input 'image' has the shape [3, 4, 4], declared [n, 3, side, side]"
         ),
         f"the config declares {DECLARED}; if the samples are right, write a shape of 3 axes for 'image'",
@@ -208,7 +208,7 @@ READ_FAILURES = {
     "another dtype": (
         lambda: [(image(2, 3, 4, 4).double(), mask(2))],
         (
-            "'data:f' gives inputs that method 'forward' does not take: sample 0: "
+            "'data:f' returns inputs that method 'forward' does not take: sample 0: "
             "input 'image' is float64, declared float32"
         ),
         f"the config declares {DECLARED}; if the samples are right, set `dtype` of 'image' to \"float64\"",

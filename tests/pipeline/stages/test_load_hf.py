@@ -153,7 +153,7 @@ def test_weights_that_the_class_does_not_use_are_noted(project: Callable[..., Pr
     assert note == "weights that BertModel does not use: unexpected: classifier.bias, classifier.weight"
 
 
-ARCHITECTURE = "check `architectures` in its config.json, and `model.kwargs`, against what the weights are for"
+ARCHITECTURE = "check `architectures` in its config.json, and `model.kwargs`, against the weights"
 DIRECTORY = "the directory needs config.json and model.safetensors: save it with model.save_pretrained"
 
 FAILURES = {

@@ -187,7 +187,7 @@ BAD_DATA = {
     "another shape": (
         "return [(torch.ones(4, 31),)]",
         (
-            "'data:calibration' gives inputs that method 'forward' does not take: sample 0: "
+            "'data:calibration' returns inputs that method 'forward' does not take: sample 0: "
             "input 'x' has the shape [4, 31], declared [n, 32]: axis 1 is 31, not 32"
         ),
         ("the config declares x: float32 [n, 32]; if the samples are right, set `shape` of 'x' to [\"n\", 31]"),
@@ -202,7 +202,7 @@ BAD_DATA = {
         "'data:calibration' failed at sample 1: OSError: no such file (data.py:4, in calibration)",
         None,
     ),
-    "empty": ("return []", "'data:calibration' gave no samples", "check that it finds its data"),
+    "empty": ("return []", "'data:calibration' returned no samples", "check that it finds its data"),
 }
 
 

@@ -28,7 +28,7 @@ def method_page(
     ``memory`` is the reason, as text, if the method's data flow is unknown.
     """
     notes = known.notes.get(plan.name)
-    calls = tuple(call for chain in plan.chains for call in chain.instructions)
+    calls = plan.instructions
     return MethodPage(
         name=plan.name,
         unknown=memory if isinstance(memory, str) else None,

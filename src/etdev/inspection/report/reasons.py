@@ -47,7 +47,7 @@ def _copies(plan: m.ExecutionPlan, built: MethodResult) -> dict[int, str]:
 
 
 def _calls(plan: m.ExecutionPlan) -> tuple[m.Instruction, ...]:
-    return tuple(call for chain in plan.chains for call in chain.instructions)
+    return plan.instructions
 
 
 def _outputs(plan: m.ExecutionPlan, call: m.Instruction) -> tuple[int, ...]:

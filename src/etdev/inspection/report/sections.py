@@ -178,7 +178,7 @@ def _shape(tensor: m.Tensor) -> str:
 def _first_users(plan: m.ExecutionPlan) -> dict[int, tuple[int, m.Instruction]]:
     """Return per tensor the first instruction that has it as an argument, with its position."""
     found: dict[int, tuple[int, m.Instruction]] = {}
-    for position, call in enumerate(call for chain in plan.chains for call in chain.instructions):
+    for position, call in enumerate(plan.instructions):
         if isinstance(call, m.KernelCall | m.DelegateCall):
             for value in tensors(plan, call.args):
                 found.setdefault(value, (position, call))

@@ -66,7 +66,7 @@ def _build_alone(project: Project, names: tuple[str, ...], options: BuildOptions
         notes = () if cache.obstacle is None else (cache.obstacle,)
     result = _result(project, names, options, outcome, notes)
     try:
-        told = f"{display_path(project, project.results)} says what became of each target"
+        told = f"{display_path(project, project.results)} has the outcome of each target"
         error = None if options.keep_going else outcome.error(names, result.exit_code, told)
         if error is not None:
             raise error

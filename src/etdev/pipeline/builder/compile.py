@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from etdev.config.models import Pt2eXnnpack
 from etdev.errors import LoadError, ProgramError
 from etdev.pipeline.builder.summary import describe_methods
-from etdev.pipeline.cache import Cache, FileAccess, Output, Reads, Watch, object_facts
+from etdev.pipeline.cache import Cache, Entry, FileAccess, Output, Reads, Watch, object_facts
 from etdev.pipeline.cache.import_closure import imported_files
 from etdev.pipeline.project import Project, says_share_state
 from etdev.pipeline.project.options import BuildOptions
@@ -20,25 +20,23 @@ from etdev.pipeline.project.places import object_files, object_place, record_pla
 from etdev.pipeline.project.progress import StageClock
 from etdev.pipeline.project.usercode import UserCode
 from etdev.pipeline.results.notes import LINKED_AGAIN
-from etdev.pipeline.results.result import MethodResult
+from etdev.pipeline.results.result import MethodResult, Part
 from etdev.pipeline.stages.artifacts import ExportedModel, LoweredModel
 from etdev.pipeline.stages.emit import ObjectProgram, emit_object, find_common, merge_objects
 from etdev.pipeline.stages.etrecord import read_delegates
-from etdev.pipeline.stages.inputs import Signature
 from etdev.pipeline.stages.known_outputs import KnownOutputs
 from etdev.pipeline.stages.lower import lower_model
 from etdev.pipeline.stages.model_digest import digest_of_model
 from etdev.pipeline.stages.models import Models
 from etdev.program import read
 from etdev.program.sidecar import read_sidecar
+from etdev.runtime.stock import StockRuntime
 
 _SHOWN_FILES = 3
 
 
-class Record(BaseModel):
+class Record(Part):
     """The results of the stages up to emission, which a later build does not run again."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     methods: tuple[MethodResult, ...]
     scheme: str | None
@@ -54,18 +52,16 @@ class Compiled:
 
     objects: ObjectProgram
     record: Record
-    signatures: Mapping[str, Signature]
-    models: tuple[ExportedModel, ExportedModel] | None
-    """The float model and the one that was lowered; None if no check needs them."""
-    notes: tuple[str, ...]
     reads: Reads
     """Files, folders and packages that it was made from."""
     outputs: Mapping[str, Output]
     """Its files, with the digests that they had when they were written."""
+    models: tuple[ExportedModel, ExportedModel] | None = None
+    """The float model and the one that was lowered; None if no check needs them."""
 
 
 @dataclass(frozen=True)
-class Part:
+class CompiledMethod:
     """One method of a target, compiled by itself."""
 
     method: str
@@ -91,6 +87,8 @@ class BuildSession:
     user: UserCode
     cache: Cache
     watch: Watch
+    runtime: StockRuntime | None
+    """The runtime for verification; None if nothing is verified."""
     models: Models
     modelled: FileAccess
     """Files read while models were loaded, exported and lowered, for any target."""
@@ -105,7 +103,7 @@ class BuildSession:
             self.modelled.files.update(new)  # Other targets use the models made from them.
 
 
-def compile_method(session: BuildSession, name: str, method: str, folder: Path) -> Part:
+def compile_method(session: BuildSession, name: str, method: str, folder: Path) -> CompiledMethod:
     """Compile one method of a target to an object program in a folder."""
     clock = StageClock(f"{name} {method}", session.options.progress)
     path = folder / f"{method}.object.pte"
@@ -113,11 +111,11 @@ def compile_method(session: BuildSession, name: str, method: str, folder: Path) 
         record, _ = _emitted(session, name, (method,), path, clock)
         model = digest_of_model(session.models.prepare(name, clock)[0])
     reads = _reads(session, name)
-    return Part(method, path, record, model, reads, tuple(sorted(session.cache.changed)), clock.seconds)
+    return CompiledMethod(method, path, record, model, reads, tuple(sorted(session.cache.changed)), clock.seconds)
 
 
 def compile_target(
-    session: BuildSession, name: str, clock: StageClock, folder: Path, parts: Sequence[Part] = ()
+    session: BuildSession, name: str, clock: StageClock, folder: Path, parts: Sequence[CompiledMethod] = ()
 ) -> Compiled:
     """Return the object program of a target; merge ``parts`` if its methods were compiled one by one.
 
@@ -132,15 +130,19 @@ def compile_target(
         with session.record_model_reads():
             compiled = _compiled(session, name, path, clock)
         return _kept(session, name, compiled)
-    objects, record, reads, outputs = found
     facts = object_facts(session.project, name, session.cache.digests)
-    models, verify = session.models, session.options.verify
     with session.record_model_reads():  # Another target may use the models that are loaded here.
-        known = KnownOutputs(session.cache.reference(session.project, name, facts, reads))
-        prepared = remembering(models.prepare_unexported(name, record.outputs, clock, known), known) if verify else None
-        signatures = prepared[1].signatures if prepared else models.signatures(clock)
-    notes = (*record.notes, LINKED_AGAIN)
-    return Compiled(objects, record, signatures, prepared, notes, reads, outputs)
+        known = KnownOutputs(session.cache.reference(session.project, name, facts, found.reads))
+        return replace(found, models=_models(session, name, found.record, clock, known))
+
+
+def _models(
+    session: BuildSession, name: str, record: Record, clock: StageClock, known: KnownOutputs
+) -> tuple[ExportedModel, ExportedModel] | None:
+    """Return the models of a target that is not exported; None if no check needs them."""
+    if not session.options.verify:
+        return None
+    return remembering(session.models.prepare_unexported(name, record.outputs, clock, known), known)
 
 
 def remembering(
@@ -189,9 +191,7 @@ def _contents(path: Path) -> Iterable[Path]:
     return [path] if path.is_file() else []
 
 
-def _reused(
-    session: BuildSession, name: str, staged: Path
-) -> tuple[ObjectProgram, Record, Reads, Mapping[str, Output]] | None:
+def _reused(session: BuildSession, name: str, staged: Path) -> Compiled | None:
     """Return the target's object program from the cache; None if the cache lacks it.
 
     If its files are not in place, they are restored to the folder of ``staged``.
@@ -209,16 +209,18 @@ def _reused(
         objects = ObjectProgram(path, read(path), read_sidecar(sidecar_place(path)))
         if project.config.targets[name].etrecord:
             read_delegates(record_place(path))
-        return objects, Record.model_validate_json(entry.record), entry.reads, entry.outputs
+        record = Record.model_validate_json(entry.record)
     except (ProgramError, OSError, ValidationError):
         return None
+    record = record.model_copy(update={"notes": (*record.notes, LINKED_AGAIN)})
+    return Compiled(objects, record, entry.reads, entry.outputs)
 
 
 def _compiled(session: BuildSession, name: str, path: Path, clock: StageClock) -> Compiled:
     record, objects = _emitted(session, name, None, path, clock)
     models = remembering(session.models.prepare(name, clock), KnownOutputs())
     outputs = session.cache.outputs(object_files(session.project, name, path.parent))
-    return Compiled(objects, record, models[1].signatures, models, record.notes, Reads(), outputs)
+    return Compiled(objects, record, Reads(), outputs, models)
 
 
 def _emitted(
@@ -244,7 +246,9 @@ def _emitted(
         return record, emit_object(project, lowered, reference, name, path)
 
 
-def _merged(session: BuildSession, name: str, parts: Sequence[Part], path: Path, clock: StageClock) -> Compiled:
+def _merged(
+    session: BuildSession, name: str, parts: Sequence[CompiledMethod], path: Path, clock: StageClock
+) -> Compiled:
     """Merge the methods of a target that were compiled one by one, in the config's order."""
     project = session.project
     _require_one_model(project, name, parts)
@@ -263,17 +267,10 @@ def _merged(session: BuildSession, name: str, parts: Sequence[Part], path: Path,
             "notes": tuple(dict.fromkeys(note for part in parts for note in part.record.notes)),
         }
     )
-    known = KnownOutputs()
-    models = (
-        remembering(session.models.prepare_unexported(name, record.outputs, clock, known), known)
-        if session.options.verify
-        else None
-    )
-    signatures = models[1].signatures if models else session.models.signatures(clock)
-    return Compiled(objects, record, signatures, models, record.notes, reads, outputs)
+    return Compiled(objects, record, reads, outputs, _models(session, name, record, clock, KnownOutputs()))
 
 
-def _require_one_model(project: Project, name: str, parts: Sequence[Part]) -> None:
+def _require_one_model(project: Project, name: str, parts: Sequence[CompiledMethod]) -> None:
     """Check that all processes made the same model; each one makes it separately.
 
     Raises :class:`~etdev.errors.LoadError` if two of them have different weights.
@@ -293,9 +290,16 @@ def _kept(session: BuildSession, name: str, compiled: Compiled) -> Compiled:
     project, cache = session.project, session.cache
     reads = compiled.reads.joined(_reads(session, name))
     if not cache.changed:
-        facts = object_facts(project, name, cache.digests)
-        folder = compiled.objects.path.parent
-        cache.keep(project, name, "object", facts, reads, folder, compiled.outputs, compiled.record.model_dump_json())
+        entry = Entry(
+            level="object",
+            project=project.name,
+            target=name,
+            facts=object_facts(project, name, cache.digests),
+            reads=reads,
+            outputs=dict(compiled.outputs),
+            record=compiled.record.model_dump_json(),
+        )
+        cache.keep(entry, compiled.objects.path.parent)
     return replace(compiled, reads=reads)
 
 
@@ -307,8 +311,7 @@ def _reads(session: BuildSession, name: str) -> Reads:
     session.cache.note_changed(project, user.stale())
     return session.cache.reads(
         project,
-        sorted(modules),
-        list(declared_files(project)),
+        [*modules, *declared_files(project)],
         session.modelled,
         absent=user.missing(),
         packages=user.packages(roots),
@@ -336,8 +339,8 @@ def _split_state(project: Project, lowered: LoweredModel, exported: ExportedMode
         return
     for name, methods in find_common(lowered, exported).items():
         yield (
-            f"{', '.join(methods)} each have a {name} of their own, which is one buffer in the model: what one method "
-            "does to it, the others do not see; set `model.share_state`: true shares it, false keeps it so"
+            f"{', '.join(methods)} each have their own copy of {name}, which is one buffer in the model: a method "
+            "does not see what others write; set `model.share_state` (true shares the buffer, false keeps the copies)"
         )
 
 
@@ -354,5 +357,5 @@ def _undeclared(session: BuildSession) -> Iterator[str]:
         more = f" and {len(names) - _SHOWN_FILES} more" if len(names) > _SHOWN_FILES else ""
         yield (
             f"the model's code reads {', '.join(names[:_SHOWN_FILES])}{more}, which `model.inputs` does not name: "
-            "that it changes is noticed only because Python opens it"
+            "etdev notices their changes only because Python opens them"
         )

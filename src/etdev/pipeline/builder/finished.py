@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from etdev.files import atomic_write_text
 from etdev.pipeline.builder.report_file import display_path, is_at, report_text
@@ -23,16 +23,14 @@ from etdev.pipeline.project.places import (
     reported_data,
 )
 from etdev.pipeline.results.notes import LINKED_AGAIN, QUANTIZED_AGAIN, UNCHANGED
-from etdev.pipeline.results.result import TargetResult
+from etdev.pipeline.results.result import Part, TargetResult
 
 if TYPE_CHECKING:
     from etdev.pipeline.builder.compile import BuildSession, Compiled
 
 
-class Finished(BaseModel):
+class Finished(Part):
     """A target that is built and verified."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     result: TargetResult
     locked: LockedTarget
@@ -79,8 +77,7 @@ def keep_finished(session: BuildSession, finished: Finished, compiled: Compiled)
     record = [record_place(artifact)] if project.config.targets[result.name].etrecord else []
     everything = cache.reads(
         project,
-        sorted(session.user.modules().values()),
-        _runtime_files(project, result.name),
+        [*session.user.modules().values(), *_runtime_files(project, result.name)],
         session.watch.seen,
         absent=session.user.missing(),
         packages=session.user.packages(()),
@@ -93,16 +90,16 @@ def keep_finished(session: BuildSession, finished: Finished, compiled: Compiled)
         artifact.name: Output(size=result.size, sha256=result.sha256),
         **cache.outputs(record),
     }
-    cache.keep(
-        project,
-        result.name,
-        "linked",
-        linked_facts(project, result.name, session.options, cache.digests),
-        compiled.reads.joined(everything),
-        artifact.parent,
-        {**written, **compiled.outputs},
-        finished.model_dump_json(),
+    entry = Entry(
+        level="linked",
+        project=project.name,
+        target=result.name,
+        facts=linked_facts(project, result.name, session.options, cache.digests),
+        reads=compiled.reads.joined(everything),
+        outputs={**written, **compiled.outputs},
+        record=finished.model_dump_json(),
     )
+    cache.keep(entry, artifact.parent)
 
 
 def _superfluous(project: Project, target: str, entry: Entry) -> list[Path]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from etdev.errors import EtdevError
 from etdev.pipeline.builder.outcome import Outcome
-from etdev.pipeline.builder.targets import Builder, check_target
+from etdev.pipeline.builder.targets import build_session, build_target, check_target
 from etdev.pipeline.builder.tasks import plan_tasks, workers_wanted
 from etdev.pipeline.cache import Cache
 from etdev.pipeline.project import Project
@@ -46,10 +46,10 @@ def _checked(project: Project, names: Sequence[str], outcome: Outcome) -> list[s
 def _build_in_turn(
     project: Project, names: Sequence[str], options: BuildOptions, cache: Cache, outcome: Outcome
 ) -> None:
-    with Builder(project, options, cache) as builder:
+    with build_session(project, options, cache) as session:
         for name in names:
             try:
-                outcome.finished[name] = builder.build(name)
+                outcome.finished[name] = build_target(session, name)
             except EtdevError as error:
                 outcome.errors[name] = error
                 if not options.keep_going:

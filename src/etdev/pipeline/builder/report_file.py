@@ -61,7 +61,7 @@ def built_targets(project: Project) -> tuple[str, ...]:
 
 
 def remove_results(project: Project) -> None:
-    """Remove the ``results.json`` of an earlier build, so that it does not pass for that of an interrupted one."""
+    """Remove the ``results.json`` of an earlier build, so that an interrupted build leaves none."""
     with write_errors_named(project.results):
         project.results.unlink(missing_ok=True)
 

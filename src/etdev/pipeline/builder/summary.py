@@ -12,7 +12,7 @@ from etdev.linker.options import MethodReport
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.runtime_contents import needed_libraries
 from etdev.pipeline.results.decision_counts import count_copies, count_inplace
-from etdev.pipeline.results.result import BufferResult, MethodResult, UndelegatedOps
+from etdev.pipeline.results.result import BufferResult, MethodResult
 from etdev.pipeline.stages.artifacts import ExportedModel, LoweredModel
 from etdev.pipeline.stages.link import LinkedProgram
 from etdev.program import Program
@@ -26,14 +26,11 @@ def describe_methods(lowered: LoweredModel, exported: ExportedModel) -> tuple[Me
     return tuple(
         MethodResult(
             name=part.method,
-            inputs=tuple(
-                f"{item.name}: {item.dtype} [{', '.join(map(str, item.shape))}]"
-                for item in exported.signatures[part.method].inputs
-            ),
+            inputs=exported.signatures[part.method].describe_each(),
             stateful=part.method in lowered.stateful,
             delegate_calls=dict(part.calls),
             delegated_ops=part.delegated_ops,
-            undelegated=tuple(UndelegatedOps(op=item.op, count=item.count) for item in part.undelegated),
+            undelegated=part.undelegated,
             operators=(),
             forms=dict(replaced[part.method].forms),
             tiling=replaced[part.method].tiling,
@@ -67,7 +64,7 @@ def _with_memory(method: MethodResult, report: MethodReport, program: LinkedProg
                 )
                 for buffer in report.buffers
             ),
-            "instructions": sum(len(chain.instructions) for chain in plan.chains),
+            "instructions": len(plan.instructions),
             "transfers": copies_per_call(plan),
             "copies": count_copies(report.elisions),
             "inplace": count_inplace(report.inplace),
@@ -79,7 +76,7 @@ def _with_memory(method: MethodResult, report: MethodReport, program: LinkedProg
 
 
 def describe_state(program: Program) -> Iterator[str]:
-    """Yield what a runtime must do for state that stays on devices."""
+    """Yield a note on state that stays on devices, which the runtime must zero."""
     found: dict[Device, dict[str, None]] = defaultdict(dict)
     for plan in program.execution_plan:
         for _, tensor in plan.tensors():
@@ -89,8 +86,8 @@ def describe_state(program: Program) -> Iterator[str]:
     for device, names in sorted(found.items()):
         shown = ", ".join(list(names)[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         yield (
-            f"state stays on {device} ({shown}): the runtime has to zero that memory when it loads the program; "
-            "etdev's does, ExecuTorch 1.4.1 promises nothing"
+            f"state stays on {device} ({shown}): the runtime must zero that memory when it loads the program; "
+            "etdev's runtime does, ExecuTorch 1.4.1 does not guarantee it"
         )
 
 
@@ -102,7 +99,7 @@ def describe_unguarded(project: Project, target: str) -> Iterator[str]:
     settings = project.config.targets[target]
     if settings.quantize is not None and settings.verify.min_snr_db is None and settings.verify.accuracy is None:
         yield (
-            "nothing holds the quantized model to the float one, however far it is: set `min_snr_db` or `accuracy` of "
+            "no check compares the quantized model with the float model: set `min_snr_db` or `accuracy` of "
             f"`targets.{target}.verify`"
         )
 
@@ -120,7 +117,7 @@ def describe_unused(project: Project, target: str, program: Program) -> Iterator
             there = f" on {device}" if step.device is not None else ""
             where = project.where("targets", target, "partitioners", index)
             what = f"the partitioner {step.backend!r}{there} took no op"
-            yield f"{what}: its options may name what the model does not have, at {where}"
+            yield f"{what}: its options may name ops that the model does not have, at {where}"
     devices = {str(device) for device in (Device(), *named_devices(program))}
     for name in settings.budget.memory:
         if name not in devices:

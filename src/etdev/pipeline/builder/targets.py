@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import Self
 
 from etdev.files import file_sha256
-from etdev.inspection.measure import figures_of
-from etdev.kernel_trials.custom_ops import resolve_ops
-from etdev.pipeline.builder.compile import BuildSession, Compiled, Part, compile_method, compile_target, keep_reference
+from etdev.inspection.measure import measure_program
+from etdev.kernel_trials.custom_ops import InPlaceOps, resolve_ops
+from etdev.pipeline.builder.compile import (
+    BuildSession,
+    Compiled,
+    CompiledMethod,
+    compile_method,
+    compile_target,
+    keep_reference,
+)
 from etdev.pipeline.builder.finished import Finished, keep_finished
 from etdev.pipeline.builder.report_file import display_path, report_text
 from etdev.pipeline.builder.summary import describe_state, describe_unguarded, describe_unused, with_memory
@@ -28,18 +34,16 @@ from etdev.pipeline.project.runtime_contents import check_runtime_settings
 from etdev.pipeline.project.stock import runtime_for
 from etdev.pipeline.project.user_modules import LIBRARIES
 from etdev.pipeline.project.usercode import UserCode
-from etdev.pipeline.results.figures import Figures
 from etdev.pipeline.results.notes import LINKED_AGAIN, QUANTIZED_AGAIN
-from etdev.pipeline.results.result import DataFile, FileBeside, TargetResult, outcome
-from etdev.pipeline.stages.artifacts import WrittenFile, WrittenProgram
+from etdev.pipeline.results.result import CheckResult, DataFile, FileBeside, TargetResult, outcome
+from etdev.pipeline.stages.artifacts import WrittenProgram
 from etdev.pipeline.stages.link import LinkedProgram, link_program
 from etdev.pipeline.stages.lower import require_backends
 from etdev.pipeline.stages.models import Models
 from etdev.pipeline.stages.nested import describe_nested, memory_by_device
-from etdev.pipeline.stages.staging import StagedFile, StagedObjects, StagedTarget
+from etdev.pipeline.stages.staging import StagedObjects, StagedTarget
 from etdev.pipeline.stages.write import write_files, write_linked_record, write_operators
 from etdev.program.footprint import planned_memory
-from etdev.runtime.stock import StockRuntime
 from etdev.verification.order import prepare, unverified, verify
 from etdev.verification.subject import BuiltTarget, Subject
 
@@ -50,49 +54,41 @@ def check_target(project: Project, name: str) -> None:
     check_runtime_settings(project, name)
 
 
-class Builder:
-    """A builder of targets, one after another, from models that are loaded and exported once.
+@contextmanager
+def build_session(project: Project, options: BuildOptions, cache: Cache) -> Iterator[BuildSession]:
+    """Provide a session that builds targets, one after another, from models that are loaded and exported once.
 
-    Use it as a context manager. Inside, all printed output goes to stderr, and the project's modules can be imported.
+    In the block, all printed output goes to stderr, and the project's modules can be imported.
     """
+    with (
+        quiet_libraries(verbose=options.verbose),
+        UserCode() as user,
+        Watch([project.loaded.root], _own_places(project, cache)) as watch,
+        runtime_for(project) if options.verify else nullcontext() as runtime,
+    ):
+        yield BuildSession(project, options, user, cache, watch, runtime, Models(project, user), FileAccess())
 
-    def __init__(self, project: Project, options: BuildOptions, cache: Cache) -> None:
-        self._project, self._options, self._cache = project, options, cache
-        self._open = ExitStack()
 
-    def __enter__(self) -> Self:
-        project, options, cache = self._project, self._options, self._cache
-        with self._open:
-            enter = self._open.enter_context
-            enter(quiet_libraries(verbose=options.verbose))
-            user = enter(UserCode())
-            watch = enter(Watch([project.loaded.root], _own_places(project, cache)))
-            self._runtime = enter(_stock_runtime(project, options))
-            self._session = BuildSession(project, options, user, cache, watch, Models(project, user), FileAccess())
-            self._open = self._open.pop_all()
-        return self
+def compile_part(session: BuildSession, name: str, method: str, folder: Path) -> CompiledMethod:
+    """Compile one method of a target into a folder; raise the error that prevents it."""
+    try:
+        _register(session, name)
+        return compile_method(session, name, method, folder)
+    finally:
+        session.options.progress.ended(f"{name} {method}")
 
-    def __exit__(self, *error: object) -> None:
-        self._open.close()
 
-    def compile(self, name: str, method: str, folder: Path) -> Part:
-        """Compile one method of a target into a folder; raise the error that prevents it."""
-        try:
-            _register(self._session, name, self._runtime)
-            return compile_method(self._session, name, method, folder)
-        finally:
-            self._options.progress.ended(f"{name} {method}")
+def build_target(session: BuildSession, name: str, parts: Sequence[CompiledMethod] = ()) -> Finished:
+    """Build and verify a target; raise the error that prevents it.
 
-    def build(self, name: str, parts: Sequence[Part] = ()) -> Finished:
-        """Build and verify a target; raise the error that prevents it.
-
-        The cache keeps the target if it is good. ``parts`` are its methods in the config's order, if they were compiled
-        one by one.
-        """
-        try:
-            return _build_target(self._session, name, self._runtime, parts)
-        finally:
-            self._options.progress.ended(name)
+    The cache keeps the target if it is good. ``parts`` are its methods in the config's order, if they were compiled one
+    by one.
+    """
+    clock = StageClock(name, session.options.progress)
+    try:
+        return _build_target(session, name, clock, parts)
+    finally:
+        session.options.progress.ended(name)
 
 
 def _own_places(project: Project, cache: Cache) -> list[Path]:
@@ -102,124 +98,126 @@ def _own_places(project: Project, cache: Cache) -> list[Path]:
     return [*project.files, *([project.out] if apart else []), cache.store.folder, *libraries]
 
 
-@contextmanager
-def _stock_runtime(project: Project, options: BuildOptions) -> Iterator[StockRuntime | None]:
-    if not options.verify:
-        yield None
-        return
-    with runtime_for(project) as runtime:
-        yield runtime
-
-
-def _register(session: BuildSession, name: str, runtime: StockRuntime | None) -> None:
+def _register(session: BuildSession, name: str) -> None:
     """Import the functions that verification calls, and check the first samples, before the slow stages."""
-    if runtime is not None:
+    if session.runtime is not None:
         register_imports(session.project, session.user)
         prepare(session.project, session.user, name)
         session.models.check_samples()
 
 
-def _build_target(session: BuildSession, name: str, runtime: StockRuntime | None, parts: Sequence[Part]) -> Finished:
-    project, options, user = session.project, session.options, session.user
-    clock = StageClock(name, options.progress)
-    _register(session, name, runtime)
-    inplace = resolve_ops(project, name, user)
+def _build_target(session: BuildSession, name: str, clock: StageClock, parts: Sequence[CompiledMethod]) -> Finished:
+    project = session.project
+    _register(session, name)
+    inplace = resolve_ops(project, name, session.user)
     with StagedObjects(project, name) as staged_objects, ExitStack() as stack:
         with staged_objects.places_named():
             compiled = compile_target(session, name, clock, staged_objects.folder, parts)
+        signatures = compiled.models[1].signatures if compiled.models else session.models.signatures(clock)
         with clock.stage("link"):
-            program = link_program(project, name, user, compiled.objects, compiled.signatures, inplace)
+            program = link_program(project, name, session.user, compiled.objects, signatures, inplace)
         staged = stack.enter_context(StagedTarget(project, name, staged_objects, program.data.names))
         with clock.stage("write"):
             written = write_files(program.linked.program, program.data, staged)
-            result = _describe(session, name, compiled, program, written, [str(tried) for tried in inplace.tried])
             if project.config.targets[name].etrecord:
                 write_linked_record(compiled.objects, program, staged.record)
-            if project.config.targets[name].selected_operators:
-                operators = write_operators(program.linked.program, project.artifact(name), staged.operators)
-                result = result.model_copy(update={"operators": _beside(operators, staged.operators)})
-            result = result.model_copy(update={"data": tuple(_data(program, written, staged))})
-        figures = figures_of(result, program.linked.program)
-        if runtime is None or compiled.models is None:
-            checks = unverified()
-        else:
-            float_model, reference = compiled.models
-            built = BuiltTarget(
-                project,
-                user,
-                name,
-                written.program.path,
-                written.program.size,
-                float_model,
-                reference,
-                linked=program,
-                inplace=inplace.table,
-                methods=compiled.record.methods,
-                data=tuple(file.path for file in written.data),
-                lookups=compiled.objects.sidecar.lookups,
-                jobs=options.metric_jobs,
-                count=clock.count("verify"),
-            )
-            with clock.stage("verify"):
-                checks = verify(Subject.read_built(built, runtime, options.device_map))
-        status = outcome(checks)
-        rejected = status == "rejected"
-        artifact = staged.program.rejected if rejected else staged.program.target
-        shown = {"artifact": display_path(project, artifact), "seconds": clock.seconds}
-        result = result.model_copy(update={"figures": figures, "checks": checks, "status": status, **shown})
+            operators = _written_operators(project, name, program, staged)
+        checks = _verified(session, name, compiled, program, written, inplace, clock)
         if compiled.models is not None:
             keep_reference(project, name, session.cache, compiled.models[1], compiled.reads)
-        if LINKED_AGAIN in result.notes and "quantize" in clock.seconds:
-            result = result.model_copy(update={"notes": (*result.notes, QUANTIZED_AGAIN)})
-        locked = _locked(session, result, figures, compiled.reads)
-        result = _with_changes(session, result)
+        reads = _reads(session, name, compiled)
+        status = outcome(checks)
+        artifact = staged.program.rejected if status == "rejected" else staged.program.target
+        result = TargetResult(
+            name=name,
+            status=status,
+            artifact=display_path(project, artifact),
+            size=written.program.size,
+            sha256=written.program.sha256,
+            data=tuple(_data(program, written, staged)),
+            operators=operators,
+            quantize=compiled.record.scheme,
+            methods=with_memory(compiled.record.methods, program),
+            memory=planned_memory(program.linked.program),
+            sidecar_sha256=file_sha256(sidecar_place(compiled.objects.path)),
+            nested_memory=memory_by_device(program.nested),
+            planner=program.linked.planner,
+            shared_state=program.linked.shared_state,
+            checks=checks,
+            required=required_checks(project, name, session.options),
+            seconds=clock.seconds,
+            figures=measure_program(program.linked.program, written.program.size, compiled.record.methods),
+            notes=tuple(_notes(session, name, compiled, program, inplace, clock)),
+        )
         staged.write_report(report_text(project, result))
-        staged.settle(rejected=rejected)
-    finished = Finished(result=result, locked=locked, changed=tuple(sorted(session.cache.changed)))
+        staged.settle(rejected=status == "rejected")
+    changed = tuple(sorted(session.cache.changed))
+    finished = Finished(result=result, locked=_locked(project, result, reads), changed=changed)
     keep_finished(session, finished, compiled)
     return finished
 
 
-def _describe(
+def _written_operators(project: Project, name: str, program: LinkedProgram, staged: StagedTarget) -> FileBeside | None:
+    """Write the list of operators if the config asks for it."""
+    if not project.config.targets[name].selected_operators:
+        return None
+    written = write_operators(program.linked.program, project.artifact(name), staged.operators)
+    return FileBeside(name=staged.operators.target.name, size=written.size, sha256=written.sha256)
+
+
+def _verified(
     session: BuildSession,
     name: str,
     compiled: Compiled,
     program: LinkedProgram,
     written: WrittenProgram,
-    tried: Sequence[str],
-) -> TargetResult:
-    """Describe the built target before it is verified.
-
-    ``tried``: notes on the operators that the config allows to work in place, in addition to etdev's own table.
-    """
-    project, linked = session.project, program.linked
-    return TargetResult(
-        name=name,
-        status="built",
-        artifact="",
-        size=written.program.size,
-        sha256=written.program.sha256,
-        quantize=compiled.record.scheme,
-        methods=with_memory(compiled.record.methods, program),
-        memory=planned_memory(linked.program),
-        sidecar_sha256=file_sha256(sidecar_place(compiled.objects.path)),
-        nested_memory=memory_by_device(program.nested),
-        planner=linked.planner,
-        shared_state=linked.shared_state,
-        required=required_checks(project, name, session.options),
-        notes=(
-            *compiled.notes,
-            *tried,
-            *describe_nested(program.nested),
-            *describe_state(linked.program),
-            *describe_unused(project, name, linked.program),
-            *describe_unguarded(project, name),
-        ),
+    inplace: InPlaceOps,
+    clock: StageClock,
+) -> tuple[CheckResult, ...]:
+    """Return the results of all checks of the written files."""
+    if session.runtime is None or compiled.models is None:
+        return unverified()
+    float_model, reference = compiled.models
+    built = BuiltTarget(
+        session.project,
+        session.user,
+        name,
+        written.program.path,
+        written.program.size,
+        float_model,
+        reference,
+        linked=program,
+        inplace=inplace.table,
+        methods=compiled.record.methods,
+        data=tuple(file.path for file in written.data),
+        lookups=compiled.objects.sidecar.lookups,
+        jobs=session.options.metric_jobs,
+        count=clock.count("verify"),
     )
+    with clock.stage("verify"):
+        return verify(Subject.read_built(built, session.runtime, session.options.device_map))
 
 
-def _beside(written: WrittenFile, staged: StagedFile) -> FileBeside:
-    return FileBeside(name=staged.target.name, size=written.size, sha256=written.sha256)
+def _notes(
+    session: BuildSession,
+    name: str,
+    compiled: Compiled,
+    program: LinkedProgram,
+    inplace: InPlaceOps,
+    clock: StageClock,
+) -> Iterator[str]:
+    """Yield the notes on a target, in the order of the report."""
+    yield from compiled.record.notes
+    yield from map(str, inplace.tried)
+    yield from describe_nested(program.nested)
+    yield from describe_state(program.linked.program)
+    yield from describe_unused(session.project, name, program.linked.program)
+    yield from describe_unguarded(session.project, name)
+    if LINKED_AGAIN in compiled.record.notes and "quantize" in clock.seconds:
+        yield QUANTIZED_AGAIN
+    if session.cache.changed:
+        changed = ", ".join(sorted(session.cache.changed))
+        yield f"neither cached nor locked: {changed} changed during the build"
 
 
 def _data(program: LinkedProgram, written: WrittenProgram, staged: StagedTarget) -> Iterator[DataFile]:
@@ -228,26 +226,21 @@ def _data(program: LinkedProgram, written: WrittenProgram, staged: StagedTarget)
         yield DataFile(name=name, size=file.size, sha256=file.sha256, of_delegates=name in program.data.delegates)
 
 
-def _with_changes(session: BuildSession, result: TargetResult) -> TargetResult:
-    """Add a note on files that were written while the target was built."""
-    changed = sorted(session.cache.changed)
-    if not changed:
-        return result
-    note = f"neither cached nor locked: {', '.join(changed)} changed during the build, before or after it was read"
-    return result.model_copy(update={"notes": (*result.notes, note)})
+def _reads(session: BuildSession, name: str, compiled: Compiled) -> Reads:
+    """Return the reads of a target's object program, and those of its planner."""
+    planner = session.project.config.targets[name].memory.planner
+    modules = imported_files([planner.partition(":")[0]], session.user.modules()) if ":" in planner else set()
+    return compiled.reads.joined(session.cache.reads(session.project, modules))
 
 
-def _locked(session: BuildSession, result: TargetResult, figures: Figures, compiled: Reads) -> LockedTarget:
+def _locked(project: Project, result: TargetResult, reads: Reads) -> LockedTarget:
     """Return the lock's entry of a target: its digests, and everything that its bytes depend on."""
-    project, user = session.project, session.user
-    planner = project.config.targets[result.name].memory.planner
-    modules = imported_files([planner.partition(":")[0]], user.modules()) if ":" in planner else set()
-    reads = compiled.joined(session.cache.reads(project, sorted(modules), (), FileAccess()))
+    assert result.figures is not None
     facts = locked_facts(project, result.name)
     return LockedTarget(
         sha256=result.sha256,
         data={item.name: item.sha256 for item in result.data},
-        figures=figures,
+        figures=result.figures,
         versions=facts.versions,
         settings=facts.settings,
         files=reads.files,

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from etdev.errors import EtdevError, MissingRequirementError, StageError
 from etdev.files import file_sha256, remove_abandoned, temporary_folder_beside
-from etdev.pipeline.builder.compile import Part
+from etdev.pipeline.builder.compile import CompiledMethod
 from etdev.pipeline.builder.finished import Finished
 from etdev.pipeline.builder.outcome import Outcome
 from etdev.pipeline.builder.progress_forwarding import ProgressReader, ProgressWriter
-from etdev.pipeline.builder.targets import Builder
+from etdev.pipeline.builder.targets import build_session, build_target, compile_part
 from etdev.pipeline.builder.tasks import Task, needs_the_machine, workers_wanted
 from etdev.pipeline.cache import Cache, open_store
 from etdev.pipeline.project import Project
@@ -55,26 +55,26 @@ class Job:
 
 
 class RemoteBuilder:
-    """A :class:`Builder` on a worker."""
+    """A build session on a worker."""
 
     def __init__(self, job: Job) -> None:
         _check_place(job)
         with ExitStack() as stack:
             self._cache = stack.enter_context(Cache(job.store or open_store()))
             options = replace(job.options, progress=ProgressWriter(job.events))
-            self._builder = stack.enter_context(Builder(job.project, options, self._cache))
+            self._session = stack.enter_context(build_session(job.project, options, self._cache))
             self._open = stack.pop_all()
 
-    def compile(self, name: str, method: str, folder: Path) -> tuple[Part, str | None]:
+    def compile(self, name: str, method: str, folder: Path) -> tuple[CompiledMethod, str | None]:
         """Compile a method of a target; return it and the reason why the cache keeps nothing."""
-        return self._builder.compile(name, method, folder), self._cache.obstacle
+        return compile_part(self._session, name, method, folder), self._cache.obstacle
 
-    def build(self, name: str, parts: Sequence[Part]) -> tuple[Finished, str | None]:
+    def build(self, name: str, parts: Sequence[CompiledMethod]) -> tuple[Finished, str | None]:
         """Build a target; return it and the reason why the cache does not keep it."""
-        return self._builder.build(name, parts), self._cache.obstacle
+        return build_target(self._session, name, parts), self._cache.obstacle
 
     def close(self) -> None:
-        """Close the builder; the orchestrator calls this on its objects."""
+        """Close the session; the orchestrator calls this on its objects."""
         self._open.close()
 
 
@@ -133,7 +133,7 @@ class _WorkerPool:
         self._lost: set[int] = set()
         self._builders: dict[int, ObjectHandle] = {}
         self._running: dict[Future[Any], tuple[Task, int]] = {}
-        self._parts: dict[str, dict[str, Part]] = {name: {} for name in folders}
+        self._parts: dict[str, dict[str, CompiledMethod]] = {name: {} for name in folders}
         """Methods compiled so far, per target whose methods are compiled one by one."""
 
     def build(self, tasks: Sequence[Task]) -> None:
@@ -227,8 +227,8 @@ def _check_place(job: Job) -> None:
     if other:
         name = min(other)
         raise MissingRequirementError(
-            f"the worker on {host} has {name} {found.get(name, 'not at all')}, and here is "
-            f"{job.versions[name] or 'none'}",
+            f"the worker on {host} has {f'{name} {found[name]}' if name in found else f'no {name}'}, and this machine "
+            f"has {job.versions[name] or 'none'}",
             where=job.project.where("run", "executor"),
             hint="install the same versions on all machines of the cluster",
         )

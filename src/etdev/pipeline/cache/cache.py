@@ -17,7 +17,7 @@ from etdev.config.types import parse_byte_size
 from etdev.errors import LoadError, UsageError, WriteError
 from etdev.files import describe_os_error, file_sha256, temporary_beside, write_errors_named
 from etdev.pipeline.cache.comparison import changes
-from etdev.pipeline.cache.digests import Digests
+from etdev.pipeline.cache.digests import Digests, digest_of_names
 from etdev.pipeline.cache.entries import ABSENT, Entry, Facts, Level, Output, Reads
 from etdev.pipeline.cache.store import Store
 from etdev.pipeline.cache.watch import FileAccess
@@ -30,14 +30,14 @@ _REFERENCE = "reference.pt"
 _DATABASE = "digests.sqlite"
 
 
-def open_store(environ: Mapping[str, str] = os.environ) -> Store:
+def open_store() -> Store:
     """Return the cache of this user on this machine.
 
     Raises :class:`~etdev.errors.UsageError` for an invalid size.
     """
-    named = environ.get(FOLDER_VARIABLE)
+    named = os.environ.get(FOLDER_VARIABLE)
     folder = Path(named).absolute() if named else user_cache_path("etdev", appauthor=False)
-    text = environ.get(SIZE_VARIABLE) or _DEFAULT_SIZE
+    text = os.environ.get(SIZE_VARIABLE) or _DEFAULT_SIZE
     try:
         return Store(folder, int(str(parse_byte_size(text))))
     except ValueError as error:
@@ -82,7 +82,7 @@ class Cache:
 
         Returns False, and changes nothing, if a file is damaged or lost. Raises :class:`~etdev.errors.WriteError`.
         """
-        wrong = self._wrong(entry, folder)
+        wrong = self._not_in_place(entry, folder)
         with ExitStack() as stack:
             ready: dict[Path, Path] = {}
             for name in wrong:
@@ -102,12 +102,12 @@ class Cache:
 
     def is_in_place(self, entry: Entry, folder: Path) -> bool:
         """Return whether all files of an entry are in a folder already; if so, mark the entry as used."""
-        if self._wrong(entry, folder):
+        if self._not_in_place(entry, folder):
             return False
         self.store.use(entry)
         return True
 
-    def _wrong(self, entry: Entry, folder: Path) -> list[str]:
+    def _not_in_place(self, entry: Entry, folder: Path) -> list[str]:
         return [name for name, output in entry.outputs.items() if not self._is_there(folder / name, output)]
 
     def _is_there(self, place: Path, output: Output) -> bool:
@@ -116,33 +116,14 @@ class Cache:
         except OSError:
             return False
 
-    def keep(
-        self,
-        project: Project,
-        target: str,
-        level: Level,
-        facts: Facts,
-        reads: Reads,
-        folder: Path,
-        outputs: Mapping[str, Output],
-        record: str = "",
-    ) -> None:
+    def keep(self, entry: Entry, folder: Path) -> None:
         """Keep a build that has succeeded, with its files in a folder.
 
         An obstacle does not fail the build; :attr:`obstacle` states it.
         """
         try:
-            for name, output in outputs.items():
+            for name, output in entry.outputs.items():
                 self.store.keep(folder / name, output)
-            entry = Entry(
-                level=level,
-                project=project.name,
-                target=target,
-                facts=facts,
-                reads=reads,
-                outputs=dict(outputs),
-                record=record,
-            )
             self.store.add(entry)
             if self.store.is_full():
                 self.store.collect()
@@ -160,11 +141,12 @@ class Cache:
 
     def keep_reference(self, project: Project, target: str, facts: Facts, reads: Reads, content: bytes) -> None:
         """Keep the outputs of a target's quantized model; an obstacle does not fail the build."""
-        output = Output(size=len(content), sha256=hashlib.sha256(content).hexdigest())
+        outputs = {_REFERENCE: Output(size=len(content), sha256=hashlib.sha256(content).hexdigest())}
+        entry = Entry(level="reference", project=project.name, target=target, facts=facts, reads=reads, outputs=outputs)
         try:
             with TemporaryDirectory(prefix="etdev-") as folder:
                 Path(folder, _REFERENCE).write_bytes(content)
-                self.keep(project, target, "reference", facts, reads, Path(folder), {_REFERENCE: output})
+                self.keep(entry, Path(folder))
         except OSError as error:  # Raised for the folder for temporary files.
             self.obstacle = f"nothing is kept in the cache {self.store.folder}: {error}"
 
@@ -179,23 +161,24 @@ class Cache:
     def reads(
         self,
         project: Project,
-        modules: Sequence[Path],
-        declared: Sequence[Path],
-        seen: FileAccess,
+        named: Iterable[Path],
+        seen: FileAccess | None = None,
         absent: Iterable[Path] = (),
         packages: Mapping[str, str] | None = None,
     ) -> Reads:
         """Return the files, folders and packages that a build has read.
 
-        Files are code (``modules``), declared files, and files and folders that were ``seen``. ``absent`` are modules
-        that it looked for, without a suffix. ``packages`` are those that it imported, with their versions.
+        ``named`` are files of code and files that the config names. ``seen`` has the files and folders that the build
+        accessed. ``absent`` are modules that it looked for, without a suffix. ``packages`` are those that it imported,
+        with their versions.
 
         A file that was written after the cache was opened is entered in :attr:`changed`: the content that was read is
         unknown.
         """
         root = project.loaded.root
-        named = {*modules, *declared, *map(Path, seen.files)}
-        files = sorted(path for path in named if path.is_file())
+        seen = seen or FileAccess()
+        paths = {*named, *map(Path, seen.files)}
+        files = sorted(path for path in paths if path.is_file())
         self.note_changed(project, (path for path in files if path.stat().st_ctime > self._since))
         try:
             found = {_relative(path, root): self.digests.of(path) for path in files}
@@ -204,13 +187,13 @@ class Cache:
             raise LoadError(
                 f"cannot read a file that the build depends on: {cause}",
                 where=error.filename,
-                hint="make it readable; if the model does not need it, take it out of what the config names",
+                hint="make it readable, or remove it from the config if the model does not need it",
             ) from error
-        gone = {_relative(path, root): ABSENT for path in named if not path.exists()}
+        gone = {_relative(path, root): ABSENT for path in paths if not path.exists()}
         return Reads(
             files={**found, **gone},
             folders={
-                _relative(Path(folder), root): self.digests.of_names(Path(folder))
+                _relative(Path(folder), root): digest_of_names(Path(folder))
                 for folder in sorted(seen.folders)
                 if Path(folder).is_dir()
             },

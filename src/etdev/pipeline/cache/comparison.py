@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from etdev.config.module_files import MODULE_ENDS
-from etdev.pipeline.cache.digests import Digests
+from etdev.pipeline.cache.digests import Digests, digest_of_names
 from etdev.pipeline.cache.entries import ABSENT, Difference, Reads
 from etdev.pipeline.project.versions import package_version
 
@@ -18,8 +18,8 @@ def changes(reads: Reads, root: Path, digests: Digests) -> Iterator[Difference]:
         yield from _file(root / name, name, digest, digests)
     for name, digest in reads.folders.items():
         try:
-            if digests.of_names(root / name) != digest:
-                yield Difference("folder", name, f"files in {name} came or went")
+            if digest_of_names(root / name) != digest:
+                yield Difference("folder", name, f"files in {name} were added or removed")
         except OSError:
             yield Difference("gone", name, f"the folder {name} is gone, or cannot be read")
     for name in reads.absent:
@@ -35,7 +35,7 @@ def _file(path: Path, name: str, digest: str, digests: Digests) -> Iterator[Diff
     try:
         if digest == ABSENT:
             if path.exists():
-                yield Difference("file", name, f"{name} was looked for and not there, and is there now")
+                yield Difference("file", name, f"{name} did not exist, and exists now")
         elif digests.of(path) != digest:
             yield Difference("file", name, f"{name} has changed")
     except OSError:

@@ -6,7 +6,6 @@ import hashlib
 import os
 import sqlite3
 import time
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -56,10 +55,6 @@ class Digests:
             self._new.add(name)
         return digest
 
-    def of_names(self, folder: Path) -> str:
-        """Return the digest of the names in a folder, without hidden ones, Python's and etdev's. Raises OSError."""
-        return digest_of_names(os.listdir(folder))
-
     def __enter__(self) -> Self:
         if self._place is not None:
             with suppress(sqlite3.Error, OSError):
@@ -96,9 +91,9 @@ class Digests:
         return self._known[name]
 
 
-def digest_of_names(names: Iterable[str]) -> str:
-    """Return the digest of the names in a folder, without hidden ones, Python's and etdev's own."""
-    seen = sorted(name for name in names if not name.startswith((".", "__pycache__")) and name not in _OWN)
+def digest_of_names(folder: Path) -> str:
+    """Return the digest of the names in a folder, without hidden ones, Python's and etdev's own. Raises OSError."""
+    seen = sorted(name for name in os.listdir(folder) if not name.startswith((".", "__pycache__")) and name not in _OWN)
     return digest_of_text("\n".join(seen))
 
 

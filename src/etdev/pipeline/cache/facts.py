@@ -50,21 +50,14 @@ def object_facts(project: Project, target: str, digests: Digests) -> Facts:
     settings = _settings(project, target)
     for key in (*LINK_KEYS, *_AFTER_EMISSION):
         _drop(settings, key)
-    settings["stated"] = _stated(project)
-    _choose_scheme(project, target, settings)
-    settings["bases"] = _bases(project, *_MODULE_KEYS)
-    settings["forms"] = list(usable_forms(project, target))
+    settings |= _circumstances(project)
     return Facts(settings=flattened(settings), versions=_versions(project, target, digests, linked=False))
 
 
 def linked_facts(project: Project, target: str, options: BuildOptions, digests: Digests) -> Facts:
     """Return the facts of a target's file and its verification."""
-    settings = _settings(project, target)
-    _choose_scheme(project, target, settings)
+    settings = _settings(project, target) | _circumstances(project)
     settings["project"]["name"] = project.name
-    settings["stated"] = _stated(project)
-    settings["bases"] = _bases(project, *_MODULE_KEYS)
-    settings["forms"] = list(usable_forms(project, target))
     settings["run"] = {
         "verify": options.verify,
         "require": list(required_checks(project, target, options)),
@@ -83,20 +76,21 @@ def locked_facts(project: Project, target: str) -> Facts:
     settings = _settings(project, target, exclude_defaults=True)
     for key in _AFTER_EMISSION:
         _drop(settings, key)
-    _choose_scheme(project, target, settings)
-    settings["forms"] = list(usable_forms(project, target))
     stated = {key: value for key, value in flattened(settings).items() if value is not None}
     return Facts(settings=stated, versions=_package_versions(project, target, linked=True))
 
 
-def _stated(project: Project) -> list[str]:
-    """Return settings whose explicit statement has an effect, even at the default value."""
-    return ["model.share_state"] if says_share_state(project) else []
+def _circumstances(project: Project) -> dict[str, Any]:
+    """Return facts on how the config states its settings.
 
-
-def _choose_scheme(project: Project, target: str, settings: dict[str, Any]) -> None:
-    wanted = project.config.targets[target].quantize
-    settings["quantize"] = {name: scheme for name, scheme in settings.get("quantize", {}).items() if name == wanted}
+    ``stated`` has the settings whose explicit statement has an effect, even at the default value. ``bases`` has the
+    folders in which modules are looked up, relative to the config's folder.
+    """
+    root = project.loaded.root
+    return {
+        "stated": ["model.share_state"] if says_share_state(project) else [],
+        "bases": {".".join(key): os.path.relpath(project.base(*key), root) for key in _MODULE_KEYS},
+    }
 
 
 def _settings(project: Project, target: str, *, exclude_defaults: bool = False) -> dict[str, Any]:
@@ -104,6 +98,9 @@ def _settings(project: Project, target: str, *, exclude_defaults: bool = False) 
     settings["targets"] = {"this": settings["targets"][target]}
     for key in _NOT_SETTINGS:
         _drop(settings, key)
+    wanted = project.config.targets[target].quantize
+    settings["quantize"] = {name: scheme for name, scheme in settings.get("quantize", {}).items() if name == wanted}
+    settings["forms"] = list(usable_forms(project, target))
     return settings
 
 
@@ -115,12 +112,6 @@ def _drop(settings: Any, key: tuple[str | int, ...]) -> None:
             settings.pop(name, None)
         elif isinstance(settings.get(name), dict):
             _drop(settings[name], tuple(rest))
-
-
-def _bases(project: Project, *keys: tuple[str, ...]) -> dict[str, str]:
-    """Return the folders in which modules are looked up, relative to the config's folder."""
-    root = project.loaded.root
-    return {".".join(key): os.path.relpath(project.base(*key), root) for key in keys}
 
 
 def _versions(project: Project, target: str, digests: Digests, *, linked: bool) -> dict[str, str]:

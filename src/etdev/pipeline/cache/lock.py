@@ -127,24 +127,26 @@ def check_inputs(project: Project, lock: Lock | None, facts: Mapping[str, Facts]
     """Raise :class:`LockStaleError` if a target would be built from other inputs than the lock states."""
     if lock is None:
         raise LockStaleError("there is no lock", where=str(project.lock), hint="`etdev build` writes it")
-    stale = [f"{name}: {text}" for name, now in facts.items() for text in _moved(project, lock, name, now, digests)]
+    stale = [
+        f"{name}: {text}" for name, now in facts.items() for text in _input_changes(project, lock, name, now, digests)
+    ]
     if stale:
-        raise _stale(project, stale, "if that is wanted, `etdev build` without --locked writes the lock again")
+        raise _stale_error(project, stale, "if that is wanted, `etdev build` without --locked writes the lock again")
 
 
 def check_outputs(project: Project, lock: Lock, built: Mapping[str, LockedTarget]) -> None:
     """Raise :class:`LockStaleError` if the built files differ from the lock."""
-    stale = [text for name, found in built.items() for text in _others(name, found, lock.targets[name])]
+    stale = [text for name, found in built.items() for text in _output_changes(name, found, lock.targets[name])]
     if stale:
-        raise _stale(
+        raise _stale_error(
             project,
             stale,
-            "the same inputs gave other bytes: something that the lock does not know has changed, or the model's code "
-            "does not do the same each time",
+            "the same inputs produced other bytes: something outside the lock changed, or the model's code is not "
+            "deterministic",
         )
 
 
-def _others(name: str, found: LockedTarget, locked: LockedTarget) -> Iterator[str]:
+def _output_changes(name: str, found: LockedTarget, locked: LockedTarget) -> Iterator[str]:
     """Yield a sentence for each file of a target that differs from the locked one."""
     names = sorted({*found.data, *locked.data})
     for what, digest, was in (
@@ -166,7 +168,7 @@ def differs(project: Project, name: str, locked: LockedTarget, now: Facts, diges
     yield from changes(was, project.loaded.root, digests)
 
 
-def _moved(project: Project, lock: Lock, name: str, now: Facts, digests: Digests) -> Iterator[str]:
+def _input_changes(project: Project, lock: Lock, name: str, now: Facts, digests: Digests) -> Iterator[str]:
     if name not in lock.targets:
         yield "the lock does not have this target"
         return
@@ -174,7 +176,7 @@ def _moved(project: Project, lock: Lock, name: str, now: Facts, digests: Digests
         yield item.message
 
 
-def _stale(project: Project, stale: list[str], hint: str) -> LockStaleError:
+def _stale_error(project: Project, stale: list[str], hint: str) -> LockStaleError:
     more = [f"and {len(stale) - _SHOWN} more"] if len(stale) > _SHOWN else []
     text = "\n".join(f"  {line}" for line in [*stale[:_SHOWN], *more])
     return LockStaleError(f"not as locked:\n{text}", where=str(project.lock), hint=hint)

@@ -69,7 +69,7 @@ class Watch:
         name = os.path.abspath(path)
         inside = f"{name}/"
         below = next((prefix for prefix in self._below if inside.startswith(prefix)), None)
-        if below is None or inside.startswith(self._ignored) or _is_nobodys(inside.removeprefix(below)):
+        if below is None or inside.startswith(self._ignored) or _is_no_input(inside.removeprefix(below)):
             return
         for seen in (self.seen, *self._sinks):
             (seen.folders if folder else seen.files).add(name)
@@ -100,7 +100,7 @@ def _is_import(module: dict[str, Any]) -> bool:
     return str(module.get("__name__", "")).startswith("importlib.")
 
 
-def _is_nobodys(name: str) -> bool:
+def _is_no_input(name: str) -> bool:
     """Return whether a path is not an input: compiled modules, folders of tools, and unfinished files."""
     parts = name.rstrip("/").split("/")
     return name.endswith((".pyc/", f"{TEMPORARY_SUFFIX}/")) or any(

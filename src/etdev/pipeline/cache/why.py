@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from etdev.pipeline.cache.cache import Cache
 from etdev.pipeline.cache.comparison import changes
 from etdev.pipeline.cache.entries import Difference, Entry, Facts, Level, differences
 from etdev.pipeline.cache.facts import linked_facts, object_facts
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.options import BuildOptions
+from etdev.pipeline.results.result import Part
 
 
-class Explanation(BaseModel):
+class Explanation(Part):
     """Content of the cache for one level of a target."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     target: str
     level: Level
@@ -29,7 +26,7 @@ class Explanation(BaseModel):
 
 
 def explain(project: Project, target: str, options: BuildOptions, cache: Cache) -> tuple[Explanation, ...]:
-    """Return what a build of the target would find for its object program and for its finished file."""
+    """Compare a target with the cache: its object program, and its finished file."""
     return (
         _explain(project, target, "object", object_facts(project, target, cache.digests), cache),
         _explain(project, target, "linked", linked_facts(project, target, options, cache.digests), cache),
@@ -53,4 +50,4 @@ def _differences(entry: Entry, facts: Facts, project: Project, target: str, cach
     yield from changes(entry.reads, project.loaded.root, cache.digests)
     for name, output in entry.outputs.items():
         if not cache.store.holds(output):
-            yield Difference("output", name, f"{name} is in the cache no more")
+            yield Difference("output", name, f"{name} is no longer in the cache")

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from etdev.config.issues import CONFLICT
-from etdev.config.keys import format_key
 from etdev.config.limits import RESULTS
 from etdev.config.loader import LoadedConfig
 from etdev.config.models import Config
-from etdev.errors import ConfigError, Problem
+from etdev.errors import ConfigError
 from etdev.pipeline.results.report import REPORT
 
 
@@ -72,9 +71,7 @@ class Project:
 
     def error(self, message: str, *key: str | int, hint: str | None, rule: str = CONFLICT) -> ConfigError:
         """Return an error about the value of a key that only a stage can find."""
-        origin = self.loaded.origin(*key)
-        source, line, column = (origin.source, origin.line, origin.column) if origin else (None, None, None)
-        return ConfigError((Problem(message, format_key(key), source, line, column, hint, rule),))
+        return ConfigError((self.loaded.problem(message, *key, hint=hint, rule=rule),))
 
     def base(self, *key: str | int) -> Path:
         """Return the folder in which the module that this key names is searched."""

@@ -67,7 +67,7 @@ def committed_lock(project: Project) -> str | None:
     baseline, root = project.config.baseline, project.loaded.root
     reference = "" if baseline is None else baseline.from_.removeprefix(GIT_PREFIX)
     if _git(project, "rev-parse", "--git-dir") is None:
-        raise _unknown(project, f"{root} is in no git repository", "name a file or a folder as `baseline.from`")
+        raise _unknown(project, f"{root} is not in a git repository", "name a file or a folder as `baseline.from`")
     commit = _git(project, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{reference}^{{commit}}")
     if commit is None:
         if _git(project, "rev-parse", "--verify", "--quiet", "HEAD") is None:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.requirements import import_package
 from etdev.pipeline.project.usercode import UserCode
-
-if TYPE_CHECKING:
-    pass
 
 
 def register_imports(project: Project, user: UserCode) -> None:

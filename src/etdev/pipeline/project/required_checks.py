@@ -25,7 +25,14 @@ def unrunnable_checks(loaded: LoadedConfig) -> Iterator[Problem]:
         for index, check in enumerate(target.verify.require):
             reason = _obstacle(check, target)
             if reason is not None:
-                yield _problem(loaded, name, index, check, reason)
+                key = ("targets", name, "verify", "require", index)
+                yield loaded.problem(
+                    f"`{format_key(key)}`: the check `{check}` cannot run, so every build ends with exit code 3: "
+                    f"{reason}",
+                    *key,
+                    hint=f"leave `{check}` out of `require`",
+                    rule=UNRUNNABLE_CHECK,
+                )
 
 
 def _obstacle(check: str, target: Target) -> str | None:
@@ -59,18 +66,3 @@ def _not_replayed(target: Target) -> list[str]:
     names = [step.backend for step in target.partitioners]
     replayed = {*plugins.names(EXECUTORS)}
     return [name for name in names if not replayed.issuperset(backends.get(name).delegate_ids)]
-
-
-def _problem(loaded: LoadedConfig, target: str, index: int, check: str, reason: str) -> Problem:
-    key = ("targets", target, "verify", "require", index)
-    origin = loaded.origin(*key)
-    source, line, column = (origin.source, origin.line, origin.column) if origin else (None, None, None)
-    return Problem(
-        f"`{format_key(key)}`: the check `{check}` cannot run, so every build ends with exit code 3: {reason}",
-        format_key(key),
-        source,
-        line,
-        column,
-        f"leave `{check}` out of `require`",
-        UNRUNNABLE_CHECK,
-    )

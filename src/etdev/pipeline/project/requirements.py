@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from etdev import backends
 from etdev.backends.base import BUILD_EXTRA, UsesPackages, find_packages
 from etdev.config.models import Config
-from etdev.errors import MissingRequirementError
+from etdev.errors import MissingRequirementError, describe_exception
 from etdev.pipeline.project import Project
 
 _ALWAYS = ("torch", "executorch", "torchao", "numpy")
@@ -69,7 +69,7 @@ def require_packages(project: Project, targets: Collection[str], doing: str) -> 
             )
 
 
-def import_package(module: str, remedy: str = BUILD_EXTRA) -> None:
+def import_package(module: str) -> None:
     """Import a module of an installed package before any other import, so that a broken package is not taken for a bug.
 
     Any exception counts: packages that do not fit each other fail with more than ImportError.
@@ -77,10 +77,8 @@ def import_package(module: str, remedy: str = BUILD_EXTRA) -> None:
     try:
         importlib.import_module(module)
     except Exception as error:
-        first = next(iter(str(error).strip().splitlines()), "no message")
-        command, _, extra = remedy.partition("install ")
         raise MissingRequirementError(
             f"the package {module.partition('.')[0]!r} is installed but cannot be imported: "
-            f"{type(error).__name__}: {first}",
-            hint=f"reinstall it: {command}install --force-reinstall {extra}",
+            f"{describe_exception(error)}",
+            hint=f"reinstall it: {BUILD_EXTRA.replace('install', 'install --force-reinstall')}",
         ) from error

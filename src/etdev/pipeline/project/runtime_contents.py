@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from etdev.backends.kernels import listed_operators
-from etdev.errors import ConfigError, Problem
+from etdev.errors import ConfigError
 from etdev.files import read_file
 from etdev.pipeline.project import Project
 from etdev.program import Program
@@ -114,20 +114,8 @@ def selected_operators(project: Project, target: str) -> frozenset[str] | None:
 
 
 def _bad_operators(project: Project, target: str, message: str) -> ConfigError:
-    key = ("targets", target, "runtime", "operators")
-    origin = project.loaded.origin(*key)
-    return ConfigError(
-        (
-            Problem(
-                message,
-                key=".".join(key),
-                source=origin.source if origin else None,
-                line=origin.line if origin else None,
-                column=origin.column if origin else None,
-                hint="give the YAML that ExecuTorch's gen_oplist writes",
-            ),
-        )
-    )
+    hint = "give the YAML that ExecuTorch's gen_oplist writes"
+    return project.error(message, "targets", target, "runtime", "operators", hint=hint, rule="config")
 
 
 @dataclass(frozen=True)

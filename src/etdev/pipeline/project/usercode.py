@@ -296,13 +296,11 @@ class UserCode:
 
 
 @contextmanager
-def translated(
-    user: UserCode, kind: type[EtdevError], what: str, *, where: str | None = None, hint: str | None = None
-) -> Iterator[None]:
+def translated(user: UserCode, kind: type[EtdevError], what: str, *, where: str) -> Iterator[None]:
     """Turn errors of the user's code into ``kind``, with a message that starts with ``what``."""
     try:
         yield
     except EtdevError:
         raise
     except (Exception, SystemExit) as error:
-        raise kind(f"{what}: {user.describe(error)}", where=where, hint=hint) from error
+        raise kind(f"{what}: {user.describe(error)}", where=where) from error

@@ -5,7 +5,7 @@ The torch and executorch types of their fields are imported only for type checki
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from etdev.decisions import TilingDecision
     from etdev.pipeline.project.torch_tensors import Tensors
+    from etdev.pipeline.results.result import UndelegatedOps
     from etdev.pipeline.stages.inputs import Signature
     from etdev.pipeline.stages.known_outputs import KnownOutputs
 
@@ -68,16 +69,6 @@ class ExportedModel:
 
 
 @dataclass(frozen=True)
-class Undelegated:
-    """Ops of one kind that no partitioner took."""
-
-    method: str
-    op: str
-    """Name in the edge dialect: ``aten.mul.Tensor``."""
-    count: int
-
-
-@dataclass(frozen=True)
 class Delegation:
     """The split of one method between delegates and kernels."""
 
@@ -85,12 +76,7 @@ class Delegation:
     calls: Mapping[str, int]
     """Number of delegate calls by delegate id."""
     delegated_ops: int
-    undelegated: Sequence[Undelegated]
-
-    @property
-    def undelegated_ops(self) -> int:
-        """Number of ops that run on kernels."""
-        return sum(item.count for item in self.undelegated)
+    undelegated: tuple[UndelegatedOps, ...]
 
 
 @dataclass(frozen=True)

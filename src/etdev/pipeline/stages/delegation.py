@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from etdev.pipeline.stages.artifacts import Delegation, Undelegated
+from etdev.pipeline.results.result import UndelegatedOps
+from etdev.pipeline.stages.artifacts import Delegation
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -29,7 +30,7 @@ def summarize_delegation(method: str, program: ExportedProgram) -> Delegation:
             delegated += sum(1 for _ in _calls(lowered.original_module.graph_module))
         else:
             undelegated[name] += 1
-    rest = [Undelegated(method, op, count) for op, count in sorted(undelegated.items())]
+    rest = tuple(UndelegatedOps(op=op, count=count) for op, count in sorted(undelegated.items()))
     return Delegation(method, dict(sorted(calls.items())), delegated, rest)
 
 

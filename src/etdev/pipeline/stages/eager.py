@@ -105,7 +105,7 @@ def _compute(function: Callable[..., Any], inputs: Tensors, state: State, where:
 
     module = module_of(function)
     _require_values("buffers", module.buffers() if module is not None else (), where)
-    with torch.no_grad(), _carried(module, state):
+    with torch.no_grad(), _overlaid_state(module, state):
         given = [tensor.clone() for tensor in inputs]
         fresh = [tensor._version for tensor in given]
         result = function(*given)
@@ -124,15 +124,15 @@ def _require_values(what: str, found: Iterable[object], where: str) -> None:
 
     if any(isinstance(item, FakeTensor) for item in found):
         raise VerifyError(
-            f"the model has {what} without values: it goes on with a tensor that it made while it was exported",
+            f"the model has {what} without values: it uses a tensor that it made during its export",
             where=where,
-            hint="make what it keeps from call to call in `__init__`, as a buffer (`persistent=False` if in no file)",
+            hint="make tensors that it keeps between calls in `__init__`, as buffers (`persistent=False` if not saved)",
         )
 
 
 @contextmanager
-def _carried(module: torch.nn.Module | None, state: State) -> Iterator[None]:
-    """Overlay the buffers with ``state``, record in it what the block writes, and restore the buffers.
+def _overlaid_state(module: torch.nn.Module | None, state: State) -> Iterator[None]:
+    """Overlay the buffers with ``state``, record the writes of the block in it, and restore the buffers.
 
     A write of the same value counts: a reset to initial state is a write.
     """

@@ -82,7 +82,7 @@ def export_module(
 
     try:
         with torch.no_grad(), held_back():
-            shapes = _as_taken(module.forward, dynamic_shapes(signature))
+            shapes = _packed_shapes(module.forward, dynamic_shapes(signature))
             program = torch.export.export(module, example, dynamic_shapes=shapes, strict=False)
     except Exception as error:
         raise explain_export_error(error, project, user, signature, module) from error
@@ -125,7 +125,7 @@ def dynamic_shapes(signature: Signature) -> DynamicShapes:
     )
 
 
-def _as_taken(function: Callable[..., Any], shapes: DynamicShapes) -> tuple[Any, ...]:
+def _packed_shapes(function: Callable[..., Any], shapes: DynamicShapes) -> tuple[Any, ...]:
     """Pack the shapes of ``*args`` into one tuple, as ``torch.export`` expects."""
     for index, parameter in enumerate(inspect.signature(function).parameters.values()):
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL and index < len(shapes):

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from etdev.config.describe.notation import literal
 from etdev.config.keys import nearest
 from etdev.config.models import Dim, Input, Method
 from etdev.errors import EtdevError, LoadError
 from etdev.pipeline.project import Project
-from etdev.pipeline.project.torch_tensors import Tensors
+from etdev.pipeline.project.torch_tensors import Tensors, random_tensor
 from etdev.pipeline.project.usercode import UserCode, translated
-
-if TYPE_CHECKING:
-    import torch
 
 
 @dataclass(frozen=True)
@@ -43,9 +40,13 @@ class Signature:
         """Return every dynamic dimension at its minimum."""
         return {name: dim.min for name, dim in self.dims.items()}
 
+    def describe_each(self) -> tuple[str, ...]:
+        """Return each input as ``image: float32 [batch, 1, 8, 8]``."""
+        return tuple(f"{item.name}: {item.dtype} [{', '.join(map(str, item.shape))}]" for item in self.inputs)
+
     def describe(self) -> str:
-        """Return ``image: float32 [batch, 1, 8, 8], …``."""
-        return ", ".join(f"{item.name}: {item.dtype} [{', '.join(map(str, item.shape))}]" for item in self.inputs)
+        """Return all inputs as one text."""
+        return ", ".join(self.describe_each())
 
 
 @dataclass(frozen=True)
@@ -57,23 +58,12 @@ class Call:
 
 
 def make_inputs(signature: Signature, choice: Mapping[str, int], seed: int = 0) -> Tensors:
-    """Return random inputs of the declared types: normal floats, random bools, and zeros for integers.
-
-    Integers are zero because the declaration does not say what they index, and zero is valid for every table.
-    """
+    """Return random inputs of the declared types, as :func:`random_tensor` makes them."""
     import torch
 
     generator = torch.Generator().manual_seed(seed)
-    made = []
-    for item, shape in zip(signature.inputs, signature.sizes(choice), strict=True):
-        dtype: torch.dtype = getattr(torch, item.dtype)
-        if dtype.is_floating_point:
-            made.append(torch.randn(shape, generator=generator).to(dtype))
-        elif dtype == torch.bool:
-            made.append(torch.randint(0, 2, shape, generator=generator).bool())
-        else:
-            made.append(torch.zeros(shape, dtype=dtype))
-    return tuple(made)
+    shapes = zip(signature.inputs, signature.sizes(choice), strict=True)
+    return tuple(random_tensor(shape, getattr(torch, item.dtype), generator) for item, shape in shapes)
 
 
 def random_samples(signature: Signature) -> Iterator[Tensors]:
@@ -98,18 +88,24 @@ def read_samples(
         if problem is not None:
             remedy = _sample_remedy(sample, signature)
             raise kind(
-                f"{entry!r} gives inputs that method {signature.method!r} does not take: sample {index}: {problem}",
+                f"{entry!r} returns inputs that method {signature.method!r} does not take: sample {index}: {problem}",
                 where=where,
                 hint=f"the config declares {signature.describe()}" + (f"; {remedy}" if remedy else ""),
             )
         yield tuple(sample)
 
 
-def first_sample(project: Project, user: UserCode, entry: str, signature: Signature, key: tuple[str, ...]) -> Tensors:
-    """Return the first sample of the function that a key names, checked as by :func:`read_samples`."""
+def samples_at(
+    project: Project,
+    user: UserCode,
+    entry: str,
+    signature: Signature,
+    key: tuple[str, ...],
+    kind: type[EtdevError] = LoadError,
+) -> Iterator[Tensors]:
+    """Return the samples of the function that a key names, checked by :func:`read_samples`."""
     where = project.where(*key)
-    function = user.get(entry, project.base(*key), where)
-    return next(read_samples(user, function, entry, signature, where))
+    return read_samples(user, user.get(entry, project.base(*key), where), entry, signature, where, kind)
 
 
 def read_sessions(
@@ -187,7 +183,7 @@ def _items(
         yield index, item
         index += 1
     if index == 0:
-        raise kind(f"{entry!r} gave no {noun}s", where=where, hint="check that it finds its data")
+        raise kind(f"{entry!r} returned no {noun}s", where=where, hint="check that it finds its data")
 
 
 def check_sample(sample: object, signature: Signature) -> str | None:
@@ -216,7 +212,7 @@ def check_sample(sample: object, signature: Signature) -> str | None:
 
 
 def _sample_remedy(sample: object, signature: Signature) -> str | None:
-    """Return the change of the config that makes a correct sample fit, or what the sample may lack."""
+    """Return the change of the config that makes a correct sample fit, or a change of the sample."""
     import torch
 
     if not isinstance(sample, tuple | list) or len(sample) != len(signature.inputs):

@@ -78,7 +78,7 @@ def link_program(
     sidecar = objects.sidecar
     for method in linked.methods:
         if method.name in sidecar.methods:
-            gone = dict.fromkeys(_positions(objects, method.name))
+            gone = dict.fromkeys(range(len(objects.program.method(method.name).instructions)))
             sidecar = sidecar.renumbered(method.name, {**gone, **method.renumbered})
     return LinkedProgram(
         linked,
@@ -112,10 +112,6 @@ def _data_files(project: Project, target: str, objects: ObjectProgram) -> DataFi
             hint="choose another name",
         )
     return DataFiles(delegates, weights)
-
-
-def _positions(objects: ObjectProgram, method: str) -> range:
-    return range(sum(len(chain.instructions) for chain in objects.program.method(method).chains))
 
 
 def _options(

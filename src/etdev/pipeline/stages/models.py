@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from etdev.config.models import Pt2eXnnpack
@@ -14,7 +14,7 @@ from etdev.pipeline.project.torch_tensors import Tensors
 from etdev.pipeline.project.usercode import UserCode
 from etdev.pipeline.stages.artifacts import ExportedModel, LoadedModel
 from etdev.pipeline.stages.export import export_model, signatures, unexported_model
-from etdev.pipeline.stages.inputs import Signature, first_sample, read_samples
+from etdev.pipeline.stages.inputs import Signature, samples_at
 from etdev.pipeline.stages.known_outputs import KnownOutputs, MadeOnDemand
 from etdev.pipeline.stages.load.model import load_model
 from etdev.pipeline.stages.quantize import quantize_exported, quantize_loaded, works_before_export
@@ -57,7 +57,7 @@ class Models:
             for name, method in self._project.config.methods.items():
                 if method.samples is not None and method.inputs is not None:
                     key = ("methods", name, "samples")
-                    first_sample(self._project, self._user, method.samples, Signature.of(name, method), key)
+                    next(samples_at(self._project, self._user, method.samples, Signature.of(name, method), key))
             self._samples_checked = True
 
     def prepare(self, target: str, clock: StageClock) -> tuple[ExportedModel, ExportedModel]:
@@ -140,9 +140,4 @@ class Models:
                     hint="add it to the table",
                 )
             return iter([exported.methods[method].example])
-        where = self._project.where(*key)
-        function = self._user.get(given, self._project.base(*key), where)
-        samples: Iterable[Tensors] = read_samples(
-            self._user, function, given, exported.signatures[method], where, QuantizeError
-        )
-        return iter(samples)
+        return samples_at(self._project, self._user, given, exported.signatures[method], key, QuantizeError)

@@ -61,8 +61,7 @@ def wrong_link(violation: Violation, where: str | None = None) -> LinkError:
     return LinkError(
         f"the link is wrong: {violation.message}",
         where=where,
-        hint="this is a bug in etdev: please report it with the file; without `elide` and `inplace` it may "
-        "link all the same",
+        hint="this is a bug in etdev: please report it with the file; without `elide` and `inplace` it may still link",
     )
 
 

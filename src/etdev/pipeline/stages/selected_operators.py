@@ -65,7 +65,7 @@ def kernel_keys(program: Program) -> dict[str, set[str]]:
     """Return the kernel keys of each operator's calls: dtype and dimension order per tensor, ``v1/6;0,1|6;0,1``."""
     found: dict[str, set[str]] = defaultdict(set)
     for plan in program.execution_plan:
-        for call in (call for chain in plan.chains for call in chain.instructions):
+        for call in plan.instructions:
             if isinstance(call, m.KernelCall):
                 parts = [part for value in call.args if (part := _key_part(plan, plan.values[value])) is not None]
                 key = f"{_KEY_VERSION}/{'|'.join(parts)}" if parts else _KEY_VERSION

@@ -28,7 +28,7 @@ def aten_clone(value: Node) -> Node:
 
 
 def separate_copies(program: ExportedProgram) -> None:
-    """Clone what a ``copy_`` of an exported graph takes from a buffer, an input, or the source of another ``copy_``."""
+    """Clone each source of a ``copy_`` that is a buffer, an input, or the source of another ``copy_``."""
     import torch
 
     copies = program.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)
@@ -108,7 +108,7 @@ def _share_memory(one: Any, other: Any) -> bool:
 def separate_writes(program: ExportedProgram, clone: Clone) -> None:
     """Clone the written values of a functional graph that are placeholders, or written twice.
 
-    A returned value is cloned too if it is what a buffer or input held before the method wrote to it.
+    A returned value is cloned too if it is the old content of a buffer or input that the method writes to.
     """
     output = program.graph.output_node()
     values: list[Any] = list(output.args[0])
@@ -132,7 +132,7 @@ def separate_writes(program: ExportedProgram, clone: Clone) -> None:
 def rename_inputs(program: ExportedProgram) -> None:
     """Give inputs that have the name of a buffer, parameter or constant another one.
 
-    ExecuTorch 1.4 finds what a write goes to by its name, among both, and would write to the input.
+    ExecuTorch 1.4 finds the target of a write by its name, among both, and would write to the input.
     """
     signature = program.graph_signature
     targets = {spec.target for spec in signature.input_specs if spec.target is not None}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from etdev.config.models import Accuracy
-from etdev.errors import EtdevError, ExitCode, VerifyError
+from etdev.errors import MissingRequirementError, VerifyError
 from etdev.execution.runtimes import Runtime, open_replay
 from etdev.pipeline.project.progress import Count
 from etdev.pipeline.project.usercode import translated
@@ -122,9 +122,7 @@ class AccuracyCheck(Check):
         try:
             with open_replay(subject.device_map, built.inplace) as replay:
                 return check_accuracy(built, subject.program, replay, alone=True)
-        except EtdevError as error:
-            if error.exit_code is not ExitCode.ENVIRONMENT:
-                raise
+        except MissingRequirementError as error:
             return not_run(self.name, error.message, lacking=True)
 
 
@@ -185,7 +183,7 @@ def _judge(built: BuiltTarget, gate: Accuracy, value: float, note: str) -> Check
     missed = [key for held, key, _ in limits if not held]  # A NaN satisfies no limit.
     if not missed:
         return passed("accuracy", f"{gate.fn} = {value:.6g} ({wanted}){note}", value=_json(value))
-    problem = f"{gate.fn} gave {value:.6g}, the config asks for {wanted}"
+    problem = f"{gate.fn} returned {value:.6g}, the config asks for {wanted}"
     hint = _QUANTIZED_HINT if built.reference.scheme is not None else _FLOAT_HINT
     remedy = built.remedy(built.place("verify", "accuracy", missed[0]), hint)
     return failed("accuracy", (problem,), gate=True, summary=problem + note, value=_json(value), **remedy)

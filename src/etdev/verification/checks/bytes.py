@@ -55,7 +55,7 @@ def _summary(found: Program, contents: Contents, subject: Subject) -> str:
 
 
 def _instructions(found: Program) -> int:
-    return sum(len(chain.instructions) for plan in found.execution_plan for chain in plan.chains)
+    return sum(len(plan.instructions) for plan in found.execution_plan)
 
 
 def _count(number: int, noun: str) -> str:

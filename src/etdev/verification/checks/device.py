@@ -23,7 +23,7 @@ from etdev.verification.subject import Subject
 
 _ALIGNMENT = 16
 """Default alignment of allocators, in bytes."""
-_HINT = "look whether others use the device (`nvidia-smi`), and whether another device behaves the same"
+_HINT = "check whether other processes use the device (`nvidia-smi`), and whether another device behaves the same"
 
 
 class DeviceCheck(Check):

@@ -63,6 +63,8 @@ class _Figure:
     """Breakdown of the figure, for one of the two programs and its file."""
     is_least: bool = False
     """True if the baseline's figure is a lower bound."""
+    device: tuple[str, ...] = ()
+    """The device, for its memory."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class _Comparison:
             _change(figure, allowed),
             missed if more > allowed else None,
             partial(self._cause, figure),
-            advise(self.project, self.target, self.program, f"budget.growth.{key}", *_advised(key, figure)),
+            advise(self.project, self.target, self.program, f"budget.growth.{key}", key, *figure.device),
         )
 
     def _cause(self, figure: _Figure) -> str:
@@ -129,7 +131,7 @@ def _figures(key: str, baseline: Baseline, found: Figures) -> Iterator[_Figure]:
         case "memory":
             for device, size in found.memory.items():
                 parts = partial(_memory_of, device)
-                yield _Figure(f"memory of {device}", before.memory.get(device, 0), size, parts)
+                yield _Figure(f"memory of {device}", before.memory.get(device, 0), size, parts, device=(device,))
 
 
 def _memory_of(device: str, program: Program, _: Path) -> Parts:
@@ -140,10 +142,6 @@ def _most_copies(program: Program) -> Parts:
     """Return the copies of the method that copies most."""
     plans = program.execution_plan
     return copy_parts(max(plans, key=lambda plan: copies_per_call(plan).total)) if plans else Parts(())
-
-
-def _advised(key: str, figure: _Figure) -> tuple[str, ...]:
-    return (key, figure.name.removeprefix("memory of ")) if key == "memory" else (key,)
 
 
 def _change(figure: _Figure, allowed: int) -> str:

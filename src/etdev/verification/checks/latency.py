@@ -44,7 +44,7 @@ class LatencyCheck(Check):
         machine = describe_machine()
         try:
             built.load(runtime, shared=built.project.config.model.share_state)
-            samples = tuple(islice(built.samples[method], _MOST_SAMPLES))
+            samples = tuple(islice(built.samples(method), _MOST_SAMPLES))
             found, _ = measure_latency(runtime, method, samples, Thoroughness())
         except ProgramFailureError as error:
             return _unjudged(built, f"the program fails when it is called again and again: {error}")

@@ -87,8 +87,7 @@ def _summary(program: Program) -> str:
     names = [
         plan.operators[call.op_index].name
         for plan in program.execution_plan
-        for part in plan.chains
-        for call in part.instructions
+        for call in plan.instructions
         if isinstance(call, m.KernelCall)
     ]
     there, back = names.count(H2D_COPY), names.count(D2H_COPY)

@@ -36,7 +36,7 @@ class PlanCheck(Check):
     needs = (Need.PROGRAM,)
 
     def run(self, subject: Subject) -> CheckResult:
-        """Compare the file with what it was linked from, as far as that is available."""
+        """Compare the file with the object program that it was linked from, if that is available."""
         program, origin = subject.program, subject.origin
         if origin is None:
             return check_alone(program, foreign=True).result(self.name)
@@ -172,7 +172,7 @@ def _compare(
 
 
 def _delegate_calls(plan: ExecutionPlan) -> int:
-    return sum(isinstance(call, DelegateCall) for chain in plan.chains for call in chain.instructions)
+    return sum(isinstance(call, DelegateCall) for call in plan.instructions)
 
 
 def _collisions(plan: ExecutionPlan, memory: MethodMemory) -> Iterator[str]:

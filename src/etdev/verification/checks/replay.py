@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from etdev.errors import EtdevError, ExitCode
+from etdev.errors import MissingRequirementError
 from etdev.execution.availability import named, simulated
 from etdev.execution.runtimes import open_replay, replay_obstacle
 from etdev.pipeline.results.result import CheckResult
 from etdev.program import Program
-from etdev.program import model as m
 from etdev.program.devices import named_devices
 from etdev.verification.answers import not_run
 from etdev.verification.check import Check, Need
@@ -46,16 +45,14 @@ class ReplayCheck(Check):
             return replay_alone(program, device_map)
         obstacle = replay_obstacle(program, device_map)
         if obstacle is not None:
-            return obstacle.result
+            return not_run(self.name, obstacle.reason, hint=obstacle.remedy)
         built = replace(built, effort=effort(program, alone=subject.stock_obstacle is not None))
         mapped = simulated(named_devices(program), device_map)
         note = f"; {named(mapped)} simulated" if mapped else ""
         try:
             with open_replay(device_map, built.inplace) as replay:
                 return compare_with_model(self.name, built, replay, note)
-        except EtdevError as error:
-            if error.exit_code is not ExitCode.ENVIRONMENT:
-                raise
+        except MissingRequirementError as error:
             return not_run(self.name, error.message, lacking=True)
 
 
@@ -64,12 +61,8 @@ def effort(program: Program, *, alone: bool) -> Effort:
 
     The config's limits are judged once, where all of them run.
     """
-    longest = max((_length(plan) for plan in program.execution_plan), default=0)
+    longest = max((len(plan.instructions) for plan in program.execution_plan), default=0)
     most = max((STEPS_ALONE if alone else STEPS_BESIDE) // max(longest, 1), 1)
     if alone:
         return Effort(samples=most, session_calls=most)
     return Effort(samples=most, session_calls=_CALLS_BESIDE, extremes=False, limits=False)
-
-
-def _length(plan: m.ExecutionPlan) -> int:
-    return sum(len(chain.instructions) for chain in plan.chains)

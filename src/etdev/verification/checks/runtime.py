@@ -82,7 +82,7 @@ def _load(built: BuiltTarget, runtime: Runtime, check: str) -> str | None:
 def _check_method(built: BuiltTarget, runtime: Runtime, method: str, signature: Signature, findings: Findings) -> None:
     comparison = Comparison(built, runtime, findings)
     seen: set[Shapes] = set()
-    for index, inputs in enumerate(built.samples[method]):
+    for index, inputs in enumerate(built.samples(method)):
         if index == built.effort.samples:
             findings.cut = True
             break

@@ -275,7 +275,7 @@ def test_a_failure_leaves_the_files_of_before(tmp_path: Path, monkeypatch: pytes
             Failure(
                 EmitError,
                 f"{tmp_path / 'etdev.toml'}:12:1 (targets.cpu)",
-                "the emitted method 'forward' is not what its graph says: instruction 3 is odd",
+                "the emitted method 'forward' does not match its graph: instruction 3 is odd",
                 "etdev knows how executorch 1.4 emits; use that version, or report this with the model",
             ),
         )

@@ -175,7 +175,7 @@ def _describe(
             notes[name] = replace(described, data_names=data_names(graph))
         except MismatchError as error:
             raise EmitError(
-                f"the emitted method {name!r} is not what its graph says: {error}",
+                f"the emitted method {name!r} does not match its graph: {error}",
                 where=project.where("targets", target),
                 hint="etdev knows how executorch 1.4 emits; use that version, or report this with the model",
             ) from error

@@ -101,7 +101,7 @@ class _Walk:
     def _kernel(self, module: GraphModule, node: Node) -> None:
         packet: Any = getattr(node.target, "_overloadpacket", None)
         if packet is None:
-            raise MismatchError(f"how {node.target} is emitted is not known ({node.name})")
+            raise MismatchError(f"etdev does not know how {node.target} is emitted ({node.name})")
         overload = node.target._overloadname  # type: ignore[union-attr]
         self._call(module, node, packet._qualified_op_name, "" if overload == "default" else overload, whole=True)
 

@@ -45,7 +45,7 @@ def constants_of(project: Project, user: UserCode, module: torch.nn.Module) -> C
 
 
 def _problem(project: Project, name: Any, value: Any) -> tuple[str, str] | None:
-    """Return a phrase on what is wrong with a constant, and a hint; None if it is valid."""
+    """Return the flaw of a constant as a phrase, and a hint; None if it is valid."""
     if name in (project.config.methods or {"forward"}):  # A saved program has this method, declared or not.
         return "has the name of a method", "a program's methods and constants share their names"
     answers = list(value) if isinstance(value, list | tuple) else [value]
@@ -60,7 +60,7 @@ def _problem(project: Project, name: Any, value: Any) -> tuple[str, str] | None:
         legible = False
     if not legible:
         shown = repr(value) if isinstance(value, str | float | list | tuple) else f"a {type(value).__name__}"
-        return f"is {shown}", "answer a bool, an int, a finite float, a text, or a list of these"
+        return f"is {shown}", "return a bool, an int, a finite float, a text, or a list of these"
     if any(isinstance(answer, int) and not -(2**63) <= answer < 2**63 for answer in answers):
-        return "has a whole number of more than 64 bits", "a program holds 64 bits"
+        return "has a whole number of more than 64 bits", "programs hold 64-bit integers"
     return None

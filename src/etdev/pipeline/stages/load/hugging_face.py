@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
-from etdev.errors import LoadError, MismatchError, MissingRequirementError
+from etdev.errors import LoadError, MismatchError, MissingRequirementError, describe_exception
 from etdev.pipeline.project import Project
 from etdev.pipeline.stages.artifacts import LoadedModel
 from etdev.pipeline.stages.load.weights import misfit
@@ -49,9 +49,8 @@ def load_transformers(project: Project) -> LoadedModel:
     except LoadError:
         raise
     except Exception as error:
-        first = next(iter(str(error).strip().splitlines()), "no message")
         kind, hint = (LoadError, _HUB_HINT) if "revision" in extra else (MismatchError, _DIRECTORY_HINT)
-        message = f"transformers cannot load {name!r}: {type(error).__name__}: {first}"
+        message = f"transformers cannot load {name!r}: {describe_exception(error)}"
         raise kind(message, where=where, hint=hint) from error
     _by_name(project, model)
     return LoadedModel(model.eval(), notes=notes)
@@ -108,7 +107,7 @@ def _load(
         raise MismatchError(
             f"the weights in {source} do not fit {model_class.__name__}: {problem}",
             where=where,
-            hint="check `architectures` in its config.json, and `model.kwargs`, against what the weights are for",
+            hint="check `architectures` in its config.json, and `model.kwargs`, against the weights",
         )
     unused = misfit(unexpected=sorted(found["unexpected_keys"]))
     return model, (f"weights that {model_class.__name__} does not use: {unused}",) if unused is not None else ()

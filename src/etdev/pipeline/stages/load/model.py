@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from etdev.errors import LoadError, MismatchError
+from etdev.errors import LoadError, MismatchError, describe_exception
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.imports import register_imports
 from etdev.pipeline.project.usercode import UserCode, translated
@@ -125,9 +125,8 @@ def _load_saved_program(project: Project) -> LoadedModel:
     try:
         program = torch.export.load(path)
     except Exception as error:
-        first = next(iter(str(error).strip().splitlines()), "no message")
         raise MismatchError(
-            f"{path} is not a program that this torch ({torch.__version__}) can load: {type(error).__name__}: {first}",
+            f"{path} is not a program that this torch ({torch.__version__}) can load: {describe_exception(error)}",
             where=where,
             hint="save it again with torch.export.save of the same torch version",
         ) from error

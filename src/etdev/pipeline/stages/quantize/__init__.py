@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from etdev.errors import QuantizeError
+from etdev.errors import QuantizeError, describe_exception
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.requirements import import_package
 from etdev.pipeline.project.torch_tensors import Tensors
@@ -55,8 +55,7 @@ def quantize_exported(
 
 def quantize_failure(scheme: str, error: Exception, where: str) -> QuantizeError:
     """Return a scheme's own failure as an error at its table."""
-    first = next(iter(str(error).strip().splitlines()), "no message")
-    return QuantizeError(f"the scheme {scheme!r} failed: {type(error).__name__}: {first}", where=where)
+    return QuantizeError(f"the scheme {scheme!r} failed: {describe_exception(error)}", where=where)
 
 
 def _function(path: str) -> Any:
