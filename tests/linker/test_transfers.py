@@ -11,35 +11,22 @@ from hypothesis import strategies as st
 from etdev.linker.devices.transfers import Needs, Spot, find_spots
 from etdev.program import model as m
 from etdev.program.analysis.flow import FlowGraph, flow_graph
+from linker.flows import edges, flows
 
 FACTS = 2
 
 
 @st.composite
-def flows(draw: st.DrawFn) -> tuple[FlowGraph, Needs]:
-    """Draw some instructions with jumps anywhere, and their effects on facts."""
-    count = draw(st.integers(1, 9))
-    ways = st.one_of(st.none(), st.none(), st.integers(0, count))
-    calls: list[m.Instruction] = []
-    for _ in range(count):
-        to = draw(ways)
-        calls.append(m.FreeCall(0) if to is None else m.JumpFalseCall(draw(st.sampled_from((0, 1))), to))
-    plan = m.ExecutionPlan(
-        name="forward",
-        values=(m.Tensor(m.ScalarType.BOOL, (1,), (0,)), m.Bool(False)),
-        inputs=(0,),
-        outputs=(),
-        chains=(m.Chain(tuple(calls)),),
-        operators=(),
-        delegates=(),
-        non_const_buffer_sizes=(0,),
-    )
+def flows_with_needs(draw: st.DrawFn) -> tuple[FlowGraph, Needs]:
+    """Draw some instructions with jumps, and their effects on facts."""
+    flow = draw(flows())
+    count = len(flow.instructions)
     bits = st.integers(0, 2**FACTS - 1)
-    works = [not isinstance(call, m.JumpFalseCall) for call in calls]
+    works = [not isinstance(call, m.JumpFalseCall) for call in flow.instructions]
     needed = [draw(bits) for _ in range(count + 1)]
     ended = [draw(bits) if works[position] else 0 for position in range(count)]
     made = [ended[position] & draw(bits) for position in range(count)]
-    return flow_graph(plan), Needs(needed, made, ended, draw(bits))
+    return flow, Needs(needed, made, ended, draw(bits))
 
 
 def paths(flow: FlowGraph, seed: int) -> list[int]:
@@ -58,24 +45,6 @@ def copies(path: list[int], spots: dict[Spot, int]) -> list[int]:
     for before, position in pairwise(path):
         found.append(spots.get(Spot(before, after=True), 0) if position == before + 1 else 0)
     return [facts | spots.get(Spot(position, after=False), 0) for facts, position in zip(found, path, strict=True)]
-
-
-def edges(flow: FlowGraph) -> list[tuple[int, int]]:
-    """Return pairs of successive positions, from -1 (the entry) to the number of instructions (the exit)."""
-    end = len(flow.instructions)
-    found, reached, rest = [], set(), [flow.blocks[0]]
-    found.append((-1, flow.blocks[0].start))
-    while rest:
-        block = rest.pop()
-        if block.start in reached:
-            continue
-        reached.add(block.start)
-        found += pairwise(range(block.start, block.end))
-        for number in block.successors:
-            found.append((block.end - 1, end if number == flow.exit else flow.blocks[number].start))
-            if number != flow.exit:
-                rest.append(flow.blocks[number])
-    return found
 
 
 def holding_on_all_paths(flow: FlowGraph, needs: Needs, spots: dict[Spot, int]) -> dict[Spot, int]:
@@ -100,7 +69,7 @@ def holding_on_all_paths(flow: FlowGraph, needs: Needs, spots: dict[Spot, int]) 
     return {spot: behind(spot.position) if spot.after else front[spot.position] for spot in reached}
 
 
-@given(flows(), st.integers(0, 2**32))
+@given(flows_with_needs(), st.integers(0, 2**32))
 def test_every_need_is_met(case: tuple[FlowGraph, Needs], seed: int) -> None:
     flow, needs = case
     spots = find_spots(flow, needs)
@@ -113,7 +82,7 @@ def test_every_need_is_met(case: tuple[FlowGraph, Needs], seed: int) -> None:
             holding = holding & ~needs.ended[position] | needs.made[position]
 
 
-@given(flows())
+@given(flows_with_needs())
 def test_nothing_is_copied_where_it_holds_on_all_paths(case: tuple[FlowGraph, Needs]) -> None:
     flow, needs = case
     spots = find_spots(flow, needs)
