@@ -6,6 +6,7 @@ import errno
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -169,3 +170,11 @@ def test_restarts_end_within_their_steps(most_steps: int) -> None:
     most_of_one_answer = 4 * len(planned.buffers) ** 2 // 10
     assert restarts.fit(99_999, most_steps)[0] != FOUND
     assert restarts.steps <= most_steps + most_of_one_answer
+
+
+def test_a_pinned_buffer_may_not_be_exchanged_with_a_free_one() -> None:
+    free = Buffer(64, 0, 2, alignment=16)
+    tables = make_tables([free, replace(free, pin=0), free], 100)
+    assert tables is not None
+    first, pinned, second = tables.kind
+    assert first == second != pinned

@@ -228,7 +228,7 @@ def test_a_method_with_nothing_to_quantize_stays_float(project: Callable[..., Pr
     config = _config(scheme).replace("[quantize.small]", "[methods.reset]\ninputs = []\n[quantize.small]")
     made = project(config, model=MODEL.rstrip() + "\n" + RESET, data=DATA)
     model = quantize(made)
-    assert model.notes == ("nothing to quantize in 'reset', which stays float",)
+    assert model.notes == ("without anything to quantize and left in float: 'reset'",)
     assert _ops(model)
     assert not _ops(model, "reset")
 

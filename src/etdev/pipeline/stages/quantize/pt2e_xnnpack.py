@@ -44,8 +44,7 @@ def quantize_program(
             where=project.where("quantize", name),
             hint="dynamic quantization covers linear layers only" if settings.dynamic else "leave `quantize` out",
         )
-    stay = "stays" if len(plain) == 1 else "stay"
-    notes = (f"nothing to quantize in {', '.join(plain)}, which {stay} float",) if plain else ()
+    notes = (f"without anything to quantize and left in float: {', '.join(plain)}",) if plain else ()
     return replace(exported, methods=methods, eager=eager, scheme=settings.scheme, notes=notes)
 
 
