@@ -1,7 +1,7 @@
-"""Translation validation: proof that a linked program computes what the program before the link computes.
+"""Translation validation: a proof that a linked program computes the same as the program before the link.
 
-The validator shares no code with the linker, the planner or the analysis of lifetimes. It knows the dataclasses of a
-program and has its own table of operators.
+The validator shares no code with the linker, the planner or the analysis of lifetimes. It uses only the dataclasses of
+a program, and has a table of operators of its own.
 """
 
 from etdev.validator.align import guess_correspondences

@@ -1,8 +1,7 @@
-"""Correspondence of instructions before and after a link, guessed from the two programs alone.
+"""Pairs of corresponding instructions, guessed from the two programs alone.
 
-A link removes, adds or replaces only instructions that move bytes or set sizes. The validator follows those in each
-program separately. All other instructions stay, in their order. A wrong correspondence proves nothing, so it is safe to
-guess.
+A link adds, removes and replaces only instructions that move bytes or set sizes. All others stay, in the same order. A
+wrong guess cannot make a proof wrong; it can only prevent it.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ _MAY_GO = frozenset({*RULES, ops.EMPTY, ops.ET_VIEW})
 def guess_correspondences(
     before: m.Program, after: m.Program, delegate_inputs: Mapping[str, Mapping[int, int]]
 ) -> dict[str, Correspondence]:
-    """Return the correspondence of each method whose remaining instructions are the same.
+    """Guess the correspondence of each method. Omit methods whose kept instructions differ.
 
-    ``delegate_inputs``: per method, position in ``before`` of each delegate call → how many arguments are inputs.
+    ``delegate_inputs`` has per method: position of a delegate call in ``before`` → number of arguments that are inputs.
     """
     found = {}
     for one, other in zip(before.execution_plan, after.execution_plan, strict=False):
@@ -34,7 +33,7 @@ def guess_correspondences(
 
 
 def _staying(plan: m.ExecutionPlan) -> list[tuple[int, str]]:
-    """Return position and name of the instructions that no link removes."""
+    """Return position and name of each instruction that a link never removes."""
     calls = plan.instructions
     named = [(position, _name(plan, call)) for position, call in enumerate(calls)]
     return [(position, name) for position, name in named if name not in _MAY_GO]

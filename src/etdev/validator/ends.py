@@ -13,13 +13,13 @@ from etdev.validator.run import Run, form
 
 
 class Ends:
-    """Handler of the start and the end of both methods."""
+    """Handles the start and the end of a method in both programs."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
 
     def check_outside(self) -> None:
-        """Check facts that do not depend on a path: extents, writes to constants, types of inputs and outputs."""
+        """Check what is the same on all paths: bounds of tensors, writes to constants, types of inputs and outputs."""
         before, after = self._run.facts
         for violation in (*self._run.explain.extents(), *self._run.explain.written_constants()):
             self._run.report(violation)
@@ -32,7 +32,7 @@ class Ends:
                     self._run.report(self._run.explain.outside(f"{kind} {number} has another type or size", other))
 
     def enter(self) -> None:
-        """Fill the inputs as the caller does, and assume that state is the same."""
+        """Give both programs the same inputs, and assume that their state is equal."""
         machine = self._run.machine
         for side, facts in enumerate(self._run.facts):
             for number, value in enumerate(facts.plan.inputs):
@@ -43,7 +43,7 @@ class Ends:
         self._assume_state()
 
     def input_dims(self, side: int, number: int, value: int) -> Dims:
-        """Return the sizes that the caller gives an input."""
+        """Return the sizes that a caller gives to an input."""
         tensor = self._run.facts[side].tensors[value]
         if not tensor.dynamic:
             return tensor.sizes
@@ -51,9 +51,9 @@ class Ends:
         return tuple(unknown(symbols.number((INPUT, "size", number, dim))) for dim in range(len(tensor.sizes)))
 
     def _assume_state(self) -> None:
-        """Assume that declared state is the same at the start; the end of the method checks it."""
+        """Assume that declared state is equal at the start. :meth:`leave` checks it at the end."""
         before, after = self._run.facts
-        # Delegates on devices get copies of state; the copies are not state.
+        # Copies of state for delegates on devices are not state themselves.
         twins = {
             one: other
             for other, one in self._run.machine.pairs.items()
@@ -64,14 +64,14 @@ class Ends:
             twin = after.tensors.get(twins.get(value, -1))
             if not _is_state(tensor) or facts.place is None or not facts.nbytes:
                 continue
-            # State without a counterpart is compared where its bytes are read.
+            # State that only one program has is compared where an instruction reads it.
             if twin is None or twin.place is None or twin.place[0] <= CONSTANT or twin.nbytes != facts.nbytes:
                 continue
             if not self._run.agreement.assume(Assumed(*facts.place, *twin.place, facts.nbytes)):
                 self._run.report(self._run.explain.state(twin.value, "begins with another content"))
 
     def leave(self) -> None:
-        """Compare the outputs and the state that the next call finds."""
+        """Compare the outputs, and the state that the next call starts with."""
         run = self._run
         outputs = [facts.plan.outputs for facts in run.facts]
         for number, (one, other) in enumerate(zip(*outputs, strict=True)):
@@ -81,12 +81,12 @@ class Ends:
             self._check_caller_memory(number, one, other)
         self._check_left()
         index = 0
-        while index < len(run.agreement.assumed):  # A comparison may add assumptions.
+        while index < len(run.agreement.assumed):  # A comparison can add assumptions.
             self._check_assumed(run.agreement.assumed[index])
             index += 1
 
     def _check_caller_memory(self, number: int, one: int, other: int) -> None:
-        """Report an output that the link moves away from the memory that the caller brings for it."""
+        """Report an output that the link moved out of the caller's memory."""
         tensor = self._run.facts[1].tensors.get(other)
         if tensor is None or tensor.place is None or tensor.place[0] >= CONSTANT:
             return
@@ -96,7 +96,7 @@ class Ends:
             self._run.report(self._run.explain.caller(number, other))
 
     def _check_left(self) -> None:
-        """Note numbers and sizes, used as earlier calls left them, that the programs leave differently."""
+        """Find numbers and sizes that a call reads from the previous call, and that the programs leave differently."""
         machine, (before, after) = self._run.machine, self._run.facts
         for side, value in sorted(machine.left_numbers | machine.left_dims):
             if side == 0 or value not in machine.pairs:
@@ -121,6 +121,6 @@ class Ends:
 
 
 def _is_state(tensor: m.Tensor) -> bool:
-    """Return whether the file declares that a tensor is kept between calls."""
+    """Return whether the file declares that a tensor keeps its content between calls."""
     named = tensor.extra_tensor_info is not None and tensor.extra_tensor_info.fully_qualified_name is not None
     return tensor.has_initial_value or (tensor.allocation_info is not None and named)

@@ -1,4 +1,4 @@
-"""Reads of tensors that were freed. A free resets the pointer of one value, and its bytes stay as they are."""
+"""Reads of freed tensors. A free resets the pointer of one value; the bytes keep their content."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from etdev.validator.report import Violation
 
 
 def freed_reads(facts: tuple[Facts, Facts], moved: Mapping[int, int]) -> Iterator[Violation]:
-    """Yield the reads of freed tensors after the link, but not those that the same instruction makes before it."""
+    """Yield reads of freed tensors that the link has added."""
     found = _reads_after_free(facts[1])
     known = {moved.get(position) for position in (_reads_after_free(facts[0]) if found else ())}
     for position, value in found.items():
@@ -21,9 +21,9 @@ def freed_reads(facts: tuple[Facts, Facts], moved: Mapping[int, int]) -> Iterato
 
 
 def _reads_after_free(facts: Facts) -> dict[int, int]:
-    """Return position → value of the instructions that read a planned tensor that was freed on some path to them.
+    """Return position → value for instructions that read a planned tensor after it was freed on some path.
 
-    A tensor without planned memory gets new memory at its next write, so its frees do not matter.
+    Tensors without planned memory do not count, because a write gives them new memory.
     """
     code = facts.code
     calls = {item.position: item.call.value_index for item in code if isinstance(item.call, m.FreeCall)}

@@ -1,4 +1,4 @@
-"""Writes of tensors of one program, in the current state of both."""
+"""Effects of instructions on the state of a program."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from etdev.validator.reading import StateReader, only_leaf
 
 
 class Machine(StateReader):
-    """Two methods, with the state at the current point; reads and changes it."""
+    """Reads and changes the current state of both programs."""
 
     def set_number(self, side: int, value: int, content: Number_) -> None:
-        """Set a number."""
+        """Set the number of a value."""
         self.state.numbers[side][value] = content
         self.state.log.entries.append((NUMBER, side, value))
 
@@ -37,7 +37,7 @@ class Machine(StateReader):
         self.state.log.entries.append((DIMS, side, value))
 
     def write(self, side: int, value: int, dims: Dims, content: Content | None) -> None:
-        """Set sizes and content of a tensor, wherever it is located; ``None`` leaves the bytes as they are."""
+        """Set the sizes and the content of a tensor, in all of its possible places. ``None`` keeps the content."""
         facts = self.facts[side]
         if value not in facts.roving:
             self._write_at(side, At(value, facts.tensors[value].place), dims, content, ())
@@ -70,7 +70,7 @@ class Machine(StateReader):
             self.put(side, place, content, valid)
 
     def _put_on(self, side: int, place: Place, content: Content, valid: Valid, guards: Guards) -> None:
-        """Put bytes at a place, for the case that merges were last reached on these ways."""
+        """Write bytes at a place that the tensor has only on some paths, given by ``guards``."""
         space, start = place
         memory = self.memory(side, space)
         found: list[tuple[int, int, Cell]] = []
@@ -88,7 +88,7 @@ class Machine(StateReader):
         self._wrote(side, place, content, guards, mixed)
 
     def _cell_after(self, at: int, new: Cell, old: Cell, guards: Guards) -> Cell:
-        """Return the cell at an address after a write that happens only on these ways of merges."""
+        """Return the cell at an address after a write that happens only on the paths given by ``guards``."""
         if not guards:
             return new
         (merge, taken), *rest = guards
@@ -99,15 +99,15 @@ class Machine(StateReader):
         return self.merges.cell(merge, at, known, reached=True)
 
     def put(self, side: int, place: Place, content: Content, valid: Valid = None) -> None:
-        """Put bytes at a place."""
+        """Write bytes at a place."""
         space, start = place
         self.memory(side, space).write_content(start, content, valid)
         self._wrote(side, place, content)
 
     def _wrote(self, side: int, place: Place, new: Content, on: Guards = (), mixed: Content = ()) -> None:
-        """Log a write, and update the shadows that it concerns.
+        """Log a write, and update the shadows of tensors whose bytes it changes.
 
-        The place holds ``new`` on the ways ``on`` of merges; ``mixed`` is its content on every way.
+        On the paths ``on``, the place has the content ``new``. On all paths, it has ``mixed``.
         """
         space, start = place
         self.state.log.entries.append((MEMORY, side, space, start, start + size(new)))
@@ -122,7 +122,7 @@ class Machine(StateReader):
     def _shadow_after(
         self, tree: Tree, guards: Guards, to: Place, written: tuple[Content, Guards, Content], held: Content
     ) -> Content:
-        """Return the content of a value after a write to memory, if it refers to one of the tensors of a tree."""
+        """Return the new content of a value after a write to one of the tensors that it may refer to."""
         if isinstance(tree, Choice):
             ways = [
                 self._shadow_after(way, (*guards, (tree.merge, number)), to, written, held)
@@ -143,9 +143,9 @@ class Machine(StateReader):
     def forget_shadows(
         self, side: int, tensors: Collection[int], dims: Dims | None = None, guards: Guards = ()
     ) -> None:
-        """Drop the shadows of values that may refer to these tensors, which change their place or sizes.
+        """Remove the shadows of values that may refer to these tensors, because their place or sizes change.
 
-        The contents are then read from memory. Values that already have the sizes ``dims`` keep their shadows.
+        Later reads take the content from memory. Values that already have the sizes ``dims`` keep their shadows.
         """
         for value, (_, known, _) in list(self.state.shadows[side].items()):
             if any(isinstance(leaf, At) and leaf.tensor in tensors for leaf in leaves(self.located(side, value))) and (
@@ -172,5 +172,5 @@ def _cut(content: Content, most: int) -> Content:
 
 
 def whole(symbol: int, nbytes: int) -> Content:
-    """Return all bytes of a tensor, from one symbol."""
+    """Return the first bytes of a symbol as the content of a whole tensor."""
     return ((symbol, 0, nbytes),) if nbytes else ()

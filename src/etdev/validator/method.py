@@ -31,15 +31,15 @@ class Outcome:
 
     violations: Sequence[Violation] = ()
     not_followed: str | None = None
-    """Reason why nothing is proved, if the validator does not follow the method."""
+    """Reason why the method cannot be followed; None if it was."""
     reads: int = 0
-    """Number of operands, outputs and pieces of state that were compared."""
+    """Number of operands, outputs and states that were compared."""
     assumed: Sequence[Assumed] = ()
-    """Bytes that were assumed to be the same before each call, and are the same after it."""
+    """Bytes that are assumed to be equal before each call, and are proved to be equal after it."""
 
 
 class MethodValidation:
-    """Validation that the second of two methods does what the first does."""
+    """Validation that a method computes the same before and after the link."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class MethodValidation:
         moved: Mapping[int, int],
         in_place: InPlace,
     ) -> None:
-        """Keep both methods.
+        """Prepare the validation of one method.
 
-        ``moved``: position before the link → position after it, of the instructions that remain.
+        ``moved`` is position before the link → position after it, for instructions that the link keeps.
         """
         self._in_place = in_place
         self._symbols = symbols
@@ -66,11 +66,11 @@ class MethodValidation:
 
     @property
     def plans(self) -> tuple[m.ExecutionPlan, m.ExecutionPlan]:
-        """The method in both programs."""
+        """The method before the link and after it."""
         return self._facts[0].plan, self._facts[1].plan
 
     def run(self) -> Outcome:
-        """Execute both methods side by side, on all paths."""
+        """Execute the method of both programs in step, on all paths."""
         before, after = self.plans
         for kind, mine, theirs in (
             ("inputs", before.inputs, after.inputs),
@@ -91,10 +91,10 @@ class MethodValidation:
         return self.outcome
 
     def _execute(self, layout: Layout) -> Outcome:
-        """Execute both methods until no more pairs of values turn out to differ.
+        """Execute both methods again until all remaining pairs of values are equal.
 
-        A number or size that the programs leave differently for the next call loses its pair. The next attempt treats
-        the two as unrelated, which is fine if no instruction depends on them.
+        If the programs leave a different number or size for the next call, the next attempt does not pair these values.
+        That is no violation if no instruction depends on them.
         """
         apart: set[int] = set()
         while True:
@@ -117,14 +117,14 @@ class MethodValidation:
         return Run(self._symbols, self._facts, machine, agreement, self._explain, self._in_place)
 
     def _pairs(self) -> dict[int, int]:
-        """Return value after the link → value before it, from the corresponding instructions."""
+        """Return value after the link → value before it, as the corresponding instructions show."""
         found: dict[int, int] = {}
         before, after = self.plans
         waiting = list(zip(before.inputs, after.inputs, strict=True))
         for here, there in sorted(self._moved.items()):
             waiting += zip(self._facts[0].code[here].args, self._facts[1].code[there].args, strict=False)
         waiting += zip(before.outputs, after.outputs, strict=True)
-        # State that only moves and aliases refer to can be paired only by name.
+        # State that only moves and aliases use can be paired only by name.
         named = _state_by_name(after)
         waiting += [(one, named[name]) for name, one in _state_by_name(before).items() if name in named]
         lists = m.IntList | m.TensorList | m.OptionalTensorList
@@ -142,7 +142,7 @@ class MethodValidation:
     # State of other methods, after execution
 
     def leaves_alone(self, side: int, space: int, start: int, length: int) -> bool:
-        """Return whether neither loading the program nor the method changes some bytes."""
+        """Return whether these bytes keep their content while the program is loaded and the method runs."""
         assert self._last is not None
         found = self._last.machine.stored(side, (space, start), length, length)
         loaded = self._loaded[side].get(space)
@@ -150,7 +150,7 @@ class MethodValidation:
         return untouched and found == ((self._symbols.number((INITIAL, side, space)), start, length),)
 
     def leaves_same(self, shared: Assumed) -> bool:
-        """Return whether bytes that are the same in both programs before a call are the same after it."""
+        """Return whether bytes that are equal in both programs before a call are equal after it."""
         assert self._last is not None
         machine, agreement = self._last.machine, self._last.agreement
         if not agreement.assume(shared):
@@ -161,7 +161,7 @@ class MethodValidation:
 
 
 def _loaded(constants: Constants, facts: Facts) -> dict[int, Memory]:
-    """Return the memory after loading, by space; symbol -1 marks bytes that the file does not initialize."""
+    """Return the memory of each space after loading. Symbol -1 stands for bytes without initial value."""
     found: dict[int, Memory] = {}
     for value, tensor in facts.plan.tensors():
         place = facts.tensors[value].place
@@ -174,7 +174,7 @@ def _loaded(constants: Constants, facts: Facts) -> dict[int, Memory]:
 
 
 def _state_by_name(plan: m.ExecutionPlan) -> dict[str, int]:
-    """Return name → value of the state whose name is unique in the method."""
+    """Return name → value for each state whose name is unique in the method."""
     found: dict[str, list[int]] = {}
     for value, tensor in plan.tensors():
         info = tensor.extra_tensor_info

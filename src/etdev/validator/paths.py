@@ -1,4 +1,4 @@
-"""Execution of all paths of a method: each block after its predecessors, loops until nothing new is found."""
+"""Execution of all paths of a method. A loop is executed until another iteration finds nothing new."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from etdev.validator.steps import Steps
 from etdev.validator.walk import Side, Step, Walk
 
 _MOST_ROUNDS = 500
-"""Iterations of a loop before it is given up."""
+"""Maximum number of iterations of a loop."""
 _Edge: TypeAlias = tuple[int, int]
-"""``(from, to)`` blocks; the entry comes from -1."""
+"""Pair of blocks ``(from, to)``. The edge to the entry comes from -1."""
 
 
 class Layout:
-    """Merges of a walk, before execution."""
+    """Points of a walk where paths merge."""
 
     def __init__(self, walk: Walk) -> None:
         self.walk = walk
         self.ways: dict[int, int] = {}
-        """Merge → number of ways that lead to it.
+        """Merge → number of edges that lead to it.
 
-        A head of a loop has two merges: the block's own number, and the number of blocks plus that for the entry from
-        outside.
+        The head of a loop has two merges. One joins the entry with the jumps back and has the number of the block. The
+        other joins the edges from outside; its number is larger by the number of blocks.
         """
         self.bits: dict[int, int] = {}
-        """Merge in a loop → its bit."""
+        """Merge in a loop → its bit in bit sets."""
         self.bodies: dict[int, frozenset[int]] = {}
-        """Head of a loop → its blocks."""
+        """Head of a loop → blocks of the loop."""
         for group in walk.groups:
             self._add(group)
         self.bits[AGAIN] = 1 << len(self.bits)
@@ -57,19 +57,19 @@ class Layout:
                 self.bits[merge] = 1 << len(self.bits)
 
     def loop(self, head: int) -> Loop:
-        """Return the loop of a head, with nothing known about it yet."""
+        """Return the loop with this head, before its first iteration."""
         count = len(self.walk.blocks)
         inside = {merge for block in self.bodies[head] for merge in (block, count + block)}
         return Loop(head, frozenset({*inside, AGAIN} - {count + head}))
 
     def innermost(self, block: int) -> int | None:
-        """Return the head of the smallest loop that contains a block."""
+        """Return the head of the innermost loop around a block; None outside of loops."""
         around = [(len(body), head) for head, body in self.bodies.items() if block in body]
         return min(around)[1] if around else None
 
 
 class Paths:
-    """Executor of blocks."""
+    """Executes the blocks of a walk."""
 
     def __init__(self, run: Run, layout: Layout, steps: Steps, ends: Ends) -> None:
         self._run = run
@@ -78,16 +78,16 @@ class Paths:
         self._steps = steps
         self._ends = ends
         self.loops = {head: layout.loop(head) for head in layout.bodies}
-        """Varying state of each loop, by head."""
+        """Head → its loop, with the state that varies between iterations."""
         self._inside = frozenset(block for body in layout.bodies.values() for block in body)
         self._rows = self._find_rows()
         self._states: dict[_Edge, State] = {}
-        """States on edges to blocks that are still to be executed."""
+        """Edge → state on it, for edges to blocks that are still to be executed."""
         self._outside: dict[int, State] = {}
-        """Head of a loop → the state that entered it."""
+        """Head of a loop → state before the loop."""
 
     def run(self) -> None:
-        """Execute all blocks, from the start to the end."""
+        """Execute all blocks of the method."""
         self._ends.check_outside()
         self._ends.enter()
         self._states[-1, 0] = self._run.machine.state
@@ -104,14 +104,14 @@ class Paths:
             self._hand_on(number, self._states)
 
     def _arrive(self, number: int, *found: Mapping[_Edge, State]) -> State:
-        """Return the state at the start of a block, without states from iterations of its own loop.
+        """Return the joined state at the start of a block, without the jumps back to it.
 
         In a loop, ``found`` has the states on the edges to the block.
         """
         origins = [item for item in self._walk.blocks[number].predecessors if not self._walk.is_back(item, number)]
         edges = [(-1, 0)] if number == 0 else []
         edges += [(origin, number) for origin in origins]
-        if self._run.in_loop:  # The next iteration needs them again.
+        if self._run.in_loop:  # The next iteration needs these states again.
             states = [next(some[edge] for some in found if edge in some).copy() for edge in edges]
         else:
             states = [self._states.pop(edge) for edge in edges]
@@ -136,9 +136,9 @@ class Paths:
     # Loops
 
     def _run_loop(self, group: Sequence[int]) -> None:
-        """Execute blocks that lead to each other, until an iteration finds nothing new.
+        """Execute a loop until an iteration finds nothing new.
 
-        Facts of the last iteration hold for every iteration, and so do its violations.
+        The facts and violations of the last iteration hold for all iterations.
         """
         run = self._run
         run.in_loop = True
@@ -173,7 +173,7 @@ class Paths:
         return inside
 
     def _settle(self, group: Sequence[int], inside: Mapping[_Edge, State]) -> bool:
-        """Learn from an iteration; return whether it had nothing new."""
+        """Add the facts of an iteration to its loops. Return whether there was nothing new."""
         settled = True
         for number in group:
             if number in self.loops:
@@ -183,10 +183,10 @@ class Paths:
                 settled &= self.loops[number].settle(self._run.machine, self._run.agreement, outside, rounds)
         return settled
 
-    # Rows that a loop appends
+    # Rows that a loop appends to a tensor
 
     def _find_rows(self) -> dict[int, list[Step]]:
-        """Return, by head of a loop, the instructions that append rows in it, but not in a loop inside it."""
+        """Return head of a loop → instructions that append rows in it. Inner loops have their own."""
         found: dict[int, list[Step]] = {}
         for number, block in enumerate(self._walk.blocks):
             for step in block.steps:
@@ -197,7 +197,7 @@ class Paths:
         return found
 
     def _start_rows(self, head: int) -> None:
-        """Mark places of appended rows as empty; their content before the first row is don't-care."""
+        """Mark the places of rows as empty at the start of a loop. Their content does not matter then."""
         for step in self._rows.get(head, ()):
             symbol = self._run.no_rows(step.before)
             for side, position in enumerate((step.before, step.after)):

@@ -29,35 +29,35 @@ Of a single file only:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One difference between a program and its original, or one thing that no program may do."""
+    """Difference between a linked program and its original, or an error in a single program."""
 
     kind: Kind
     method: str
     """Name of the method; empty if the violation concerns the whole program."""
     message: str
-    """A sentence."""
+    """Sentence that describes the violation."""
     before: int | None = None
     """Position of the instruction in the program before the link."""
     after: int | None = None
-    """Position in the program after it."""
+    """Position of the instruction in the program after the link."""
     operator: str | None = None
     value: int | None = None
     """Index of the value that is wrong, in the program after the link."""
     buffer: int | None = None
-    """Buffer of the value: ``memory_id``."""
+    """Buffer (``memory_id``) that the value is in."""
     start: int | None = None
-    """First byte that is wrong, in that buffer."""
+    """First wrong byte in the buffer."""
     end: int | None = None
-    """End of the bytes that are wrong, exclusive."""
+    """End of the wrong bytes (exclusive)."""
     expected: str | None = None
-    """Description of the content that should be read."""
+    """Description of the expected content."""
     found: str | None = None
-    """Description of the content that is read, or of the instruction that wrote it."""
+    """Description of the actual content, or of the instruction that wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotValidated:
-    """Method of which nothing is proved."""
+    """Method about which nothing is proved, with the reason."""
 
     method: str
     reason: str
@@ -65,29 +65,29 @@ class NotValidated:
 
 @dataclass(frozen=True, slots=True)
 class ValidationReport:
-    """Violations and figures of a validation."""
+    """Violations and statistics of a validation."""
 
     violations: tuple[Violation, ...]
     not_validated: tuple[NotValidated, ...]
     instructions: int
-    """Number of instructions after the link, in the methods that were validated."""
+    """Number of instructions in the validated methods, after the link."""
     reads: int
-    """Number of operands, outputs and pieces of state that were compared."""
+    """Number of operands, outputs and states that were compared."""
     never_written: tuple[Violation, ...] = ()
-    """Reads in a single file of bytes that nothing writes and that have no initial value.
+    """In a single file: reads of bytes that have no initial value and that no instruction writes.
 
-    ExecuTorch 1.4.1 emits some for views of a ``cond``'s result.
+    ExecuTorch 1.4.1 emits such reads for views of a ``cond``'s result.
     """
     overlapping: tuple[Violation, ...] = ()
-    """Operators in a single file that write over an operand that they still read, as far as known.
+    """In a single file: operators that overwrite an operand while they may still read it.
 
-    Their results depend on their kernels.
+    Whether their results are right depends on the kernels.
     """
 
     unwritten: tuple[Violation, ...] = ()
-    """Values in a single file that are probably read without being written. A valid file may look like this."""
+    """In a single file: values that are probably read before they are written. The file may still be valid."""
 
     @property
     def proved(self) -> bool:
-        """True if every method computes what it computed before the link."""
+        """True if every method is proved to compute the same as before the link."""
         return not self.violations and not self.not_validated

@@ -1,4 +1,4 @@
-"""State shared by the parts of one execution of a method."""
+"""Data that all parts of one execution share."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from etdev.validator.machine import Machine
 from etdev.validator.report import Violation
 
 _MOST_VIOLATIONS = 20
-"""Limit on violations of one method; one mistake often causes many."""
+"""Maximum number of violations per method. One mistake often causes many."""
 
 
 InPlace: TypeAlias = Mapping[str, Collection[tuple[int, int]]]
-"""Operator → ``(argument, output)`` over which it may write according to trials, in addition to the known ones."""
+"""Operator → ``(argument, output)`` pairs that may overlap according to trials, in addition to the known ones."""
 
 
 @dataclass(slots=True)
 class Run:
-    """Both methods, executed side by side."""
+    """One execution of a method of both programs, in step."""
 
     symbols: Symbols
     facts: tuple[Facts, Facts]
@@ -33,29 +33,29 @@ class Run:
     in_place: InPlace = field(default_factory=dict)
     violations: list[Violation] = field(default_factory=list)
     reads: int = 0
-    """Number of operands, outputs and pieces of state that were compared."""
+    """Number of operands, outputs and states that were compared."""
     in_loop: bool = False
-    """True if the current code may run more than once."""
+    """True if the current instruction may run several times in a call."""
     in_body: bool = False
-    """True if the current code is between the head of a loop and the jump back to it."""
+    """True if the current instruction is inside a loop."""
     unlike: set[int] = field(default_factory=set)
-    """Values after the link whose number or sizes the next call finds different from those before the link."""
+    """Values after the link whose number or size at the start of a call differs from the one before the link."""
 
     def report(self, violation: Violation) -> None:
-        """Add a violation, up to the limit."""
+        """Record a violation, unless there are too many already."""
         if len(self.violations) < _MOST_VIOLATIONS:
             self.violations.append(violation)
 
     def no_rows(self, position: int) -> int:
-        """Return the symbol for the place where an instruction appends rows, before the first row.
+        """Return the symbol for the rows that an instruction appends, before it has appended one.
 
-        ``position``: that of the instruction before the link.
+        ``position`` is its position before the link.
         """
         return self.symbols.number((OTHER, "no rows yet", position))
 
 
 def form(facts: Facts, value: int) -> object:
-    """Return the type and sizes of a value, independent of its content."""
+    """Return type and sizes of a value."""
     tensor = facts.tensors.get(value)
     if tensor is None:
         return type(facts.plan.values[value])

@@ -20,7 +20,7 @@ from etdev.validator.walk import Side, Step
 
 
 class Steps:
-    """Executor of instructions."""
+    """Executes instructions."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -51,7 +51,7 @@ class Steps:
             self._run_same(one, other)
 
     def _are_alike(self, one: Code, other: Code) -> bool:
-        """Return whether both compute the same function, with outputs of the same form."""
+        """Return whether two instructions compute the same function, with outputs of the same types and sizes."""
         if ops.same_function(one.name) != ops.same_function(other.name) or len(one.reads) != len(other.reads):
             return False
         forms = [
@@ -64,7 +64,7 @@ class Steps:
     def _run_same(self, one: Code, other: Code) -> None:
         """Execute the same instruction in both programs.
 
-        Its results are the same if its operands are.
+        Equal operands give equal results.
         """
         machine = self._run.machine
         before, after = machine.operands(0, one.position), machine.operands(1, other.position)
@@ -85,17 +85,17 @@ class Steps:
             machine.set_number(1, theirs, number)
 
     def _tag(self, code: Code, overlaps: dict[Key, Tree], *, paired: bool) -> object:
-        """Return what distinguishes an instruction before the link from others with the same operands."""
+        """Return everything besides the operands that the result of an instruction depends on."""
         forbidden = self._overlaps.forbidden(code, overlaps)
-        if forbidden:  # The result depends on the addresses of its operands.
+        if forbidden:  # The result depends on the addresses of the operands.
             return code.position, tuple(sorted((key, str(tree)) for key, tree in forbidden.items()))
         same_each_time = code.pure and not (paired and code.act is Act.RESIZE)
         return None if same_each_time else code.position
 
     def _add_rows(self, one: Code, other: Code) -> None:
-        """Execute an instruction that appends a row to those that it has written itself.
+        """Execute an instruction that appends a row to a tensor.
 
-        Earlier rows are not compared here; a difference shows where an instruction reads them.
+        Earlier rows are not compared here. If they differ, the instruction that reads them shows it.
         """
         machine = self._run.machine
         before, after = machine.operands(0, one.position), machine.operands(1, other.position)
@@ -123,12 +123,12 @@ class Steps:
         if mine != theirs:
             self._run.report(self._run.explain.instruction(one, other, "runs another delegate"))
 
-    # One program alone
+    # Instructions of one program alone
 
     def _run_alone(self, side: int, position: int, *, paired: bool = False) -> None:
-        """Execute an instruction that only one program has.
+        """Execute an instruction of one program.
 
-        ``paired``: the other program has a different instruction in its place.
+        With ``paired``, the other program has a different instruction at this point.
         """
         code = self._run.facts[side].code[position]
         if code.act is Act.VIEW:
@@ -160,7 +160,7 @@ class Steps:
             machine.set_number(side, value, number)
 
     def _canonical(self, part: Part) -> Part:
-        """Return an operand of the linked program in terms of the program before the link."""
+        """Replace the value of an operand in the linked program by the corresponding value before the link."""
         if isinstance(part[0], tuple):
             return (part[0], part[1], self._run.agreement.canonical(cast(Content, part[2])))
         if part[0] == "list":
@@ -169,7 +169,7 @@ class Steps:
 
 
 def _delegate(facts: Facts, call: m.Instruction | None) -> object:
-    """Return everything that identifies a delegate."""
+    """Return everything that determines what a delegate computes."""
     assert isinstance(call, m.DelegateCall)
     delegate = facts.plan.delegates[call.delegate_index]
     where = delegate.processed

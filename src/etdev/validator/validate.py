@@ -1,4 +1,4 @@
-"""Validation of whole programs."""
+"""Validation of all methods of a linked program."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from etdev.validator.run import InPlace
 
 @dataclass(frozen=True, slots=True)
 class Correspondence:
-    """Instructions of a linked method that correspond to those before the link. A wrong one only causes violations."""
+    """Instructions before and after a link that correspond to each other. A wrong pair can only cause violations."""
 
     moved: Mapping[int, int]
-    """Position before the link → position after it, of the instructions that remain, counted over all chains."""
+    """Position before the link → position after it, for kept instructions. All chains are counted together."""
     delegate_inputs: Mapping[int, int] = field(default_factory=dict)
-    """Position before the link of each delegate call → how many of its arguments are inputs."""
+    """Position of a delegate call before the link → number of its arguments that are inputs."""
 
 
 def validate_link(
@@ -34,12 +34,12 @@ def validate_link(
     foreign: bool = False,
     in_place: InPlace | None = None,
 ) -> ValidationReport:
-    """Prove that each method of ``after`` computes what the method of that name in ``before`` computes.
+    """Prove that each method of ``after`` computes the same as the method of that name in ``before``.
 
-    The reference is what ``before`` computes with its own memory plan. ``shared_state`` names the state that methods of
-    ``after`` must have in common. Methods of a ``foreign`` program share equal addresses in buffers above 1.
-    ``in_place``: ``(argument, output)`` by operator, for operands over which kernels may write, in addition to those
-    that the validator knows. A method without a correspondence is not validated.
+    ``before`` runs with its own memory plan. ``shared_state`` names the state that methods of ``after`` must have at
+    the same address. In a ``foreign`` program, methods share all memory in buffers above 1. ``in_place`` has further
+    operands that kernels may overwrite: operator → ``(argument, output)``. Methods without a correspondence are not
+    validated.
     """
     symbols = Symbols()
     constants = Constants(symbols, before, after)
@@ -73,7 +73,7 @@ def validate_link(
 
 
 def _named_data(before: m.Program, after: m.Program) -> Iterator[Violation]:
-    """Yield a violation for each named data of a delegate that is missing or changed."""
+    """Yield a violation for each named data of a delegate that is missing or changed after the link."""
     found = {item.key: after.segments[item.segment_index].data for item in after.named_data}
     for item in before.named_data:
         data = before.segments[item.segment_index].data

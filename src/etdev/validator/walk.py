@@ -1,7 +1,8 @@
-"""Paths of two programs side by side: instructions that run together, and where paths part and merge.
+"""Control flow of two programs in step: instructions that both run together, and points where paths split and join.
 
-A point is a pair of positions. An instruction that only one program has runs alone; one that both have runs in both at
-once. Both programs take the same way at a jump, so every execution of one corresponds to one of the other.
+An instruction that only one program has runs alone. All others run in both programs at the same time. Both programs
+take the same branch at a jump, so their executions correspond one to one. A point is a pair of positions, one in each
+program.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from etdev.validator.semantics.operators import Act
 
 
 class Side(Enum):
-    """Programs whose instruction runs in a step."""
+    """Program or programs that run an instruction."""
 
     BOTH = "both"
     BEFORE = "before"
@@ -26,7 +27,7 @@ class Side(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Instruction of one program or of both."""
+    """Instruction of one program, or corresponding instructions of both."""
 
     who: Side
     before: int
@@ -37,11 +38,11 @@ class Step:
 
 @dataclass(slots=True)
 class Block:
-    """Steps that run one after the other."""
+    """Steps that always run together, in order."""
 
     steps: list[Step] = field(default_factory=list)
     successors: list[int] = field(default_factory=list)
-    """Numbers of blocks."""
+    """Numbers of the blocks that can follow."""
     predecessors: list[int] = field(default_factory=list)
 
 
@@ -55,28 +56,28 @@ class Divergence(Exception):  # noqa: N818 - turned into a violation by whoever 
 
 @dataclass(slots=True)
 class Walk:
-    """All blocks. The first is the entry; the last is the end of the method and has no steps."""
+    """All blocks. The first is the entry. The last is the end of the method and has no steps."""
 
     blocks: list[Block]
     groups: list[list[int]]
-    """Blocks that can be reached from each other, or single blocks.
+    """Groups of blocks: each is a loop, or a single block.
 
-    Each group is after those that it can be reached from. Inside a group, most blocks are after their predecessors.
+    A group comes after all groups that lead to it. In a group, most blocks come after their predecessors.
     """
     rank: dict[int, int]
-    """Block → its position in that order."""
+    """Block → its position in the order of the groups."""
 
     @property
     def end(self) -> int:
-        """Block that is the end of the method."""
+        """Number of the block at the end of the method."""
         return len(self.blocks) - 1
 
     def is_loop(self, group: Sequence[int]) -> bool:
-        """Return whether the blocks of a group can run more than once."""
+        """Return whether the blocks of a group are in a loop."""
         return len(group) > 1 or group[0] in self.blocks[group[0]].successors
 
     def body(self, head: int) -> frozenset[int]:
-        """Return the blocks of a loop: those that lead back to its head without passing it."""
+        """Return the blocks of the loop with this head: those from which the head can be reached inside the loop."""
         body = {head}
         waiting = [item for item in self.blocks[head].predecessors if self.is_back(item, head)]
         while waiting:
@@ -87,14 +88,15 @@ class Walk:
         return frozenset(body)
 
     def is_back(self, origin: int, to: int) -> bool:
-        """Return whether an edge leads back, in a loop."""
+        """Return whether an edge leads back to the head of a loop."""
         return self.rank[origin] >= self.rank[to]
 
 
 def walk(before: Facts, after: Facts, moved: Mapping[int, int]) -> Walk:
-    """Match two methods. ``moved``: position before → position after, of the instructions that remain.
+    """Match the control flow of two methods.
 
-    Raise :class:`Divergence` if they do not match.
+    ``moved`` is position before the link → position after it, for instructions that the link keeps. Raise
+    :class:`Divergence` if the methods do not match.
     """
     points = _Points(before, after, moved).all()
     blocks = _blocks(points)
@@ -122,7 +124,7 @@ class _Points:
         self._meet = self._targets()
 
     def _targets(self) -> dict[int, int]:
-        """Return where corresponding jumps lead to: before → after."""
+        """Return the destinations of corresponding jumps: before → after."""
         found = {}
         for here, there in self._moved.items():
             if self._facts[0].code[here].act is self._facts[1].code[there].act is Act.JUMP:
@@ -144,7 +146,7 @@ class _Points:
 
     def _next(self, point: _Point) -> _Next:
         here, there = point
-        # Where paths meet, both programs have to arrive at once.
+        # Both programs must reach a point where paths join at the same time.
         waits = there < self._meet.get(here, 0) and there not in self._back
         if not waits and here < self._lengths[0] and here not in self._moved:
             return Step(Side.BEFORE, here, there), ((self._alone(0, here), there),)
@@ -157,7 +159,7 @@ class _Points:
         return Step(Side.BOTH, here, there), self._together(here, there)
 
     def _alone(self, side: int, position: int) -> int:
-        """Return where one program continues alone. Raise :class:`Divergence` at a choice or a jump back."""
+        """Return the position after an instruction that runs alone. Raise :class:`Divergence` at a branch."""
         code = self._facts[side].code[position]
         if code.act is not Act.JUMP:
             return position + 1
@@ -178,7 +180,7 @@ class _Points:
         return self._fixed[side].get(position)
 
     def _ways(self, side: int, position: int) -> tuple[int, ...]:
-        """Return where an instruction continues: the next position, and the destination of a jump."""
+        """Return the positions that can follow an instruction."""
         facts = self._facts[side]
         call = facts.code[position].call
         if not isinstance(call, m.JumpFalseCall):
@@ -190,7 +192,7 @@ class _Points:
 
 
 def fixed_jumps(facts: Facts) -> dict[int, bool]:
-    """Return position → value of jumps on a truth value that nothing sets."""
+    """Return position → condition, for jumps whose condition is a constant."""
     outside = {*facts.plan.inputs, *facts.variable}
     found = {}
     for code in facts.code:
@@ -202,7 +204,7 @@ def fixed_jumps(facts: Facts) -> dict[int, bool]:
 
 
 def _blocks(points: Mapping[_Point, _Next]) -> list[Block]:
-    entered: dict[_Point, int] = {(0, 0): 2}  # The entry is a block, whichever edges lead back to it.
+    entered: dict[_Point, int] = {(0, 0): 2}  # The entry always begins a block.
     for _, following in points.values():
         for point in following:
             entered[point] = entered.get(point, 0) + (1 if len(following) == 1 else 2)
@@ -230,7 +232,7 @@ def _blocks(points: Mapping[_Point, _Next]) -> list[Block]:
 
 
 def _order(blocks: list[Block]) -> list[int]:
-    """Order blocks depth first, each after its predecessors as far as no loop prevents it."""
+    """Order blocks depth first, so that most come after their predecessors."""
     seen = {0}
     order: list[int] = []
     stack = [(0, iter(reversed(blocks[0].successors)))]
@@ -247,7 +249,7 @@ def _order(blocks: list[Block]) -> list[int]:
 
 
 def _groups(blocks: list[Block], order: list[int]) -> list[list[int]]:
-    """Group blocks that can reach each other. Source: Kosaraju's algorithm."""
+    """Group blocks that can reach each other, with Kosaraju's algorithm."""
     of: dict[int, int] = {}
     groups: list[list[int]] = []
     for first in order:

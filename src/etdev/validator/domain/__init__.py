@@ -1,1 +1,1 @@
-"""The abstract domain of the proof: symbols for contents, states, and their merges."""
+"""Abstract domain of the proof: symbols for contents, states, and states at points where paths merge."""

@@ -1,7 +1,7 @@
-"""Numbers of elements that views prove to be equal.
+"""Equal numbers of elements, as views show them.
 
-A view's output has as many elements as its input, or the program fails there. Facts about merged numbers hold for the
-numbers that came in, on each path. A fact that holds on every path holds.
+A view has as many elements as its input; otherwise the program fails at run time. At a merge of paths, a fact holds if
+it holds on every path.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from etdev.validator.domain.numbers import Dims, Number
 
 
 class Counts:
-    """Known equalities at one point."""
+    """Numbers that are known to be equal at one point of the program."""
 
     __slots__ = ("_on", "_same")
 
     def __init__(self) -> None:
         self._same: dict[Number, Number] = {}
-        """Number → the number that it is equal to."""
+        """Number → equal number."""
         self._on: dict[tuple[int, int], dict[Number, Number]] = {}
-        """``(merge, way)`` → further equalities that hold where the merge was last reached on that way."""
+        """``(merge, way)`` → further equalities, valid if that way was the last one into the merge."""
 
     def copy(self) -> Counts:
         """Return a copy."""
@@ -32,21 +32,21 @@ class Counts:
         return found
 
     def equate(self, one: Dims, other: Dims) -> None:
-        """Record that two tensors have the same number of elements; otherwise, the program fails here."""
+        """Record that two tensors have the same number of elements."""
         mine, theirs = (self._find(numbers.product(dims)) for dims in (one, other))
         if mine != theirs:
             self._same[theirs] = mine
 
     def forget(self, merges: Merges, reached: Collection[int]) -> None:
-        """Drop facts whose meaning changes each time one of some merges is reached."""
+        """Remove facts that become invalid when one of these merges is reached again."""
         self._same = {one: same for one, same in self._same.items() if not merges.mentions((one, same), reached)}
         self._on = {way: known for way, known in self._on.items() if way[0] not in reached}
 
     @classmethod
     def joined(cls, merges: Merges, merge: int, ways: Sequence[Counts]) -> Counts:
-        """Return the facts that hold at a merge of some paths."""
+        """Return the facts that hold where some paths merge."""
         found = cls()
-        # In a loop, a path that misses a merge in this iteration may have passed it in an earlier one.
+        # In a loop, a path without the merge may have passed it in an earlier iteration.
         found._on = {
             way: known
             for item in ways
@@ -59,10 +59,10 @@ class Counts:
         return found
 
     def same(self, merges: Merges, one: Number, other: Number, guards: Guards = ()) -> bool:
-        """Return whether two numbers are equal if merges were last reached on these ways."""
+        """Return whether two numbers are equal on the paths given by ``guards``."""
         if self._find(one) == self._find(other) or self._same_on(merges, one, other, guards):
             return True
-        # Facts about numbers of a merge hold only where it was reached, on one of its ways.
+        # A fact about a merged number holds only after that merge.
         unknowns = {symbol for pair in self._same.items() for number in pair for symbol in numbers.unknowns(number)}
         split = {merge: ways for symbol in unknowns for merge, ways in merges.ways_of_number(symbol)}
         return any(

@@ -1,4 +1,4 @@
-"""Joined state where paths merge."""
+"""Joins the states of paths that merge."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from etdev.validator.reading import NotFollowedError
 
 OF_OLDER_ROUND = "which tensor a value is depends on more than the last round of a loop"
 Slot = tuple[int, int]
-"""``(side, space)``."""
+"""``(side, space)``: one space of memory of one program."""
 
 
 def join(machine: Machine, agreement: Agreement, merge: int, states: Sequence[State]) -> State:
-    """Join the states that come in at a merge. The states must not be used afterwards."""
+    """Join the states of the paths into a merge. The states cannot be used afterwards."""
     if len(states) == 1:
         return states[0]
     common, entries = changes(states)
@@ -80,7 +80,7 @@ def _join_shadows(
 
 
 def held_in(machine: Machine, states: Sequence[State], side: int, value: int) -> list[Shadow] | None:
-    """Return what a value holds in each state; None if one of them does not follow it."""
+    """Return the content of a value in each state, or None if one state does not have it."""
     here = machine.state
     found: list[Shadow] = []
     try:
@@ -95,7 +95,7 @@ def held_in(machine: Machine, states: Sequence[State], side: int, value: int) ->
 
 
 def memory_ranges(entries: Iterable[Entry]) -> dict[Slot, list[tuple[int, int]]]:
-    """Return the byte ranges that entries of a log are about, without overlaps."""
+    """Return the byte ranges that log entries changed, per space, sorted and without overlaps."""
     found: dict[Slot, list[tuple[int, int]]] = defaultdict(list)
     for entry in entries:
         if entry[0] == MEMORY:
@@ -105,7 +105,7 @@ def memory_ranges(entries: Iterable[Entry]) -> dict[Slot, list[tuple[int, int]]]
 
 
 def without_overlaps(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the same bytes as ordered ranges that neither overlap nor touch."""
+    """Unite ranges that overlap or touch, and sort them."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(ranges):
         if merged and start <= merged[-1][1]:
@@ -118,7 +118,7 @@ def without_overlaps(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]
 def pieces(
     agreement: Agreement, memories: Sequence[Memory], side: int, start: int, end: int
 ) -> Iterator[tuple[int, int, list[Cell]]]:
-    """Yield ``(start, end, cell of each memory)`` of pieces inside which no cell changes."""
+    """Yield ``(start, end, cell of each memory)`` for pieces in which no memory changes its cell."""
     lists = [list(_known_pieces(agreement, memory, side, start, end)) for memory in memories]
     at = [0] * len(lists)
     while start < end:
@@ -163,7 +163,7 @@ def _join_memory(
 
 
 def memory_in(machine: Machine, state: State, side: int, space: int) -> Memory:
-    """Return the memory of a space in some state."""
+    """Return the memory of a space in a state."""
     here, machine.state = machine.state, state
     found = machine.memory(side, space)
     machine.state = here
@@ -171,7 +171,7 @@ def memory_in(machine: Machine, state: State, side: int, space: int) -> Memory:
 
 
 def number_in(machine: Machine, state: State, side: int, value: int) -> Number_:
-    """Return a number in some state."""
+    """Return the number of a value in a state."""
     here, machine.state = machine.state, state
     found = machine.number(side, value)
     machine.state = here
@@ -179,7 +179,7 @@ def number_in(machine: Machine, state: State, side: int, value: int) -> Number_:
 
 
 def dims_in(machine: Machine, state: State, side: int, value: int) -> Dims:
-    """Return the sizes of a tensor in some state."""
+    """Return the sizes of a tensor in a state."""
     here, machine.state = machine.state, state
     found = machine.dims(side, value)
     machine.state = here
@@ -187,15 +187,15 @@ def dims_in(machine: Machine, state: State, side: int, value: int) -> Dims:
 
 
 def tree_in(state: State, kind: int, side: int, value: int) -> Tree:
-    """Return which tensor a value refers to, or where it is located, in some state."""
+    """Return the tensor that a value refers to in a state, or the place of a tensor."""
     what = "a move" if kind == REFERENCE else "a view"
     return cast(Tree, state.table(kind, side).get(value, Unknown(f"value {value} is used before {what} has set it")))
 
 
 def join_trees(merge: int, trees: Sequence[Tree]) -> Tree:
-    """Return the choice between some trees.
+    """Return the choice between the trees of the paths into a merge.
 
-    A tree that depends on the merge itself is of an earlier iteration and not followed.
+    A tree that contains this merge is of an earlier iteration, and becomes unknown.
     """
     if any(mentions(tree, {merge}) for tree in trees):
         return Unknown(OF_OLDER_ROUND)
@@ -203,7 +203,7 @@ def join_trees(merge: int, trees: Sequence[Tree]) -> Tree:
 
 
 def forget_older(state: State, merges: set[int]) -> None:
-    """Drop trees that depend on merges which a loop reaches again."""
+    """Remove trees that depend on merges that the next iteration of a loop reaches again."""
     for side in (0, 1):
         for kind in (REFERENCE, PLACE):
             table = state.table(kind, side)
@@ -220,5 +220,5 @@ def _join_numbers(machine: Machine, merge: int, found: Sequence[Number_]) -> Num
 
 
 def symbol_of(machine: Machine, part: Number_) -> int:
-    """Return a symbol for a number."""
+    """Return a symbol that stands for a number."""
     return cast(int, part[1]) if part[0] == "s" else machine.symbols.number((OTHER, "literal", *part))

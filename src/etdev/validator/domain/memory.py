@@ -1,4 +1,4 @@
-"""Symbolic contents of one block of memory."""
+"""Symbolic content of one block of memory."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import TypeAlias
 from etdev.validator.domain.numbers import Number
 
 Valid: TypeAlias = tuple[int, tuple[Number, ...], int] | None
-"""Extent of a dynamic tensor that was written: ``(address, sizes, bytes of an element)``.
+"""Extent of the last write, if its length is dynamic: ``(address, sizes, bytes per element)``.
 
-Bytes past its end may be older. None: all bytes are new.
+Bytes after the extent can be older. None means that the last write covered all bytes.
 """
 NOTHING: Valid = (0, (0,), 1)
-"""Extent that covers no read."""
+"""Extent of a write of zero bytes."""
 Cell: TypeAlias = tuple[int, int, Valid]
 """``(symbol, shift, valid)``: the byte at address ``a`` is byte ``a - shift`` of the symbol."""
 Run: TypeAlias = tuple[int, int, int]
-"""``(symbol, offset, length)``: some bytes of a symbol."""
+"""``(symbol, offset, length)``: consecutive bytes of one symbol."""
 Content: TypeAlias = tuple[Run, ...]
-"""Consecutive bytes; adjacent runs that continue each other are one run."""
+"""Consecutive bytes, as the smallest number of runs."""
 
 
 class Memory:
-    """Runs of bytes with a cell for each. Every byte has a cell; the last run has no end.
+    """Memory as ranges of bytes, each with a cell. The last range has no end.
 
-    The time for a copy does not depend on the number of runs. Both copies share layers that do not change any more.
+    A copy is fast: both memories share layers that do not change any more.
     """
 
     __slots__ = ("_below", "cells", "starts")
@@ -34,26 +34,26 @@ class Memory:
     def __init__(self, starts: list[int], cells: list[Cell | None], below: Memory | None = None) -> None:
         self.starts = starts
         self.cells = cells
-        """None: as in the layer below."""
+        """Cell of each range; None if the layer below has it."""
         self._below = below
 
     @classmethod
     def filled(cls, symbol: int) -> Memory:
-        """Return memory that holds byte ``a`` of a symbol at each address ``a``."""
+        """Return memory in which address ``a`` has byte ``a`` of the symbol."""
         return cls([0], [(symbol, 0, None)])
 
     def copy(self) -> Memory:
         """Return a copy."""
         if len(self.starts) > 1 or self._below is None:
             self._below = Memory(self.starts, self.cells, self._below)
-            # Each layer has at least twice the runs of the one above it, so there are few layers.
+            # Each layer has at least twice as many ranges as the one above it, so there are few layers.
             while self._below._below and 2 * len(self._below.starts) > len(self._below._below.starts):
                 self._below = self._below._flattened()
             self.starts, self.cells = [0], [None]
         return Memory([0], [None], self._below)
 
     def _flattened(self) -> Memory:
-        """Return the same memory with one layer less."""
+        """Return the same memory with its two top layers united."""
         assert self._below is not None
         starts: list[int] = []
         cells: list[Cell | None] = []
@@ -70,7 +70,7 @@ class Memory:
         return Memory(starts, cells, below._below)
 
     def write(self, start: int, end: int, cell: Cell) -> None:
-        """Put a cell into the bytes from ``start`` to ``end`` (exclusive)."""
+        """Set the cell of bytes ``start`` to ``end`` (exclusive)."""
         starts, cells = self.starts, self.cells
         first = bisect_left(starts, start)
         last = bisect_left(starts, end, first)
@@ -83,13 +83,13 @@ class Memory:
             cells[first:last] = (cell, rest)
 
     def write_content(self, start: int, content: Content, valid: Valid = None) -> None:
-        """Put some content at an address."""
+        """Write content at an address."""
         for symbol, offset, length in content:
             self.write(start, start + length, (symbol, start - offset, valid))
             start += length
 
     def pieces(self, start: int, end: int) -> Iterator[tuple[int, int, Cell]]:
-        """Yield ``(start, end, cell)`` of each run between two addresses."""
+        """Yield ``(start, end, cell)`` for each range between two addresses."""
         starts, cells = self.starts, self.cells
         index = bisect_right(starts, start) - 1
         while start < end:
@@ -105,12 +105,12 @@ class Memory:
 
 
 def shifted(valid: Valid, by: int) -> Valid:
-    """Return an extent moved by some bytes."""
+    """Move an extent by a number of bytes."""
     return valid if valid is None or valid == NOTHING else (valid[0] + by, *valid[1:])
 
 
 def joined(runs: Iterable[Run]) -> Content:
-    """Join consecutive runs; adjacent ones that continue each other become one."""
+    """Concatenate runs. Unite those that continue each other."""
     found: list[Run] = []
     for symbol, offset, length in runs:
         if found:
@@ -123,7 +123,7 @@ def joined(runs: Iterable[Run]) -> Content:
 
 
 def part(content: Content, start: int, length: int) -> Content:
-    """Return some bytes of a content."""
+    """Return ``length`` bytes of a content, from ``start`` on."""
     found: list[Run] = []
     at = 0
     for symbol, offset, count in content:
@@ -135,7 +135,7 @@ def part(content: Content, start: int, length: int) -> Content:
 
 
 def overlaid(content: Content, at: int, new: Content) -> Content:
-    """Replace the bytes of a content from ``at`` on, as far as it reaches."""
+    """Replace bytes of a content by ``new``, from ``at`` on. The size stays the same."""
     count = size(new)
     first, last = max(at, 0), min(at + count, size(content))
     if first >= last:
@@ -145,12 +145,12 @@ def overlaid(content: Content, at: int, new: Content) -> Content:
 
 
 def size(content: Content) -> int:
-    """Return the number of bytes of a content."""
+    """Return the number of bytes."""
     return sum(length for _, _, length in content)
 
 
 def aligned(contents: Iterable[Content]) -> Iterator[tuple[int, tuple[tuple[int, int], ...]]]:
-    """Yield the pieces that contents of the same size share: ``(length, ((symbol, offset) of each))``."""
+    """Cut contents of the same size into common pieces: ``(length, ((symbol, offset) of each content))``."""
     iterators = [list(content) for content in contents]
     at = [0] * len(iterators)
     used = [0] * len(iterators)

@@ -1,4 +1,4 @@
-"""Symbols for contents after a merge of paths, and their meaning on one of the paths.
+"""Symbols for contents where paths merge, and their meaning on each path.
 
 A *way* is the index of a path into a merge.
 """
@@ -15,23 +15,23 @@ from etdev.validator.domain.numbers import Dims, Number
 from etdev.validator.domain.symbols import MERGE, OTHER, Symbols
 
 _DEEPEST = 40
-"""Maximum nesting of merges that are resolved for one way; less is known about deeper ones."""
+"""Maximum depth of nested merges that are resolved. Deeper ones stay unresolved."""
 _DEEPEST_PARTLY = 10
-"""The same limit for merges with extents: each may be examined on every way of the others."""
+"""The same maximum for merges with extents, where every way of each merge may have to be examined."""
 AGAIN = -1
-"""Stands in for a merge, for instructions in a loop whose results differ each time."""
+"""Marks an instruction in a loop whose result differs in each iteration."""
 Piece = tuple[int, int]
-"""``(symbol, offset)``: content of a symbol from a byte on."""
+"""``(symbol, offset)``: bytes of a symbol from an offset on."""
 Guards: TypeAlias = tuple[tuple[int, int], ...]
-"""``(merge, way)``: the condition that these merges were last reached on these ways."""
+"""Pairs ``(merge, way)``: the paths that last reached each merge on this way."""
 _Merged: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...], tuple[Valid, ...], bool]
-"""The merge, the symbols that come in, their offsets, their extents, and whether it had been reached before."""
+"""Merge, incoming symbols, their offsets, their extents, and whether the merge was reached before."""
 Covers: TypeAlias = Callable[[Valid, int, Number, Guards], bool]
-"""Function from an extent, the start and length of a read, and ways to whether the extent covers the read."""
+"""Returns whether an extent covers a read, given the extent, start and length of the read, and ways."""
 
 
 class Merges:
-    """Merges of one method."""
+    """Merged contents of one method."""
 
     def __init__(self, symbols: Symbols, bits: Mapping[int, int], heads: Collection[int]) -> None:
         """Start without symbols. ``bits``: merge in a loop → its bit. ``heads``: merges at the heads of loops.
@@ -44,14 +44,14 @@ class Merges:
         self._heads = heads
         self._known: dict[tuple[int, int, int], Piece] = {}
         self.partly: set[int] = set()
-        """Symbols of merged content that, on some way, is not all inside the last write."""
+        """Symbols of merged contents that, on some way, are partly older than the last write."""
 
     def bit(self, merge: int) -> int:
-        """Return the bit of a merge in a loop, 0 for others."""
+        """Return the bit of a merge in a loop; 0 outside of loops."""
         return self._bits.get(merge, 0)
 
     def _older(self, merge: int) -> int:
-        """Return the bit that marks content of an earlier iteration where a merge is reached."""
+        """Return the bit for content of an earlier iteration."""
         return 0 if merge in self._heads else self.bit(merge)
 
     def bytes(
@@ -81,7 +81,7 @@ class Merges:
         return symbol, first[1]
 
     def cell(self, merge: int, at: int, ways: Sequence[Cell], *, reached: bool = False) -> Cell:
-        """Return the cell at an address where these cells come in, like :meth:`bytes`."""
+        """Return the merged cell at an address, as :meth:`bytes` does for contents."""
         valid, valids = ways[0][2], []
         if any(way[2] != valid for way in ways):
             begin = ways[0][1]
@@ -91,7 +91,7 @@ class Merges:
         return symbol, at - offset, valid
 
     def cell_on(self, at: int, cell: Cell, merge: int, way: int) -> Cell:
-        """Return the cell at an address if a merge was last reached on a way."""
+        """Return the cell on the paths that last reached a merge on one way."""
         symbol, offset = self.piece_on((cell[0], at - cell[1]), merge, way)
         return symbol, at - offset, cell[2]
 
@@ -136,13 +136,13 @@ class Merges:
         return self._symbols.mentioned(item for size in sizes for item in numbers.unknowns(size))
 
     def content(self, merge: int, contents: Sequence[Content], *, reached: bool = False) -> Content:
-        """Return the content at a merge where contents of the same size come in, one per way."""
+        """Return the merged content of contents of the same size, one per way."""
         if all(content == contents[0] for content in contents) and (reached or not self._older(merge)):
             return contents[0]
         return joined((*self.bytes(merge, pieces, reached=reached), length) for length, pieces in aligned(contents))
 
     def number(self, merge: int, found: Sequence[Number]) -> Number:
-        """Return the number at a merge where these numbers come in."""
+        """Return the merged number."""
         mentioned = self._symbols.mentioned(symbol for item in found for symbol in numbers.unknowns(item))
         bit = self.bit(merge)
         if all(item == found[0] for item in found) and not mentioned & self._older(merge):
@@ -153,7 +153,7 @@ class Merges:
         return numbers.multiply(numbers.unknown(symbol), common)
 
     def dims(self, merge: int, found: Sequence[Dims]) -> Dims:
-        """Return the sizes at a merge where these sizes come in."""
+        """Return the merged sizes."""
         if any(len(sizes) != len(found[0]) for sizes in found):
             known = (symbol for sizes in found for size in sizes for symbol in numbers.unknowns(size))
             mentioned = self._symbols.mentioned(known) | self.bit(merge)
@@ -161,32 +161,32 @@ class Merges:
         return tuple(self.number(merge, sizes) for sizes in zip(*found, strict=True))
 
     def ways_of_number(self, symbol: int) -> list[tuple[int, int]]:
-        """Return the merge of a merged number and how many numbers came in; empty for other numbers."""
+        """Return all ``(merge, way)`` of a merged number; empty for other numbers."""
         key = self._symbols.keys[symbol]
         return [(cast(int, key[2]), len(cast("tuple[Number, ...]", key[3])))] if key[:2] == (OTHER, "number") else []
 
     def mentions(self, dims: Dims, merges: Iterable[int]) -> bool:
-        """Return whether sizes change their meaning each time one of some merges is reached."""
+        """Return whether the meaning of sizes changes when one of these merges is reached again."""
         known = self._symbols.mentioned(symbol for size in dims for symbol in numbers.unknowns(size))
         return any(known & self.bit(merge) for merge in merges)
 
-    # On one way
+    # Contents on one way
 
     def content_on(self, content: Content, guards: Guards) -> Content:
-        """Return what a content is if merges were last reached on these ways."""
+        """Return the content on the paths given by ``guards``."""
         for merge, way in guards:
             content = joined((*self._on(symbol, offset, merge, way, 0), length) for symbol, offset, length in content)
         return content
 
     def piece_on(self, piece: Piece, merge: int, way: int) -> Piece:
-        """Return what a piece is if a merge was last reached on a way.
+        """Return a piece on the paths that last reached a merge on one way.
 
-        A piece with an extent on that way stays as it is; :meth:`fresh` resolves it for a reader.
+        A piece with an extent on that way does not change; :meth:`fresh` resolves it.
         """
         return self._on(*piece, merge, way, 0)
 
     def dims_on(self, dims: Dims, guards: Guards) -> Dims:
-        """Return what sizes are if merges were last reached on these ways."""
+        """Return the sizes on the paths given by ``guards``."""
         return tuple(self.number_on(size, guards) for size in dims) if guards else dims
 
     def _on(self, symbol: int, offset: int, merge: int, way: int, depth: int) -> Piece:
@@ -211,7 +211,7 @@ class Merges:
         return self.bytes(own, pieces, [shifted(valid, base) for valid in valids], reached=reached)
 
     def number_on(self, number: Number, guards: Guards) -> Number:
-        """Return what a number is if merges were last reached on these ways."""
+        """Return the number on the paths given by ``guards``."""
         for merge, way in guards:
             number = self._number_on(number, merge, way, 0)
         return number

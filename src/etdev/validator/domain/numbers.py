@@ -1,7 +1,7 @@
-"""Numbers that are known only at run time: polynomials over unknowns, or plain integers.
+"""Numbers that are known only at run time, as polynomials over unknowns.
 
-Sizes of dynamic tensors and loop counters are such numbers. Equal polynomials are equal numbers, also modulo 2**64,
-which is how the runtime counts.
+Sizes of dynamic tensors and loop counters are such numbers. Equal polynomials are equal numbers, also in the runtime's
+64-bit arithmetic.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 Monomial: TypeAlias = tuple[int, ...]
-"""Symbols of the unknowns that are multiplied, sorted; the empty tuple is 1."""
+"""Sorted symbols of the unknowns in a product. The empty tuple is 1."""
 Polynomial: TypeAlias = tuple[tuple[Monomial, int], ...]
-"""Monomials with their factors, sorted; no factor is zero."""
+"""Sorted sum of monomials, each with a factor that is not zero."""
 Number: TypeAlias = int | Polynomial
 Dims: TypeAlias = tuple[Number, ...]
-"""Sizes of a tensor, in elements."""
+"""Number of elements in each dimension of a tensor."""
 
 
 _MOST_TERMS = 2000
 
 
 class TooManyTermsError(Exception):
-    """Error for a number that is the sum of too many products."""
+    """Error for a polynomial with too many terms."""
 
 
 def unknown(symbol: int) -> Number:
-    """Return the number that a symbol represents."""
+    """Return the unknown number that a symbol stands for."""
     return (((symbol,), 1),)
 
 
@@ -41,12 +41,12 @@ def add(one: Number, other: Number) -> Number:
 
 
 def subtract(one: Number, other: Number) -> Number:
-    """Return the first number less the second."""
+    """Return ``one - other``."""
     return add(one, multiply(other, -1))
 
 
 def multiply(one: Number, other: Number) -> Number:
-    """Return the product of two numbers. Raise :class:`TooManyTermsError` if it is too long."""
+    """Return the product. Raise :class:`TooManyTermsError` if it has too many terms."""
     if isinstance(one, int) and isinstance(other, int):
         return one * other
     if len(_terms(one)) * len(_terms(other)) > _MOST_TERMS:
@@ -68,7 +68,7 @@ def product(numbers: Iterable[Number]) -> Number:
 
 
 def divide(one: Number, other: Number) -> Number | None:
-    """Return the quotient by an integer or a single monomial if it is a polynomial, else None."""
+    """Return the quotient, or None if it is not a polynomial. The divisor must be one monomial."""
     if len(_terms(other)) > 1:
         return None
     divisor, by = _terms(other)[0] if other else ((), 0)
@@ -82,12 +82,12 @@ def divide(one: Number, other: Number) -> Number | None:
 
 
 def unknowns(number: Number) -> Iterable[int]:
-    """Return the symbols in a number."""
+    """Return the symbols of the unknowns in a number."""
     return () if isinstance(number, int) else [symbol for monomial, _ in number for symbol in monomial]
 
 
 def factors(number: Number) -> Iterable[int]:
-    """Return the factors of the monomials of a number."""
+    """Return the factors of the monomials in a number."""
     return (number,) if isinstance(number, int) else [factor for _, factor in number]
 
 

@@ -1,4 +1,4 @@
-"""State at one point of the two programs: memory, sizes, numbers, and which tensor each value refers to."""
+"""State of both programs at one point: memory, sizes, numbers, and the tensor that each value refers to."""
 
 from __future__ import annotations
 
@@ -14,59 +14,59 @@ from etdev.validator.facts import Place
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of several things, depending on the path on which a merge was last reached."""
+    """Alternatives, one for each way into a merge of paths."""
 
     merge: int
-    """Number of the block that the paths lead to."""
+    """Number of the block where the paths merge."""
     ways: tuple[Tree, ...]
-    """One tree per predecessor of that block."""
+    """One tree for each predecessor of the block."""
     size: int = field(default=1, compare=False)
     """Number of leaves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Something that the validator does not follow."""
+    """Tree of something that the validator does not follow."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """Tensor and its location."""
+    """Tensor and its place."""
 
     tensor: int
-    """Value index of the tensor."""
+    """Index of the tensor among the values."""
     place: Place | None
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Location of an operand relative to an output that it overlaps."""
+    """Distance of an operand from an output that it overlaps."""
 
     bytes: int
-    """Bytes from the first byte of the output to that of the operand."""
+    """Bytes from the start of the output to the start of the operand."""
     same: bool
-    """True if they are one tensor with the same shape, as far as known."""
+    """True if operand and output are known to be the same tensor with the same shape."""
 
 
 Tree: TypeAlias = Choice | Unknown | At | Gap | int | Place | None
-"""Which tensor a value refers to, where a tensor is located, both, or how two are located to each other."""
+"""Tensor that a value refers to, or place, or distance. It can differ from path to path."""
 Number_: TypeAlias = tuple[object, ...]
-"""Content of a number, as a part of a key: ``("i", Number)`` or ``("s", symbol)``."""
+"""Content of a number, as part of a key: ``("i", Number)`` or ``("s", symbol)``."""
 Shadow: TypeAlias = tuple[tuple[object, ...], Dims, Content]
-"""Kind, sizes and content of a tensor."""
+"""Type, sizes and content of a tensor."""
 
 _MOST_LEAVES = 256
-"""Limit on the tensors that a value may refer to, or on the places of one; beyond it, the tree is unknown."""
+"""Maximum number of leaves of a tree. A larger one becomes unknown."""
 MEMORY, NUMBER, DIMS, REFERENCE, PLACE = range(5)
-"""Kinds of entries of a log."""
+"""Kinds of log entries."""
 Entry: TypeAlias = tuple[int, ...]
 """``(kind, side, value)``, or for memory ``(MEMORY, side, space, start, end)``."""
 
 
 class Log:
-    """Changes since another log."""
+    """Log of changes since an earlier log."""
 
     __slots__ = ("depth", "entries", "parent")
 
@@ -80,7 +80,7 @@ _Item = TypeVar("_Item")
 
 
 class Table(Generic[_Item]):
-    """Facts about values. The time for a copy does not depend on their number: copies share a constant base."""
+    """Facts about values. Copies share their common part, so that copying is fast."""
 
     __slots__ = ("_below", "_own")
 
@@ -89,7 +89,7 @@ class Table(Generic[_Item]):
         self._below = below
 
     def get(self, value: int, default: _Item | None = None) -> _Item | None:
-        """Return the fact about a value."""
+        """Return the fact about a value, or ``default``."""
         table: Table[_Item] | None = self
         while table is not None:
             if value in table._own:
@@ -101,14 +101,14 @@ class Table(Generic[_Item]):
         self._own[value] = item
 
     def items(self) -> ItemsView[int, _Item]:
-        """Return all values with their facts, as of now."""
+        """Return all values with their facts."""
         return {**dict(self._below.items() if self._below else ()), **self._own}.items()
 
     def copy(self) -> Table[_Item]:
         """Return a copy."""
         if self._own:
             below = Table(self._own, self._below)
-            # Each table has at least twice the values of the one above it, so there are few tables.
+            # Each table has at least twice as many values as the one above it, so there are few tables.
             while below._below and 2 * len(below._own) > len(below._below._own):
                 below = Table({**below._below._own, **below._own}, below._below._below)
             self._own, self._below = {}, below
@@ -116,27 +116,27 @@ class Table(Generic[_Item]):
 
 
 class State:
-    """State of both programs at one point; the first of each pair is the program before the link."""
+    """State of both programs at one point. In each pair, the first is of the program before the link."""
 
     __slots__ = ("counts", "dims", "log", "memory", "numbers", "places", "references", "shadows")
 
     def __init__(self) -> None:
         self.memory: tuple[dict[int, Memory], dict[int, Memory]] = ({}, {})
         self.numbers: tuple[Table[Number_], Table[Number_]] = (Table(), Table())
-        """Numbers that were set."""
+        """Value → number that was set."""
         self.dims: tuple[Table[Dims], Table[Dims]] = (Table(), Table())
-        """Sizes of the dynamic tensors that were given some."""
+        """Dynamic tensor → sizes that were set."""
         self.references: tuple[Table[Tree], Table[Tree]] = (Table(), Table())
-        """Value that a move has set → the value whose tensor it refers to."""
+        """Value that a move has set → tensor that it refers to."""
         self.places: tuple[Table[Tree], Table[Tree]] = (Table(), Table())
-        """Tensor that a view has pointed elsewhere → its location."""
+        """Tensor that a view has set → its place."""
         self.shadows: tuple[dict[int, Shadow], dict[int, Shadow]] = ({}, {})
-        """Contents of values that refer to another tensor in each iteration of a loop."""
+        """Content of values that refer to another tensor in each iteration of a loop."""
         self.counts = Counts()
         self.log = Log(None)
 
     def copy(self) -> State:
-        """Return a copy. From here on, both have logs of their own."""
+        """Return a copy. Later changes are logged separately."""
         found = State()
         found.memory = tuple({space: item.copy() for space, item in side.items()} for side in self.memory)  # type: ignore[assignment]
         for name in ("numbers", "dims", "references", "places", "shadows"):
@@ -147,12 +147,12 @@ class State:
         return found
 
     def table(self, kind: int, side: int) -> Table[object]:
-        """Return the table for a kind of entries, on one side."""
+        """Return the table for a kind of log entry, of one program."""
         return (self.numbers, self.dims, self.references, self.places)[kind - 1][side]  # type: ignore[return-value]
 
 
 def changes(states: Iterable[State]) -> tuple[Log | None, list[Entry]]:
-    """Return the log that several states have in common, and all changes since then."""
+    """Return the last common log of several states, and all changes since."""
     logs: list[Log | None] = [state.log for state in states]
     entries: dict[Entry, None] = {}
     while any(log is not logs[0] for log in logs):
@@ -165,7 +165,7 @@ def changes(states: Iterable[State]) -> tuple[Log | None, list[Entry]]:
 
 
 def changes_since(state: State, log: Log) -> list[Entry]:
-    """Return the changes of a state since a log that it comes from."""
+    """Return the changes of a state since one of its logs."""
     entries: dict[Entry, None] = {}
     at: Log | None = state.log
     while at is not None and at is not log:
@@ -175,14 +175,14 @@ def changes_since(state: State, log: Log) -> list[Entry]:
 
 
 def each_leaf(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
-    """Return a tree with its leaves replaced."""
+    """Apply a function to all leaves of a tree."""
     if not isinstance(tree, Choice):
         return change(tree)
     return choice(tree.merge, tuple(each_leaf(way, change) for way in tree.ways))
 
 
 def choice(merge: int, ways: tuple[Tree, ...]) -> Tree:
-    """Return a choice between trees, or the tree itself if all are the same."""
+    """Return a choice between trees, or the tree itself if all are equal."""
     if all(way == ways[0] for way in ways):
         return ways[0]
     size = sum(way.size if isinstance(way, Choice) else 1 for way in ways)
@@ -199,14 +199,14 @@ def leaves(tree: Tree) -> list[Tree]:
 
 
 def mentions(tree: Tree, merges: set[int]) -> bool:
-    """Return whether a tree depends on how one of some merges was last reached."""
+    """Return whether a tree depends on one of these merges."""
     if not isinstance(tree, Choice):
         return False
     return tree.merge in merges or any(mentions(way, merges) for way in tree.ways)
 
 
 def on_way(tree: Tree, merge: int, way: int) -> Tree:
-    """Return what a tree is if a merge was last reached on one of its ways."""
+    """Return the tree on the paths that last reached a merge on one way."""
     if not isinstance(tree, Choice):
         return tree
     if tree.merge == merge:

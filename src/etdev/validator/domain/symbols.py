@@ -1,8 +1,7 @@
-"""Symbols for contents: equal keys are equal contents.
+"""Symbols for contents. Equal keys stand for equal contents.
 
-A symbol represents an endless stretch of bytes, of which programs use a part, or for one number. The key of a computed
-content has its operator, the attributes and the contents of the operands. The key of a content after a merge of paths
-has the contents that come in on each path.
+A symbol stands for bytes without an end, of which programs use a part, or for a number. The key of a result has the
+operator, its attributes and the contents of its operands. The key of a merge has the content from each path.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
 INITIAL, CONSTANT, INPUT, OPERATION, MERGE, LOOP, OTHER = range(7)
-"""Kind of a symbol, the first element of its key."""
+"""Kinds of symbols. The kind is the first element of a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +18,10 @@ class Origin:
     """Instruction that computed a content."""
 
     position: int
-    """Position in the program before the link if the instruction is there, else in the one after."""
+    """Position before the link; if the instruction is new, its position after the link."""
     operator: str
     value: int | None
-    """Value index of the output."""
+    """Index of the output among the values."""
     side: int
 
 
@@ -33,11 +32,11 @@ class Symbols:
         self._numbers: dict[Hashable, int] = {}
         self.keys: list[tuple[object, ...]] = []
         self.mentions: list[int] = []
-        """By symbol: bits of the merges in loops that it depends on. Its meaning changes after each of them."""
+        """Symbol → bits of the merges in loops that it depends on. Each of them changes its meaning."""
         self._origins: dict[int, Origin] = {}
 
     def number(self, key: tuple[object, ...], mentions: int = 0) -> int:
-        """Return the symbol of a key."""
+        """Return the symbol for a key. Create it if necessary."""
         found = self._numbers.get(key)
         if found is None:
             found = self._numbers[key] = len(self.keys)
@@ -46,15 +45,15 @@ class Symbols:
         return found
 
     def name(self, symbol: int, origin: Origin) -> None:
-        """Record the origin of a symbol, if it has none yet."""
+        """Record the origin of a symbol that has none."""
         self._origins.setdefault(symbol, origin)
 
     def origin(self, symbol: int) -> Origin | None:
-        """Return the origin of a symbol, if an instruction computed it."""
+        """Return the instruction that computed a symbol, or None."""
         return self._origins.get(symbol)
 
     def mentioned(self, symbols: Iterable[int]) -> int:
-        """Return the bits of the merges that any of some symbols depends on."""
+        """Return the bits of all merges that these symbols depend on."""
         found = 0
         for symbol in symbols:
             found |= self.mentions[symbol]

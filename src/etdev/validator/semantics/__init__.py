@@ -1,1 +1,1 @@
-"""Semantics of operators: their effects, the bytes that they move, the sizes of their outputs, and overlaps."""
+"""Semantics of operators: effects, byte movement, sizes of outputs, and allowed overlaps."""

@@ -1,8 +1,8 @@
-"""Operators that only move bytes: their outputs hold pieces of their operands.
+"""Operators that only move bytes: their outputs consist of bytes of their operands.
 
-The validator follows the bytes where an output consists of a few runs of them. Otherwise (a real transposition) the
-operator is a function like any other. Source: ``kernels/portable/cpu/op_*_copy.cpp`` of executorch. The content of
-bytes does not depend on whether they are on the host or on a device.
+The validator follows the bytes if an output is a few runs of them. Otherwise, as for a transposition, it treats the
+operator like a computation. A copy between host and device keeps the content. Source:
+``kernels/portable/cpu/op_*_copy.cpp`` of executorch.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from etdev.validator.facts import TensorFacts
 from etdev.validator.reading import Part
 
 Rule: TypeAlias = Callable[[Sequence[Part], Sequence[TensorFacts]], list[Content] | None]
-"""Function from operands and outputs to the content of each output; None if that is not a few runs of bytes."""
+"""Computes the content of each output from the operands; None if it is not a few runs of bytes."""
 
 
 def moved(name: str, parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
-    """Return the contents of the outputs of an operator, if it only moves bytes."""
+    """Return the contents of the outputs if the operator only moves bytes, else None."""
     rule = RULES.get(name)
     if rule is None or not outs or any(out.kind[0] is not outs[0].kind[0] for out in outs):
         return None
     try:
         return rule(parts, outs)
-    except (IndexError, TypeError, ValueError, ZeroDivisionError):  # Arguments that no schema allows.
+    except (IndexError, TypeError, ValueError, ZeroDivisionError):  # The schema does not allow these arguments.
         return None
 
 
@@ -38,7 +38,7 @@ def is_tensor(found: Part) -> bool:
 
 
 def kind(found: Part) -> tuple[object, ...]:
-    """Return element type and order of dimensions of a tensor operand."""
+    """Return the element type and dimension order of a tensor operand."""
     return cast("tuple[object, ...]", found[0])
 
 
@@ -53,9 +53,9 @@ def content(found: Part) -> Content:
 
 
 def integer(found: Part, absent: int | None = None) -> int:
-    """Return an operand that is a known integer; ``absent`` for an operand without value.
+    """Return an operand as an integer, or ``absent`` if it has no value.
 
-    Raise :class:`ValueError` for any other operand.
+    Raise :class:`ValueError` if it is not a known integer.
     """
     if found == ("none",) and absent is not None:
         return absent
@@ -65,9 +65,9 @@ def integer(found: Part, absent: int | None = None) -> int:
 
 
 def truth(found: Part) -> bool:
-    """Return an operand that is a known truth value; False for an operand without value.
+    """Return an operand as a bool, or False if it has no value.
 
-    Raise :class:`ValueError` for any other operand.
+    Raise :class:`ValueError` if it is not a known bool.
     """
     if found == ("none",):
         return False
@@ -77,7 +77,7 @@ def truth(found: Part) -> bool:
 
 
 def _static(found: Part) -> tuple[int, ...]:
-    """Return the sizes of a tensor. Raise :class:`ValueError` unless all are known."""
+    """Return the sizes of a tensor. Raise :class:`ValueError` if one is unknown."""
     if not is_tensor(found) or not all(isinstance(item, int) for item in dims(found)):
         raise ValueError("sizes that are not known")
     return cast("tuple[int, ...]", dims(found))
@@ -92,7 +92,7 @@ def _same_type(found: Part, out: TensorFacts) -> bool:
 
 
 def _view(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
-    """Return all bytes in their order in memory, for another shape of the same number of elements."""
+    """Return all bytes in memory order, for another shape with as many elements."""
     source, (out,) = parts[0], outs
     same = is_tensor(source) and (dims(source), kind(source)) == (out.sizes, out.kind)
     if not _same_type(source, out) or not (same or (_is_plain(source) and out.plain)):
@@ -103,7 +103,7 @@ def _view(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] |
 
 
 def _clone(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
-    """Return all bytes, if shape, element type and order of dimensions are the same."""
+    """Return all bytes, if shape, element type and dimension order stay the same."""
     source, (out,) = parts[0], outs
     if not is_tensor(source) or kind(source) != out.kind or not _fits(source, out):
         return None
@@ -111,9 +111,9 @@ def _clone(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] 
 
 
 def _fits(source: Part, out: TensorFacts) -> bool:
-    """Return whether an output may have the shape of an operand, for an operator that keeps the shape.
+    """Return whether an output can have the shape of an operand, for an operator that keeps the shape.
 
-    The operator fails on other sizes, so a size known only at run time is the size of the output.
+    The operator fails for other sizes at run time, so an unknown size matches every size.
     """
     if out.dynamic or dims(source) == out.sizes:
         return True
@@ -136,7 +136,7 @@ def _copy_into(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Conte
 
 
 def _expand(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
-    """Return all bytes, if nothing is repeated: then the numbers of elements are equal."""
+    """Return all bytes if no element is repeated."""
     _static(parts[0])
     return None if outs[0].dynamic else _view(parts, outs)
 
@@ -158,7 +158,7 @@ def _t(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | No
 
 
 def _reordered(source: Part, order: Sequence[int], outs: Sequence[TensorFacts]) -> list[Content] | None:
-    """Return all bytes, if the dimensions that are larger than one keep their order."""
+    """Return all bytes if dimensions larger than one keep their order."""
     sizes, (out,) = _static(source), outs
     order = [item % len(sizes) for item in order] if sizes else []
     if sorted(order) != list(range(len(sizes))) or not _same_type(source, out) or out.dynamic:
@@ -220,9 +220,9 @@ def _unbind(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content]
 def _cut(
     source: Part, dim: int, pieces: Sequence[tuple[int, int]], outs: Sequence[TensorFacts]
 ) -> list[Content] | None:
-    """Return some indices of a dimension for each output.
+    """Return a range of one dimension for each output.
 
-    They are one run of bytes if all dimensions before it have one index.
+    The range is one run of bytes if all dimensions before it have size 1.
     """
     sizes = _static(source)
     if len(pieces) != len(outs) or not _is_plain(source) or prod(sizes[:dim]) != 1:
@@ -246,7 +246,7 @@ def _cat(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | 
     tensors = [item for item in tensors if dims(item) != (0,) or rank == 1]
     if not tensors or any(len(dims(item)) != rank for item in tensors):
         return None
-    # The kernel refuses tensors that differ in another dimension, so one known size determines the others.
+    # The kernel requires equal sizes in the other dimensions, so one known size is enough.
     if any(
         {size for size in sizes if isinstance(size, int)} != {1}
         for sizes in zip(*(dims(item)[:dim] for item in tensors), strict=True)
@@ -265,7 +265,7 @@ def _stack(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] 
 
 
 def _laid(tensors: Sequence[Part], out: TensorFacts) -> list[Content] | None:
-    """Concatenate tensors. Only the last may be dynamic: bytes after a dynamic one have no fixed place."""
+    """Concatenate tensors. Only the last one may be dynamic, because the place of later bytes would be unknown."""
     if not out.plain or not all(_same_type(item, out) and _is_plain(item) for item in tensors):
         return None
     for item in tensors[:-1]:
@@ -307,13 +307,13 @@ RULES: Mapping[str, Rule] = {
     "et_copy::_d2h_copy.out": _clone,
     "et_copy::_h2d_copy.out": _clone,
 }
-"""Rules by operator."""
+"""Operator → rule for its outputs."""
 KEEPS_COUNT = frozenset(name for name, rule in RULES.items() if rule in (_clone, _view))
 """Operators whose output has as many elements as their operand."""
 
 
 def joined_dims(parts: Sequence[Part], sizes: Dims) -> list[tuple[Dims, Dims]]:
-    """Return, for each tensor that ``cat`` joins, its sizes and the sizes that follow from the output."""
+    """Return, for each tensor that ``cat`` joins, its own sizes and those that the output implies."""
     try:
         dim = integer(parts[1], 0) % len(sizes)
     except (IndexError, ValueError, ZeroDivisionError):

@@ -1,8 +1,7 @@
-"""Table of the validator: what operators do to their arguments.
+"""Table of operators: what each does to its arguments.
 
-``out`` variants in the known namespaces are functions. They read their arguments and write all of the outputs that the
-call repeats at its end. Sources: the schemas of PyTorch's operators; ``kernels/`` and ``kernels/prim_ops`` of
-executorch.
+In the known namespaces, an ``out`` variant reads its arguments and writes all of the outputs at the end of the call.
+Sources: the schemas of PyTorch's operators; ``kernels/`` and ``kernels/prim_ops`` of executorch.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from enum import Enum, auto
 
 
 class Act(Enum):
-    """Kind of effect of an instruction."""
+    """Effect of an instruction."""
 
     COMPUTE = auto()
     """Writes all of its outputs, as a function of its operands."""
@@ -20,13 +19,13 @@ class Act(Enum):
     VIEW = auto()
     """Points a tensor to the bytes of another one."""
     ADD_ROW = auto()
-    """Writes row ``i`` of a tensor, which becomes ``i + 1`` rows long."""
+    """Appends row ``i`` to a tensor, which then has ``i + 1`` rows."""
     NUMBER = auto()
     """Sets a number."""
     SIZE = auto()
     """Sets a number to a size of a tensor, without reading its bytes."""
     RESIZE = auto()
-    """Sets the sizes of a tensor, and no bytes."""
+    """Sets the sizes of a tensor and writes no bytes."""
     UNKNOWN = auto()
     """May do anything to its arguments."""
     DELEGATE = auto()
@@ -36,7 +35,7 @@ class Act(Enum):
 
 
 NAMESPACES = frozenset({"aten", "dim_order_ops", "quantized_decomposed", "et_copy"})
-"""Namespaces in which the form of an operator tells what it does."""
+"""Namespaces in which the ``out`` form of an operator determines its effect."""
 PRIM = "executorch_prim"
 
 ET_VIEW = "executorch_prim::et_view.default"
@@ -68,22 +67,22 @@ _RANDOM = frozenset(
         "aten::uniform",
     }
 )
-"""Operators whose results differ each time."""
+"""Operators with random results."""
 ALSO_CHANGED = {"aten::_native_batch_norm_legit.out": (3, 4), "aten::native_batch_norm.out": (3, 4)}
-"""Positions of arguments that an ``out`` variant changes in addition to its outputs: running statistics."""
+"""Operator → arguments that its ``out`` variant changes besides its outputs: running statistics."""
 
 
 def is_random(name: str) -> bool:
-    """Return whether the results of an operator differ each time."""
+    """Return whether an operator has random results."""
     return name.partition(".")[0] in _RANDOM
 
 
 def same_function(name: str) -> str:
-    """Return one name for all variants of an operator that compute the same."""
+    """Return a common name for operators that compute the same function."""
     return {"aten::index_put_": "aten::index_put.out"}.get(name, name)
 
 
-# In place
+# Operators that work in place
 
 _UNARY = (
     "abs acos acosh asin asinh atan atanh bitwise_not ceil clamp clone cos cosh elu erf exp expm1 floor gelu hardtanh "
@@ -130,7 +129,7 @@ the norms read a row before they write it. Contractions, pools, gathers, flips a
 """
 
 READS_FIRST = frozenset({"EtdevReferenceBackend"})
-"""Backends whose delegates read all of their inputs before they write anything."""
+"""Backends whose delegates read all inputs before they write an output."""
 
 POINTWISE = frozenset(
     {
@@ -143,4 +142,4 @@ POINTWISE = frozenset(
         "aten::where.self_out",
     }
 )
-"""Operators whose output elements come from the elements at the same index of the operands. They broadcast."""
+"""Operators that compute each output element from operand elements at the same index, with broadcasting."""

@@ -14,22 +14,23 @@ from etdev.validator.run import Run
 from etdev.validator.semantics import operators as ops
 
 Key: TypeAlias = tuple[int, int, int]
-"""``(argument, which tensor of it, output)``.
+"""``(argument, tensor in it, output)``.
 
-The second is 0 for the argument itself; other numbers count the tensors of a list. Arguments below 0 are other outputs.
+The second number is 0 for the argument itself, and counts from 1 in a list of tensors. A negative argument stands for
+another output.
 """
 
 
 class Overlaps:
-    """Finder of overlaps between the operands and outputs of instructions."""
+    """Finds overlaps between operands and outputs of an instruction."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
 
     def find(self, side: int, code: Code, dims: Sequence[Dims] = ()) -> dict[Key, Tree]:
-        """Return how operands are located relative to the outputs that they overlap.
+        """Return the distance of each operand from the outputs that it overlaps.
 
-        ``dims``: the sizes that the outputs will have.
+        ``dims`` are the sizes that the outputs get.
         """
         found: dict[Key, Tree] = {}
         for clash in code.clashes:
@@ -40,14 +41,14 @@ class Overlaps:
         return found
 
     def forbidden(self, code: Code, found: Mapping[Key, Tree]) -> dict[Key, Tree]:
-        """Return the overlaps of an instruction that its operator does not allow."""
+        """Return the overlaps that the operator of an instruction does not allow."""
         tried = self._run.in_place.get(code.name, ())
         return {key: tree for key, tree in found.items() if not _is_allowed(code, key, tree, tried)}
 
     def check(self, one: Code | None, other: Code, known: Mapping[Key, Tree], dims: Sequence[Dims]) -> None:
         """Report overlaps after the link that the operator does not allow.
 
-        An overlap that the program before the link has, ``known``, is allowed, too.
+        ``known`` has the overlaps of the program before the link, which are allowed, too.
         """
         for key, tree in self.forbidden(other, self.find(1, other, dims)).items():
             if key in known and _gaps(known[key]) == _gaps(tree):
@@ -79,9 +80,9 @@ class Overlaps:
 
 
 def _is_allowed(code: Code, key: Key, tree: Tree, tried: Collection[tuple[int, int]]) -> bool:
-    """Return whether the operator may write over the operand, whichever paths were taken.
+    """Return whether the operator may overwrite the operand, on all paths.
 
-    ``tried``: further ``(argument, output)`` over which it may write.
+    ``tried`` has further ``(argument, output)`` pairs that it may overwrite.
     """
     argument, item, output = key
     if isinstance(code.call, m.DelegateCall) and code.name in ops.READS_FIRST and argument >= 0:
@@ -93,7 +94,7 @@ def _is_allowed(code: Code, key: Key, tree: Tree, tried: Collection[tuple[int, i
 
 
 def _gaps(tree: Tree) -> Tree:
-    """Return the distances between an operand and an output, without whether they have one shape."""
+    """Return only the distances between operand and output."""
     return each_leaf(tree, lambda leaf: leaf.bytes if isinstance(leaf, Gap) else leaf)
 
 

@@ -1,6 +1,6 @@
-"""Sizes of dynamic outputs that follow from the sizes of the operands.
+"""Sizes of dynamic outputs, computed from the sizes of the operands.
 
-Any other size is known only to the operator; it is the same for the same operands.
+If they cannot be computed, they are an unknown that depends on the operator and its operands.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from etdev.validator.semantics.movement import dims, integer, is_tensor, truth
 from etdev.validator.semantics.operators import POINTWISE
 
 Partly: TypeAlias = Sequence[Number | None]
-"""Sizes; None for those that only the operator knows."""
+"""Sizes, with None for each that cannot be computed."""
 Rule: TypeAlias = Callable[[Sequence[Part], int], Partly | None]
-"""Function from the operands and the rank of the output to its sizes."""
+"""Computes the sizes of an output from the operands and its rank."""
 
 
 def output_dims(name: str, parts: Sequence[Part], rank: int) -> Partly | None:
-    """Return the sizes of an operator's first output; None for those, or all, that only the operator knows."""
+    """Return the sizes of an operator's first output. None stands for sizes that cannot be computed."""
     rule = _broadcast if name in POINTWISE else RULES.get(name)
     if rule is None:
         return None
     try:
         found = rule(parts, rank)
-    except (IndexError, TypeError, ValueError, ZeroDivisionError):  # Arguments that no schema allows.
+    except (IndexError, TypeError, ValueError, ZeroDivisionError):  # The schema does not allow these arguments.
         return None
     return found if found is not None and len(found) == rank else None
 
 
 def viewed_dims(source: Dims, wanted: Part) -> Dims | None:
-    """Return the sizes of a view; a size of -1 follows from the others."""
+    """Return the sizes of a view. A size of -1 is computed from the others."""
     sizes: list[Number] = []
     for item in wanted[1:]:
         if not isinstance(item, tuple) or item[0] != "i":
@@ -58,7 +58,7 @@ def _view(parts: Sequence[Part], rank: int) -> Partly | None:
 
 
 def _sizes(parts: Sequence[Part], rank: int) -> Partly | None:
-    """Return the sizes in the first operand, a list."""
+    """Return the sizes that the first operand lists."""
     found = parts[0][1:]
     if not all(isinstance(item, tuple) and item[0] == "i" and item[1] != -1 for item in found):
         return None
@@ -72,7 +72,7 @@ def _broadcast(parts: Sequence[Part], rank: int) -> Partly | None:
         sizes = {size[place] for size in tensors if len(size) >= -place} - {1}
         known = [size for size in sizes if isinstance(size, int)]
         if known:
-            # Any size other than a known one that is not 1 is broadcast to it.
+            # Sizes broadcast to this one, because it is known and not 1.
             found.append(known[0])
         elif len(sizes) > 1:
             return None
@@ -115,7 +115,7 @@ def _cat(parts: Sequence[Part], rank: int) -> Partly | None:
     found = list(tensors[0])
     for sizes in tensors[1:]:
         found[dim] = numbers.add(found[dim], sizes[dim])
-        # The other sizes are equal, or the kernel fails; a known number says most.
+        # All other sizes are equal at run time. Prefer a known one.
         for place, size in enumerate(sizes):
             if place != dim and isinstance(size, int):
                 found[place] = size
@@ -175,7 +175,7 @@ def _convolved(parts: Sequence[Part], rank: int) -> Partly | None:
 
 
 def _pooled(parts: Sequence[Part], rank: int) -> Partly | None:
-    """Return the sizes of a pool, which keeps batch and channels."""
+    """Return the sizes of a pooling, which keeps batch and channels."""
     return (*dims(parts[0])[:-2], None, None)
 
 
@@ -280,4 +280,4 @@ RULES: Mapping[str, Rule] = {
     "aten::view_copy.out": _view,
     "aten::zeros.out": _sizes,
 }
-"""Rules by operator; the point-wise ones broadcast."""
+"""Operator → rule for the sizes of its output."""
