@@ -124,9 +124,7 @@ def test_a_turned_weight_that_is_an_output() -> None:
     method = Method()
     method.outputs = [method.turn(method.constant(64))]
     done = linked(method)
-    assert decided(done, "constants") == {
-        0: ("kept", "its output is an output of the method, or becomes another value")
-    }
+    assert decided(done, "constants") == {0: ("kept", "its output is an output of the method, or the source of a move")}
 
 
 def test_what_a_move_replaces_is_not_a_constant() -> None:

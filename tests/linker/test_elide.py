@@ -639,22 +639,22 @@ def same_value_with_aliases(method: Method) -> None:
 REWRITTEN = "its input is written again while its output is in use"
 ALIASES = "its output has aliases at fixed addresses"
 KEPT: dict[str, tuple[Callable[[Method], None], str]] = {
-    "no bytes": (nothing_to_copy, "it copies nothing"),
+    "no bytes": (nothing_to_copy, "its output is empty"),
     "the caller's output": (not_planned, "the memory of its output is not planned"),
-    "written again": (written_elsewhere, "its output is written elsewhere too"),
-    "written on the other side of a branch": (written_on_the_other_side, "its output is written elsewhere too"),
-    "an alias is written": (alias_is_written, "its output shares bytes with others that are written"),
+    "written again": (written_elsewhere, "another instruction writes its output too"),
+    "written on the other side of a branch": (written_on_the_other_side, "another instruction writes its output too"),
+    "an alias is written": (alias_is_written, "other instructions write the bytes of its output"),
     "into state": (output_is_state, "its output is state"),
     "into what the next call reads": (read_before_it_is_written, "its output is state"),
     "pointed elsewhere later": (pointed_elsewhere, "its output is state"),
-    "read at an earlier position": (backwards, "its output is used in the next round of a loop"),
+    "read at an earlier position": (backwards, "its output is used in the next iteration of a loop"),
     "carried from round to round": (
         lambda method: carried(method, first=False),
-        "its output is used in the next round of a loop",
+        "its output is used in the next iteration of a loop",
     ),
     "of what it was itself": (
         lambda method: carried(method, first=True),
-        "its input may be what its output was before",
+        "its input may be in the bytes of its output",
     ),
     "rewritten": (rewritten, REWRITTEN),
     "rewritten on one way": (rewritten_on_one_way, REWRITTEN),
@@ -663,8 +663,8 @@ KEPT: dict[str, tuple[Callable[[Method], None], str]] = {
     "the caller's memory is written": (caller_memory_is_written, REWRITTEN),
     "the caller's memory is written through a view": (caller_memory_is_written_through_a_view, REWRITTEN),
     "the caller's memory is written, a branch gives it": (caller_memory_that_a_branch_gives_is_written, REWRITTEN),
-    "a dynamic tensor that is freed": (freed, "its sizes are known at run time only"),
-    "another size afterwards": (resized_after, "its sizes are known at run time only"),
+    "a dynamic tensor that is freed": (freed, "its sizes are known only at run time"),
+    "another size afterwards": (resized_after, "its sizes are known only at run time"),
     "one of two is written": (one_of_two_is_written, REWRITTEN),
     "a merged value that is set again": (merged_value_is_set_again, REWRITTEN),
     "what a view in another storage shows": (view_in_another_storage_is_rewritten, REWRITTEN),
@@ -672,12 +672,12 @@ KEPT: dict[str, tuple[Callable[[Method], None], str]] = {
     "another type": (other_type, "its output has another element type"),
     "another order": (other_order, "its dimensions are in another order in memory"),
     "another size": (other_size, "its output has another size"),
-    "a constant as output": (constant_as_output, "its output is an output of the method, its input a constant"),
-    "sizes at run time": (sizes_at_run_time, "its sizes are known at run time only"),
+    "a constant as output": (constant_as_output, "its output is an output of the method, and its input is a constant"),
+    "sizes at run time": (sizes_at_run_time, "its sizes are known only at run time"),
     "a smaller copy of fixed sizes": (smaller_copy_of_fixed_sizes, "its output has another size"),
-    "a dynamic input as output": (dynamic_input_given_back, "its sizes are known at run time only"),
-    "a dynamic output twice": (dynamic_value_given_back_twice, "its sizes are known at run time only"),
-    "a copy of a dynamic view": (copy_of_a_dynamic_view, "its sizes are known at run time only"),
+    "a dynamic input as output": (dynamic_input_given_back, "its sizes are known only at run time"),
+    "a dynamic output twice": (dynamic_value_given_back_twice, "its sizes are known only at run time"),
+    "a copy of a dynamic view": (copy_of_a_dynamic_view, "its sizes are known only at run time"),
     "aliases of a view of a constant": (constant_with_aliases, ALIASES),
     "aliases of a view of a merged value": (merged_with_aliases, ALIASES),
     "aliases of a copy of what the caller owns": (same_value_with_aliases, ALIASES),
@@ -700,7 +700,7 @@ def test_a_view_of_one_of_several_tensors_stays_if_it_is_not_wanted() -> None:
     method.outputs = [method.op(method.view(merged)), method.op(method.view(data))]
     done = elide(method, merged=False)
     assert done.actions == ["kept", "alias"]
-    assert done.reasons[0] == "all that its input may be would be in use for longer"
+    assert done.reasons[0] == "all tensors that its input may be would be in use for longer"
 
 
 # Conditions that do not matter

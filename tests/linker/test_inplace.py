@@ -214,7 +214,7 @@ def next_round(method: Method) -> list[int]:
         (constant, "argument 0 is a constant"),
         (memory_of_the_caller, "argument 0 is in memory that is not planned"),
         (state, "argument 0 is state, which is kept between calls"),
-        (larger_output, "argument 0 has another shape, or may have at run time"),
+        (larger_output, "argument 0 has another shape, or may have one at run time"),
         (another_type, "argument 0 has another element type"),
         (another_order, "argument 0 has its dimensions in another order in memory"),
         (part_of_another, "argument 0 is a part of another tensor"),
@@ -269,7 +269,7 @@ def test_another_argument_in_the_same_bytes() -> None:
     value = method.op(method.input(64))
     method.outputs = [method.op(value, method.alias(value, 32), name="my::fused.out")]
     done = linked(method, inplace={"my::fused.out": (Donor(0),)})
-    assert reason(done) == "argument 0 is argument 1, too"
+    assert reason(done) == "argument 0 shares bytes with argument 1"
 
 
 # Sizes at run time
@@ -288,7 +288,7 @@ def test_an_operand_that_may_be_broadcast_at_run_time() -> None:
     one, other = (method.op(method.input(32, dynamic=True), dynamic=True) for _ in range(2))
     method.outputs = [method.op(one, other, name=ADD, dynamic=True)]
     assert reason(linked(method)) == "; ".join(
-        f"argument {argument} has another shape, or may have at run time" for argument in (0, 1)
+        f"argument {argument} has another shape, or may have one at run time" for argument in (0, 1)
     )
 
 

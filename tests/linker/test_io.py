@@ -141,12 +141,12 @@ REFUSED: dict[str, tuple[Callable[[Method], CallerOwned], str, str]] = {
     "an input that is given back": (
         an_input_given_back,
         "input 0",
-        "the method has it more than once among its inputs and outputs",
+        "it occurs more than once among the inputs and outputs",
     ),
     "an output twice": (
         an_output_given_twice,
         "output 1",
-        "the method has it more than once among its inputs and outputs",
+        "it occurs more than once among the inputs and outputs",
     ),
     "a merged value": (a_merged_value, "output 0", "which tensor it is depends on the branch that was taken"),
     "state": (state, "output 0", "it is state, which is kept between calls"),
@@ -163,8 +163,8 @@ def test_what_cannot_be_the_callers_is_refused(name: str) -> None:
     found = program(method)
     with pytest.raises(CallerOwnedError) as refused:
         link(found.program, LinkOptions(caller={"decode": caller}), found.sidecar)
-    assert refused.value.message == f"{where} of method 'decode' cannot be the caller's: {reason}"
-    assert refused.value.hint == 'leave it to the plan: "host"'
+    assert refused.value.message == f"{where} of method 'decode' cannot be in the caller's memory: {reason}"
+    assert refused.value.hint == 'set it to "host"'
     assert refused.value.method == "decode"
     assert refused.value.exit_code is ExitCode.BUILD_FAILED
 

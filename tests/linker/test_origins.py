@@ -39,4 +39,4 @@ def test_origins_are_those_of_all_paths(flow: FlowGraph, written: dict[int, Devi
     origins = find_origins(flow, writes, {0: entry})
     for position, places in places_on_paths(flow, written, entry).items():
         assert origins.at(Spot(position, after=False), 0) == (next(iter(places)) if len(places) == 1 else None)
-        assert (0 in origins.apart[position]) == (len(places - {HOST}) > 1)
+        assert (0 in origins.ambiguous[position]) == (len(places - {HOST}) > 1)

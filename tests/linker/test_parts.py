@@ -182,7 +182,7 @@ def rows(method: Method) -> list[int]:
 @pytest.mark.parametrize(
     ("build", "why"),
     [
-        (twice, "an input is there twice"),
+        (twice, "an input occurs twice"),
         (state, "an input is state"),
         (memory_of_the_caller, "an input is in memory that is not planned"),
     ],
@@ -200,7 +200,7 @@ def test_a_cat_whose_inputs_are_not_in_one_piece() -> None:
     method = Method()
     method.outputs = rows(method)
     done = link(program(method).program, LinkOptions())
-    assert reason(done, "cat") == "its inputs are not in one piece in its output"
+    assert reason(done, "cat") == "its inputs are not contiguous in its output"
 
 
 # Slices

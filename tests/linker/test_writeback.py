@@ -127,13 +127,16 @@ def of_a_constant(method: Method, cache: int, x: int) -> list[int]:
 @pytest.mark.parametrize(
     ("build", "why"),
     [
-        (old_content_read_later, "the state is needed as it was, or changed, while what it copies is in use"),
-        (view_of_the_old_content, "the state is needed as it was, or changed, while what it copies is in use"),
-        (kernel_that_may_not, "what computes it reads the state: its kernel may not work in place"),
-        (changed_after_the_copy, "what it copies is written again afterwards"),
-        (computed_in_a_branch, "what it copies is computed in another branch"),
-        (of_an_input, "what it copies is an input"),
-        (of_a_constant, "what it copies is a constant"),
+        (old_content_read_later, "the state is read or written while its source is in use"),
+        (view_of_the_old_content, "the state is read or written while its source is in use"),
+        (
+            kernel_that_may_not,
+            "the instruction that computes its source reads the state: its kernel may not work in place",
+        ),
+        (changed_after_the_copy, "its source is written again afterwards"),
+        (computed_in_a_branch, "its source is computed in another branch"),
+        (of_an_input, "its source is an input"),
+        (of_a_constant, "its source is a constant"),
     ],
 )
 def test_write_backs_that_stay(build: Callable[[Method, int, int], list[int]], why: str) -> None:

@@ -42,5 +42,5 @@ def test_a_plan_that_saves_nothing_is_not_taken_in_a_larger_file(tmp_path: Path)
     write(branches(), first)
     result = etdev.relink(first, second)
 
-    assert result.methods[0].kept == "a new plan would save nothing, in a file 8 bytes larger"
+    assert result.methods[0].kept == "a new plan would save nothing, and the file would be 8 bytes larger"
     assert second.read_bytes() == first.read_bytes()

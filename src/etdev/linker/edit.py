@@ -1,4 +1,4 @@
-"""Edits of a method: replace instructions, insert instructions, renumber values, drop unused items."""
+"""Edits of a method: replace instructions, insert instructions, renumber values, drop unused values and operators."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from etdev.program.used import used_values
 def with_instructions(
     plan: m.ExecutionPlan, changed: Mapping[int, Sequence[m.Instruction]]
 ) -> tuple[m.ExecutionPlan, dict[int, int]]:
-    """Replace instructions by others or by none, by position over all chains. Jumps keep their targets.
+    """Replace instructions by other ones or remove them, by position over all chains. Jumps keep their targets.
 
-    Also return the new position of each instruction with a replacement: position before → that of the first
-    replacement.
+    Also return a map: position of each instruction that was not removed → its new position. If several instructions
+    replace it, that is the position of the first one.
     """
     chains: list[m.Chain] = []
     moved: dict[int, int] = {}
@@ -34,7 +34,7 @@ def with_instructions(
             if others:
                 moved[base + number] = left + len(found)
             found += others
-            # A file may have traces for the first instructions only.
+            # A file may have stack traces for only the first instructions of a chain.
             traces += len(others) * chain.stacktrace[number : number + 1]
         after.append(len(found))
         instructions = tuple(_redirected(call, after) for call in found)
@@ -44,27 +44,28 @@ def with_instructions(
 
 
 def with_insertions(
-    plan: m.ExecutionPlan, before: Mapping[int, Sequence[m.Instruction]], behind: Mapping[int, Sequence[m.Instruction]]
+    plan: m.ExecutionPlan, before: Mapping[int, Sequence[m.Instruction]], after: Mapping[int, Sequence[m.Instruction]]
 ) -> tuple[m.ExecutionPlan, dict[int, int]]:
-    """Insert instructions, by position over all chains; also return the new positions of existing instructions.
+    """Insert instructions before and after existing ones. Also return the new positions of existing instructions.
 
-    A jump to an instruction leads to the insertions ``before`` it. It skips the insertions ``behind`` the preceding
-    one. In ``behind``, position -1 is the start of the method. In ``before``, the number of instructions is its end.
+    A jump to an instruction runs the insertions ``before`` it, and skips the insertions ``after`` the preceding
+    instruction. In ``after``, position -1 is the start of the method. In ``before``, the number of instructions is its
+    end.
     """
     chains: list[m.Chain] = []
     moved: dict[int, int] = {}
     base = total = 0
     for index, chain in enumerate(plan.chains):
         labels: list[int] = []
-        found: list[m.Instruction] = list(behind.get(-1, ())) if not index else []
+        found: list[m.Instruction] = list(after.get(-1, ())) if not index else []
         traces: list[tuple[m.Frame, ...]] = [()] * len(found)
         for number, call in enumerate(chain.instructions):
             labels.append(len(found))
             here = before.get(base + number, ())
             moved[base + number] = total + len(found) + len(here)
-            after = behind.get(base + number, ())
-            found += [*here, call, *after]
-            traces += [*([()] * len(here)), *chain.stacktrace[number : number + 1], *([()] * len(after))]
+            following = after.get(base + number, ())
+            found += [*here, call, *following]
+            traces += [*([()] * len(here)), *chain.stacktrace[number : number + 1], *([()] * len(following))]
         base += len(chain.instructions)
         labels.append(len(found))
         if index == len(plan.chains) - 1:
@@ -82,16 +83,16 @@ def _redirected(call: m.Instruction, after: Sequence[int]) -> m.Instruction:
 
 
 def placed_at(value: m.Value, place: m.AllocationDetails | None) -> m.Tensor:
-    """Return a tensor at another place in planned memory."""
+    """Return the tensor with another address in planned memory; None removes its address."""
     assert isinstance(value, m.Tensor)
     return replace(value, allocation_info=place)
 
 
 def frees(instructions: Iterable[m.Instruction]) -> dict[int, list[int]]:
-    """Return, by value, the positions of the instructions that free it.
+    """Return, for each value that is freed, the positions of the instructions that free it.
 
-    A free resets one value's pointer and moves no byte. Other values in the same planned bytes keep theirs. A free
-    matters only if a pass replaces one value by another, or makes it a constant, whose pointer must stay.
+    A free resets the pointer of one value and changes no bytes. Other values at the same address keep their pointers. A
+    free matters only to a pass that replaces a value by another one, or makes it a constant.
     """
     found: dict[int, list[int]] = defaultdict(list)
     for position, call in enumerate(instructions):
@@ -101,7 +102,7 @@ def frees(instructions: Iterable[m.Instruction]) -> dict[int, list[int]]:
 
 
 def with_operator(plan: m.ExecutionPlan, name: str, overload: str) -> tuple[m.ExecutionPlan, int]:
-    """Return the plan with an operator, and the operator's index. Add the operator if the method does not have it."""
+    """Return the method with this operator, and the operator's index. The operator is added if it is missing."""
     operator = m.Operator(name, overload)
     if operator in plan.operators:
         return plan, plan.operators.index(operator)
@@ -109,10 +110,10 @@ def with_operator(plan: m.ExecutionPlan, name: str, overload: str) -> tuple[m.Ex
 
 
 def without_unused(plan: m.ExecutionPlan, order: Iterable[int] | None = None) -> m.ExecutionPlan:
-    """Drop operators that no instruction calls, and unused values.
+    """Drop operators that no instruction calls, and values that nothing uses.
 
-    A runtime refuses a file that names an operator it does not have, even if no instruction calls it. Tensors with an
-    initial value stay. ``order`` lists all values; those that are left keep that order.
+    A runtime refuses a file that names an operator which it does not have, even if no instruction calls it. Tensors
+    with an initial value stay. ``order`` lists all values; the remaining ones are numbered in that order.
     """
     calls = plan.instructions
     operators = sorted({call.op_index for call in calls if isinstance(call, m.KernelCall)})
@@ -125,14 +126,14 @@ def without_unused(plan: m.ExecutionPlan, order: Iterable[int] | None = None) ->
 
 
 def aliases_first(plan: m.ExecutionPlan, memory: MethodMemory, neighbors: Mapping[int, int] | None = None) -> list[int]:
-    """Return the values in an order that keeps aliases from being mistaken for outputs.
+    """Return all values in an order in which a reader of the file does not take aliases for outputs.
 
-    Each tensor that is never written comes before the first one that is written to the same bytes. A reader of the file
-    takes a tensor for an output of a delegate call in this case: the call is its first use and its number exceeds all
-    earlier ones.
+    A reader takes an argument of a delegate call for an output in this case: the call is the first use of the argument,
+    and its number is higher than those of all arguments used before. So tensors that are never written come before the
+    first written tensor at the same bytes.
 
-    Tensors that passes added come next to their ``neighbors``. An input of the method or an output of a delegate comes
-    before its neighbor, all others after it.
+    ``neighbors`` maps each tensor that a pass added to an original value, and the two are placed next to each other.
+    The added tensor comes first if it is an input of the method or an output of a delegate, and second otherwise.
     """
     first = {*plan.inputs}
     first |= {
@@ -164,10 +165,9 @@ def aliases_first(plan: m.ExecutionPlan, memory: MethodMemory, neighbors: Mappin
 
 
 def _mistaken_for_outputs(plan: m.ExecutionPlan, memory: MethodMemory, order: Sequence[int]) -> dict[int, None]:
-    """Return the inputs of delegate calls that a reader would take for outputs, such as an alias of state.
+    """Return the inputs of delegate calls that a reader of the file would take for outputs.
 
-    For each of them, the call is the first use and its number exceeds all earlier ones. At the front of the order, its
-    number does not.
+    An example is an alias of state. These values come first in the final order. A reader then takes them for inputs.
     """
     rank = {value: number for number, value in enumerate(order)}
     seen = set(tensors(plan, plan.inputs))
@@ -189,7 +189,7 @@ def renumbered(
     value: Callable[[int], int],
     operator: Callable[[int], int] = lambda index: index,
 ) -> m.ExecutionPlan:
-    """Return the plan with its values in a new order, and all references to values and operators updated."""
+    """Return the method with its values in a new order; ``value`` and ``operator`` map old indices to new ones."""
 
     def each(indices: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(index if index < 0 else value(index) for index in indices)

@@ -1,13 +1,12 @@
-"""In place: the output of a kernel reuses the bytes of an operand that is not needed any more.
+"""In place: the output of a kernel reuses the bytes of an operand that no other instruction needs any more.
 
-1. The kernel returns the same result if the two are one. That is a property of the operator and of the operand's
-   position. :mod:`etdev.program.analysis.inplace` has the table.
+1. The kernel computes the same result if output and operand are the same bytes. That depends on the operator and on
+   the operand's position. :mod:`etdev.program.analysis.inplace` has the table.
 2. Output and operand have the same element type and the same order of dimensions. They have the same shape for all
    sizes at run time. A broadcast operand would be read again after it was overwritten.
 3. The operand is not a constant, not memory of the caller and not state. No other argument of the call is in the same
    bytes. The same tensor at another position is allowed if the kernel may write over that position too.
-4. The instruction is the last that needs anything of the operand's storage, and the first that writes any of the
-   output's.
+4. The instruction is the last one that uses the operand's storage, and the first one that writes to the output's.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from etdev.decisions import InPlace
-from etdev.linker.joined import Refused, Storages
+from etdev.linker.merged import Refused, Storages
 from etdev.linker.operands import Operands
 from etdev.linker.options import LinkOptions
 from etdev.linker.work import Changed, Method, Work
@@ -26,31 +25,31 @@ from etdev.program.analysis.inplace import Donor
 
 
 def work_in_place(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Merge outputs into operands, as the table of kernels allows.
+    """Let outputs reuse the bytes of operands, as the table of kernels allows.
 
-    This leaves outputs with operands in state to the write-back pass, and to :func:`work_in_place_again`.
+    Outputs whose operands are in state are left to the write-back pass and to :func:`work_in_place_again`.
     """
-    return _decided(method, options, again=False)
+    return _decide_all(method, options, again=False)
 
 
 def work_in_place_again(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Decide about the outputs that were left."""
-    return _decided(method, options, again=True)
+    """Decide about the outputs that :func:`work_in_place` left, now that the write-back pass has run."""
+    return _decide_all(method, options, again=True)
 
 
-def _decided(method: Method, options: LinkOptions, *, again: bool) -> Changed:
-    storages = method.merging()
-    work = _Work(storages, options.inplace, again=again)
+def _decide_all(method: Method, options: LinkOptions, *, again: bool) -> Changed:
+    storages = method.storage_record()
+    work = _Decider(storages, options.inplace, again=again)
     for position, call, name in method.kernels():
         work.consider(position, call, name)
     return Changed(replace(method, storages=storages), decisions=work.decisions)
 
 
 class _OutputRefused(Refused):
-    """The reason for keeping an output in its own storage."""
+    """The reason why an output keeps its own storage, whichever operand is considered."""
 
 
-class _Work:
+class _Decider:
     def __init__(self, storages: Storages, table: Mapping[str, Sequence[Donor]], *, again: bool) -> None:
         self.storages = storages
         self.decisions: list[InPlace] = []
@@ -59,19 +58,22 @@ class _Work:
         self._again = again
 
     def consider(self, position: int, call: m.KernelCall, name: str) -> None:
-        """Decide about each output of one call."""
+        """Decide for each output of a call whether it reuses the bytes of an operand. Record the decisions."""
         for output, out in enumerate(outputs(self._plan, call.args)):
             positions = self._operands.donors(call, output)
-            if not positions or (self._again and (position, output) not in self.storages.left):
+            if not positions or (self._again and (position, output) not in self.storages.deferred):
                 continue
             found = self._decide(position, out, positions)
             if found is None:
-                self.storages.left.add((position, output))
+                self.storages.deferred.add((position, output))
                 continue
             self.decisions.append(InPlace(position, name, output, found[0], self.storages.tensor(out).nbytes, found[1]))
 
     def _decide(self, position: int, out: int, positions: Sequence[int]) -> tuple[int | None, str] | None:
-        """Return the argument that an output reuses, or None and the reason. Return None to leave the output."""
+        """Return the argument whose bytes an output reuses, or None and the reason.
+
+        Return None alone to decide later.
+        """
         reasons = []
         places: dict[int, int] = {}
         for argument in positions:
@@ -79,50 +81,50 @@ class _Work:
                 places[argument] = self._operands.place(position, argument, out, positions)
             except Refused as reason:
                 reasons.append(f"argument {argument} {reason}")
-        if not self._again and any(self.storages.at(place).persistent for place in places.values()):
+        if not self._again and any(self.storages.storage_at(place).persistent for place in places.values()):
             return None
         for argument, place in places.items():
-            if self.storages.of(out) is self.storages.at(place):
+            if self.storages.storage_of(out) is self.storages.storage_at(place):
                 return argument, ""  # The write-back pass has merged them.
         for argument, place in places.items():
             try:
                 self._require_new(position, out)
-                self._require_dying(position, place, out)
+                self._require_last_use(position, place, out)
             except _OutputRefused as reason:
                 return None, str(reason)
             except Refused as reason:
                 reasons.append(f"argument {argument} {reason}")
             else:
-                self.storages.lay(self.storages.at(out), self.storages.at(place))
+                self.storages.merge(self.storages.storage_at(out), self.storages.storage_at(place))
                 return argument, ""
         return None, "; ".join(sorted(reasons))
 
     # Conditions
 
     def _require_new(self, position: int, out: int) -> None:
-        """Raise an error unless the output's storage begins here and belongs to the output alone."""
+        """Raise an error unless the output's storage is first used here, and by the output alone."""
         if not self.storages.tensor(out).nbytes:
-            raise _OutputRefused("it writes nothing")
-        taken = self.storages.of(out)
+            raise _OutputRefused("its output is empty")
+        taken = self.storages.storage_of(out)
         if taken is None:
             raise _OutputRefused("the memory of its output is not planned")
         if out in self._memory.reaching.references:
-            raise _OutputRefused("where its output lies is known at run time only")
+            raise _OutputRefused("the address of its output is known only at run time")
         if taken.persistent:
             raise _OutputRefused("its output is state")
-        if not self.storages.fills(out):
+        if not self.storages.fills_storage(out):
             raise _OutputRefused("its output is a part of another tensor")
         if taken.start != position + 1:
-            raise _OutputRefused("the memory of its output is in use before")
+            raise _OutputRefused("the memory of its output is already in use")
 
-    def _require_dying(self, position: int, place: int, out: int) -> None:
-        """Raise an error unless the operand's storage ends here."""
-        given, taken = self.storages.at(place), self.storages.at(out)
+    def _require_last_use(self, position: int, place: int, out: int) -> None:
+        """Raise an error unless no instruction after this one uses the operand's storage."""
+        given, taken = self.storages.storage_at(place), self.storages.storage_at(out)
         if given.persistent:
             raise Refused("is state, which is kept between calls")
         if self.storages.memory_id(given) != self.storages.memory_id(taken):
             raise Refused("is in another buffer")
-        if not self.storages.fills(place) or self.storages.tensor(out).nbytes != given.size:
+        if not self.storages.fills_storage(place) or self.storages.tensor(out).nbytes != given.size:
             raise Refused("is a part of another tensor")
         if given.end != position + 2:
             raise Refused("is needed afterwards")

@@ -13,7 +13,7 @@ from etdev.program.analysis.storage import MethodMemory
 
 
 class CallerOwnedError(LinkError):
-    """An input or output that the caller cannot own."""
+    """An input or output whose memory the caller cannot provide."""
 
     def __init__(self, message: str, method: str, hint: str) -> None:
         super().__init__(message, hint=hint)
@@ -23,8 +23,7 @@ class CallerOwnedError(LinkError):
 def leave_to_caller(method: Method, work: Work, options: LinkOptions) -> Changed:
     """Remove the planned memory of inputs and outputs that the caller owns.
 
-    Raises :class:`CallerOwnedError` for one that the caller cannot own: the caller would provide one piece of memory
-    and the method would compute in another.
+    Raises :class:`CallerOwnedError` for an input or output that cannot be in the caller's memory, such as state.
     """
     plan, owned = method.plan, options.caller.get(method.plan.name, CallerOwned())
     values = list(plan.values)
@@ -39,8 +38,8 @@ def leave_to_caller(method: Method, work: Work, options: LinkOptions) -> Changed
             value = indices[position]
             reason = _why_not(plan, method.memory, value, kind)
             if reason is not None:
-                hint = 'leave it to the plan: "host"'
-                raise CallerOwnedError(f"{where} cannot be the caller's: {reason}", plan.name, hint)
+                hint = 'set it to "host"'
+                raise CallerOwnedError(f"{where} cannot be in the caller's memory: {reason}", plan.name, hint)
             values[value] = placed_at(values[value], None)
     return Changed(replace(method, plan=replace(plan, values=tuple(values))))
 
@@ -52,7 +51,7 @@ def _why_not(plan: m.ExecutionPlan, memory: MethodMemory, value: int, kind: str)
     if tensor.is_constant:
         return "it is a constant of the program"
     if (plan.inputs + plan.outputs).count(value) > 1:
-        return "the method has it more than once among its inputs and outputs"
+        return "it occurs more than once among the inputs and outputs"
     if value in memory.reaching.references:
         return "which tensor it is depends on the branch that was taken"
     storage = memory.storages[memory.of[value]] if value in memory.of else None
@@ -61,5 +60,5 @@ def _why_not(plan: m.ExecutionPlan, memory: MethodMemory, value: int, kind: str)
     if storage is not None and len(storage.values) > 1:
         return f"it shares its bytes with other values ({', '.join(map(str, storage.values))})"
     if kind == "output" and storage is not None and not storage.writes:
-        return "nothing computes it"
+        return "no instruction writes it"
     return None

@@ -1,4 +1,4 @@
-"""Methods that keep their original plan."""
+"""Methods that keep the memory plan that they had before the link."""
 
 from __future__ import annotations
 
@@ -24,17 +24,19 @@ def kept_report(plan: m.ExecutionPlan, reason: str | None) -> MethodReport:
 
 
 def methods_with_smaller_plans(program: Program, linked: Linked) -> dict[str, str]:
-    """Return the methods whose original plan should be kept, each with the reason.
+    """Return the methods that should keep their original plans, each with the reason.
 
-    An original plan may be smaller: its planner may have been lucky, or the storages recovered from it may be too
-    large. Methods are decided one by one, unless there is state in a buffer of its own. A mix of old and new plans
-    could then place temporaries of one method over the state of another. So either all methods keep their plans or none
-    does. None does if some of the state was among temporaries: a new place, where no method overwrites it, is worth its
-    memory.
+    The original plan of a method may be smaller than the new one. Its planner may have done better, or the storages
+    recovered from it may be too large.
 
-    A program with memory on devices keeps its plans if the new ones need more instructions and no less memory. The new
-    plans would then repeat copies. A program whose delegates receive memory of another device than theirs keeps none,
-    since it lacks copies. New plans that save nothing and make the file larger are rejected.
+    Each method is decided by itself, unless a buffer holds only state. Then a mix of old and new plans could place
+    temporaries of one method over the state of another one. So all methods keep their plans, or none does. None does if
+    some state was in the buffer of temporaries. Its new address, where no method overwrites it, is worth the memory.
+
+    A program with memory on devices keeps its plans if the new ones need more instructions and no less memory. They
+    then have copies more than once. New plans are required if a delegate's arguments are on another device than the
+    delegate, since the original program lacks copies. New plans that save nothing and make the file larger are
+    rejected.
     """
     if not all(map(_is_placed, program.execution_plan)):
         return {}
@@ -42,7 +44,7 @@ def methods_with_smaller_plans(program: Program, linked: Linked) -> dict[str, st
         return _on_devices(program, linked)
     if any(buffer.state for report in linked.methods for buffer in report.buffers):
         more = _total(linked.program) - _total(program)
-        if more > 0 and all(map(_state_is_apart, program.execution_plan)):
+        if more > 0 and all(map(_has_separate_state, program.execution_plan)):
             return _all(linked, _reason(more))
         return _saving_nothing(program, linked)
     found = {}
@@ -63,11 +65,13 @@ def _on_devices(program: Program, linked: Linked) -> dict[str, str]:
 
 
 def _saving_nothing(program: Program, linked: Linked) -> dict[str, str]:
-    """Keep all methods if the new plans need as much memory and as many instructions, in a larger file."""
+    """Return all methods if the new plans need the same memory and instructions, and the file is larger."""
     if list(map(_needs, program.execution_plan)) != list(map(_needs, linked.program.execution_plan)):
         return {}
     more = flatbuffer_size(linked.program) - flatbuffer_size(program)
-    return _all(linked, f"a new plan would save nothing, in a file {more:,} bytes larger") if more > 0 else {}
+    return (
+        _all(linked, f"a new plan would save nothing, and the file would be {more:,} bytes larger") if more > 0 else {}
+    )
 
 
 def _needs(plan: m.ExecutionPlan) -> tuple[object, ...]:
@@ -80,7 +84,7 @@ def _all(linked: Linked, reason: str) -> dict[str, str]:
 
 
 def _is_placed(plan: m.ExecutionPlan) -> bool:
-    """Return whether the arguments of all delegates on devices are on these devices.
+    """Return whether the arguments of each delegate on a device are on that device.
 
     ExecuTorch 1.4.1 leaves them on the host inside branches.
     """
@@ -102,8 +106,8 @@ def _reason(more: int) -> str:
     return f"a new plan would need {more:,} bytes more"
 
 
-def _state_is_apart(plan: m.ExecutionPlan) -> bool:
-    """Return whether none of the state is in buffer 1, which holds the temporaries of every method."""
+def _has_separate_state(plan: m.ExecutionPlan) -> bool:
+    """Return whether all state is outside of buffer 1, which holds the temporaries of every method."""
     memory = method_memory(plan, delegate_inputs(plan))
     return all(item.memory_id > 1 for item in memory.storages if item.persistent)
 

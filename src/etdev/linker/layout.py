@@ -1,9 +1,9 @@
-"""Addresses: from the storages of each method to a plan of each buffer.
+"""Addresses: assign an address in a planned buffer to each storage of each method.
 
 Temporaries of a method stay in their buffer, and each buffer is planned separately. In a program with one method, state
-is in use at all times and is planned with the temporaries. With more methods, state gets a buffer of its own, at
-program-wide addresses. Otherwise loaders that give all methods the same buffers would let the temporaries of one method
-overwrite the state of another.
+is in use at all times and is planned with the temporaries. With more methods, state gets a buffer of its own, and its
+addresses are the same in all methods. Some loaders give all methods the same buffers. Without a separate buffer, the
+temporaries of one method would then overwrite the state of another.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _XNNPACK_PADDING = 64
 """Bytes after the end of a buffer that XNNPACK's kernels may read. ExecuTorch's planner adds as many."""
 
 
-def lay_out(
+def assign_addresses(
     methods: Sequence[Method], state: Sequence[State], options: LinkOptions, *, alone: bool
 ) -> list[tuple[m.ExecutionPlan, tuple[BufferReport, ...]]]:
-    """Assign an address to every storage, and determine the buffers.
+    """Assign an address to every storage. Return, for each method, its new plan and a report on its buffers.
 
-    ``state`` is all state that the methods keep between calls. ``alone``: whether only one method of the program has
-    any memory. Raises :class:`~etdev.errors.LinkError` if a planner fails or its plan is wrong.
+    ``state`` is all state of these methods. ``alone`` states that only one method of the program has planned memory.
+    Raises :class:`~etdev.errors.LinkError` if a planner fails or its plan is wrong.
     """
     places: list[dict[int, tuple[int, int]]] = [{} for _ in methods]
     plans: list[dict[int, Plan]] = [{} for _ in methods]
-    numbers = _number_buffers(methods, apart=not alone)
+    numbers = _number_buffers(methods, separate_state=not alone)
     if not alone:
         _place_state(methods, state, numbers, places, options)
     for index, method in enumerate(methods):
@@ -52,15 +52,15 @@ def lay_out(
             plans[index][buffer] = plan
             for number, offset in zip(found, plan.offsets, strict=True):
                 places[index][number] = buffer, offset
-    return [_addressed(method, places[index], plans[index], numbers) for index, method in enumerate(methods)]
+    return [_with_addresses(method, places[index], plans[index], numbers) for index, method in enumerate(methods)]
 
 
 @dataclass(frozen=True, slots=True)
-class _Numbers:
-    """Numbers of the buffers on devices and for state. Temporaries on the host stay in their buffer."""
+class _BufferNumbers:
+    """Numbers of the buffers on devices, and of those for state. Temporaries on the host keep their buffers."""
 
     temporary: Mapping[Device, int]
-    """Buffer of temporaries, by device other than the host."""
+    """Device → buffer of its temporaries."""
     state: Mapping[Device, int]
 
     def devices(self) -> dict[int, Device]:
@@ -69,16 +69,16 @@ class _Numbers:
         return {buffer: device for buffer, device in sorted(found.items()) if not device.is_host}
 
 
-def _number_buffers(methods: Sequence[Method], *, apart: bool) -> _Numbers:
-    """Return buffer numbers that are the same for all methods: first the host's, then each device's.
+def _number_buffers(methods: Sequence[Method], *, separate_state: bool) -> _BufferNumbers:
+    """Return buffer numbers that are the same for all methods: first those on the host, then those on each device.
 
-    ``apart``: whether state has buffers of its own. On the host that buffer is 2, or the one after the last buffer of
-    temporaries.
+    ``separate_state`` states that state has buffers of its own. On the host, that is buffer 2, or the first one after
+    the buffers of temporaries.
     """
     temporary: dict[Device, int] = {}
     state: dict[Device, int] = {}
     found = {
-        (method.plan.buffer_device(storage.memory_id), storage.persistent and apart)
+        (method.plan.buffer_device(storage.memory_id), storage.persistent and separate_state)
         for method in methods
         for storage in method.memory.storages
     }
@@ -87,7 +87,7 @@ def _number_buffers(methods: Sequence[Method], *, apart: bool) -> _Numbers:
             storage.memory_id
             for method in methods
             for storage in method.memory.storages
-            if method.plan.buffer_device(storage.memory_id).is_host and not (storage.persistent and apart)
+            if method.plan.buffer_device(storage.memory_id).is_host and not (storage.persistent and separate_state)
         ),
         default=1,
     )
@@ -95,11 +95,11 @@ def _number_buffers(methods: Sequence[Method], *, apart: bool) -> _Numbers:
         if kept or not device.is_host:
             last += 1
             (state if kept else temporary)[device] = last
-    return _Numbers(temporary, state)
+    return _BufferNumbers(temporary, state)
 
 
 def _empty_devices(methods: Sequence[Method]) -> Iterable[tuple[Device, bool]]:
-    """Return the devices with empty tensors, which need an address too."""
+    """Return the devices that have an empty tensor, which needs an address too. ``False``: it is not state."""
     return {
         (tensor.device, False)
         for method in methods
@@ -116,7 +116,7 @@ def padding(plan: m.ExecutionPlan) -> int:
 def _place_state(
     methods: Sequence[Method],
     state: Sequence[State],
-    numbers: _Numbers,
+    numbers: _BufferNumbers,
     places: Sequence[dict[int, tuple[int, int]]],
     options: LinkOptions,
 ) -> None:
@@ -127,7 +127,7 @@ def _place_state(
         on[method.plan.buffer_device(method.memory.reaching.places[value].buffer)].append(item)
     for device, kept in on.items():
         always = [Buffer(item.size, 0, 1, options.alignment, name=item.name) for item in kept]
-        # There is nothing to optimize: all state is in use at once, each piece at its own address.
+        # There is nothing to optimize: all pieces of state are in use at once.
         plan = planner.make_plan(Problem(tuple(always)), "naive")
         for item, offset in zip(kept, plan.offsets, strict=True):
             for index, value, inside in item.members:
@@ -150,13 +150,16 @@ def _plan(buffers: Iterable[Buffer], options: LinkOptions, where: str) -> Plan:
         raise LinkError(f"the plan is wrong: {error}", where=where, hint="fix the planner, or use `best`") from error
 
 
-def _addressed(
+def _with_addresses(
     method: Method,
     places: Mapping[int, tuple[int, int]],
     plans: Mapping[int, Plan],
-    numbers: _Numbers,
+    numbers: _BufferNumbers,
 ) -> tuple[m.ExecutionPlan, tuple[BufferReport, ...]]:
-    """Return the method with new addresses, and reports on its buffers."""
+    """Return the method with its new addresses, and a report on each of its buffers.
+
+    ``places`` maps each storage to its buffer and offset; ``plans`` maps each planned buffer to its plan.
+    """
     ends: dict[int, int] = {buffer: plan.size for buffer, plan in plans.items()}
     values = list(method.plan.values)
     outputs = frozenset(method.plan.outputs)
@@ -165,19 +168,20 @@ def _addressed(
         used = storage.start < storage.end
         for value in storage.values:
             inside = method.memory.reaching.places[value].start - storage.offset
-            # A storage that is never in use needs no bytes. But an output without memory would be the caller's.
+            # A storage that is never in use needs no address. But a runtime takes an output without one for the
+            # caller's.
             planned = used or value in outputs
             values[value] = placed_at(values[value], m.AllocationDetails(buffer, offset + inside) if planned else None)
             if planned:
                 ends[buffer] = max(ends.get(buffer, 0), offset + storage.size)
-    used_here = set(used_values(method.plan))  # Unused values are dropped from the file.
+    used_here = set(used_values(method.plan))  # Values that nothing uses are dropped from the file.
     for value, tensor in method.plan.tensors():
         if tensor.allocation_info is not None and value in used_here and value not in method.memory.of:
-            # It takes no bytes, but the runtime requires an address inside a buffer.
+            # An empty tensor takes no bytes, but the runtime requires an address inside a buffer.
             buffer = numbers.temporary.get(tensor.device, 1)
             values[value] = placed_at(tensor, m.AllocationDetails(buffer, 0))
             ends.setdefault(buffer, 0)
-    # Drop buffers that no tensor in the file names; another link would not create them either.
+    # Drop buffers in which no tensor of the file has an address. So a second link gives the same result.
     named = {
         value.allocation_info.memory_id
         for number, value in enumerate(values)

@@ -1,4 +1,4 @@
-"""Lifting: turn a plan that reuses memory into an object program, where only aliases share bytes."""
+"""Lifting: turn a method that reuses memory into that of an object program, in which only aliases share bytes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from etdev.program import model as m
 from etdev.program.analysis.storage import MethodMemory
 
 _GAP = 64
-"""Bytes between neighbors, so that a reference past the end of one is not in the next."""
+"""Bytes between two storages, so that a tensor which extends past the end of one is not in the next."""
 
 
 def lift_foreign(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Lift the methods of a program that may reuse memory."""
+    """Lift the methods of a foreign program, whose plans may reuse memory."""
     return _lifted(method) if work.foreign else Changed(method)
 
 
 def lift_placed(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Lift the methods with tensors on devices: merged branches share bytes only until these are placed."""
+    """Lift the methods with tensors on devices. The pass ``join branches`` made some of their storages overlap."""
     return _lifted(method) if method.neighbors else Changed(method)
 
 
@@ -30,7 +30,7 @@ def _lifted(method: Method) -> Changed:
 
 
 def lift(plan: m.ExecutionPlan, memory: MethodMemory) -> m.ExecutionPlan:
-    """Return the method with separate addresses for all storages, each in its own buffer as before."""
+    """Return the method with a separate address for each storage, in the buffer that the storage was in."""
     values = list(plan.values)
     ends: dict[int, int] = defaultdict(int)
     for storage in memory.storages:

@@ -1,4 +1,4 @@
-"""The link: from a program to an equivalent program with new addresses and fewer copies."""
+"""The link: turn a program into an equivalent one with new addresses and fewer copies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from etdev.decisions import Elision, InPlace
 from etdev.linker.devices.strip import device_copies
 from etdev.linker.edit import aliases_first, without_unused
 from etdev.linker.keep import kept_report, methods_with_smaller_plans
-from etdev.linker.layout import lay_out
+from etdev.linker.layout import assign_addresses
 from etdev.linker.options import BufferReport, Linked, LinkOptions, MethodReport
 from etdev.linker.passes import run_passes
 from etdev.linker.start import methods_to_keep, start
@@ -23,11 +23,11 @@ from etdev.program.sidecar import Sidecar
 
 
 def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar | None = None) -> Linked:
-    """Plan the memory of every method again.
+    """Remove copies from every method and plan its memory again.
 
     With its ``sidecar``, the program is treated as an object program. Without it, the program may come from any
-    toolchain, and its storages are recovered from its plan. A method that has too little information to be planned
-    keeps its plan, and the report states why.
+    toolchain, and its storages are recovered from its plan. A method keeps its plan if the file lacks facts to plan it,
+    and the report states why.
 
     Raises :class:`~etdev.errors.LinkError` if the program overwrites values that it still reads, or if ``options`` ask
     for something impossible.
@@ -50,25 +50,25 @@ def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar 
 
 
 def link_foreign(program: Program, options: LinkOptions | None = None) -> Linked:
-    """Link a program of any toolchain. A method whose own plan needs less memory than the new one keeps it.
+    """Link a program of any toolchain. A method keeps its own plan if that needs less memory than the new one.
 
-    Raises as :func:`link` does.
+    Raises the same errors as :func:`link`.
     """
     options = options or LinkOptions()
     linked = link(program, options)
     keep = methods_with_smaller_plans(program, linked)
     if not keep:
         return linked
-    # Shared state is shared, whichever planner placed it.
+    # Methods that share state share it with the kept plans too.
     return replace(link(program, replace(options, keep={**options.keep, **keep})), shared_state=linked.shared_state)
 
 
 def _candidates(work: Work, options: LinkOptions) -> Iterator[PassResult]:
-    """Yield the results of the passes in variants. The smallest one wins.
+    """Yield the results of the passes with up to four settings. The caller selects the smallest program.
 
     A view of a value that may be one of several tensors keeps all of them in use. So it may cost more than the copy
     that it replaces. A constant that is in the file twice may cost more than the memory that it saves. If the first
-    variant has any of these, variants without them follow.
+    result has such a view or constant, results without them follow.
     """
     first = run_passes(work, options)
     yield first
@@ -85,10 +85,10 @@ def _candidates(work: Work, options: LinkOptions) -> Iterator[PassResult]:
 def with_addresses(
     result: PassResult, numbers: Sequence[int], options: LinkOptions
 ) -> tuple[Program, PassResult, list[tuple[BufferReport, ...]]]:
-    """Return the program with addresses, the result of the passes, and the reports on each method's buffers."""
+    """Return the program with addresses, ``result`` itself, and a report on the buffers of each method."""
     program, methods = result.work.program, result.work.methods
     alone = sum(1 for plan in program.execution_plan if any(plan.non_const_buffer_sizes)) < 2
-    found = lay_out(methods, result.work.state, options, alone=alone)
+    found = assign_addresses(methods, result.work.state, options, alone=alone)
     plans = {
         index: without_unused(plan, aliases_first(plan, method.memory, method.neighbors) if plan.delegates else None)
         for index, method, (plan, _) in zip(numbers, methods, found, strict=True)
@@ -97,8 +97,8 @@ def with_addresses(
 
 
 def _report(result: PassResult, number: int, plan: m.ExecutionPlan, buffers: tuple[BufferReport, ...]) -> MethodReport:
-    """Return the report on the method of that number in ``result``; ``plan`` is the one before the link."""
-    # The linker derives copies between host and devices again, so decisions about the old ones do not apply.
+    """Return the report on method ``number`` of ``result``; ``plan`` is the method before the link."""
+    # The linker makes copies between host and devices again, so decisions about the original ones do not apply.
     copies = device_copies(plan)
     found = [item for item in result.decisions[number] if item.instruction not in copies]
     elisions = (item for item in found if isinstance(item, Elision))
@@ -113,7 +113,7 @@ def _report(result: PassResult, number: int, plan: m.ExecutionPlan, buffers: tup
 
 
 def _with_plans(program: Program, plans: Mapping[int, m.ExecutionPlan], methods: Sequence[Method]) -> Program:
-    """Return the program with the linked methods and their constants."""
+    """Return the program with the linked methods, and with the constants that passes added."""
     found = list(program.execution_plan)
     added: dict[Blob | Run, int] = {}
     count = constant_count(program)
@@ -133,5 +133,5 @@ def _with_constants_at(plan: m.ExecutionPlan, count: int, numbers: Sequence[int]
 
 
 def _size(program: Program) -> int:
-    """Return the bytes of planned memory and of constants."""
+    """Return the size of planned memory and constants in bytes."""
     return sum(planned_memory(program).values()) + constants_size(program)

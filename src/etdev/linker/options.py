@@ -13,39 +13,39 @@ from etdev.program.analysis import inplace
 
 @dataclass(frozen=True, slots=True)
 class CallerOwned:
-    """Inputs and outputs of a method, by position, whose memory the caller provides. They are not planned."""
+    """Inputs and outputs of a method whose memory the caller provides, by position. The linker does not plan them."""
 
     inputs: frozenset[int] = frozenset()
     outputs: frozenset[int] = frozenset()
     device_inputs: frozenset[int] = frozenset()
-    """Inputs that the caller provides on the device that reads them first."""
+    """Inputs that the caller provides on the device of the first delegate that reads them."""
     device_outputs: frozenset[int] = frozenset()
-    """Outputs that the caller takes from the device that computes them."""
+    """Outputs that the caller takes from the device of the delegate that computes them."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkOptions:
-    """Settings of a link. They change addresses and instructions, never what a program computes."""
+    """Settings of a link. They affect addresses and instructions, but never the results of a program."""
 
     planner: str | Planner = "best"
     planner_name: str | None = None
-    """Name in the report of a planner that is a function."""
+    """Name in the report for a planner that is a function."""
     alignment: int = 16
     """Alignment of each storage in bytes; a power of two."""
     share_state: bool = False
-    """Whether methods share state of the same name."""
+    """Whether several methods share state of the same name."""
     elide: frozenset[ElisionKind] = ALL_ELISIONS
     """Kinds of copies to remove where possible."""
     inplace: Mapping[str, Sequence[inplace.Donor]] = field(default_factory=lambda: inplace.DEFAULT)
-    """Kernels that may write an output over an operand → these operands."""
+    """Operator → operands over which its kernel may write an output."""
     caller: Mapping[str, CallerOwned] = field(default_factory=dict)
-    """Inputs and outputs whose memory the caller provides, by method."""
+    """Method → inputs and outputs whose memory the caller provides."""
     keep: Mapping[str, str] = field(default_factory=dict)
-    """Methods that keep their original plan → the reason."""
+    """Method that keeps its original plan → the reason."""
     merged_views: bool = True
-    """Whether to remove views of a value that is one of several tensors. All of these are then in use for longer."""
+    """Whether to remove views of values that may be one of several tensors. All of these are then in use for longer."""
     growth: bool = True
-    """Whether to fold constants that need space in the file in addition to their original."""
+    """Whether to fold a constant even if the file then holds both the original and the folded one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,10 @@ class BufferReport:
     size: int
     """Bytes that the runtime has to allocate."""
     lower_bound: int
-    """Lower bound in bytes for any plan of the same storages."""
+    """Bytes that any plan of the same storages needs at least."""
     tensors: int
     state: bool
-    """Whether it only holds state that is kept between calls."""
+    """Whether the buffer holds only state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +73,17 @@ class MethodReport:
     elisions: tuple[Elision, ...]
     inplace: tuple[InPlace, ...]
     renumbered: Mapping[int, int]
-    """Positions of the instructions that are left: before the link → after it."""
+    """Position of an instruction before the link → its new position. Removed instructions are not in it."""
     kept: str | None = None
-    """Reason for keeping the original plan; None if the method has a new plan."""
+    """Reason why the method kept its original plan; None if it has a new plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """A program with physical addresses."""
+    """A linked program and the reports on its methods."""
 
     program: Program
     methods: tuple[MethodReport, ...]
     planner: str
     shared_state: tuple[str, ...] = ()
-    """Names of the state that several methods share. A loader must give all methods the same buffers."""
+    """Names of the state that several methods share. A loader must use the same buffers for all methods."""

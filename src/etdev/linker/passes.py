@@ -1,8 +1,8 @@
 """The passes of a link, their order, and the function that runs them.
 
 A pass is a function of the program and of the options. It returns the program with changed methods, and its decisions.
-:func:`run_passes` alone follows positions, collects decisions and analyzes changed methods again. So a pass knows only
-positions before and after itself.
+Positions in its result are those before or after this pass alone. :func:`run_passes` translates positions between
+passes, collects all decisions, and analyzes changed methods again.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Run: TypeAlias = Callable[[Work, LinkOptions], PassResult]
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A step of a link that changes methods, never what they compute."""
+    """A named step of a link. It changes methods, but never their results."""
 
     name: str
     run: Run
 
 
 def on_each(run: Callable[[Method, Work, LinkOptions], Changed]) -> Run:
-    """Return the pass that does ``run`` to each method of a program."""
+    """Return the pass that applies ``run`` to each method of a program by itself."""
 
     def run_on_all(work: Work, options: LinkOptions) -> PassResult:
         return PassResult.of(work, [run(method, work, options) for method in work.methods])
@@ -47,13 +47,13 @@ def on_each(run: Callable[[Method, Work, LinkOptions], Changed]) -> Run:
 
 
 def _apply_merges(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Apply the merges that earlier passes recorded, and their other changes."""
+    """Apply the merges of storages that earlier passes recorded, and the changes that go with them."""
     if method.storages is None:
         return Changed(method)
     neighbors = dict(method.neighbors)
     for part, whole in method.storages.parts().items():
         neighbors[part] = method.neighbors.get(whole, whole)
-    plan, moved = method.storages.carried_out()
+    plan, moved = method.storages.applied()
     return Changed(replace(method, plan=plan, neighbors=neighbors, storages=None), moved)
 
 
@@ -74,11 +74,11 @@ PASSES: tuple[Pass, ...] = (
     Pass("parts", on_each(elide_parts)),
     Pass("apply merges", on_each(_apply_merges)),
 )
-"""All passes, in order. Those from ``in place`` on share a record, which ``apply merges`` carries out."""
+"""All passes, in order. Those from ``in place`` on share a record of merges, which ``apply merges`` applies."""
 
 
 def run_passes(work: Work, options: LinkOptions, passes: Sequence[Pass] = PASSES) -> PassResult:
-    """Run passes in order; return their joint result, with decisions by position before the first pass."""
+    """Run passes in order; return their combined result. Its decisions have positions before the first pass."""
     moved = [_identity(method) for method in work.methods]
     decisions: list[list[Decision]] = [[] for _ in work.methods]
     for item in passes:
@@ -98,7 +98,7 @@ def _identity(method: Method) -> dict[int, int]:
 
 
 def _updated(before: Method, method: Method, moved: Mapping[int, int] | None) -> Method:
-    """Return a method after a pass, with its positions and its analysis brought up to date."""
+    """Return a method after a pass, with its positions updated and its analysis reset."""
     if method.plan == before.plan:
         return method
     if moved is not None:

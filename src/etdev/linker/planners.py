@@ -11,15 +11,15 @@ from etdev.plugins import PLANNERS
 
 
 def planner_names() -> tuple[str, ...]:
-    """Return the names of all planners, etdev's own first. Import nothing."""
+    """Return the names of all planners, etdev's own first. This imports no planner."""
     return plugins.names(PLANNERS)
 
 
 def get_planner(name: str) -> str | Planner:
     """Return the planner with this name, for :attr:`~etdev.linker.LinkOptions.planner`.
 
-    An unexpected error of another package's planner becomes a :class:`~etdev.errors.LinkError`. Raises as
-    :func:`etdev.plugins.load` does.
+    An unexpected error of another package's planner becomes a :class:`~etdev.errors.LinkError`. Raises the same errors
+    as :func:`etdev.plugins.load`.
     """
     if name in PLANNERS.built_in:
         plugins.check_name(PLANNERS, name)

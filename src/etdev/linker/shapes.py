@@ -1,8 +1,8 @@
-"""Equality of tensor sizes at run time, for any sizes.
+"""Equality of tensor sizes at run time, whatever the dynamic dimensions are.
 
-The sizes that a file states for a dynamic tensor are upper bounds, so two tensors with equal bounds may differ. Here
-each size is a number or a term. A term represents the same number wherever it occurs. Each tensor has only one size per
-call, except in loops. In methods with loops, nothing is known about dynamic sizes.
+The sizes that a file states for a dynamic tensor are upper bounds. So two tensors with equal bounds may differ at run
+time. Here each size is an integer or a symbolic term. A term has the same number wherever it occurs. That requires that
+each tensor has only one size per call. In a method with loops, it may have several, so all dynamic sizes are unknown.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from etdev.program.analysis.effects import ET_VIEW, arguments, effects, operator
 from etdev.program.analysis.flow import FlowGraph
 
 Size: TypeAlias = object
-"""An ``int``, or a term: a tuple. Equal sizes are the same number; different ones may be."""
+"""An integer, or a symbolic term as a tuple. Equal sizes are always the same number; unequal ones may be too."""
 Sizes: TypeAlias = tuple[Size, ...]
 
 
 class Shapes:
-    """The sizes of the tensors of a method."""
+    """The sizes of a method's tensors, as integers or symbolic terms."""
 
     def __init__(self, plan: m.ExecutionPlan, flow: FlowGraph) -> None:
         self._plan = plan
@@ -50,7 +50,7 @@ class Shapes:
         return self._sizes.get(value) or tuple(("size", value, dim) for dim in range(len(tensor.sizes)))
 
     def number(self, value: int) -> Size:
-        """Return an integer as a size."""
+        """Return the content of an integer value, as a size."""
         found = self._plan.values[value]
         if isinstance(found, m.Int) and value in self._never_set:
             return found.int_val
@@ -102,7 +102,7 @@ class Shapes:
 
 
 def _set_by(plan: m.ExecutionPlan, call: m.Instruction) -> Iterator[int]:
-    """Yield the values that an instruction sets, including numbers."""
+    """Yield the values that an instruction sets, numbers included."""
     match call:
         case m.KernelCall():
             found = effects(plan, call)
@@ -116,7 +116,7 @@ def _set_by(plan: m.ExecutionPlan, call: m.Instruction) -> Iterator[int]:
 # Rules for the sizes of outputs
 
 _Rule: TypeAlias = Callable[[Shapes, Sequence[Sizes], Sequence[int]], Sizes | None]
-"""Function from the sizes of the tensor arguments, and the arguments, to the sizes of the output."""
+"""Function from the sizes of all tensor arguments, and from all arguments, to the sizes of the output."""
 
 
 def _first(shapes: Shapes, sizes: Sequence[Sizes], given: Sequence[int]) -> Sizes | None:
@@ -144,7 +144,7 @@ def _view(shapes: Shapes, sizes: Sequence[Sizes], given: Sequence[int]) -> Sizes
             rest.remove(size)
         elif size not in (1, -1):
             return None
-    # The size -1 is the only size of the input that the other requested sizes do not account for.
+    # The requested size -1 is the one size of the input that no other requested size accounts for.
     found = rest[0] if rest else 1
     return tuple(found if size == -1 else size for size in asked) if len(rest) < 2 and asked.count(-1) == 1 else None
 
@@ -158,7 +158,7 @@ def _permuted(shapes: Shapes, sizes: Sequence[Sizes], given: Sequence[int]) -> S
 
 
 def _rows_and(last: Callable[[Sizes], Size], of: int, by: int) -> _Rule:
-    """Return a rule: all sizes of tensor ``of`` but the last, then one size of tensor ``by``."""
+    """Return a rule: the output has all sizes of tensor ``of`` except the last, then one size of tensor ``by``."""
 
     def rule(shapes: Shapes, sizes: Sequence[Sizes], given: Sequence[int]) -> Sizes | None:
         return (*sizes[of][:-1], last(sizes[by])) if max(of, by) < len(sizes) and sizes[of] and sizes[by] else None

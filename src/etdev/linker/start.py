@@ -1,4 +1,4 @@
-"""Start of a link: the methods that get a new plan, and the facts about them that are known before the first pass."""
+"""Start of a link: the methods to plan again, and the facts about them before the first pass."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from etdev.program.used import used_values
 
 
 def methods_to_keep(program: Program, sidecar: Sidecar | None) -> dict[str, str]:
-    """Return the methods that keep their plan, each with the reason."""
+    """Return the methods that keep their plans since facts are missing, each with the reason."""
     reasons = {plan.name: reason for plan in program.execution_plan if (reason := _reason_to_keep(plan, sidecar))}
     if reasons and any(len(plan.non_const_buffer_sizes) > 2 for plan in program.execution_plan):
-        # These methods may share state with the others, at the addresses that they have.
+        # These methods may share state with other methods, which must then keep its addresses too.
         first = next(iter(reasons))
         for plan in program.execution_plan:
             reasons.setdefault(plan.name, f"it may share state with the method {first!r}, which keeps its plan")
@@ -36,16 +36,18 @@ def _delegate_inputs(plan: m.ExecutionPlan, sidecar: Sidecar | None) -> Mapping[
 
 
 def _notes(plan: m.ExecutionPlan, sidecar: Sidecar) -> MethodNotes:
-    """Return the sidecar's notes on a method; constant methods have none."""
+    """Return the sidecar's notes on a method. Constant methods have none."""
     return sidecar.methods.get(plan.name, MethodNotes())
 
 
 def start(program: Program, numbers: Sequence[int], options: LinkOptions, sidecar: Sidecar | None) -> Work:
-    """Return the work before the first pass, for the methods with these numbers."""
+    """Return the input of the first pass: the methods with these numbers."""
     methods = [_start_method(program.execution_plan[index], sidecar) for index in numbers]
     if sidecar is None:
         others = kept_by_others([method.memory for method in methods])
-        methods = [_keeping(method, kept) if kept else method for method, kept in zip(methods, others, strict=True)]
+        methods = [
+            _with_persistent(method, kept) if kept else method for method, kept in zip(methods, others, strict=True)
+        ]
     plans, memories = [method.plan for method in methods], [method.memory for method in methods]
     if sidecar is None:
         state = state_by_address(plans, memories)
@@ -64,9 +66,9 @@ def _start_method(plan: m.ExecutionPlan, sidecar: Sidecar | None) -> Method:
     named = _notes(plan, sidecar).state if sidecar else ()
     persistent = frozenset(note.value for note in named).intersection(used_values(plan))
     copies = device_copies(plan) if sidecar is None else frozenset[int]()
-    return Method(plan, Analysis(plan, inputs, persistent), inputs, persistent, copies, ends=device_ends(plan))
+    return Method(plan, Analysis(plan, inputs, persistent), inputs, persistent, copies, device_ends=device_ends(plan))
 
 
-def _keeping(method: Method, kept: set[int]) -> Method:
+def _with_persistent(method: Method, kept: set[int]) -> Method:
     persistent = method.persistent | kept
     return replace(method, analysis=Analysis(method.plan, method.inputs, persistent), persistent=persistent)

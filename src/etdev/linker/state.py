@@ -1,4 +1,4 @@
-"""State of a program: shared between methods or private to one."""
+"""State of a program, shared between methods or private to one."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from etdev.program.analysis.storage import MethodMemory, Storage
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Bytes that are kept between calls, at the same address in every method that has them."""
+    """Bytes of state. They have the same address in every method that uses them."""
 
     members: tuple[tuple[int, int, int], ...]
-    """``(method index, value index, offset in bytes from the start)`` of each tensor in it."""
+    """``(method index, value index, offset in bytes from the start)`` of each tensor in these bytes."""
     size: int
     """Size in bytes."""
     name: str
     shared: bool
-    """Whether more than one method has it."""
+    """Whether more than one method uses it."""
 
 
 def state_name(plan: m.ExecutionPlan, values: Iterable[int]) -> str | None:
-    """Return the module's name of the buffer that one of the values is, if the file states it."""
+    """Return the name of the module's buffer that one of these values is; None if the file does not state it."""
     for value in values:
         tensor = plan.values[value]
         if isinstance(tensor, m.Tensor) and tensor.extra_tensor_info and tensor.extra_tensor_info.fully_qualified_name:
@@ -42,7 +42,7 @@ def state_by_name(
 ) -> tuple[State, ...]:
     """Return the state of an object program. With ``share``, state of the same name in several methods is merged.
 
-    ``names`` has, per method, the names of the values that are state. Raises :class:`~etdev.errors.LinkError` if the
+    ``names`` maps, per method, the values that are state to their names. Raises :class:`~etdev.errors.LinkError` if the
     methods disagree about the size of shared state.
     """
     groups: dict[tuple[str, int], list[tuple[int, Storage]]] = defaultdict(list)
@@ -66,18 +66,18 @@ def state_by_name(
 def state_by_address(plans: Sequence[m.ExecutionPlan], memories: Sequence[MethodMemory]) -> tuple[State, ...]:
     """Return the state of a program that another toolchain planned.
 
-    ExecuTorch puts the state that methods share into a buffer of its own, 2, at equal addresses. Overlapping state in
-    buffers above 1 is merged. State in buffer 1, which holds the temporaries of every method, is private.
+    ExecuTorch puts state that methods share into buffer 2, at the same address in each method. So state that overlaps
+    in buffers above 1 is merged. State in buffer 1, which holds the temporaries of every method, is private.
     """
     groups: list[list[tuple[int, Storage]]] = []
-    apart: dict[int, list[tuple[int, Storage]]] = defaultdict(list)
+    in_state_buffers: dict[int, list[tuple[int, Storage]]] = defaultdict(list)
     for index, memory in enumerate(memories):
         for storage in memory.storages:
             if storage.persistent and storage.memory_id > 1:
-                apart[storage.memory_id].append((index, storage))
+                in_state_buffers[storage.memory_id].append((index, storage))
             elif storage.persistent:
                 groups.append([(index, storage)])
-    for _, found in sorted(apart.items()):
+    for _, found in sorted(in_state_buffers.items()):
         found.sort(key=lambda item: (item[1].offset, item[0]))
         end = -1
         for index, storage in found:
@@ -94,9 +94,9 @@ def state_by_address(plans: Sequence[m.ExecutionPlan], memories: Sequence[Method
 
 
 def kept_by_others(memories: Sequence[MethodMemory]) -> list[set[int]]:
-    """Return, per method, tensors that it only writes, in bytes that another method keeps between calls.
+    """Return, per method, tensors that it only writes but that another method keeps as state.
 
-    Only buffers above 1 count: buffer 1 holds the temporaries of every method.
+    They are in the bytes of that state. Only buffers above 1 count: buffer 1 holds the temporaries of every method.
     """
     kept: list[set[int]] = [set() for _ in memories]
     for index, memory in enumerate(memories):
@@ -121,7 +121,7 @@ def _overlap(one: Storage, other: Storage) -> bool:
 def _state(
     memories: Sequence[MethodMemory], members: Sequence[tuple[int, Storage]], name: str, *, by_address: bool
 ) -> State:
-    """Return one piece of state. Its members keep their relative addresses in the file, or all begin at its start."""
+    """Return one piece of state. ``by_address``: members keep their distances; otherwise all start at offset 0."""
     lowest = min(storage.offset for _, storage in members)
     placed, size = [], 0
     for index, storage in members:

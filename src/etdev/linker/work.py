@@ -1,4 +1,4 @@
-"""The program between passes, and the results of a pass."""
+"""A program between two passes, and the result of a pass."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from etdev.decisions import Elision, InPlace
 from etdev.devices import Device
-from etdev.linker.joined import Storages
+from etdev.linker.merged import Storages
 from etdev.linker.state import State
 from etdev.program import Program
 from etdev.program import model as m
@@ -22,7 +22,7 @@ Decision: TypeAlias = Elision | InPlace
 
 
 class Analysis:
-    """Analysis of a method's memory, made when it is first needed."""
+    """The analysis of a method's memory, computed when it is first needed."""
 
     def __init__(self, plan: m.ExecutionPlan, inputs: Mapping[int, int], persistent: frozenset[int]) -> None:
         self._facts = plan, inputs, persistent
@@ -35,7 +35,7 @@ class Analysis:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method, and the facts about it."""
+    """A method, with the facts about it that passes need."""
 
     plan: m.ExecutionPlan
     analysis: Analysis
@@ -43,23 +43,26 @@ class Method:
     """Position of each delegate call → number of its arguments that are inputs."""
     persistent: frozenset[int]
     copies: frozenset[int] = frozenset()
-    """Positions of the copies that were between host and device before the link."""
+    """Positions of the copies between host and devices that the original program had."""
     added: tuple[Blob | Run, ...] = ()
-    """Data of constants that passes created. Their indices follow those of the program's constants."""
+    """Data of constants that passes added. They are numbered after the constants of the program."""
     grown: bool = False
-    """Whether any of them needs space in the file in addition to the constant that it was made from."""
+    """Whether the file holds both an added constant and the original that it was made from."""
     neighbors: Mapping[int, int] = field(default_factory=dict)
-    """Tensor that a pass added → original value that it replicates or is a part of, and is numbered next to."""
-    ends: tuple[Mapping[int, Device], Mapping[int, Device]] = field(default_factory=lambda: ({}, {}))
-    """Inputs and outputs that are on devices before the link, by position."""
-    apart: frozenset[int] = frozenset()
-    """Inputs and outputs that the caller has on devices, by value."""
+    """Tensor that a pass added → original value that it replicates or is a part of.
+
+    The two are numbered next to each other in the file.
+    """
+    device_ends: tuple[Mapping[int, Device], Mapping[int, Device]] = field(default_factory=lambda: ({}, {}))
+    """Inputs and outputs on devices in the original program: position → device."""
+    caller_device_values: frozenset[int] = frozenset()
+    """Values of the inputs and outputs that the caller has on devices."""
     storages: Storages | None = None
-    """Record that the passes which merge storages share and change. ``apply merges`` carries it out."""
+    """Merges of storages that passes have recorded. The pass ``apply merges`` applies them."""
 
     @property
     def memory(self) -> MethodMemory:
-        """All planned memory of the method."""
+        """Storages in the planned memory of the method, and their lifetimes."""
         return self.analysis.memory
 
     def kernels(self) -> Iterator[tuple[int, m.KernelCall, str]]:
@@ -68,8 +71,8 @@ class Method:
             if isinstance(call, m.KernelCall):
                 yield position, call, operator_name(self.plan.operators[call.op_index])
 
-    def merging(self) -> Storages:
-        """Return the record of the passes that merge storages; start it if there is none."""
+    def storage_record(self) -> Storages:
+        """Return the record of merged storages; start one if there is none."""
         return self.storages or Storages(self.plan, self.memory)
 
 
@@ -84,7 +87,7 @@ class Work:
     state: tuple[State, ...]
     """State of these methods."""
     foreign: bool
-    """Whether the program may come from any toolchain, and is not an object program."""
+    """Whether the program may come from any toolchain; otherwise it is an object program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +95,11 @@ class Changed:
     """Result of a pass for one method."""
 
     method: Method
-    """Method with its new plan and facts. The runner updates its positions and its ``analysis``."""
+    """Method with its new plan and facts. The runner of the passes updates its positions and its analysis."""
     moved: Mapping[int, int] | None = None
-    """Positions of the instructions that are left: before the pass → after it. None if no instruction has moved."""
+    """Position before the pass → position after it, of instructions that were not removed. None if all keep theirs."""
     decisions: Sequence[Decision] = ()
-    """Decisions about copies and outputs, by position before the pass."""
+    """Decisions about copies and outputs, with positions before the pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,6 @@ class PassResult:
 
     @classmethod
     def of(cls, work: Work, methods: Sequence[Changed]) -> PassResult:
-        """Return the result of a pass that turns the methods of ``work`` into ``methods``."""
+        """Return the result of a pass for all methods of ``work``, from its results for each of them."""
         work = replace(work, methods=tuple(item.method for item in methods))
         return cls(work, tuple(item.decisions for item in methods), tuple(item.moved for item in methods))

@@ -29,10 +29,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("ends", "key", "column", "message", "hint"),
     [
-        ('inputs = { x = "device" }', "inputs.x", 16, NOT_READ, 'bring it to the host: "host"'),
-        ('inputs = "device"', "inputs", 10, NOT_READ, 'bring it to the host: "host"'),
-        ('outputs = { 0 = "device" }', "outputs.0", 17, NOT_COMPUTED, 'bring it to the host: "host"'),
-        ('outputs = "device"', "outputs", 11, NOT_COMPUTED, 'bring it to the host: "host"'),
+        ('inputs = { x = "device" }', "inputs.x", 16, NOT_READ, 'set it to "host"'),
+        ('inputs = "device"', "inputs", 10, NOT_READ, 'set it to "host"'),
+        ('outputs = { 0 = "device" }', "outputs.0", 17, NOT_COMPUTED, 'set it to "host"'),
+        ('outputs = "device"', "outputs", 11, NOT_COMPUTED, 'set it to "host"'),
         ('outputs = { 3 = "host" }', "outputs.3", 17, "method 'forward' has no output '3'", "its outputs: 0"),
     ],
 )

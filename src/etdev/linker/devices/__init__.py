@@ -1,1 +1,1 @@
-"""Devices: the placement of tensors, and the copies between host and devices."""
+"""Placement of tensors on devices, and the copies between host and devices that this requires."""

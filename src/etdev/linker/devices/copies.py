@@ -8,27 +8,30 @@ from etdev.linker.edit import with_operator
 from etdev.program import model as m
 
 Insertions = defaultdict[int, list[tuple[str, int, int]]]
-"""Position → operator, source and target of each copy there."""
+"""Position → copies to insert there, each as operator name, source value and target value."""
 
 
-def copied(plan: m.ExecutionPlan, operator: str, source: int, target: int) -> list[tuple[str, int, int]]:
-    """Return the copy from ``source`` to ``target``, one of which was added to the method; none for an empty tensor."""
-    tensor = plan.values[min(source, target)]  # The original tensor.
+def copy_between(plan: m.ExecutionPlan, operator: str, source: int, target: int) -> list[tuple[str, int, int]]:
+    """Return the copy to insert from value ``source`` to value ``target``, as a list; an empty tensor needs none.
+
+    One of the two values is a tensor of the original method. The other one was added to the method.
+    """
+    tensor = plan.values[min(source, target)]  # Added values have higher numbers than all original ones.
     assert isinstance(tensor, m.Tensor)
     return [(operator, source, target)] if tensor.nbytes or is_dynamic(tensor) else []
 
 
 def is_dynamic(value: m.Value) -> bool:
-    """Return whether a value is a tensor whose sizes change."""
+    """Return whether a value is a tensor with dynamic sizes."""
     return isinstance(value, m.Tensor) and value.shape_dynamism is not m.TensorShapeDynamism.STATIC
 
 
-def with_copies(
-    plan: m.ExecutionPlan, before: Insertions, behind: Insertions
+def copy_instructions(
+    plan: m.ExecutionPlan, before: Insertions, after: Insertions
 ) -> tuple[m.ExecutionPlan, dict[int, list[m.Instruction]], dict[int, list[m.Instruction]]]:
-    """Return the method with the operators that the copies need, and the copies as instructions."""
+    """Turn planned copies into kernel calls. Also return the method with the copy operators that these calls need."""
     indices = {}
-    for name in sorted({name for copies in (*before.values(), *behind.values()) for name, _, _ in copies}):
+    for name in sorted({name for copies in (*before.values(), *after.values()) for name, _, _ in copies}):
         plan, indices[name] = with_operator(plan, name, "out")
 
     def calls(insertions: Insertions) -> dict[int, list[m.Instruction]]:
@@ -37,4 +40,4 @@ def with_copies(
             for position, copies in insertions.items()
         }
 
-    return plan, calls(before), calls(behind)
+    return plan, calls(before), calls(after)

@@ -1,4 +1,4 @@
-"""Inputs and outputs that stay on a device. The caller provides and takes them there, and they are not planned."""
+"""Inputs and outputs that stay on a device. The caller owns their memory there, so the linker does not plan it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from etdev.devices import Device
-from etdev.linker.devices.items import Items, sort_items
-from etdev.linker.devices.setting import Wanted
+from etdev.linker.devices.items import Items, find_items
+from etdev.linker.devices.placement import WantedDevices
 from etdev.linker.io import CallerOwnedError
 from etdev.linker.options import CallerOwned, LinkOptions
 from etdev.linker.work import Changed, Method, Work
@@ -16,18 +16,21 @@ from etdev.program import model as m
 from etdev.program.analysis.storage import MethodMemory
 
 Ends: TypeAlias = tuple[Mapping[int, Device], Mapping[int, Device]]
-"""Inputs and outputs on devices, by position."""
+"""Two maps, for inputs and for outputs: position among them → device."""
 _GAP = 64
-"""Bytes between tensors that were not planned before."""
+"""Bytes between two tensors that get planned memory here."""
 
 
 def positions_on_devices(owned: CallerOwned, before: Ends) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the inputs and outputs to keep on devices: those that were on devices before, and the caller's choice."""
+    """Return the positions of inputs and of outputs to keep on devices.
+
+    These are the ones that the caller asks for, and those that were on a device before the link.
+    """
     return owned.device_inputs | before[0].keys(), owned.device_outputs | before[1].keys()
 
 
 def add_host_memory(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Give inputs and outputs on devices planned memory on the host too, for the instructions there."""
+    """Give inputs and outputs on devices planned memory on the host too, for instructions that run on the host."""
     plan, owned = method.plan, options.caller.get(method.plan.name, CallerOwned())
     values = list(plan.values)
     ends = [
@@ -37,7 +40,9 @@ def add_host_memory(method: Method, work: Work, options: LinkOptions) -> Changed
     ]
     end = max(ends, default=0)
     found = set()
-    for positions, indices in zip(positions_on_devices(owned, method.ends), (plan.inputs, plan.outputs), strict=True):
+    for positions, indices in zip(
+        positions_on_devices(owned, method.device_ends), (plan.inputs, plan.outputs), strict=True
+    ):
         for value in (indices[position] for position in sorted(positions) if 0 <= position < len(indices)):
             tensor = values[value]
             if not isinstance(tensor, m.Tensor) or tensor.is_constant:
@@ -47,24 +52,24 @@ def add_host_memory(method: Method, work: Work, options: LinkOptions) -> Changed
                 end = (end + 2 * _GAP - 1) // _GAP * _GAP
                 values[value] = replace(tensor, allocation_info=m.AllocationDetails(1, end))
                 end += tensor.nbytes
-    return Changed(replace(method, plan=replace(plan, values=tuple(values)), apart=frozenset(found)))
+    return Changed(replace(method, plan=replace(plan, values=tuple(values)), caller_device_values=frozenset(found)))
 
 
 def wanted_placement(
     method: Method, devices: Mapping[int, Device], homes: Mapping[int, Device], options: LinkOptions
-) -> Wanted:
-    """Return the placement wanted for the method's ends; ``homes`` is that of its state.
+) -> WantedDevices:
+    """Return the devices for the inputs, outputs and state of a method; ``homes`` maps state to its device.
 
     An input stays on the device of the first delegate that reads it. An output stays on the device of the last delegate
-    that writes it. Those on devices before the link keep their device. Raises
-    :class:`~etdev.linker.io.CallerOwnedError` for one that cannot stay on a device.
+    that writes it. Inputs and outputs that were on a device before the link keep that device. Raises
+    :class:`~etdev.linker.io.CallerOwnedError` for an input or output that cannot stay on a device.
     """
     plan, memory = method.plan, method.memory
-    positions = positions_on_devices(options.caller.get(plan.name, CallerOwned()), method.ends)
+    positions = positions_on_devices(options.caller.get(plan.name, CallerOwned()), method.device_ends)
     found: tuple[dict[int, Device], dict[int, Device]] = ({}, {})
     if not any(positions):
-        return Wanted(*found, homes)
-    items = sort_items(plan, memory)
+        return WantedDevices(*found, homes)
+    items = find_items(plan, memory)
     there = {
         indices[position]
         for indices, wanted in zip((plan.inputs, plan.outputs), positions, strict=True)
@@ -72,21 +77,21 @@ def wanted_placement(
         if 0 <= position < len(indices)
     }
     for kind, indices, wanted, known, places in zip(
-        ("input", "output"), (plan.inputs, plan.outputs), positions, method.ends, found, strict=True
+        ("input", "output"), (plan.inputs, plan.outputs), positions, method.device_ends, found, strict=True
     ):
         for position in sorted(wanted):
             where = f"{kind} {position} of method {plan.name!r}"
             if not 0 <= position < len(indices):
                 raise CallerOwnedError(f"there is no {where}", plan.name, f"it has {len(indices)} {kind}s")
             reason = _why_not(plan, memory, items, indices[position], there)
-            device = known.get(position) or _touched_by(memory, items, devices, indices[position], kind)
+            device = known.get(position) or _delegate_device(memory, items, devices, indices[position], kind)
             if reason is None and device is None:
                 reason = f"no delegate on a device {'reads' if kind == 'input' else 'computes'} it"
             if reason is not None or device is None:
-                hint = 'bring it to the host: "host"'
+                hint = 'set it to "host"'
                 raise CallerOwnedError(f"{where} cannot be left on a device: {reason}", plan.name, hint)
             places[position] = device
-    return Wanted(*found, homes)
+    return WantedDevices(*found, homes)
 
 
 def _why_not(
@@ -98,20 +103,26 @@ def _why_not(
     if tensor.is_constant:
         return "it is a constant of the program"
     if (plan.inputs + plan.outputs).count(value) > 1:
-        return "the method has it more than once among its inputs and outputs"
+        return "it occurs more than once among the inputs and outputs"
     item = items.of[value]
     if item in items.fixed or value in memory.reaching.references:
-        return "it shares its bytes with other values, or is one of several"
+        return "it shares its bytes with other values, or may be one of several tensors"
     if value in memory.of and memory.storages[memory.of[value]].persistent:
         return "it is state, which is kept between calls"
-    others = [other for other in items.names[item] if other != value and not _may_stand_for(plan, value, other, there)]
+    others = [
+        other for other in items.values[item] if other != value and not _can_share_tensor(plan, value, other, there)
+    ]
     if others:
         return f"it shares its bytes with other values ({', '.join(map(str, others))})"
     return None
 
 
-def _may_stand_for(plan: m.ExecutionPlan, value: int, other: int, there: Collection[int]) -> bool:
-    """Return whether another value in the bytes of an input or output may be the same tensor on a device."""
+def _can_share_tensor(plan: m.ExecutionPlan, value: int, other: int, there: Collection[int]) -> bool:
+    """Return whether ``other``, a value in the bytes of ``value``, can be the same tensor on a device.
+
+    ``value`` is an input or output on a device, and ``there`` are all of them. The two must have the same element type,
+    sizes and dimension order.
+    """
     one, two = plan.values[value], plan.values[other]
     assert isinstance(one, m.Tensor)
     assert isinstance(two, m.Tensor)
@@ -119,10 +130,10 @@ def _may_stand_for(plan: m.ExecutionPlan, value: int, other: int, there: Collect
     return same and other not in there
 
 
-def _touched_by(
+def _delegate_device(
     memory: MethodMemory, items: Items, devices: Mapping[int, Device], value: int, kind: str
 ) -> Device | None:
-    """Return the device of the first delegate that reads an input, or of the last one that writes an output."""
+    """Return the device of the first delegate that reads this input, or of the last one that writes this output."""
     order: Sequence[int] = sorted(devices, reverse=kind == "output")
     for position in order:
         effects = memory.reaching.effects[position]

@@ -1,4 +1,4 @@
-"""Items: groups of values with the same content, which transfers between devices treat as one thing."""
+"""Items: groups of values that always have the same content. Copies between devices transfer whole items."""
 
 from __future__ import annotations
 
@@ -17,36 +17,40 @@ from etdev.program.used import used_values
 class Items:
     """The tensors of a method, grouped by content.
 
-    Static tensors in the same bytes are one item, and so are constants with the same data. Every other tensor is an
+    Static tensors at the same address are one item, and so are constants with the same data. Every other tensor is an
     item by itself. So is each tensor that is ``fixed`` to the host.
     """
 
     of: Mapping[int, int]
     """Value → number of its item."""
-    names: tuple[tuple[int, ...], ...]
-    """Values of each item; the first one represents it."""
+    values: tuple[tuple[int, ...], ...]
+    """Values of each item, by item number. The first value represents the item."""
     fixed: Mapping[int, frozenset[int]]
-    """Items whose content is always on the host → items that may change with them.
+    """Item whose content is always on the host → items that may change when it changes.
 
-    They share some of their bytes, or their tensor is known at run time only.
+    Such items share some of their bytes, or a value of theirs is known at run time only to be one of several tensors.
     """
 
-    def name(self, item: int) -> int:
+    def representative(self, item: int) -> int:
         """Return the value that represents an item."""
-        return self.names[item][0]
+        return self.values[item][0]
 
-    def changing(self, item: int) -> frozenset[int]:
-        """Return the items that may change when one is written."""
+    def changing_with(self, item: int) -> frozenset[int]:
+        """Return the items whose content may change when an instruction writes ``item``."""
         return self.fixed.get(item, frozenset({item}))
 
     def with_fixed(self, item: int) -> Items:
-        """Return the items with one more item fixed to the host."""
-        bonds = [(value, self.name(other)) for other, group in self.fixed.items() for value in map(self.name, group)]
-        bonds += [(value, self.name(item)) for value in self.names[item]]
-        return _sorted(self.names, bonds)
+        """Return the same items, with ``item`` also fixed to the host."""
+        pairs = [
+            (self.representative(one), self.representative(other))
+            for other, group in self.fixed.items()
+            for one in group
+        ]
+        pairs += [(value, self.representative(item)) for value in self.values[item]]
+        return _with_changing_together(self.values, pairs)
 
 
-def sort_items(plan: m.ExecutionPlan, memory: MethodMemory) -> Items:
+def find_items(plan: m.ExecutionPlan, memory: MethodMemory) -> Items:
     """Find the items of a method."""
     places = memory.reaching.places
     targets = _targets(memory)
@@ -60,29 +64,29 @@ def sort_items(plan: m.ExecutionPlan, memory: MethodMemory) -> Items:
     freed = frees(instructions)
 
     def rank(value: int) -> tuple[bool, int, bool, int]:
-        """Rank values that refer to others, and values that are freed, after values that can be read to the end."""
+        """Return a sort key: values that can be read until the end of the method, then freed values and references."""
         return value in targets, -max(freed.get(value, [len(instructions)])), value not in places, value
 
-    names = tuple(tuple(sorted(values, key=rank)) for values in members.values())
-    of = {value: number for number, values in enumerate(names) for value in values}
-    bonds = []
-    for one, other in _bonds(memory, targets):
+    groups = tuple(tuple(sorted(values, key=rank)) for values in members.values())
+    of = {value: number for number, values in enumerate(groups) for value in values}
+    pairs = []
+    for one, other in _linked_pairs(memory, targets):
         if one == other or of[one] != of[other]:
-            bonds.append((one, other))
-    return _sorted(names, [*bonds, *_overlapping(places, of)])
+            pairs.append((one, other))
+    return _with_changing_together(groups, [*pairs, *_overlapping(places, of)])
 
 
-def _sorted(names: Sequence[tuple[int, ...]], bonds: Iterable[tuple[int, int]]) -> Items:
-    """Return the items with these names. Values that a bond connects change together."""
-    group = _together(names, bonds)
-    apart = [each for values in names for each in ([(value,) for value in values] if values[0] in group else [values])]
-    of = {value: number for number, values in enumerate(apart) for value in values}
+def _with_changing_together(groups: Sequence[tuple[int, ...]], pairs: Iterable[tuple[int, int]]) -> Items:
+    """Return one item per group of values. Items that ``pairs`` connects are fixed to the host and change together."""
+    group = _representatives(groups, pairs)
+    split = [each for values in groups for each in ([(value,) for value in values] if values[0] in group else [values])]
+    of = {value: number for number, values in enumerate(split) for value in values}
     changing = {root: frozenset(of[value] for value in values) for root, values in _by_root(group).items()}
-    return Items(of, tuple(apart), {of[value]: changing[root] for value, root in group.items()})
+    return Items(of, tuple(split), {of[value]: changing[root] for value, root in group.items()})
 
 
-def _together(names: Sequence[tuple[int, ...]], bonds: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Return the values that a bond reaches, each with a representative of all that change together."""
+def _representatives(groups: Sequence[tuple[int, ...]], pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Return each value that a pair reaches → a representative of all values that change together with it."""
     parent: dict[int, int] = {}
 
     def root(value: int) -> int:
@@ -92,10 +96,10 @@ def _together(names: Sequence[tuple[int, ...]], bonds: Iterable[tuple[int, int]]
             value = parent[value]
         return value
 
-    for one, other in bonds:
+    for one, other in pairs:
         parent[root(one)] = root(other)
-    # All names of an item change together.
-    for values in names:
+    # All values of an item change together.
+    for values in groups:
         if any(value in parent for value in values):
             for value in values:
                 parent[root(value)] = root(values[0])
@@ -109,8 +113,8 @@ def _by_root(group: Mapping[int, int]) -> dict[int, list[int]]:
     return found
 
 
-def _bonds(memory: MethodMemory, targets: Mapping[int, set[int]]) -> Iterator[tuple[int, int]]:
-    """Yield pairs of values of which one may refer to the other."""
+def _linked_pairs(memory: MethodMemory, targets: Mapping[int, set[int]]) -> Iterator[tuple[int, int]]:
+    """Yield pairs of values that must change together, since one may refer to the other at run time."""
     places = memory.reaching.places
     for write in memory.reaching.writes:
         if (
@@ -129,7 +133,7 @@ def _bonds(memory: MethodMemory, targets: Mapping[int, set[int]]) -> Iterator[tu
 
 
 def _targets(memory: MethodMemory) -> dict[int, set[int]]:
-    """Return, for each value that a move or a view sets, the values in whose places it may be."""
+    """Return, for each value that a move or a view sets, the values whose memory it may refer to."""
     found: dict[int, set[int]] = {value: set() for value in memory.reaching.references}
     for use in memory.reaching.uses:
         if use.value in found:
@@ -149,7 +153,7 @@ def _key(value: int, tensor: m.Tensor, places: Mapping[int, Place], targets: Map
 
 
 def _overlapping(places: Mapping[int, Place], of: Mapping[int, int]) -> Iterator[tuple[int, int]]:
-    """Yield values of different items that share bytes."""
+    """Yield pairs of values that belong to different items and share bytes."""
     furthest: int | None = None
     for value in sorted(places, key=lambda value: (places[value].buffer, places[value].start, of[value])):
         place = places[value]

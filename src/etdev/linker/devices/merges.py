@@ -1,4 +1,4 @@
-"""Merges of branches: the results of all sides share bytes, so that they are one item on each device too."""
+"""Results of branches that moves merge into one value: they get the same bytes, and so one tensor on each device."""
 
 from __future__ import annotations
 
@@ -18,26 +18,29 @@ from etdev.program.delegates import delegate_devices
 def join_merged(method: Method, work: Work, options: LinkOptions) -> Changed:
     """Assign the same bytes to tensors that moves merge into one value, if delegates on devices access them.
 
-    This applies to static tensors of one form whose contents are never needed at the same time.
+    This applies to static tensors of one shape and type whose contents are never needed at the same time.
     """
     plan, memory, devices = method.plan, method.memory, delegate_devices(method.plan)
     if not devices:
         return Changed(method)
     effects = memory.reaching.effects
     touched = {value for position in devices for value in (*effects[position].reads, *effects[position].writes)}
-    webs = [web for web in _webs(plan, memory) if touched & web.keys()]
+    groups = [group for group in _move_groups(plan, memory) if touched & group.keys()]
     values = list(plan.values)
-    clashing = _clashing(webs, memory.reaching.flow, effects, tensors(plan, plan.outputs)) if webs else set()
-    for number, web in enumerate(webs):
-        if number not in clashing:
-            place = next(tensor.allocation_info for _, tensor in sorted(web.items(), key=lambda item: item[0]))
-            for value, tensor in web.items():
+    conflicting = _conflicting(groups, memory.reaching.flow, effects, tensors(plan, plan.outputs)) if groups else set()
+    for number, group in enumerate(groups):
+        if number not in conflicting:
+            place = next(tensor.allocation_info for _, tensor in sorted(group.items(), key=lambda item: item[0]))
+            for value, tensor in group.items():
                 values[value] = replace(tensor, allocation_info=place)
     return Changed(replace(method, plan=replace(plan, values=tuple(values))))
 
 
-def _webs(plan: m.ExecutionPlan, memory: MethodMemory) -> Iterable[dict[int, m.Tensor]]:
-    """Yield groups of tensors that move instructions connect, all of one shape and type and with separate memory."""
+def _move_groups(plan: m.ExecutionPlan, memory: MethodMemory) -> Iterable[dict[int, m.Tensor]]:
+    """Yield groups of tensors that moves connect.
+
+    The tensors of a group have one shape and type, and no other value shares their memory.
+    """
     parent: dict[int, int] = {}
 
     def root(value: int) -> int:
@@ -49,21 +52,21 @@ def _webs(plan: m.ExecutionPlan, memory: MethodMemory) -> Iterable[dict[int, m.T
         if found.move and all(isinstance(plan.values[value], m.Tensor) for value in found.move):
             one, other = sorted(map(root, found.move))
             parent[other] = one
-    webs: dict[int, dict[int, m.Tensor]] = defaultdict(dict)
+    groups: dict[int, dict[int, m.Tensor]] = defaultdict(dict)
     for value in parent:
         tensor = plan.values[value]
         assert isinstance(tensor, m.Tensor)
-        webs[root(value)][value] = tensor
-    # A view reads the bytes of another value under another name.
+        groups[root(value)][value] = tensor
+    # A view reads the bytes of its source under another name, so a tensor with views is left out.
     viewed = {value for found in memory.reaching.effects for value in found.view or ()}
-    for web in webs.values():
-        forms = {(tensor.scalar_type, tensor.sizes, tensor.dim_order) for tensor in web.values()}
+    for group in groups.values():
+        forms = {(tensor.scalar_type, tensor.sizes, tensor.dim_order) for tensor in group.values()}
         if (
             len(forms) == 1
-            and not viewed & web.keys()
-            and all(_is_alone(plan, memory, value, tensor) for value, tensor in web.items())
+            and not viewed & group.keys()
+            and all(_is_alone(plan, memory, value, tensor) for value, tensor in group.items())
         ):
-            yield web
+            yield group
 
 
 def _is_alone(plan: m.ExecutionPlan, memory: MethodMemory, value: int, tensor: m.Tensor) -> bool:
@@ -74,42 +77,48 @@ def _is_alone(plan: m.ExecutionPlan, memory: MethodMemory, value: int, tensor: m
     return not storage.persistent and storage.values == (value,)
 
 
-def _clashing(
-    webs: Sequence[Collection[int]], flow: FlowGraph, effects: Sequence[Effects], outputs: Iterable[int]
+def _conflicting(
+    groups: Sequence[Collection[int]], flow: FlowGraph, effects: Sequence[Effects], outputs: Iterable[int]
 ) -> set[int]:
-    """Return the webs in which one value's content is needed while another one is set, or when the method begins.
+    """Return the groups that must keep separate memory, by index.
 
-    A value is needed where it is read, under its own name, before it is set again. Here values are bits of integers.
+    That is a group in which one value is written while the content of another one is still needed. A group of which a
+    value is needed when the method begins must also keep separate memory. A value is needed until the last instruction
+    that reads it before it is written again. Sets of values are integers here, with one bit for each value.
     """
-    members = [(value, number) for number, web in enumerate(webs) for value in web]
+    members = [(value, number) for number, group in enumerate(groups) for value in group]
     bits = {value: 1 << index for index, (value, _) in enumerate(members)}
-    web_of = [number for _, number in members]
-    masks = [sum(bits[value] for value in web) for web in webs]
+    group_of = [number for _, number in members]
+    masks = [sum(bits[value] for value in group) for group in groups]
 
-    def of(values: Iterable[int]) -> int:
+    def mask_of(values: Iterable[int]) -> int:
         return sum(bits[value] for value in set(values) if value in bits)
 
-    read = [of((*found.reads, *found.updates, *found.fills, *(found.move or ())[:1])) for found in effects]
-    written = [of((*found.writes, *found.updates, *found.fills)) for found in effects]
-    moved = [of((found.move or ())[1:]) for found in effects]
-    targets = of(found.move[1] for found in effects if found.move)
+    read = [mask_of((*found.reads, *found.updates, *found.fills, *(found.move or ())[:1])) for found in effects]
+    written = [mask_of((*found.writes, *found.updates, *found.fills)) for found in effects]
+    moved = [mask_of((found.move or ())[1:]) for found in effects]
+    targets = mask_of(found.move[1] for found in effects if found.move)
     done = [one | other for one, other in zip(written, moved, strict=True)]
-    at_entry, behind = _needed_behind(flow, read, done, of(outputs))
-    clashes = {web_of[index] for index in _bits(at_entry)}
+    at_entry, after = _needed_after(flow, read, done, mask_of(outputs))
+    conflicting = {group_of[index] for index in _bits(at_entry)}
     for position, (here, to) in enumerate(zip(written, moved, strict=True)):
         for index in _bits(here):
-            others = masks[web_of[index]] & ~(1 << index)
-            if others & (behind[position] | read[position] | here) or targets >> index & 1:
-                clashes.add(web_of[index])
+            others = masks[group_of[index]] & ~(1 << index)
+            if others & (after[position] | read[position] | here) or targets >> index & 1:
+                conflicting.add(group_of[index])
         for index in _bits(to):
-            if masks[web_of[index]] & behind[position] & ~(1 << index):
-                clashes.add(web_of[index])
-    return clashes
+            if masks[group_of[index]] & after[position] & ~(1 << index):
+                conflicting.add(group_of[index])
+    return conflicting
 
 
-def _needed_behind(flow: FlowGraph, read: Sequence[int], done: Sequence[int], at_exit: int) -> tuple[int, list[int]]:
-    """Return the values needed when the method begins, and after each instruction."""
-    behind = [0] * len(read)
+def _needed_after(flow: FlowGraph, read: Sequence[int], done: Sequence[int], at_exit: int) -> tuple[int, list[int]]:
+    """Return the values needed when the method begins, and the values needed after each instruction.
+
+    ``read`` and ``done`` have, by position, the values that an instruction reads and those that it writes. ``at_exit``
+    are the values needed at the end of the method.
+    """
+    after = [0] * len(read)
     heads: dict[int, int] = defaultdict(int)
     heads[flow.exit] = at_exit
     order = flow.order()
@@ -122,11 +131,11 @@ def _needed_behind(flow: FlowGraph, read: Sequence[int], done: Sequence[int], at
             for successor in block.successors:
                 needed |= heads[successor]
             for position in reversed(range(block.start, block.end)):
-                behind[position] = needed
+                after[position] = needed
                 needed = read[position] | (needed & ~done[position])
             changed |= heads[number] != needed
             heads[number] = needed
-    return heads[order[0]] if order else at_exit, behind
+    return heads[order[0]] if order else at_exit, after
 
 
 def _bits(facts: int) -> Iterator[int]:

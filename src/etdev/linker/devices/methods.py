@@ -1,4 +1,4 @@
-"""Placement of all methods of a program: move tensors to the devices of the delegates that use them."""
+"""Placement of tensors on the devices of the delegates that use them, in all methods of a program."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from etdev.linker.devices.ends import wanted_placement
 from etdev.linker.devices.place import place_tensors
-from etdev.linker.devices.resident import find_homes
+from etdev.linker.devices.resident import find_resident_state
 from etdev.linker.options import LinkOptions
 from etdev.linker.state import State
 from etdev.linker.work import PassResult, Work
@@ -15,13 +15,13 @@ from etdev.program.delegates import delegate_devices
 
 
 def place_on_devices(work: Work, options: LinkOptions) -> PassResult:
-    """Place the tensors of delegates on devices.
+    """Place the arguments of delegates on the devices of these delegates, in all methods.
 
-    Methods on the host alone, without such delegates, stay unchanged. Raises :class:`~etdev.errors.LinkError` for a
-    delegate whose device is unknown, and for an input or output that cannot stay on a device.
+    A method without delegates on devices stays unchanged. Raises :class:`~etdev.errors.LinkError` for a delegate whose
+    device is unknown, and for an input or output that cannot stay on a device.
     """
     devices = [delegate_devices(method.plan) for method in work.methods]
-    homes = find_homes(work.methods, devices, work.state)
+    homes = find_resident_state(work.methods, devices, work.state)
     placed = [
         place_tensors(method, found, wanted_placement(method, found, home, options))
         for method, found, home in zip(work.methods, devices, homes, strict=True)
@@ -32,6 +32,6 @@ def place_on_devices(work: Work, options: LinkOptions) -> PassResult:
 
 
 def _renamed(state: State, names: Sequence[Mapping[int, int]]) -> State:
-    """Return the state with the new values of its tensors."""
+    """Return the state with its values replaced; ``values`` maps, per method, each old value to the new one."""
     members = tuple((index, names[index].get(value, value), inside) for index, value, inside in state.members)
     return replace(state, members=members)

@@ -1,4 +1,4 @@
-"""Origins: the device on which each item was last written, at each point of a method."""
+"""The device that wrote each item most recently, at each point of a method."""
 
 from __future__ import annotations
 
@@ -11,29 +11,36 @@ from etdev.linker.devices.transfers import Spot
 from etdev.program.analysis.flow import FlowGraph
 
 _State = dict[int, frozenset[Device]]
-"""Item → devices, or the host, on which it may have been written last. A missing item has no content yet."""
+"""Item → devices, the host included, that may have written it most recently. An item not in it has no content yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """Result of the analysis."""
+    """Devices that wrote the items most recently, at each point of a method."""
 
     _before: Mapping[int, _State]
-    _behind: Mapping[int, _State]
-    apart: Sequence[frozenset[int]]
-    """Items that several devices may have written last, by position; the last entry is the method's end."""
+    _after: Mapping[int, _State]
+    ambiguous: Sequence[frozenset[int]]
+    """By position, the items that two or more devices, not counting the host, may have written most recently.
+
+    The last entry is for the end of the method.
+    """
 
     def at(self, spot: Spot, item: int) -> Device | None:
-        """Return the device of an item's last write; None if it depends on the path or the item has no content."""
-        state = self._behind.get(spot.position, {}) if spot.after else self._before.get(spot.position, {})
+        """Return the device that wrote an item most recently.
+
+        None if that depends on the path, or if the item was not written.
+        """
+        state = self._after.get(spot.position, {}) if spot.after else self._before.get(spot.position, {})
         found = state.get(item, frozenset())
         return next(iter(found)) if len(found) == 1 else None
 
 
 def find_origins(flow: FlowGraph, written: Sequence[Mapping[int, Device]], at_entry: Mapping[int, Device]) -> Origins:
-    """Follow a method whose instructions write items on devices, by position.
+    """Follow the control flow of a method to find the device of the most recent write of each item.
 
-    ``at_entry`` maps the items that have content when the method begins to their devices.
+    ``written`` maps, for each instruction, the items that it writes to the device that it runs on. ``at_entry`` maps
+    the items that have content when the method begins to their devices.
     """
     end = len(flow.instructions)
     entry: _State = {item: frozenset({device}) for item, device in at_entry.items()}
@@ -41,7 +48,7 @@ def find_origins(flow: FlowGraph, written: Sequence[Mapping[int, Device]], at_en
     first = flow.order()[:1]
     heads[flow.blocks[first[0]].start if first else end] = entry
     before: dict[int, _State] = {}
-    behind: dict[int, _State] = {-1: entry}
+    after: dict[int, _State] = {-1: entry}
     changed = True
     while changed:
         changed = False
@@ -52,7 +59,7 @@ def find_origins(flow: FlowGraph, written: Sequence[Mapping[int, Device]], at_en
                 before[position] = state
                 if written[position]:
                     state = {**state, **{item: frozenset({device}) for item, device in written[position].items()}}
-                behind[position] = state
+                after[position] = state
             for successor in block.successors:
                 head = end if successor == flow.exit else flow.blocks[successor].start
                 joined = dict(heads[head])
@@ -62,8 +69,8 @@ def find_origins(flow: FlowGraph, written: Sequence[Mapping[int, Device]], at_en
                     heads[head] = joined
                     changed = True
     before[end] = heads[end]
-    apart = [
+    ambiguous = [
         frozenset(item for item, places in before.get(position, {}).items() if len(places - {HOST}) > 1)
         for position in range(end + 1)
     ]
-    return Origins(before, behind, apart)
+    return Origins(before, after, ambiguous)

@@ -1,9 +1,9 @@
 """Placement of tensors on the devices of their delegates, with copies between host and devices.
 
-Each delegate call on a device gets replicas of its arguments there. Copies to devices are placed first. A delegate
-needs its inputs on its device, and a write anywhere else invalidates the content there. Then copies to the host are
-placed in the same way, with the copies to devices as readers. So content that one device wrote and another one needs
-goes through the host.
+Each delegate call on a device gets replicas of its arguments there. The linker first inserts copies to devices. A
+delegate needs its inputs on its device, and a write anywhere else invalidates the content there. Then the linker
+inserts copies to the host in the same way. The copies to devices now count as instructions that read on the host. So
+content that one device writes and another one reads goes through the host.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from etdev.devices import Device
-from etdev.linker.devices.items import Items, sort_items
-from etdev.linker.devices.names import Names
+from etdev.linker.devices.holders import Holders
+from etdev.linker.devices.items import Items, find_items
+from etdev.linker.devices.placement import AmbiguousSourceError, Placement, WantedDevices
 from etdev.linker.devices.replicas import Replicas
-from etdev.linker.devices.setting import Setting, UnclearError, Wanted
 from etdev.linker.devices.to_devices import copy_to_devices
 from etdev.linker.devices.to_host import copy_to_host
 from etdev.linker.work import Changed, Method
@@ -24,52 +24,54 @@ from etdev.program.analysis.effects import tensors
 from etdev.program.analysis.storage import MethodMemory
 
 
-def place_tensors(method: Method, devices: Mapping[int, Device], wanted: Wanted) -> tuple[Changed, Mapping[int, int]]:
-    """Give each delegate call of ``devices`` tensors on its device, and insert the copies that this requires.
+def place_tensors(
+    method: Method, devices: Mapping[int, Device], wanted: WantedDevices
+) -> tuple[Changed, Mapping[int, int]]:
+    """Give each delegate call in ``devices`` tensors on its device, and insert the copies that this requires.
 
-    Also return the new values of the state that stays on a device.
+    Also return a map for state that stays on a device: original value → its replica.
     """
     if not devices and not wanted.inputs and not wanted.outputs and not wanted.state:
         return Changed(method), {}
-    items = sort_items(method.plan, method.memory)
+    items = find_items(method.plan, method.memory)
     while True:
         try:
-            return _place(method, _setting(method, devices, wanted, items))
-        except UnclearError as unclear:
-            items = items.with_fixed(unclear.item)
+            return _place(method, _placement(method, devices, wanted, items))
+        except AmbiguousSourceError as ambiguous:
+            items = items.with_fixed(ambiguous.item)
 
 
-def _setting(method: Method, devices: Mapping[int, Device], wanted: Wanted, items: Items) -> Setting:
+def _placement(method: Method, devices: Mapping[int, Device], wanted: WantedDevices, items: Items) -> Placement:
     plan, memory = method.plan, method.memory
     kept = _persistent(memory)
     written = {value for position in devices for value in memory.reaching.effects[position].writes}
-    # Values that delegates write in place of state that has another name.
-    apart = {value for value in kept & written if not _has_name(plan, value)}
+    # Unnamed values in the bytes of state that delegates write. They are outputs of these calls.
+    outputs_in_state = {value for value in kept & written if not _has_name(plan, value)}
     constants = {value for value, tensor in plan.tensors() if tensor.is_constant and value in items.of}
     entering = {*kept, *constants, *tensors(plan, plan.inputs)}
     named = {value for value in kept if _has_name(plan, value)}
-    return Setting(
+    return Placement(
         plan,
         memory,
         method.inputs,
         devices,
         wanted,
         items,
-        Names(tensors(plan, plan.inputs), named | constants, memory, items),
-        Replicas(plan, items, apart),
+        Holders(tensors(plan, plan.inputs), named | constants, memory, items),
+        Replicas(plan, items, outputs_in_state),
         state={items.of[value]: device for value, device in wanted.state.items()},
         given={items.of[plan.inputs[position]]: device for position, device in wanted.inputs.items()},
         filled=frozenset(items.of[value] for value in entering),
     )
 
 
-def _place(method: Method, setting: Setting) -> tuple[Changed, Mapping[int, int]]:
-    """Place copies to devices, then copies to the host."""
-    replicas = setting.replicas
-    _bring_ends(setting)
-    plan, moved = copy_to_devices(setting)
-    plan, again = copy_to_host(setting, plan, moved)
-    state = {value: replicas.of[value, device] for value, device in setting.wanted.state.items()}
+def _place(method: Method, placement: Placement) -> tuple[Changed, Mapping[int, int]]:
+    """Insert copies to devices, then copies to the host. Raise ``AmbiguousSourceError`` on failure."""
+    replicas = placement.replicas
+    _bring_ends(placement)
+    plan, moved = copy_to_devices(placement)
+    plan, again = copy_to_host(placement, plan, moved)
+    state = {value: replicas.of[value, device] for value, device in placement.wanted.state.items()}
     method = replace(
         method,
         plan=replace(plan, values=replicas.values(), non_const_buffer_device=replicas.buffers()),
@@ -79,16 +81,16 @@ def _place(method: Method, setting: Setting) -> tuple[Changed, Mapping[int, int]
     return Changed(method, {position: again[after] for position, after in moved.items()}), state
 
 
-def _bring_ends(setting: Setting) -> None:
-    """Add replicas of inputs and outputs that the caller owns, and of state."""
-    for positions, indices in setting.ends():
+def _bring_ends(placement: Placement) -> None:
+    """Add replicas of the inputs and outputs that the caller has on devices, and of state that stays on a device."""
+    for positions, indices in placement.ends():
         for position, device in positions.items():
-            setting.replicas.get(indices[position], device, planned=False)
-    # Named values come first.
+            placement.replicas.get(indices[position], device, planned=False)
+    # Values with a name in the file come first, so that the replica of the state gets that name.
     for value, device in sorted(
-        setting.wanted.state.items(), key=lambda found: (not _has_name(setting.plan, found[0]), found[0])
+        placement.wanted.state.items(), key=lambda found: (not _has_name(placement.plan, found[0]), found[0])
     ):
-        setting.replicas.get(value, device, named=True)
+        placement.replicas.get(value, device, named=True)
 
 
 def _persistent(memory: MethodMemory) -> set[int]:

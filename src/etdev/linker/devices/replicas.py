@@ -1,4 +1,4 @@
-"""Replicas: tensors on devices that delegates get in place of tensors on the host."""
+"""Replicas: tensors on a device that delegates get in place of tensors on the host."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from etdev.linker.devices.items import Items
 from etdev.program import model as m
 
 _FIRST_BUFFER = 1 << 20
-"""Number of the first buffer on a device, until buffers are planned."""
+"""Number of the first buffer on a device. It is temporary: buffers get their final numbers later."""
 _GAP = 64
-"""Bytes between neighbors, which do not share bytes until buffers are planned."""
+"""Bytes between two replicas on a device, so that different items share no bytes."""
 
 
 def buffer_on(device: Device) -> int:
-    """Return the buffer of everything on a device, until buffers are planned."""
+    """Return the temporary number of the buffer that holds all tensors on a device."""
     return _FIRST_BUFFER + 256 * device.type + device.index
 
 
 class Replicas:
-    """The tensors that are added to a method."""
+    """The replicas of a method's tensors on devices, added when they are first requested."""
 
-    def __init__(self, plan: m.ExecutionPlan, items: Items, apart: Collection[int] = ()) -> None:
+    def __init__(self, plan: m.ExecutionPlan, items: Items, own_replica: Collection[int] = ()) -> None:
         """Start without replicas.
 
-        ``apart`` are values that get tensors of their own, so that readers of the file can recognize them as outputs.
+        ``own_replica`` are values that do not share a replica with other values. A reader of the file can then
+        recognize them as outputs of delegate calls.
         """
-        self._plan, self._items, self._apart = plan, items, apart
+        self._plan, self._items, self._own_replica = plan, items, own_replica
         self._values: list[m.Value] = []
         self._offsets: dict[tuple[int, Device], int] = {}
         self._ends: dict[Device, int] = defaultdict(int)
@@ -38,19 +39,20 @@ class Replicas:
         self.of: dict[tuple[int, Device], int] = {}
         """``(value, device)`` → its replica there."""
         self.first: dict[int, int] = {}
-        """Replica → the first value that it replicates."""
+        """Replica → the first value for which it was requested."""
 
     def get(self, value: int, device: Device, *, planned: bool = True, named: bool = False) -> int:
         """Return the replica of a tensor on a device; add it if it is new.
 
-        All replicas of one item share bytes on a device. Those of one form are one tensor. ``planned`` is false for
-        memory of the caller. ``named`` is true for state, which keeps its name.
+        All replicas of one item on one device share bytes. Replicas with the same sizes and element type are one
+        tensor. ``planned`` is false for memory that the caller owns. ``named`` is true for state, which keeps its name
+        in the file.
         """
         found = self.of.get((value, device))
         if found is None:
             tensor = self._plan.values[value]
             assert isinstance(tensor, m.Tensor)
-            form = tensor.scalar_type, tensor.sizes, tensor.dim_order, value if value in self._apart else None
+            form = tensor.scalar_type, tensor.sizes, tensor.dim_order, value if value in self._own_replica else None
             key = self._items.of[value], device, form
             if key not in self._known:
                 self._known[key] = len(self._plan.values) + len(self._values)
@@ -60,9 +62,9 @@ class Replicas:
         return found
 
     def alias(self, value: int, device: Device) -> int:
-        """Return an alias of a tensor's replica on a device that no instruction writes under this name.
+        """Return a tensor in the bytes of the replica of ``value`` on a device, to which no instruction writes.
 
-        It holds the content that was last written there, under any name.
+        It holds the most recent content of these bytes, whichever value that was written to.
         """
         tensor = self._plan.values[value]
         assert isinstance(tensor, m.Tensor)
@@ -74,18 +76,18 @@ class Replicas:
         return self._known[key]
 
     def values(self) -> tuple[m.Value, ...]:
-        """Return all values of the method, followed by the replicas."""
+        """Return all values of the method: the original ones, then the replicas."""
         return *self._plan.values, *self._values
 
     def buffers(self) -> tuple[m.NonConstBufferDevice, ...]:
-        """Return the buffers of the replicas."""
+        """Return the temporary buffers of the replicas, one for each device."""
         devices: Collection[Device] = sorted({device for _, device in self.of})
         return tuple(m.NonConstBufferDevice(buffer_on(device), device.type, device.index) for device in devices)
 
     def _tensor(self, value: int, tensor: m.Tensor, device: Device, *, planned: bool, named: bool) -> m.Tensor:
         if planned and tensor.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND:
             raise LinkError(
-                f"value {value} has no largest size, so no memory can be planned for it on {device}",
+                f"value {value} has no maximum size, so no memory can be planned for it on {device}",
                 where=f"method {self._plan.name!r}",
                 hint="give each of its dimensions a maximum",
             )

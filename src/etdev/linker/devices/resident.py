@@ -1,4 +1,4 @@
-"""State on devices: state that stays there between calls, and delegates that write it in place."""
+"""State on devices: state that stays there between calls, and delegates that write new content into it in place."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from etdev.decisions import Elision
 from etdev.devices import HOST, Device
-from etdev.linker.devices.items import sort_items
+from etdev.linker.devices.items import find_items
 from etdev.linker.edit import placed_at, with_instructions
 from etdev.linker.options import LinkOptions
 from etdev.linker.state import State
@@ -22,7 +22,7 @@ _COPY = "aten::copy_"
 
 
 def write_in_state(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Let delegates on devices write new contents of state in place, instead of a copy afterwards."""
+    """Let delegates on devices write the new content of state in place, and remove the ``copy_`` into the state."""
     plan, memory, devices = method.plan, method.memory, delegate_devices(method.plan)
     if not devices or "write_back" not in options.elide:
         return Changed(method)
@@ -43,9 +43,12 @@ def write_in_state(method: Method, work: Work, options: LinkOptions) -> Changed:
 def _may_write(
     plan: m.ExecutionPlan, memory: MethodMemory, devices: Mapping[int, Device], position: int, state: int, new: int
 ) -> bool:
-    """Return whether the delegate that computes the new content may write it over the old one."""
+    """Return whether the delegate that computes ``new`` may write it to the bytes of ``state``.
+
+    ``position`` is that of the ``copy_`` from ``new`` to ``state``.
+    """
     reaching = memory.reaching
-    kept, temporary = (_alone(plan, memory, value) for value in (state, new))
+    kept, temporary = (_own_storage(plan, memory, value) for value in (state, new))
     if kept is None or temporary is None or state in reaching.references or new in reaching.references:
         return False
     if any(isinstance(call, m.FreeCall) and call.value_index in (state, new) for call in reaching.flow.instructions):
@@ -71,9 +74,9 @@ def _may_write(
 
 
 def _always_follows(flow: FlowGraph, first: int, second: int) -> bool:
-    """Return whether each run of the first instruction leads to the second, and no other path does.
+    """Return whether every run of the first instruction is followed by the second, and the second runs only then.
 
-    That holds if no path bypasses only one of them. Branches between them, or around both, do no harm.
+    That holds if no jump skips exactly one of the two. Branches between them, or around both, are allowed.
     """
     starts = [block.start for block in flow.blocks] + [len(flow.instructions)]
     return first < second and all(
@@ -83,8 +86,8 @@ def _always_follows(flow: FlowGraph, first: int, second: int) -> bool:
     )
 
 
-def _alone(plan: m.ExecutionPlan, memory: MethodMemory, value: int) -> int | None:
-    """Return the storage of a static tensor that fills it; None if the value is not such a tensor."""
+def _own_storage(plan: m.ExecutionPlan, memory: MethodMemory, value: int) -> int | None:
+    """Return the index of a tensor's storage if the tensor is static and fills it; None otherwise."""
     number = memory.of.get(value)
     tensor = plan.values[value]
     if number is None or not isinstance(tensor, m.Tensor) or tensor.nbytes != memory.storages[number].size:
@@ -92,22 +95,22 @@ def _alone(plan: m.ExecutionPlan, memory: MethodMemory, value: int) -> int | Non
     return number if tensor.shape_dynamism is m.TensorShapeDynamism.STATIC else None
 
 
-def find_homes(
+def find_resident_state(
     methods: Sequence[Method], devices: Sequence[Mapping[int, Device]], state: Sequence[State]
 ) -> list[dict[int, Device]]:
-    """Return, per method, the tensors that stay on a device between calls: only delegates there access them.
+    """Return, per method, the values of state that stays on a device between calls → that device.
 
-    State that several methods share has one home. State with an initial value in the file is loaded by the host, and
-    stays there.
+    State stays on a device if only delegates on that device access it, in all methods that share it. State with an
+    initial value in the file stays on the host, since the host loads it.
     """
     homes: list[dict[int, Device]] = [{} for _ in methods]
     if not any(devices):
         return homes
-    touched = [_touched(method, found) for method, found in zip(methods, devices, strict=True)]
+    devices_of = [_devices_of_state(method, found) for method, found in zip(methods, devices, strict=True)]
     for item in state:
         members = [(index, methods[index].memory.of.get(value)) for index, value, _ in item.members]
         places = set[Device]().union(
-            *(touched[index].get(number, set()) for index, number in members if number is not None)
+            *(devices_of[index].get(number, set()) for index, number in members if number is not None)
         )
         if len(places) == 1 and HOST not in places and None not in dict(members).values():
             home = places.pop()
@@ -117,10 +120,10 @@ def find_homes(
     return homes
 
 
-def _touched(method: Method, devices: Mapping[int, Device]) -> dict[int, set[Device]]:
+def _devices_of_state(method: Method, devices: Mapping[int, Device]) -> dict[int, set[Device]]:
     """Return, by storage of state, the devices whose delegates access it, and the host if anything else does."""
     plan, memory = method.plan, method.memory
-    items = sort_items(plan, memory)
+    items = find_items(plan, memory)
     found: dict[int, set[Device]] = {}
     for number, storage in enumerate(memory.storages):
         if storage.persistent:

@@ -1,4 +1,4 @@
-"""Removal of another toolchain's device tags, buffers and copies. The linker derives them again."""
+"""Removal of another toolchain's device placement and copies. The linker makes its own afterwards."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from etdev.program.analysis.flow import flow_graph
 from etdev.program.devices import D2H_COPY, H2D_COPY
 
 _GAP = 64
-"""Bytes between tensors that were in different buffers before."""
+"""Bytes in buffer 1 between the contents of buffers that were on different devices."""
 
 
 def device_ends(plan: m.ExecutionPlan) -> tuple[dict[int, Device], dict[int, Device]]:
-    """Return the inputs and the outputs that are on devices, by position."""
+    """Return the inputs and the outputs that are on devices: position → device."""
     found: tuple[dict[int, Device], dict[int, Device]] = ({}, {})
     for indices, ends in zip((plan.inputs, plan.outputs), found, strict=True):
         for position, value in enumerate(indices):
@@ -39,7 +39,7 @@ def _between_devices(plan: m.ExecutionPlan) -> set[int]:
 
 
 def strip_devices(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Move a method to the host. Copies to and from devices become ordinary copies.
+    """Move a foreign program's method to the host. Copies to and from devices become ordinary copies.
 
     Every storage of the method must have an address of its own.
     """
@@ -77,7 +77,7 @@ def _on_host(value: m.Value, base: dict[int, int]) -> m.Value:
 
 
 def _with_plain_copies(plan: m.ExecutionPlan) -> m.ExecutionPlan:
-    """Replace the operators that copy between devices by one of the host."""
+    """Replace the copies between host and devices by ``alias_copy``."""
     old = _between_devices(plan)
     if not old:
         return plan

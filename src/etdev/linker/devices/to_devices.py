@@ -1,4 +1,7 @@
-"""Copies to devices. A delegate needs its inputs on its device; a write anywhere else invalidates them there."""
+"""Copies from the host to devices.
+
+A delegate needs its inputs on its device. A write anywhere else makes the content there out of date.
+"""
 
 from __future__ import annotations
 
@@ -8,145 +11,151 @@ from dataclasses import replace
 
 from etdev.devices import HOST, Device
 from etdev.errors import LinkError
-from etdev.linker.devices.copies import Insertions, copied, with_copies
-from etdev.linker.devices.setting import Setting, UnclearError
-from etdev.linker.devices.transfers import Facts, Spot, find_spots
+from etdev.linker.devices.copies import Insertions, copy_between, copy_instructions
+from etdev.linker.devices.placement import AmbiguousSourceError, Placement
+from etdev.linker.devices.transfers import NeedsBuilder, Spot, find_spots
 from etdev.linker.edit import with_insertions
 from etdev.program import model as m
 from etdev.program.analysis.effects import Effects
 from etdev.program.devices import D2H_COPY, H2D_COPY
 
 
-def copy_to_devices(setting: Setting) -> tuple[m.ExecutionPlan, dict[int, int]]:
-    """Insert copies to devices, and pass the tensors there to delegates.
+def copy_to_devices(placement: Placement) -> tuple[m.ExecutionPlan, dict[int, int]]:
+    """Insert the copies from the host to devices, and give delegate calls their arguments on the device.
 
-    Return the method, and the positions of its instructions: before → after.
+    Return the changed method, and the new position of each original instruction.
     """
-    facts = Facts(len(setting.memory.reaching.effects))
-    bits = {pair: facts.new() for pair in sorted(_pairs(setting))}
-    _enter_instructions(setting, facts, bits)
-    _enter_ends(setting, facts, bits)
+    facts = NeedsBuilder(len(placement.memory.reaching.effects))
+    bits = {pair: facts.new() for pair in sorted(_pairs(placement))}
+    _enter_instructions(placement, facts, bits)
+    _enter_ends(placement, facts, bits)
     before: Insertions = defaultdict(list)
-    behind = _fixed_copies(setting)
-    for spot, found_bits in find_spots(setting.memory.reaching.flow, facts.needs()).items():
-        where = behind if spot.after else before
+    after = _fixed_copies(placement)
+    for spot, found_bits in find_spots(placement.memory.reaching.flow, facts.needs()).items():
+        where = after if spot.after else before
         for (item, device), bit in bits.items():
             if bit & found_bits:
-                name = setting.names.read_at(spot, item)
+                name = placement.holders.read_at(spot, item)
                 if name is None:
-                    raise UnclearError(item)
-                where[spot.position] += copied(setting.plan, H2D_COPY, name, setting.replicas.get(name, device))
-    return with_insertions(*with_copies(_with_arguments(setting), before, behind))
+                    raise AmbiguousSourceError(item)
+                where[spot.position] += copy_between(
+                    placement.plan, H2D_COPY, name, placement.replicas.get(name, device)
+                )
+    return with_insertions(*copy_instructions(_with_arguments(placement), before, after))
 
 
-def _enter_instructions(setting: Setting, facts: Facts, bits: Mapping[tuple[int, Device], int]) -> None:
-    """Record the facts that each instruction needs, makes and ends."""
+def _enter_instructions(placement: Placement, facts: NeedsBuilder, bits: Mapping[tuple[int, Device], int]) -> None:
+    """Record, for each instruction, the items that it needs on a device, and those that it writes or outdates there."""
     on = _by_item(bits)
-    for position, found in enumerate(setting.memory.reaching.effects):
-        device = setting.devices.get(position, HOST)
+    for position, found in enumerate(placement.memory.reaching.effects):
+        device = placement.devices.get(position, HOST)
         for value in found.reads:
-            facts.needed[position] |= bits.get((setting.items.of[value], device), 0)
-        for value in (*found.writes, *found.updates, *found.fills, *_referring(setting, found)):
-            for item in setting.items.changing(setting.items.of[value]):
+            facts.needed[position] |= bits.get((placement.items.of[value], device), 0)
+        for value in (*found.writes, *found.updates, *found.fills, *_referring(placement, found)):
+            for item in placement.items.changing_with(placement.items.of[value]):
                 for other, bit in on[item]:
                     facts.ended[position] |= bit
-                    if other == device and item == setting.items.of[value]:
+                    if other == device and item == placement.items.of[value]:
                         facts.made[position] |= bit
 
 
-def _referring(setting: Setting, found: Effects) -> Iterable[int]:
-    """Return fixed values that the instruction makes another tensor."""
+def _referring(placement: Placement, found: Effects) -> Iterable[int]:
+    """Return the values that a move or a view makes refer to another tensor, if their item is fixed to the host."""
     to = (found.move or found.view or ())[1:]
-    return (value for value in to if setting.items.of.get(value) in setting.items.fixed)
+    return (value for value in to if placement.items.of.get(value) in placement.items.fixed)
 
 
-def _pairs(setting: Setting) -> set[tuple[int, Device]]:
-    """Return each item with each device that accesses it."""
-    found = {(setting.items.of[value], device) for value, device in setting.wanted.state.items()}
-    for position, device in setting.devices.items():
-        here = setting.memory.reaching.effects[position]
-        found |= {(setting.items.of[value], device) for value in (*here.reads, *here.writes, *here.updates)}
-    for positions, indices in setting.ends():
-        found |= {(setting.items.of[indices[position]], device) for position, device in positions.items()}
+def _pairs(placement: Placement) -> set[tuple[int, Device]]:
+    """Return all pairs of an item and a device on which a delegate accesses it, or on which it stays."""
+    found = {(placement.items.of[value], device) for value, device in placement.wanted.state.items()}
+    for position, device in placement.devices.items():
+        here = placement.memory.reaching.effects[position]
+        found |= {(placement.items.of[value], device) for value in (*here.reads, *here.writes, *here.updates)}
+    for positions, indices in placement.ends():
+        found |= {(placement.items.of[indices[position]], device) for position, device in positions.items()}
     return found
 
 
-def _enter_ends(setting: Setting, facts: Facts, bits: Mapping[tuple[int, Device], int]) -> None:
-    """Record the facts that hold when the method begins, and those that must hold when it ends."""
+def _enter_ends(placement: Placement, facts: NeedsBuilder, bits: Mapping[tuple[int, Device], int]) -> None:
+    """Record the items that are on a device when the method begins, and those that must be there when it ends."""
     for (item, device), bit in bits.items():
-        resident = setting.state.get(item) == device
-        undefined = item not in setting.filled and item not in setting.items.fixed
-        if resident or setting.given.get(item) == device or undefined:
+        resident = placement.state.get(item) == device
+        undefined = item not in placement.filled and item not in placement.items.fixed
+        if resident or placement.given.get(item) == device or undefined:
             facts.at_entry |= bit
         if resident:
             facts.needed[-1] |= bit
-    for position, device in setting.wanted.outputs.items():
-        facts.needed[-1] |= bits[setting.items.of[setting.plan.outputs[position]], device]
+    for position, device in placement.wanted.outputs.items():
+        facts.needed[-1] |= bits[placement.items.of[placement.plan.outputs[position]], device]
 
 
-def _fixed_copies(setting: Setting) -> Insertions:
-    """Return copies to the host after each call, of items that are always on the host."""
-    behind: Insertions = defaultdict(list)
-    for position, device in setting.devices.items():
-        found = setting.memory.reaching.effects[position]
+def _fixed_copies(placement: Placement) -> Insertions:
+    """Return copies back to the host, directly after each call that writes an item fixed to the host."""
+    after: Insertions = defaultdict(list)
+    for position, device in placement.devices.items():
+        found = placement.memory.reaching.effects[position]
         for value in dict.fromkeys((*found.writes, *found.updates)):
-            if setting.items.of[value] in setting.items.fixed:
-                behind[position] += copied(setting.plan, D2H_COPY, setting.replicas.get(value, device), value)
-    return behind
+            if placement.items.of[value] in placement.items.fixed:
+                after[position] += copy_between(placement.plan, D2H_COPY, placement.replicas.get(value, device), value)
+    return after
 
 
-def _argument(setting: Setting, position: int, number: int, value: int, device: Device) -> int:
-    """Return the argument that a call on a device gets in place of a value."""
-    found = setting.plan.values[value]
+def _argument(placement: Placement, position: int, number: int, value: int, device: Device) -> int:
+    """Return the value that a delegate call on ``device`` gets in place of its argument ``value``.
+
+    ``number`` is the index of the argument. Raises :class:`~etdev.errors.LinkError` for a list of tensors.
+    """
+    found = placement.plan.values[value]
     if isinstance(found, m.TensorList | m.OptionalTensorList):
         raise LinkError(
-            f"a delegate takes a list of tensors, value {value}, on {device}",
-            where=f"method {setting.plan.name!r}, instruction {position}",
-            hint="runtimes pass tensors one by one: lower the model again",
+            f"a delegate on {device} has a list of tensors as an argument: value {value}",
+            where=f"method {placement.plan.name!r}, instruction {position}",
+            hint="lower the model again: runtimes pass each tensor as an argument of its own",
         )
     if not isinstance(found, m.Tensor):
         return value
-    if number < setting.inputs[position]:
-        at, item = Spot(position, after=False), setting.items.of[value]
-        if setting.names.is_one_of_several(at, item):
-            # State that stays there is not copied to. If no delegate writes it, its replica is an alias too.
-            stays = setting.state.get(item) == device and setting.names.is_alias(value)
-            return setting.replicas.get(value, device) if stays else setting.replicas.alias(value, device)
-        value = setting.names.standing_for(value, at, item, setting.plan)
-    return setting.replicas.get(value, device)
+    if number < placement.inputs[position]:
+        at, item = Spot(position, after=False), placement.items.of[value]
+        if placement.holders.differs_by_path(at, item):
+            # State that stays on the device is never copied to it. If no delegate writes this value, its replica is an
+            # alias.
+            stays = placement.state.get(item) == device and placement.holders.is_alias(value)
+            return placement.replicas.get(value, device) if stays else placement.replicas.alias(value, device)
+        value = placement.holders.holder_like(value, at, item, placement.plan)
+    return placement.replicas.get(value, device)
 
 
-def _with_arguments(setting: Setting) -> m.ExecutionPlan:
-    """Return the method with its calls, inputs and outputs on devices."""
+def _with_arguments(placement: Placement) -> m.ExecutionPlan:
+    """Return the method with the arguments of delegate calls, inputs and outputs replaced by those on devices."""
     chains, base = [], 0
-    for chain in setting.plan.chains:
+    for chain in placement.plan.chains:
         calls = list(chain.instructions)
         for number, call in enumerate(calls):
-            device = setting.devices.get(base + number)
+            device = placement.devices.get(base + number)
             if isinstance(call, m.DelegateCall) and device is not None:
                 args = (
-                    _argument(setting, base + number, index, value, device) for index, value in enumerate(call.args)
+                    _argument(placement, base + number, index, value, device) for index, value in enumerate(call.args)
                 )
                 calls[number] = replace(call, args=tuple(args))
         ends = [
             tuple(positions.get(value, value) for value in found)
             for found, positions in (
-                (chain.inputs, _at_ends(setting, setting.wanted.inputs, setting.plan.inputs)),
-                (chain.outputs, _at_ends(setting, setting.wanted.outputs, setting.plan.outputs)),
+                (chain.inputs, _at_ends(placement, placement.wanted.inputs, placement.plan.inputs)),
+                (chain.outputs, _at_ends(placement, placement.wanted.outputs, placement.plan.outputs)),
             )
         ]
         chains.append(replace(chain, instructions=tuple(calls), inputs=ends[0], outputs=ends[1]))
         base += len(calls)
-    inputs, outputs = list(setting.plan.inputs), list(setting.plan.outputs)
-    for indices, positions in ((inputs, setting.wanted.inputs), (outputs, setting.wanted.outputs)):
+    inputs, outputs = list(placement.plan.inputs), list(placement.plan.outputs)
+    for indices, positions in ((inputs, placement.wanted.inputs), (outputs, placement.wanted.outputs)):
         for position, device in positions.items():
-            indices[position] = setting.replicas.of[indices[position], device]
-    return replace(setting.plan, chains=tuple(chains), inputs=tuple(inputs), outputs=tuple(outputs))
+            indices[position] = placement.replicas.of[indices[position], device]
+    return replace(placement.plan, chains=tuple(chains), inputs=tuple(inputs), outputs=tuple(outputs))
 
 
-def _at_ends(setting: Setting, positions: Mapping[int, Device], indices: Sequence[int]) -> dict[int, int]:
+def _at_ends(placement: Placement, positions: Mapping[int, Device], indices: Sequence[int]) -> dict[int, int]:
     values = {indices[position]: device for position, device in positions.items()}
-    return {value: setting.replicas.of[value, device] for value, device in values.items()}
+    return {value: placement.replicas.of[value, device] for value, device in values.items()}
 
 
 def _by_item(bits: Mapping[tuple[int, Device], int]) -> Mapping[int, Sequence[tuple[Device, int]]]:

@@ -1,12 +1,13 @@
-"""Placement of copies, so that every reader finds the content that it reads.
+"""Placement of copies between devices, so that every instruction finds up-to-date content where it reads it.
 
-A *fact* says that one item is up to date in one place. Facts are bits of integers here. An instruction may need facts,
-end facts (it writes the item elsewhere) and make facts (it writes the item there). Copies are inserted so that every
-need is met. No fact is copied where it holds on all paths that lead there.
+A *fact* states that one item is up to date in one memory. Sets of facts are integers here, with one bit per fact. An
+instruction may need facts, make facts true (it writes the item there) or end them (it writes the item elsewhere).
+:func:`find_spots` inserts copies so that every needed fact is true. It makes no copy where the fact already holds on
+all paths.
 
 Source: J. Knoop, O. Rüthing, B. Steffen, "Lazy Code Motion", 1992; with two additions. A fact that a loop needs and
-does not end is copied before the loop. That is so even if the loop needs it only on some paths, since a copy inside is
-repeated in each round. If paths that meet would have to copy from different places, they copy before they meet.
+does not end is copied before the loop. That is so even if only some paths in the loop need it, since a copy inside
+repeats in each round. If paths that meet would have to copy from different places, each copies before they meet.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ _ENTRY = -1
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Facts that the instructions of a method need, make and end, by position.
+    """Facts that the instructions of a method need, make true and end, by position.
 
-    The last entry of ``needed`` is the caller's.
+    The last entry of ``needed`` has the facts that the caller needs when the method ends.
     """
 
     needed: Sequence[int]
@@ -35,48 +36,48 @@ class Needs:
     """Facts that hold when the method begins."""
 
 
-class Facts:
-    """A builder of the facts of a method."""
+class NeedsBuilder:
+    """A builder of :class:`Needs`."""
 
     def __init__(self, count: int) -> None:
-        """Start without facts. ``count`` is the number of instructions."""
+        """Start without facts, for a method with ``count`` instructions."""
         self.needed = [0] * (count + 1)
         self.made, self.ended = [0] * count, [0] * count
         self.at_entry = 0
         self._count = 0
 
     def new(self) -> int:
-        """Return the bit of one more fact."""
+        """Define one more fact; return its bit."""
         self._count += 1
         return 1 << (self._count - 1)
 
     def needs(self) -> Needs:
-        """Return all facts."""
+        """Return the facts recorded so far."""
         return Needs(self.needed, self.made, self.ended, self.at_entry)
 
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A place between two instructions."""
+    """A point between two instructions where copies can be inserted."""
 
     position: int
     after: bool
-    """Whether the spot is after the instruction at ``position``, or before it.
+    """Whether the spot is after the instruction at ``position``, not before it.
 
-    A jump to the next instruction bypasses a spot after. A jump to the instruction itself passes a spot before.
+    A jump to the next instruction skips a spot after. A jump to the instruction itself does not skip a spot before.
     """
 
 
 def find_spots(flow: FlowGraph, needs: Needs, ambiguous: Sequence[int] = ()) -> dict[Spot, int]:
-    """Return the facts that copies have to make, by the spot of the copy.
+    """Return the spots where copies are needed → the facts that the copies there make true.
 
-    ``ambiguous`` has, by position, the facts that cannot be made before it. The paths that lead to it have them in
-    different places.
+    ``ambiguous`` has, by position, facts that no copy before that instruction can make true. The source of such a copy
+    would depend on the path taken.
     """
-    return _Motion(flow, needs, ambiguous).run()
+    return _CodeMotion(flow, needs, ambiguous).run()
 
 
-class _Motion:
+class _CodeMotion:
     def __init__(self, flow: FlowGraph, needs: Needs, ambiguous: Sequence[int]) -> None:
         self._exit = len(flow.instructions)
         self._nodes, self._successors = _nodes(flow)
@@ -94,12 +95,12 @@ class _Motion:
             self._all |= bits
         self._jumps = {position for position, call in enumerate(flow.instructions) if isinstance(call, m.JumpFalseCall)}
         self._early: set[Spot] = set()
-        """Spots before branches of which only one needs the copy."""
+        """Spots of copies that had to move before a branch although only one of its successors needs them."""
         self._need_before_loops(flow)
-        self._need_where_ways_meet()
+        self._need_where_paths_meet()
 
     def _need_before_loops(self, flow: FlowGraph) -> None:
-        """Need facts at a loop's entry if the loop needs them and does not end them."""
+        """Require facts at the entry of a loop that needs them and does not end them."""
         cycles = flow.cycles()
         members: dict[int, list[int]] = defaultdict(list)
         for node in self._nodes:
@@ -117,13 +118,13 @@ class _Motion:
                 if any(before == _ENTRY or cycles[before] != cycle for before in self._predecessors[node]):
                     self._needed[node] |= needed & ~ended
 
-    def _need_where_ways_meet(self) -> None:
-        """Need a fact where paths meet, if it holds on only some of them or is ambiguous, and is needed later.
+    def _need_where_paths_meet(self) -> None:
+        """Require a fact where paths meet, if it is needed later and not already true on all of these paths.
 
-        After that point, the place to copy from would be unknown.
+        After that point, the source of the copy would depend on the path taken. So the copy must come before it.
         """
         none, somewhere = [0] * (self._exit + 1), dict.fromkeys(self._nodes, 0)
-        everywhere = self._settle_forward({}, none)
+        everywhere = self._true_after({}, none)
         wanted = dict.fromkeys(self._nodes, 0)
         changed = True
         while changed:
@@ -144,27 +145,29 @@ class _Motion:
                 wanted[node] = facts
         for node in self._nodes:
             if len(self._predecessors[node]) > 1:
-                apart = self._ambiguous[node]
+                uncertain = self._ambiguous[node]
                 for before in self._predecessors[node]:
-                    apart |= self._entry if before == _ENTRY else somewhere[before]
-                self._needed[node] |= apart & ~(self._before(node, everywhere) & ~self._ambiguous[node]) & wanted[node]
+                    uncertain |= self._entry if before == _ENTRY else somewhere[before]
+                self._needed[node] |= (
+                    uncertain & ~(self._before(node, everywhere) & ~self._ambiguous[node]) & wanted[node]
+                )
 
     def run(self) -> dict[Spot, int]:
-        """Place the copies."""
+        """Return the spots where copies are needed → the facts that the copies there make true."""
         anticipated = self._anticipated()
-        behind = self._settle_forward({}, self._needed)
+        true_after = self._true_after({}, self._needed)
         earliest = {
             (node, after): anticipated[after]
-            & ~(self._entry if node == _ENTRY else behind[node])
+            & ~(self._entry if node == _ENTRY else true_after[node])
             & (self._all if node == _ENTRY else ~out | self._ended[node] | self._made[node])
-            for node, out in self._outgoing(anticipated)
+            for node, out in self._needed_by_all_successors(anticipated)
             for after in self._successors[node]
         }
         spots = self._latest(earliest)
-        return self._without_needless(spots) if self._early else spots
+        return self._without_redundant(spots) if self._early else spots
 
-    def _outgoing(self, anticipated: Mapping[int, int]) -> list[tuple[int, int]]:
-        """Return the facts needed on all ways out of each instruction."""
+    def _needed_by_all_successors(self, anticipated: Mapping[int, int]) -> list[tuple[int, int]]:
+        """Return, for each instruction, the facts that all of its successors need."""
         found = []
         for node in (_ENTRY, *self._nodes):
             if node != self._exit:
@@ -174,30 +177,30 @@ class _Motion:
                 found.append((node, out))
         return found
 
-    def _settle_forward(self, spots: Mapping[Spot, int], met: Sequence[int]) -> dict[int, int]:
-        """Return the facts that hold after each instruction on all paths, with these copies.
+    def _true_after(self, spots: Mapping[Spot, int], met: Sequence[int]) -> dict[int, int]:
+        """Return the facts that are true after each instruction on all paths, given copies at ``spots``.
 
-        The needs in ``met`` count as met.
+        Facts in ``met`` count as true before the instruction at that position.
         """
-        behind = dict.fromkeys(self._nodes, self._all)
+        true_after = dict.fromkeys(self._nodes, self._all)
         changed = True
         while changed:
             changed = False
             for node in self._nodes:
-                facts = self._before(node, behind) | spots.get(Spot(node, after=False), 0) | met[node]
+                facts = self._before(node, true_after) | spots.get(Spot(node, after=False), 0) | met[node]
                 facts = self._made[node] | (facts & ~self._ended[node]) | spots.get(Spot(node, after=True), 0)
-                changed |= facts != behind[node]
-                behind[node] = facts
-        return behind
+                changed |= facts != true_after[node]
+                true_after[node] = facts
+        return true_after
 
-    def _before(self, node: int, behind: Mapping[int, int]) -> int:
+    def _before(self, node: int, true_after: Mapping[int, int]) -> int:
         facts = self._all
         for before in self._predecessors[node]:
-            facts &= self._entry if before == _ENTRY else behind[before]
+            facts &= self._entry if before == _ENTRY else true_after[before]
         return facts
 
     def _anticipated(self) -> dict[int, int]:
-        """Return the facts needed before each instruction, on every path from it, before they end."""
+        """Return the facts that every path from each instruction needs before an instruction ends them."""
         found = dict.fromkeys(self._nodes, self._all)
         found[self._exit] = self._needed[self._exit]
         changed = True
@@ -215,7 +218,10 @@ class _Motion:
         return found
 
     def _latest(self, earliest: Mapping[tuple[int, int], int]) -> dict[Spot, int]:
-        """Return copies as late as possible, but not after a branch all of whose ways need them."""
+        """Return the copies at the latest possible spots.
+
+        A copy that all successors of a branch need stays before it.
+        """
         later_in = dict.fromkeys(self._nodes, self._all)
         later: dict[tuple[int, int], int] = {}
         changed = True
@@ -235,40 +241,41 @@ class _Motion:
             if facts & ~later_in[after]:
                 spots[self._spot(node, after)] |= facts & ~later_in[after]
         for node in self._nodes:
-            # Facts needed on all ways from here are copied once, before the branch.
+            # All successors need these facts, so one copy before the branch is enough.
             here = later_in[node] & (self._needed[node] if len(self._successors[node]) < 2 else self._all)
             if here:
                 spots[Spot(node, after=False)] |= here
         return dict(spots)
 
     def _spot(self, node: int, after: int) -> Spot:
-        """Return the spot of a copy on the way from one instruction to another."""
+        """Return the spot for a copy on the edge from instruction ``node`` to instruction ``after``."""
         if len(self._predecessors[after]) == 1:
             return Spot(after, after=False)
         if node not in self._jumps:
             return Spot(node, after=True)
         spot = Spot(node, after=False)
         if len(self._successors[node]) > 1:
-            # Both ends have other ways, so the copy would need a block of its own: make it before the branch instead.
+            # The edge needs a block of its own, since both of its ends have other edges. So copy before the branch
+            # instead.
             self._early.add(spot)
         return spot
 
-    def _without_needless(self, spots: Mapping[Spot, int]) -> dict[Spot, int]:
-        """Return the copies without those of facts that already hold, because another copy is early."""
+    def _without_redundant(self, spots: Mapping[Spot, int]) -> dict[Spot, int]:
+        """Drop copies of facts that already hold, since a copy before a branch made them true."""
         found = dict(spots)
         for spot in sorted(spots, key=lambda item: (item.position, item.after)):
             others = {other: facts for other, facts in found.items() if other != spot}
-            behind = self._settle_forward(others, [0] * (self._exit + 1))
+            true_after = self._true_after(others, [0] * (self._exit + 1))
             if spot.after:
-                holding = self._entry if spot.position == _ENTRY else behind[spot.position]
+                holding = self._entry if spot.position == _ENTRY else true_after[spot.position]
             else:
-                holding = self._before(spot.position, behind)
+                holding = self._before(spot.position, true_after)
             found[spot] &= ~holding
         return {spot: facts for spot, facts in found.items() if facts}
 
 
 def _nodes(flow: FlowGraph) -> tuple[list[int], dict[int, list[int]]]:
-    """Return the reachable positions in an order suitable for data flow, and the successors of each."""
+    """Return the reachable positions in reverse postorder, and the successors of each position."""
     end = len(flow.instructions)
     successors: dict[int, list[int]] = {end: []}
     nodes: list[int] = []

@@ -1,1 +1,1 @@
-"""Passes that remove copies. Each turns a method into an equivalent method with fewer copies."""
+"""Passes that remove copies. Each returns an equivalent method with fewer copies."""

@@ -1,8 +1,8 @@
-"""Folding of constants that a program permutes or cuts at run time: the file holds the bytes that are needed.
+"""Folding of constants: the file holds a constant as permuted or sliced, and the instruction that did so is removed.
 
 ``permute_copy``, ``transpose_copy``, ``t_copy``, ``slice_copy``, ``select_copy``, ``split_copy`` and ``view_copy`` of a
-constant move bytes and compute nothing. Their outputs become constants. An output that is one run of the original's
-bytes takes no space in the file. Any other output replaces its original in the file if the original has no other use.
+constant move bytes and compute nothing. Their outputs become constants. An output that is a contiguous range of the
+original's bytes takes no space in the file. Any other output replaces the original if nothing else uses the original.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from math import prod
 from etdev.decisions import Elision
 from etdev.linker.edit import frees, with_instructions
 from etdev.linker.elide.runs import Numbers
-from etdev.linker.joined import Refused
+from etdev.linker.merged import Refused
 from etdev.linker.options import LinkOptions
 from etdev.linker.work import Changed, Method, Work
 from etdev.program import model as m
@@ -28,7 +28,7 @@ from etdev.program.constants import Run, constant_count, constant_data
 
 @dataclass(frozen=True)
 class Content:
-    """The elements of a constant, as a strided view of other bytes."""
+    """The elements of a constant, as a strided view of a blob or of another constant."""
 
     base: Blob | Content
     sizes: tuple[int, ...]
@@ -39,18 +39,21 @@ class Content:
     itemsize: int
     """Bytes per element."""
     index: int = 0
-    """``data_buffer_idx`` of the constant that the base is; 0 if the base was derived from one."""
+    """``data_buffer_idx`` of the constant that ``base`` is; 0 if ``base`` is not a constant of the program."""
 
     @property
     def data(self) -> Blob | Run:
-        """Bytes of the elements in order, as a range of an existing constant if they are one."""
+        """Bytes of the elements in row-major order.
+
+        They are a :class:`Run` if they are a contiguous range of an existing constant.
+        """
         if self.index and self.is_run:
             return Run(self.index, self.offset * self.itemsize, prod(self.sizes) * self.itemsize)
         return self.blob
 
     @property
     def is_run(self) -> bool:
-        """Whether the elements are contiguous."""
+        """Whether the elements are contiguous in ``base``, in row-major order."""
         return prod(self.sizes) == 0 or all(
             size == 1 or stride == plain
             for size, stride, plain in zip(self.sizes, self.strides, row_major(self.sizes), strict=True)
@@ -58,7 +61,7 @@ class Content:
 
     @cached_property
     def blob(self) -> Blob:
-        """Bytes of the elements in order."""
+        """Bytes of the elements in row-major order."""
         found = self.base if isinstance(self.base, Blob) else self.base.blob
         if self.is_run:
             return found.cut(self.offset * self.itemsize, prod(self.sizes) * self.itemsize)
@@ -71,14 +74,14 @@ class Content:
 
 
 def row_major(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides, in elements, of a tensor whose dimensions are in order in memory."""
+    """Return the strides, in elements, of a contiguous row-major tensor."""
     return tuple(prod(sizes[dim + 1 :]) for dim in range(len(sizes)))
 
 
 def fold_constants(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Turn copies of constants into constants. With kind ``views``, this includes copies that only change the shape.
+    """Replace copies of constants by constants. If ``views`` is enabled too, include copies that only change the shape.
 
-    The method has to be an object program's, where only aliases share bytes.
+    The method must be from an object program, in which only aliases share bytes.
     """
     if "constants" not in options.elide:
         return Changed(method)
@@ -98,14 +101,14 @@ class _Folding:
     grow: bool
     decisions: list[Elision] = field(default_factory=list)
     _contents: dict[int, Content] = field(default_factory=dict)
-    """Tensors that become constants → their content."""
+    """Tensor that becomes a constant → its content."""
     _removed: dict[int, tuple[m.Instruction, ...]] = field(default_factory=dict)
     _grown: bool = False
     _numbers: Numbers = field(init=False)
     _users: Counter[tuple[object, ...]] = field(init=False)
-    """Constant → number of its uses as an argument."""
+    """Constant → number of arguments and move sources that refer to it."""
     _pinned: frozenset[int] = field(init=False)
-    """Inputs, outputs and move sources, which cannot become constants."""
+    """Values that cannot become constants: inputs, outputs and sources of moves."""
     _freed: dict[int, list[int]] = field(init=False)
     """Value → positions of the instructions that free it."""
 
@@ -113,14 +116,14 @@ class _Folding:
         self._numbers = Numbers(self.plan)
         flow = self.memory.reaching.flow
         self._users = Counter(
-            _identity(self._tensor(value)) for call in flow.instructions for value in _tensors_of(self.plan, call)
+            _constant_key(self._tensor(value)) for call in flow.instructions for value in _tensors_of(self.plan, call)
         )
         moves = {call.move_from for call in flow.instructions if isinstance(call, m.MoveCall)}
         self._pinned = frozenset({*self.plan.inputs, *self.plan.outputs, *moves})
         self._freed = frees(flow.instructions)
 
     def consider(self, position: int, call: m.KernelCall, name: str) -> None:
-        """Decide about one instruction."""
+        """Decide whether the outputs of this copy become constants, and record the decision."""
         given, outs = arguments(self.plan, call.args), outputs(self.plan, call.args)
         source = self._content(given[0]) if given and outs else None
         if source is None:
@@ -130,7 +133,7 @@ class _Folding:
             found = _RULES[name](_Copy(source, given, self._numbers, [self._tensor(out) for out in outs]))
             for out, content in zip(outs, found, strict=True):
                 self._require(position, out, content)
-            self._require_room(given[0], found)
+            self._require_growth(given[0], found)
         except Refused as reason:
             if name not in _VIEWS:
                 self.decisions.append(Elision(position, name, "kept", nbytes, str(reason), "constants"))
@@ -161,12 +164,12 @@ class _Folding:
         return Changed(replace(method, plan=plan, added=tuple(added), grown=self._grown), moved, self.decisions)
 
     def _content(self, value: int) -> Content | None:
-        """Return the elements of a constant of the program, or of a new one."""
+        """Return the content of a value that is a constant, or becomes one; None for any other value."""
         if value in self._contents:
             return self._contents[value]
         tensor = self.plan.values[value]
         if not isinstance(tensor, m.Tensor) or not _is_plain(tensor) or value in self.memory.reaching.references:
-            return None  # A move or a view may have made it another tensor.
+            return None  # A move or a view may have made the value refer to another tensor.
         blob = self.data(tensor)
         if blob is None:
             return None
@@ -175,25 +178,25 @@ class _Folding:
         )
 
     def _require(self, position: int, out: int, content: Content) -> None:
-        """Raise an error unless the output can be a constant with that content."""
+        """Raise :class:`Refused` unless the output can become a constant with that content."""
         tensor = self._tensor(out)
         if not _is_plain(tensor) or tensor.sizes != content.sizes or tensor.scalar_type.itemsize != content.itemsize:
-            raise Refused("its output is not as it should be")
+            raise Refused("its output has an unexpected type or shape")
         if not tensor.nbytes:
-            raise Refused("it copies nothing")
+            raise Refused("its output is empty")
         if out in self._pinned:
-            raise Refused("its output is an output of the method, or becomes another value")
+            raise Refused("its output is an output of the method, or the source of a move")
         if out not in self.memory.of or out in self.memory.reaching.references:
             raise Refused("the memory of its output is not planned")
         storage = self.memory.storages[self.memory.of[out]]
         if storage.persistent or storage.values != (out,) or storage.writes != (position + 1,):
-            raise Refused("its output shares bytes with others")
+            raise Refused("its output shares bytes with other values")
 
-    def _require_room(self, source: int, found: Sequence[Content]) -> None:
-        """Raise an error if the file would grow and ``grow`` is false."""
+    def _require_growth(self, source: int, found: Sequence[Content]) -> None:
+        """Raise :class:`Refused` if the file would then hold both the original and the copy, and ``grow`` is false."""
         if all(content.is_run for content in found):
             return
-        if source not in self._contents and self._users[_identity(self._tensor(source))] > 1:
+        if source not in self._contents and self._users[_constant_key(self._tensor(source))] > 1:
             if not self.grow:
                 raise Refused("the file would grow by more than the memory shrinks")
             self._grown = True
@@ -212,7 +215,7 @@ def _tensors_of(plan: m.ExecutionPlan, call: m.Instruction) -> Iterator[int]:
             yield from tensors(plan, (call.move_from,))
 
 
-def _identity(tensor: m.Tensor) -> tuple[object, ...]:
+def _constant_key(tensor: m.Tensor) -> tuple[object, ...]:
     return (tensor.is_constant, tensor.is_external, tensor.data_buffer_idx)
 
 
@@ -221,7 +224,7 @@ def _is_plain(tensor: m.Tensor) -> bool:
     return static and tensor.dim_order == tuple(range(len(tensor.sizes)))
 
 
-# Rules for the content of outputs
+# Rules that compute the content of a copy's outputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +236,7 @@ class _Copy:
 
     def number(self, argument: int, absent: int | None = None) -> int:
         if argument >= len(self.given):
-            raise Refused("its arguments are not as they should be")
+            raise Refused("it has unexpected arguments")
         return self.numbers.at(self.given[argument], absent)
 
     def dim(self, argument: int) -> int:
@@ -241,17 +244,17 @@ class _Copy:
 
     @staticmethod
     def index(number: int, count: int) -> int:
-        """Return an index from 0 on; a negative number counts from the end."""
+        """Return a nonnegative index; a negative ``number`` counts from the end, as in Python."""
         number += count if number < 0 else 0
         if not 0 <= number < count:
-            raise Refused("its arguments are not as they should be")
+            raise Refused("it has unexpected arguments")
         return number
 
 
 def _viewed(copy: _Copy) -> list[Content]:
     (out,) = copy.outs
     if prod(out.sizes) != prod(copy.source.sizes):
-        raise Refused("its output is not as it should be")
+        raise Refused("its output has an unexpected type or shape")
     strides = row_major(out.sizes)
     if copy.source.is_run:
         return [replace(copy.source, sizes=out.sizes, strides=strides)]
@@ -261,7 +264,7 @@ def _viewed(copy: _Copy) -> list[Content]:
 def _reordered(copy: _Copy, order: Sequence[int]) -> list[Content]:
     source = copy.source
     if sorted(order) != list(range(len(source.sizes))):
-        raise Refused("its arguments are not as they should be")
+        raise Refused("it has unexpected arguments")
     sizes, strides = (tuple(found[dim] for dim in order) for found in (source.sizes, source.strides))
     return [replace(source, sizes=sizes, strides=strides)]
 
@@ -295,7 +298,7 @@ def _sliced(copy: _Copy) -> list[Content]:
     start, end = copy.number(2, 0), copy.number(3, count)
     start, end = (min(max(at + count if at < 0 else at, 0), count) for at in (start, end))
     if step < 1 or end <= start:
-        raise Refused("its arguments are not as they should be")
+        raise Refused("it has unexpected arguments")
     return [_part(copy.source, dim, start, (end - start + step - 1) // step, step)]
 
 
@@ -317,14 +320,14 @@ def _split(copy: _Copy) -> list[Content]:
         found.append(_part(copy.source, dim, start, size))
         start += size
     if start != copy.source.sizes[dim]:
-        raise Refused("its arguments are not as they should be")
+        raise Refused("it has unexpected arguments")
     return found
 
 
 def _unbound(copy: _Copy) -> list[Content]:
     dim = copy.dim(1)
     if len(copy.outs) != copy.source.sizes[dim]:
-        raise Refused("its arguments are not as they should be")
+        raise Refused("it has unexpected arguments")
     return [_without(_part(copy.source, dim, index, 1), dim) for index in range(len(copy.outs))]
 
 

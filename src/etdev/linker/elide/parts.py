@@ -1,10 +1,10 @@
 """Removal of copies of parts: slices become aliases in the input, inputs of ``cat`` become aliases in the output.
 
-1. ``slice_copy``, ``select_copy``, ``split_copy`` and similar copies, each of whose outputs is one run of the input's
-   bytes: the outputs become aliases inside the input.
+1. ``slice_copy``, ``select_copy``, ``split_copy`` and similar copies, each of whose outputs is a contiguous range of
+   the input's bytes: the outputs become aliases inside the input.
 2. ``cat`` and ``stack`` along a dimension whose preceding dimensions all have size 1: the inputs become aliases inside
-   the output. Inputs that are already adjacent, as an earlier ``cat`` left them, stay together. An input that cannot
-   be placed (a constant, state, the caller's, used twice) is copied into its slot separately.
+   the output. Inputs that an earlier ``cat`` already made adjacent stay adjacent. An input that cannot move into the
+   output (a constant, state, the caller's memory, used twice) is copied into its slot separately.
 
 A part and its whole have the same content as long as no instruction writes either. So the pass leaves a copy if one of
 them is written again while the other is in use. The whole is in use for as long as any of its parts. So the pass also
@@ -22,7 +22,7 @@ from math import prod
 from etdev.decisions import Elision, ElisionKind
 from etdev.linker.elide.peaks import Peaks
 from etdev.linker.elide.runs import PARTS, Numbers, runs
-from etdev.linker.joined import Joined, Refused, Storages
+from etdev.linker.merged import MergedStorage, Refused, Storages
 from etdev.linker.options import LinkOptions
 from etdev.linker.work import Changed, Method, Work
 from etdev.program import model as m
@@ -33,11 +33,11 @@ _WHOLES = frozenset({_CAT, "aten::stack.out"})
 
 
 def elide_parts(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Remove the copies of parts.
+    """Remove copies of slices, and copies into the outputs of ``cat`` and ``stack``.
 
-    ``cat`` and ``stack`` come first, because the places of their outputs depend on more.
+    ``cat`` and ``stack`` come first. Fewer places are possible for their outputs than for slices.
     """
-    storages = method.merging()
+    storages = method.storage_record()
     parts = _Parts(storages)
     for kind, names in (("cat", _WHOLES), ("slices", PARTS.keys())):
         for position, call, name in method.kernels() if kind in options.elide else ():
@@ -48,16 +48,19 @@ def elide_parts(method: Method, work: Work, options: LinkOptions) -> Changed:
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """A part of the output of a ``cat``, or several adjacent parts that are adjacent in their storage too."""
+    """A range of the output of a ``cat``.
+
+    It is for one input, or for several inputs that are adjacent in one storage.
+    """
 
     parts: tuple[int, ...]
-    """Value indices of the parts."""
+    """Value indices of these inputs."""
     offset: int
     """Offset in bytes from the start of the output."""
-    joined: Joined | None
-    """Merged storage that the parts fill, if they can be placed."""
+    storage: MergedStorage | None
+    """Storage that the inputs fill; None if it cannot move into the output."""
     reason: str = ""
-    """Reason if they cannot be placed."""
+    """Reason why the storage cannot move into the output."""
 
 
 class _Parts:
@@ -70,57 +73,61 @@ class _Parts:
         """Bytes in use, by buffer and instant."""
 
     def consider(self, position: int, call: m.KernelCall, name: str) -> None:
-        """Decide about one copy."""
+        """Decide whether this copy can be removed, and record the decision."""
         size = sum(self._storages.tensor(out).nbytes for out in outputs(self._plan, call.args))
         kind: ElisionKind = "cat" if name in _WHOLES else "slices"
         try:
             if name in _WHOLES:
-                copied, reason = self._put_together(position, call, name)
+                copied, reason = self._place_inputs(position, call, name)
                 self.decisions.append(Elision(position, name, "placed", size - copied, reason, kind))
             else:
-                self._cut_out(position, call, name)
+                self._alias_outputs(position, call, name)
                 self.decisions.append(Elision(position, name, "alias", size, kind=kind))
         except Refused as found:
             self.decisions.append(Elision(position, name, "kept", size, str(found), kind))
 
     # Slices
 
-    def _cut_out(self, position: int, call: m.KernelCall, name: str) -> None:
+    def _alias_outputs(self, position: int, call: m.KernelCall, name: str) -> None:
         found = runs(self._plan, call, name, self._numbers)
         if self._storages.tensor(call.args[0]).is_constant:
             raise Refused("its input is a constant")
         try:
-            place = self._storages.place_read(position, call.args[0])
+            place = self._storages.place_when_read(position, call.args[0])
         except Refused as reason:
             raise Refused(f"its input {reason}") from None
-        whole = self._storages.at(place)
+        whole = self._storages.storage_at(place)
         parts = [self._require_own(position, run.out) for run in found]
         for part in parts:
             self._require_unchanged(position, part, whole)
         start = self._storages.offset(place)
-        self._require_no_more(whole, parts)
-        self._carry_out(whole, [(part, start + run.offset) for part, run in zip(parts, found, strict=True)])
+        self._require_peak(whole, parts)
+        self._merge(whole, [(part, start + run.offset) for part, run in zip(parts, found, strict=True)])
         self._storages.changed[position] = ()
 
-    def _require_own(self, position: int, out: int) -> Joined:
-        """Return the output's storage. Raise an error unless it is the output's alone and begins to be used here."""
-        found = self._storages.of(out)
+    def _require_own(self, position: int, out: int) -> MergedStorage:
+        """Return the output's storage. Raise an error unless only the output uses it, from this instruction on."""
+        found = self._storages.storage_of(out)
         if found is None:
             raise Refused("the memory of its output is not planned")
         if out in self._memory.reaching.references:
-            raise Refused("where its output lies is known at run time only")
+            raise Refused("the address of its output is known only at run time")
         if found.persistent:
             raise Refused("its output is state")
-        if not self._storages.fills(out):
+        if not self._storages.fills_storage(out):
             raise Refused("its output is a part of another tensor")
         if found.start != position + 1:
-            raise Refused("the memory of its output is in use before")
+            raise Refused("the memory of its output is already in use")
         return found
 
-    def _require_unchanged(self, position: int, part: Joined, whole: Joined) -> None:
-        """Raise an error if either is written while the other is in use, after the copy."""
+    def _require_unchanged(self, position: int, part: MergedStorage, whole: MergedStorage) -> None:
+        """Raise an error if the part or the whole is written after the copy, while the other of the two is in use."""
         if part is whole or self._storages.memory_id(part) != self._storages.memory_id(whole):
-            raise Refused("it is in another buffer" if part is not whole else "it is there already")
+            raise Refused(
+                "its input and output are in different buffers"
+                if part is not whole
+                else "its input and output share bytes already"
+            )
         after = position + 1
         if whole.is_written(after, part.end):
             raise Refused("the whole is written again while a part of it is in use")
@@ -129,26 +136,26 @@ class _Parts:
 
     # Concatenations
 
-    def _put_together(self, position: int, call: m.KernelCall, name: str) -> tuple[int, str]:
-        """Place all inputs that can be placed. Return the bytes that are still copied, and the reasons."""
-        out, items = self._require_whole(call, name)
+    def _place_inputs(self, position: int, call: m.KernelCall, name: str) -> tuple[int, str]:
+        """Move all inputs that can move into the output. Return the bytes that are still copied, and the reasons."""
+        out, items = self._read_call(call, name)
         whole = self._require_own(position, out)
-        slots = [self._placeable(position, slot, whole) for slot in self._in_slots(position, out, items)]
-        twice = _twice(slot.joined for slot in slots)
+        slots = [self._checked(position, slot, whole) for slot in self._slots(position, out, items)]
+        twice = _repeated(slot.storage for slot in slots)
         slots = [
-            replace(slot, joined=None, reason="an input is there twice")
-            if slot.joined and slot.joined.number in twice
+            replace(slot, storage=None, reason="an input occurs twice")
+            if slot.storage and slot.storage.number in twice
             else slot
             for slot in slots
         ]
-        placed = [slot for slot in slots if slot.joined is not None]
+        placed = [slot for slot in slots if slot.storage is not None]
         while placed:
             try:
-                self._require_no_more(whole, [slot.joined for slot in placed if slot.joined])
+                self._require_peak(whole, [slot.storage for slot in placed if slot.storage])
                 break
             except Refused:
-                # The first input in use extends the lifetime of the whole most.
-                first = min(placed, key=lambda slot: slot.joined.start if slot.joined else 0)
+                # The storage whose lifetime starts first extends the lifetime of the output most.
+                first = min(placed, key=lambda slot: slot.storage.start if slot.storage else 0)
                 placed.remove(first)
         if not placed:
             reasons = dict.fromkeys(slot.reason or "more memory would be in use" for slot in slots)
@@ -157,22 +164,25 @@ class _Parts:
         others = [slot for slot in slots if slot.offset not in offsets]
         if not others:
             whole.writes = [write for write in whole.writes if write != position + 1]
-        self._carry_out(whole, [(slot.joined, slot.offset) for slot in placed if slot.joined])
-        self._storages.changed[position] = tuple(self._copy_into(call, out, slot) for slot in others)
+        self._merge(whole, [(slot.storage, slot.offset) for slot in placed if slot.storage])
+        self._storages.changed[position] = tuple(self._copy_to_slot(call, out, slot) for slot in others)
         copied = sum(self._storages.tensor(part).nbytes for slot in others for part in slot.parts)
         reasons = dict.fromkeys(slot.reason or "more memory would be in use" for slot in others)
         return copied, "; ".join(reasons)
 
-    def _require_whole(self, call: m.KernelCall, name: str) -> tuple[int, list[int]]:
-        """Return the value index of the output, and those of the nonempty inputs."""
+    def _read_call(self, call: m.KernelCall, name: str) -> tuple[int, list[int]]:
+        """Return the value indices of the output and of the nonempty inputs.
+
+        Raise an error if this call is not supported.
+        """
         listed = self._plan.values[call.args[0]] if len(call.args) == 4 else None
         if not isinstance(listed, m.TensorList) or call.args[2] != call.args[3]:
-            raise Refused("its arguments are not as they should be")
+            raise Refused("it has unexpected arguments")
         out = self._storages.tensor(call.args[3])
         items = [item for item in listed.items if self._storages.tensor(item).nbytes]
         tensors = [out, *map(self._storages.tensor, items)]
         if any(tensor.shape_dynamism is not m.TensorShapeDynamism.STATIC for tensor in tensors):
-            raise Refused("its sizes are known at run time only")
+            raise Refused("its sizes are known only at run time")
         if any(tensor.scalar_type is not out.scalar_type for tensor in tensors):
             raise Refused("it changes the element type")
         if any(tensor.dim_order != tuple(range(len(tensor.sizes))) for tensor in tensors):
@@ -180,61 +190,63 @@ class _Parts:
         dim = self._numbers.at(call.args[1])
         dim += len(out.sizes) if dim < 0 else 0
         if not 0 <= dim < len(out.sizes) or sum(tensor.nbytes for tensor in tensors[1:]) != out.nbytes:
-            raise Refused("its arguments are not as they should be")
+            raise Refused("it has unexpected arguments")
         if prod(out.sizes[:dim]) > 1:
-            raise Refused("its inputs are not in one piece in its output")
+            raise Refused("its inputs are not contiguous in its output")
         return call.args[3], items
 
-    def _in_slots(self, position: int, out: int, items: Sequence[int]) -> list[_Slot]:
-        """Group the inputs into slots; adjacent inputs that fill one storage share a slot."""
+    def _slots(self, position: int, out: int, items: Sequence[int]) -> list[_Slot]:
+        """Assign each input to a slot. Adjacent inputs that fill one storage together share a slot."""
         found: list[_Slot] = []
         offsets = list(accumulate((self._storages.tensor(item).nbytes for item in items), initial=0))
         index = 0
         while index < len(items):
-            count, joined, reason = self._together(position, items, index)
-            found.append(_Slot(tuple(items[index : index + count]), offsets[index], joined, reason))
+            count, storage, reason = self._leading_storage(position, items, index)
+            found.append(_Slot(tuple(items[index : index + count]), offsets[index], storage, reason))
             index += count
         return found
 
-    def _together(self, position: int, items: Sequence[int], start: int) -> tuple[int, Joined | None, str]:
-        """Return the number of inputs from ``start`` on that fill one storage in order, the storage, and a reason.
+    def _leading_storage(
+        self, position: int, items: Sequence[int], start: int
+    ) -> tuple[int, MergedStorage | None, str]:
+        """Return how many inputs from ``start`` on fill one storage in order, and that storage.
 
-        Without such a storage, return 1, None and the reason.
+        If none do, return 1, None and the reason.
         """
         if self._storages.tensor(items[start]).is_constant:
             return 1, None, "an input is a constant"
         end = 0
-        first: Joined | None = None
+        first: MergedStorage | None = None
         for count, item in enumerate(islice(items, start, None), start=1):
             try:
-                place = self._storages.place_read(position, item)
+                place = self._storages.place_when_read(position, item)
             except Refused as reason:
                 return 1, None, f"an input {reason}"
-            joined = self._storages.at(place)
-            first = first or joined
-            if joined is not first or self._storages.offset(place) != end:
+            storage = self._storages.storage_at(place)
+            first = first or storage
+            if storage is not first or self._storages.offset(place) != end:
                 break
             end += self._storages.tensor(item).nbytes
-            if end == joined.size:
-                return count, joined, ""
+            if end == storage.size:
+                return count, storage, ""
         return 1, None, "an input is a part of another tensor"
 
-    def _placeable(self, position: int, slot: _Slot, whole: Joined) -> _Slot:
-        """Return the slot, without a storage if its parts must keep their places."""
-        if slot.joined is None:
+    def _checked(self, position: int, slot: _Slot, whole: MergedStorage) -> _Slot:
+        """Return the slot; clear its storage if that storage must keep its address."""
+        if slot.storage is None:
             return slot
         try:
-            if slot.joined.persistent:
+            if slot.storage.persistent:
                 raise Refused("an input is state")
-            self._require_unchanged(position, slot.joined, whole)
-            if slot.joined.writes and slot.joined.writes[-1] > position:
+            self._require_unchanged(position, slot.storage, whole)
+            if slot.storage.writes and slot.storage.writes[-1] > position:
                 raise Refused("an input is written again afterwards")
         except Refused as reason:
-            return replace(slot, joined=None, reason=str(reason))
+            return replace(slot, storage=None, reason=str(reason))
         return slot
 
-    def _copy_into(self, call: m.KernelCall, out: int, slot: _Slot) -> m.KernelCall:
-        """Return the same instruction for the inputs of one slot."""
+    def _copy_to_slot(self, call: m.KernelCall, out: int, slot: _Slot) -> m.KernelCall:
+        """Return a call of the same operator that copies only the inputs of one slot, to their range of the output."""
         tensors = [self._storages.tensor(part) for part in slot.parts]
         dim = self._numbers.at(call.args[1])
         size = (
@@ -248,10 +260,10 @@ class _Parts:
         parts = self._storages.add(m.TensorList(slot.parts))
         return replace(call, args=(parts, call.args[1], index, index))
 
-    # Shared by slices and concatenations
+    # Conditions and changes for both kinds
 
-    def _require_no_more(self, whole: Joined, parts: Sequence[Joined]) -> None:
-        """Raise an error if merging the lifetimes raises peak memory."""
+    def _require_peak(self, whole: MergedStorage, parts: Sequence[MergedStorage]) -> None:
+        """Raise an error if peak memory rises once the whole is in use for as long as its parts."""
         now = [whole, *parts]
         start, end = min(item.start for item in now), max(item.end for item in now)
         in_use = self._in_use[self._storages.memory_id(whole)]
@@ -265,7 +277,7 @@ class _Parts:
         if after > before:
             raise Refused("more memory would be in use")
 
-    def _carry_out(self, whole: Joined, parts: Iterable[tuple[Joined, int]]) -> None:
+    def _merge(self, whole: MergedStorage, parts: Iterable[tuple[MergedStorage, int]]) -> None:
         in_use = self._in_use[self._storages.memory_id(whole)]
         parts = list(parts)
         for sign, those in ((-1, [whole, *(part for part, _ in parts)]), (1, [whole])):
@@ -273,20 +285,20 @@ class _Parts:
                 in_use.add(item.start, item.end, sign * item.size)
             if sign < 0:
                 for part, offset in parts:
-                    self._storages.lay(part, whole, offset)
+                    self._storages.merge(part, whole, offset)
 
 
 def _bytes_in_use(storages: Storages) -> dict[int, Peaks]:
-    """Return the bytes in use, by buffer and instant."""
+    """Return the bytes in use at each instant, for each planned buffer."""
     found: dict[int, list[int]] = {}
-    for joined in storages.all():
-        changes = found.setdefault(storages.memory_id(joined), [0] * (storages.memory.instants + 1))
-        changes[joined.start] += joined.size
-        changes[joined.end] -= joined.size
+    for storage in storages.all():
+        changes = found.setdefault(storages.memory_id(storage), [0] * (storages.memory.instants + 1))
+        changes[storage.start] += storage.size
+        changes[storage.end] -= storage.size
     return {buffer: Peaks(list(accumulate(changes))) for buffer, changes in found.items()}
 
 
-def _twice(found: Iterable[Joined | None]) -> list[int]:
-    """Return the numbers of the merged storages that occur more than once."""
+def _repeated(found: Iterable[MergedStorage | None]) -> list[int]:
+    """Return the numbers of the storages that occur more than once."""
     times = Counter(item.number for item in found if item is not None)
     return [number for number, count in times.items() if count > 1]

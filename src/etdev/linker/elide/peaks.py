@@ -1,4 +1,4 @@
-"""Bytes in use by instant, of which ranges change and ranges are asked for their peak."""
+"""A segment tree of the bytes in use at each instant: range updates and range maxima."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Sequence
 
 
 class Peaks:
-    """Bytes in use at each instant, as a tree over them: a change and a question take O(log n)."""
+    """Bytes in use at each instant, as a segment tree. An update and a query take O(log n)."""
 
     def __init__(self, in_use: Sequence[int]) -> None:
         self._size = 1 << max(len(in_use) - 1, 1).bit_length()
         self._added = [0] * (2 * self._size)
-        """By node, what was added to all instants below it."""
+        """Bytes added to all instants below a node, by node."""
         self._peak = [0] * self._size + [*in_use] + [0] * (self._size - len(in_use))
-        """By node, the peak of the instants below it, without what was added to nodes above it."""
+        """Peak of the instants below a node, by node, without bytes added to its ancestors."""
         for node in range(self._size - 1, 0, -1):
             self._peak[node] = max(self._peak[2 * node], self._peak[2 * node + 1])
 
     def add(self, start: int, end: int, size: int) -> None:
-        """Add to the bytes in use from ``start`` to before ``end``."""
+        """Add ``size`` bytes to the instants from ``start`` to before ``end``."""
         if start >= end:
             return
         low, high = start + self._size, end + self._size
@@ -41,7 +41,7 @@ class Peaks:
         self._added[node] += size
 
     def peak(self, start: int, end: int) -> int:
-        """Return the most bytes in use at any instant from ``start`` to before ``end``."""
+        """Return the peak number of bytes in use from ``start`` to before ``end``."""
         low, high = start + self._size, end - 1 + self._size
         left, right = self._peak[low], self._peak[high]
         while low >> 1 != high >> 1 and low != high:

@@ -1,4 +1,4 @@
-"""Copies whose output is a contiguous run of their input's bytes."""
+"""Copies each of whose outputs is a contiguous range of the input's bytes."""
 
 from __future__ import annotations
 
@@ -7,42 +7,42 @@ from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
-from etdev.linker.joined import Refused
+from etdev.linker.merged import Refused
 from etdev.program import model as m
 from etdev.program.analysis.effects import arguments, outputs
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """An output that equals a contiguous range of the input's bytes."""
+    """An output of a copy that equals a contiguous range of the input's bytes."""
 
     out: int
     """Value index of the output."""
     offset: int
-    """Offset in bytes from the start of the input."""
+    """Offset of the range in bytes, from the start of the input."""
 
 
 class Numbers:
-    """Integer arguments of a method's instructions that no instruction sets."""
+    """Constant integer arguments of a method's instructions. Arguments that an instruction sets are not constant."""
 
     def __init__(self, plan: m.ExecutionPlan) -> None:
         self._plan = plan
         self._set = {*plan.inputs, *_written(plan)}
 
     def at(self, value: int, absent: int | None = None) -> int:
-        """Return an integer, or ``absent`` if it is omitted. Raise ``Refused`` if it is known at run time only."""
+        """Return a constant integer, or ``absent`` if the argument is None. Raise ``Refused`` if it is not constant."""
         found = self._plan.values[value]
         if isinstance(found, m.Int) and value not in self._set:
             return found.int_val
         if isinstance(found, m.Null) and absent is not None:
             return absent
-        raise Refused("its arguments are known at run time only")
+        raise Refused("its arguments are known only at run time")
 
     def list(self, value: int) -> tuple[int, ...]:
-        """Return a list of integers. Raises as :meth:`at` does."""
+        """Return a list of constant integers. Raise ``Refused`` if it is not one."""
         found = self._plan.values[value]
         if not isinstance(found, m.IntList):
-            raise Refused("its arguments are not as they should be")
+            raise Refused("it has unexpected arguments")
         return tuple(map(self.at, found.items))
 
 
@@ -51,7 +51,7 @@ def _written(plan: m.ExecutionPlan) -> Iterator[int]:
         for call in chain.instructions:
             match call:
                 case m.KernelCall():
-                    # An unknown operator may set any of its arguments; a known one sets the last.
+                    # An unknown operator may set any of its arguments. A known one sets only the last.
                     yield from call.args[-1:] if _is_known(plan, call) else call.args
                 case m.MoveCall():
                     yield call.move_to
@@ -67,18 +67,18 @@ _KNOWN = frozenset({"aten", "dim_order_ops", "quantized_decomposed", "et_copy", 
 
 
 def runs(plan: m.ExecutionPlan, call: m.KernelCall, name: str, numbers: Numbers) -> tuple[Run, ...]:
-    """Return the outputs of such a copy, each a run of its first argument.
+    """Return the outputs of a copy, each with its range in the copy's input.
 
-    Raises ``Refused`` if an output is not such a run. Sizes have to be static. Dimensions have to be in order in
-    memory, except for a copy that changes neither sizes nor order.
+    Raises ``Refused`` if an output is not a contiguous range of the input. Sizes must be static. Dimensions must be in
+    order in memory, except for a copy that changes neither sizes nor dimension order.
     """
     given, outs = arguments(plan, call.args), outputs(plan, call.args)
     source = plan.values[given[0]] if given else None
     if not isinstance(source, m.Tensor) or not outs:
-        raise Refused("its arguments are not as they should be")
+        raise Refused("it has unexpected arguments")
     tensors = [source, *(_tensor(plan, out) for out in outs)]
     if any(tensor.shape_dynamism is not m.TensorShapeDynamism.STATIC for tensor in tensors):
-        raise Refused("its sizes are known at run time only")
+        raise Refused("its sizes are known only at run time")
     if any(tensor.scalar_type is not source.scalar_type for tensor in tensors):
         raise Refused("its output has another element type")
     plain = all(tensor.dim_order == tuple(range(len(tensor.sizes))) for tensor in tensors)
@@ -104,30 +104,31 @@ class _Copy:
 
     def number(self, argument: int, absent: int | None = None) -> int:
         if argument >= len(self.given):
-            raise Refused("its arguments are not as they should be")
+            raise Refused("it has unexpected arguments")
         return self.numbers.at(self.given[argument], absent)
 
     def dim(self, argument: int, absent: int = 0) -> int:
-        """Return a dimension, from 0 on."""
+        """Return the dimension that an argument states, as a nonnegative index. ``absent`` is its default."""
         rank = len(self.source.sizes)
         found = self.number(argument, absent)
         found += rank if found < 0 else 0
         if not 0 <= found < rank:
-            raise Refused("its arguments are not as they should be")
+            raise Refused("it has unexpected arguments")
         return found
 
     def row(self, dim: int) -> int:
-        """Return the elements from one index of a dimension to the next. Raise ``Refused`` if parts are not contiguous.
+        """Return the number of elements between neighboring indices of a dimension.
 
-        Parts are contiguous if all earlier dimensions have size 1.
+        Raise ``Refused`` if parts along that dimension are not contiguous. They are if all earlier dimensions have size
+        1.
         """
         if prod(self.source.sizes[:dim]) > 1:
-            raise Refused("its output is not in one piece in its input")
+            raise Refused("its output is not contiguous in its input")
         return prod(self.source.sizes[dim + 1 :])
 
 
 def _same(copy: _Copy) -> list[int]:
-    """Match a copy of all bytes in the same order."""
+    """Return the offset of an output that has all elements of the input in the same order."""
     (out,) = copy.outs
     if prod(out.sizes) != prod(copy.source.sizes):
         raise Refused("its output has another size")
@@ -136,7 +137,7 @@ def _same(copy: _Copy) -> list[int]:
 
 def _permuted(copy: _Copy) -> list[int]:
     if len(copy.given) < 2:
-        raise Refused("its arguments are not as they should be")
+        raise Refused("it has unexpected arguments")
     rank = len(copy.source.sizes)
     return _moved(copy, [dim + rank if dim < 0 else dim for dim in copy.numbers.list(copy.given[1])])
 
@@ -150,10 +151,10 @@ def _transposed(copy: _Copy) -> list[int]:
 
 
 def _moved(copy: _Copy, order: list[int]) -> list[int]:
-    """Match a permutation that moves nothing: dimensions larger than 1 keep their order."""
+    """Return the offset for a permutation with these dimensions; dimensions larger than 1 must keep their order."""
     sizes = copy.source.sizes
     if sorted(order) != list(range(len(sizes))):
-        raise Refused("its arguments are not as they should be")
+        raise Refused("it has unexpected arguments")
     large = [dim for dim in order if sizes[dim] != 1]
     if large != sorted(large):
         raise Refused("it changes the order of the elements")
@@ -167,7 +168,7 @@ def _sliced(copy: _Copy) -> list[int]:
     start = min(max(start + size if start < 0 else start, 0), size)
     (out,) = copy.outs
     if len(out.sizes) != len(copy.source.sizes) or (step != 1 and out.sizes[dim] > 1):
-        raise Refused("its output is not in one piece in its input")
+        raise Refused("its output is not contiguous in its input")
     if out.sizes == copy.source.sizes:
         return [0]
     return [start * copy.row(dim)]
@@ -180,7 +181,7 @@ def _selected(copy: _Copy) -> list[int]:
 
 
 def _split(dim: int) -> Callable[[_Copy], list[int]]:
-    """Return a rule for outputs that are adjacent along a dimension. ``dim`` is the argument with that dimension."""
+    """Return a rule for outputs that follow each other along a dimension. Argument ``dim`` of the call states it."""
 
     def offsets(copy: _Copy) -> list[int]:
         copy.row(copy.dim(dim))
@@ -189,14 +190,14 @@ def _split(dim: int) -> Callable[[_Copy], list[int]]:
             found.append(offset)
             offset += prod(out.sizes)
         if offset != prod(copy.source.sizes):
-            raise Refused("its arguments are not as they should be")
+            raise Refused("it has unexpected arguments")
         return found
 
     return offsets
 
 
 _Rule: TypeAlias = Callable[[_Copy], list[int]]
-"""Function that returns the offset of each output from the start of the input, in elements."""
+"""Function from a copy to the offset of each output from the start of the input, in elements."""
 
 CLONES: Mapping[str, _Rule] = {
     "aten::_to_copy.out": _same,
@@ -204,7 +205,7 @@ CLONES: Mapping[str, _Rule] = {
     "dim_order_ops::_clone_dim_order.out": _same,
     "dim_order_ops::_to_dim_order_copy.out": _same,
 }
-"""Copies of the same shape. They keep the order of bytes if element type and dimension order stay the same."""
+"""Copies that keep the shape. If they also keep element type and dimension order, all bytes stay the same."""
 IDENTITIES: Mapping[str, _Rule] = {
     **CLONES,
     "aten::expand_copy.out": _same,
@@ -212,7 +213,7 @@ IDENTITIES: Mapping[str, _Rule] = {
     "aten::t_copy.out": _transposed,
     "aten::transpose_copy.int_out": _transposed,
 }
-"""Copies that may have all bytes of their input, in the same order."""
+"""Copies whose output may have all bytes of the input in the same order."""
 PARTS: Mapping[str, _Rule] = {
     "aten::select_copy.int_out": _selected,
     "aten::slice_copy.Tensor_out": _sliced,
@@ -220,5 +221,5 @@ PARTS: Mapping[str, _Rule] = {
     "aten::split_with_sizes_copy.out": _split(2),
     "aten::unbind_copy.int_out": _split(1),
 }
-"""Copies of a part of their input, or of one part for each output."""
+"""Copies each of whose outputs is a part of the input."""
 COPIES: Mapping[str, _Rule] = {**IDENTITIES, **PARTS}

@@ -1,11 +1,11 @@
-"""Removal of write-backs: new contents of state are computed in place, and the ``copy_`` into the state is removed.
+"""Removal of write-backs: kernels compute the new content of state in place, without a ``copy_`` afterwards.
 
 ``index_put``, ``add`` and other kernels compute the new content of a buffer into a temporary of the same size. Then
-``copy_`` overwrites the buffer with it. The pass merges the temporary into the buffer instead, if
+``copy_`` overwrites the buffer with it. The pass merges the temporary into the buffer instead, under two conditions:
 
-1. the buffer is neither read nor written during the lifetime of the temporary. The ``copy_`` itself is exempt. So is
-   the instruction that begins to compute the temporary, as far as its kernel may work in place;
-2. the instructions from the first to the ``copy_`` always run one after the other.
+1. No instruction accesses the buffer while the temporary is in use. Two instructions are exempt: the ``copy_`` itself,
+   and the one that starts to compute the temporary, if its kernel may work in place.
+2. All instructions that write the temporary are in the block of the ``copy_``, before it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from etdev.decisions import Elision
-from etdev.linker.joined import Joined, Refused, Storages
+from etdev.linker.merged import MergedStorage, Refused, Storages
 from etdev.linker.operands import Operands
 from etdev.linker.options import LinkOptions
 from etdev.linker.work import Changed, Method, Work
@@ -27,10 +27,10 @@ _COPY = "aten::copy_"
 
 
 def elide_write_backs(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Remove the copies into state, as far as kernels may write an output over an operand."""
+    """Remove each ``copy_`` into state whose source can be computed in the bytes of the state."""
     if "write_back" not in options.elide:
         return Changed(method)
-    storages = method.merging()
+    storages = method.storage_record()
     backs = _WriteBacks(storages, options.inplace)
     decisions = []
     for position, call, name in method.kernels():
@@ -54,7 +54,7 @@ class _WriteBacks:
         memory = storages.memory
         self._operands = Operands(storages, table)
         self._reads: dict[int, set[int]] = defaultdict(set)
-        """Storage → instants at which it is read."""
+        """Storage → instants at which an instruction reads it."""
         for use in memory.reaching.uses:
             self._reads[memory.of[use.place]].add(use.position + 1)
         self._block = [
@@ -62,77 +62,80 @@ class _WriteBacks:
         ]
 
     def is_to_state(self, call: m.KernelCall) -> bool:
-        """Return whether the call writes all of a piece of state."""
+        """Return whether a ``copy_`` overwrites all bytes of a piece of state."""
         if len(call.args) != 4 or call.args[0] != call.args[3]:
             return False
-        found = self.storages.of(call.args[0])
-        return found is not None and found.persistent and self.storages.fills(call.args[0])
+        found = self.storages.storage_of(call.args[0])
+        return found is not None and found.persistent and self.storages.fills_storage(call.args[0])
 
     def consider(self, position: int, call: m.KernelCall) -> None:
-        """Merge the source of a copy into the state. Raise :class:`~etdev.linker.joined.Refused` if that is unsafe."""
+        """Merge the source of a ``copy_`` into the state. Raise ``Refused`` if that is unsafe."""
         state, source = call.args[:2]
         if state in self._memory.reaching.references:
-            raise Refused("which state it is depends on the branch taken")
+            raise Refused("which state it writes depends on the branch taken")
         place = self._require_whole(position, state, source)
-        kept, temporary = self.storages.at(state), self.storages.at(place)
+        kept, temporary = self.storages.storage_at(state), self.storages.storage_at(place)
         if kept.writes != [position + 1]:
             raise Refused("the state is written more than once")
         first = temporary.start - 1
-        self._require_together(position, first, temporary)
+        self._require_same_block(position, first, temporary)
         self._require_unused(position, first, kept, temporary)
         if temporary.start in self._instants(kept):
             self._require_in_place(first, kept, temporary)
-        self.storages.lay(temporary, kept)
+        self.storages.merge(temporary, kept)
 
     def _require_whole(self, position: int, state: int, source: int) -> int:
-        """Return the value in whose place the source is. Raise an error unless it is a temporary like the state."""
+        """Return the value at whose address ``source`` is.
+
+        Raise an error unless it is a temporary with the shape and type of the state.
+        """
         to, of = self.storages.tensor(state), self._plan.values[source]
         if not isinstance(of, m.Tensor) or of.is_constant:
-            raise Refused("what it copies is a constant")
+            raise Refused("its source is a constant")
         try:
-            place = self.storages.place_read(position, source)
+            place = self.storages.place_when_read(position, source)
         except Refused as reason:
-            raise Refused(f"what it copies {reason}") from None
-        found = self.storages.at(place)
+            raise Refused(f"its source {reason}") from None
+        found = self.storages.storage_at(place)
         if found.persistent:
-            raise Refused("what it copies is state, too")
+            raise Refused("its source is state too")
         if {to.shape_dynamism, of.shape_dynamism} != {m.TensorShapeDynamism.STATIC}:
-            raise Refused("its sizes are known at run time only")
+            raise Refused("its sizes are known only at run time")
         if (to.scalar_type, to.sizes, to.dim_order) != (of.scalar_type, of.sizes, of.dim_order):
             raise Refused("it changes the element type or the shape")
-        if not self.storages.fills(place) or of.nbytes != found.size:
-            raise Refused("what it copies is a part of another tensor")
+        if not self.storages.fills_storage(place) or of.nbytes != found.size:
+            raise Refused("its source is a part of another tensor")
         if place in self._memory.reaching.references:
-            raise Refused("where what it copies lies is known at run time only")
+            raise Refused("the address of its source is known only at run time")
         return place
 
-    def _require_together(self, position: int, first: int, temporary: Joined) -> None:
-        """Raise an error unless the temporary is computed in the same block as the copy, and before it."""
+    def _require_same_block(self, position: int, first: int, temporary: MergedStorage) -> None:
+        """Raise an error unless all writes to the temporary are in the block of the ``copy_``, and before it."""
         if first < 0:
-            raise Refused("what it copies is an input")
+            raise Refused("its source is an input")
         if any(self._block[write - 1] != self._block[position] for write in temporary.writes):
-            raise Refused("what it copies is computed in another branch")
+            raise Refused("its source is computed in another branch")
         if temporary.writes[-1] > position:
-            raise Refused("what it copies is written again afterwards")
+            raise Refused("its source is written again afterwards")
 
-    def _require_unused(self, position: int, first: int, kept: Joined, temporary: Joined) -> None:
+    def _require_unused(self, position: int, first: int, kept: MergedStorage, temporary: MergedStorage) -> None:
         allowed = {first + 1, position + 1}
         if any(first + 1 <= instant < temporary.end for instant in set(self._instants(kept)) - allowed):
-            raise Refused("the state is needed as it was, or changed, while what it copies is in use")
+            raise Refused("the state is read or written while its source is in use")
 
-    def _instants(self, joined: Joined) -> Iterator[int]:
-        """Yield the instants at which any of these storages is read or written."""
-        yield from joined.writes
-        for number in joined.members:
+    def _instants(self, storage: MergedStorage) -> Iterator[int]:
+        """Return the instants at which an instruction reads or writes any of these storages."""
+        yield from storage.writes
+        for number in storage.members:
             yield from self._reads[number]
 
-    def _require_in_place(self, first: int, kept: Joined, temporary: Joined) -> None:
-        """Raise an error unless the instruction that reads the state may write its output over it."""
+    def _require_in_place(self, first: int, kept: MergedStorage, temporary: MergedStorage) -> None:
+        """Raise an error unless the instruction at ``first``, which reads the state, may write its output over it."""
         call = self._memory.reaching.flow.instructions[first]
         reason = "its kernel may not work in place"
         for output, out in enumerate(outputs(self._plan, call.args) if isinstance(call, m.KernelCall) else ()):
             assert isinstance(call, m.KernelCall)
-            if self.storages.of(out) is not temporary:
+            if self.storages.storage_of(out) is not temporary:
                 continue
             positions = self._operands.donors(call, output)
             for argument in positions:
@@ -141,6 +144,10 @@ class _WriteBacks:
                 except Refused as refused:
                     reason = f"argument {argument} {refused}"
                     continue
-                if self.storages.at(place) is kept and self.storages.fills(place) and self.storages.fills(out):
+                if (
+                    self.storages.storage_at(place) is kept
+                    and self.storages.fills_storage(place)
+                    and self.storages.fills_storage(out)
+                ):
                     return
-        raise Refused(f"what computes it reads the state: {reason}")
+        raise Refused(f"the instruction that computes its source reads the state: {reason}")

@@ -1,4 +1,4 @@
-"""Positions at which values are written or set, and searches among them that take O(log n)."""
+"""Positions of the instructions that write each value, with searches that take O(log n)."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from etdev.program.analysis.reaching import Reaching
 
 
 def any_between(ordered: Sequence[int], after: int, before: int) -> bool:
-    """Return whether a number of an ascending sequence is between two numbers, both exclusive."""
+    """Return whether an ascending sequence has a number that is greater than ``after`` and less than ``before``."""
     index = bisect_right(ordered, after)
     return index < len(ordered) and ordered[index] < before
 
 
 class Writers:
-    """Positions of the instructions that write values or set their places."""
+    """Positions of the instructions that write a value, or make it refer to another tensor."""
 
     def __init__(self, found: Reaching, planned: Collection[int]) -> None:
-        """Collect the positions. ``planned``: values in planned memory."""
+        """Collect the positions. ``planned`` are the values in planned memory."""
         self._of: dict[int, list[int]] = defaultdict(list)
         for position, effect in enumerate(found.effects):
             ends = [pair[1] for pair in (effect.view, effect.move) if pair]
             for value in {*effect.writes, *effect.updates, *effect.fills, *ends}:
                 self._of[value].append(position)
-        roving = [value for value in self._of if value in found.references]
+        unfixed = [value for value in self._of if value in found.references]
         unplanned = [value for value in self._of if value not in planned and value not in found.references]
-        self._roving = sorted(position for value in roving for position in self._of[value])
+        self._unfixed = sorted(position for value in unfixed for position in self._of[value])
         self._unplanned = sorted(position for value in unplanned for position in self._of[value])
         self._added: list[int] = []
-        """Positions, in ascending order, of copies that were replaced by views."""
+        """Positions of the copies that views replaced, in ascending order."""
         flow = found.flow
         loops = sorted(
             (block.end, flow.blocks[successor].start)
@@ -41,26 +41,26 @@ class Writers:
         )
         self._loop_ends = [end for end, _ in loops]
         self._loop_starts = list(accumulate((start for _, start in reversed(loops)), min))[::-1]
-        """First position of all loops that end where this one ends, or later."""
+        """By loop, in the order of their ends: first position of all loops that end there or later."""
 
     def of(self, value: int) -> Sequence[int]:
-        """Return the positions for one value, in ascending order."""
+        """Return the positions of the instructions that write a value, in ascending order."""
         return self._of.get(value, ())
 
     def add_view(self, position: int) -> None:
-        """Note that a view replaces the copy at a position, which is after those noted before."""
+        """Record that a view replaces the copy at a position. Positions must come in ascending order."""
         self._added.append(position)
 
-    def any_roving(self, after: int, before: int, *, unplanned: bool) -> bool:
-        """Return whether a value whose address is known at run time only is written between two positions.
+    def any_unfixed(self, after: int, before: int, *, unplanned: bool) -> bool:
+        """Return whether a value without a fixed address is written between two positions.
 
-        ``unplanned``: also consider the values that are not in planned memory.
+        With ``unplanned``, also consider values that are not in planned memory.
         """
-        lists = [self._roving, self._added, *([self._unplanned] if unplanned else [])]
+        lists = [self._unfixed, self._added, *([self._unplanned] if unplanned else [])]
         return any(any_between(positions, after, before) for positions in lists)
 
     def may_follow(self, value: int, position: int) -> bool:
-        """Return whether an instruction that writes a value can run after the one at a position."""
+        """Return whether an instruction that writes a value can run after the instruction at a position."""
         positions = self.of(value)
         if not positions:
             return False

@@ -1,4 +1,4 @@
-"""Names of an item: the values that hold its content at each point of a method."""
+"""Values that hold the content of an item, at each point of a method."""
 
 from __future__ import annotations
 
@@ -12,68 +12,79 @@ from etdev.program.analysis.effects import Effects
 from etdev.program.analysis.storage import MethodMemory
 
 _State = dict[int, frozenset[int]]
-"""Item → values that hold its last written content. A missing item has not been written."""
+"""Item → values that hold its most recent content. An item that is not in it has not been written yet."""
 
 
-class Names:
+class Holders:
     """Values that hold the content of their item, at each point of a method.
 
-    A value that is written holds the content until another value of the item is written, or until it is freed. A value
-    that is never written is an alias, and always holds the content. A value that a move sets holds it from the move on.
+    An instruction writes content to one value of an item. That value holds the content until another value of the item
+    is written, or until it is freed. A value that is never written is an alias, and always holds the content. A value
+    that a move sets holds the content after the move.
     """
 
     def __init__(self, inputs: Iterable[int], filled: Collection[int], memory: MethodMemory, items: Items) -> None:
-        """Follow a method.
+        """Find the values that hold content, by following the control flow of a method.
 
         ``inputs`` are the tensors that the caller writes. ``filled`` are other tensors that hold content before the
-        method begins: constants, and state that is kept under its own name.
+        method begins: constants, and state that has a name in the file.
         """
         self._items, self._reaching = items, memory.reaching
         self._written = {*inputs, *(value for found in self._reaching.effects for value in _writes(found))}
         self._set = memory.reaching.references
         kept = {items.of[value] for storage in memory.storages if storage.persistent for value in storage.values}
         kept |= {items.of[value] for value in filled}
-        found = {item: frozenset({*self._aliases(item), *filled}.intersection(items.names[item])) for item in kept}
-        self._entry = {item: names for item, names in found.items() if names}
+        found = {item: frozenset({*self._aliases(item), *filled}.intersection(items.values[item])) for item in kept}
+        self._entry = {item: values for item, values in found.items() if values}
         self._entry |= {items.of[value]: frozenset({value}) for value in inputs}
         self._before: dict[int, _State] = {}
-        self._behind: dict[int, _State] = {-1: self._entry}
+        self._after: dict[int, _State] = {-1: self._entry}
         self._follow()
 
     def read_at(self, spot: Spot, item: int) -> int | None:
-        """Return a value under which an item can be read; None if each path has a different one."""
-        names, aliases = self._items.names[item], self._aliases(item)
-        known = (self._behind if spot.after else self._before).get(spot.position, {}).get(item)
+        """Return a value from which the item can be read at ``spot``; None if that value depends on the path taken."""
+        values, aliases = self._items.values[item], self._aliases(item)
+        known = self._known_at(spot, item)
         if known is None:
-            return aliases[0] if aliases else names[0]
-        return next((value for value in (*filter(known.__contains__, names), *aliases)), None)
+            return aliases[0] if aliases else values[0]
+        return next((value for value in (*filter(known.__contains__, values), *aliases)), None)
 
-    def is_one_of_several(self, spot: Spot, item: int) -> bool:
-        """Return whether an item was written under a different name on each path."""
-        known = (self._behind if spot.after else self._before).get(spot.position, {}).get(item)
+    def differs_by_path(self, spot: Spot, item: int) -> bool:
+        """Return whether the value that holds the item at ``spot`` depends on the path taken."""
+        known = self._known_at(spot, item)
         return known is not None and not known
 
     def is_alias(self, value: int) -> bool:
-        """Return whether a value always holds the content of its bytes."""
+        """Return whether a value is never written itself, so that it always holds the content of its bytes."""
         return value not in self._written and value not in self._set
 
-    def standing_for(self, value: int, spot: Spot, item: int, plan: m.ExecutionPlan) -> int:
-        """Return a tensor of the same form that holds the item: ``value`` itself if it does, or if none else does."""
-        known = (self._behind if spot.after else self._before).get(spot.position, {}).get(item)
+    def holder_like(self, value: int, spot: Spot, item: int, plan: m.ExecutionPlan) -> int:
+        """Return a tensor that holds the item at ``spot`` and has the sizes and element type of ``value``.
+
+        The result is ``value`` itself if it holds the item, or if no tensor of its form does.
+        """
+        known = self._known_at(spot, item)
         if known is None or value in known:
             return value
         form = _form(plan.values[value])
-        like = (name for name in self._items.names[item] if name in known and _form(plan.values[name]) == form)
+        like = (name for name in self._items.values[item] if name in known and _form(plan.values[name]) == form)
         return next(like, value)
 
     def write_at(self, spot: Spot, item: int) -> int:
-        """Return a value under which an item can be written: one that represents its own bytes."""
-        names = [value for value in self._items.names[item] if value not in self._set] or self._items.names[item]
-        known = (self._behind if spot.after else self._before).get(spot.position, {}).get(item, frozenset())
-        return next((value for value in names if value in known), names[0])
+        """Return the value to which new content of the item can be written at ``spot``.
+
+        Its memory is the item's own.
+        """
+        values = [value for value in self._items.values[item] if value not in self._set] or self._items.values[item]
+        known = self._known_at(spot, item) or frozenset()
+        return next((value for value in values if value in known), values[0])
+
+    def _known_at(self, spot: Spot, item: int) -> frozenset[int] | None:
+        """Return the values known to hold the item at ``spot``; None if it has not been written before."""
+        return (self._after if spot.after else self._before).get(spot.position, {}).get(item)
 
     def _aliases(self, item: int) -> list[int]:
-        return [value for value in self._items.names[item] if self.is_alias(value)]
+        return [value for value in self._items.values[item] if self.is_alias(value)]
 
     def _follow(self) -> None:
         flow = self._reaching.flow
@@ -91,8 +102,8 @@ class Names:
                     continue
                 for position in range(block.start, block.end):
                     self._before[position] = state
-                    state = self._after(state, flow.instructions[position], self._reaching.effects[position])
-                    self._behind[position] = state
+                    state = self._step(state, flow.instructions[position], self._reaching.effects[position])
+                    self._after[position] = state
                 for successor in block.successors:
                     head = end if successor == flow.exit else flow.blocks[successor].start
                     joined = _join(heads[head], state)
@@ -100,13 +111,13 @@ class Names:
                         heads[head], changed = joined, True
         self._before[end] = heads[end] or {}
 
-    def _after(self, state: _State, call: m.Instruction, found: Effects) -> _State:
-        of, names = self._items.of, self._items.names
+    def _step(self, state: _State, call: m.Instruction, found: Effects) -> _State:
+        of, values = self._items.of, self._items.values
         if isinstance(call, m.FreeCall):
             item = of.get(call.value_index)
             return state if item not in state else {**state, item: state[item] - {call.value_index}}
-        # Items with a single name need no tracking.
-        new = {of[value]: frozenset({value}) for value in _writes(found) if len(names[of[value]]) > 1}
+        # An item with a single value needs no tracking: that value holds the content.
+        new = {of[value]: frozenset({value}) for value in _writes(found) if len(values[of[value]]) > 1}
         if found.move and found.move[0] in of and found.move[1] in of:
             origin, to = found.move
             known = state.get(of[origin])
@@ -130,6 +141,6 @@ def _join(one: _State | None, other: _State) -> _State:
     if one is None:
         return other
     found = dict(one)
-    for item, names in other.items():
-        found[item] = found[item] & names if item in found else names
+    for item, values in other.items():
+        found[item] = found[item] & values if item in found else values
     return found

@@ -1,4 +1,4 @@
-"""Input of the placement passes: a method, the facts about it, and the placement wanted at its ends."""
+"""Input of the passes that place tensors on devices: a method, facts about it, and devices for its ends."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from etdev.devices import Device
+from etdev.linker.devices.holders import Holders
 from etdev.linker.devices.items import Items
-from etdev.linker.devices.names import Names
 from etdev.linker.devices.replicas import Replicas
 from etdev.program import model as m
 from etdev.program.analysis.effects import DelegateInputs
@@ -15,19 +15,19 @@ from etdev.program.analysis.storage import MethodMemory
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Placement wanted for a method's inputs, outputs and state."""
+class WantedDevices:
+    """Devices on which a method's inputs, outputs and state stay."""
 
     inputs: Mapping[int, Device] = field(default_factory=dict)
-    """Inputs that the caller leaves on a device, by position."""
+    """Position of an input that the caller leaves on a device → that device."""
     outputs: Mapping[int, Device] = field(default_factory=dict)
-    """Outputs that the caller takes from a device, by position."""
+    """Position of an output that the caller takes from a device → that device."""
     state: Mapping[int, Device] = field(default_factory=dict)
-    """State that stays on a device between calls, by value."""
+    """Value of state that stays on a device between calls → that device."""
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class Placement:
     """A method whose delegates run on devices."""
 
     plan: m.ExecutionPlan
@@ -35,25 +35,25 @@ class Setting:
     inputs: DelegateInputs
     devices: Mapping[int, Device]
     """Position of each call of a delegate on a device → the device."""
-    wanted: Wanted
+    wanted: WantedDevices
     items: Items
-    names: Names
+    holders: Holders
     replicas: Replicas
-    """Tensors on devices, added on demand."""
+    """Tensors on devices. Passes add them when they need them."""
     state: Mapping[int, Device]
-    """Item → device on which it stays between calls."""
+    """Item of state that stays on a device between calls → that device."""
     given: Mapping[int, Device]
-    """Item → device on which the caller leaves it as an input."""
+    """Item of an input that the caller leaves on a device → that device."""
     filled: frozenset[int]
     """Items that have content when the method begins."""
 
     def ends(self) -> tuple[tuple[Mapping[int, Device], Sequence[int]], ...]:
-        """Return inputs and outputs: the devices of those on devices by position, and the values of all."""
+        """Return two pairs, for inputs and for outputs: the devices by position, and the values of all of them."""
         return (self.wanted.inputs, self.plan.inputs), (self.wanted.outputs, self.plan.outputs)
 
 
-class UnclearError(Exception):
-    """An item whose last write differs between paths, so that its source or name is not unique."""
+class AmbiguousSourceError(Exception):
+    """An item that two paths wrote to different places, so that no single copy can read it."""
 
     def __init__(self, item: int) -> None:
         super().__init__(item)

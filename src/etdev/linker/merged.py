@@ -1,0 +1,166 @@
+"""Storages that passes merge into each other. The merges are recorded first, and applied to the method later."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+
+from etdev.linker.edit import placed_at, with_instructions
+from etdev.program import model as m
+from etdev.program.analysis.storage import MethodMemory
+
+
+class Refused(Exception):  # noqa: N818 - no error: the reason for leaving something as it is
+    """The reason why two tensors cannot share bytes."""
+
+
+@dataclass(slots=True)
+class MergedStorage:
+    """A storage, together with all storages that were merged into it.
+
+    Instants are those of :class:`~etdev.program.analysis.storage.Storage`.
+    """
+
+    number: int
+    """Index of the storage into which the others were merged."""
+    size: int
+    """Size in bytes."""
+    start: int
+    """First instant at which any of its bytes is in use."""
+    end: int
+    """First instant at which none of its bytes is in use any more."""
+    persistent: bool
+    writes: list[int]
+    """Instants at which any of its bytes is written, in ascending order."""
+    members: dict[int, int]
+    """Index of a storage in it → offset of that storage in bytes."""
+
+    def is_written(self, after: int, before: int) -> bool:
+        """Return whether any of its bytes is written later than ``after`` and earlier than ``before``."""
+        index = bisect_right(self.writes, after)
+        return index < len(self.writes) and self.writes[index] < before
+
+
+class Storages:
+    """The storages of a method with the merges so far, and other changes to the method that the merges require.
+
+    The method must be from an object program, in which only aliases share bytes. No storage is merged at first.
+    """
+
+    def __init__(self, plan: m.ExecutionPlan, memory: MethodMemory) -> None:
+        self.plan, self.memory = plan, memory
+        self.changed: dict[int, tuple[m.Instruction, ...]] = {}
+        """Position → instructions that replace the one there."""
+        self.deferred: set[tuple[int, int]] = set()
+        """``(position, output)`` of outputs with an operand in state: they wait for the write-back pass."""
+        self._new: list[m.Value] = []
+        self._slots: dict[int, tuple[int, int]] = {}
+        """Added tensor → the tensor that it is a part of, and its offset there in bytes."""
+        self._merged = [
+            MergedStorage(index, item.size, item.start, item.end, item.persistent, list(item.writes), {index: 0})
+            for index, item in enumerate(memory.storages)
+        ]
+        self._read: dict[tuple[int, int], set[int]] = defaultdict(set)
+        for use in memory.reaching.uses:
+            self._read[use.position, use.value].add(use.place)
+
+    def places(self, position: int, value: int) -> Collection[int]:
+        """Return the values at whose addresses ``value`` may be when the instruction at ``position`` reads it."""
+        return self._read.get((position, value), ())
+
+    def storage_of(self, value: int) -> MergedStorage | None:
+        """Return the merged storage that a value is in; None if the value is not in planned memory."""
+        number = self.memory.of.get(value)
+        return None if number is None else self._merged[number]
+
+    def offset(self, value: int) -> int:
+        """Return the offset of a value in bytes, from the start of its merged storage."""
+        number = self.memory.of[value]
+        inside = self.memory.reaching.places[value].start - self.memory.storages[number].offset
+        return self._merged[number].members[number] + inside
+
+    def place_when_read(self, position: int, value: int) -> int:
+        """Return the value at whose planned address ``value`` is, when the instruction at ``position`` reads it.
+
+        Raises :class:`Refused` if there are several such addresses, or none.
+        """
+        found = self.places(position, value)
+        elsewhere = (position, value) in self.memory.reaching.elsewhere
+        if len(found) != 1 or elsewhere:
+            raise Refused("may be one of several tensors" if found else "is in memory that is not planned")
+        return next(iter(found))
+
+    def storage_at(self, place: int) -> MergedStorage:
+        """Return the merged storage that a value is in. The value must be in planned memory."""
+        return self._merged[self.memory.of[place]]
+
+    def tensor(self, value: int) -> m.Tensor:
+        """Return a tensor of the method, with its address before the merges."""
+        tensor = self.plan.values[value]
+        assert isinstance(tensor, m.Tensor)
+        return tensor
+
+    def fills_storage(self, value: int) -> bool:
+        """Return whether a tensor has all bytes of its merged storage."""
+        found = self.storage_of(value)
+        tensor = self.plan.values[value]
+        return found is not None and isinstance(tensor, m.Tensor) and tensor.nbytes == found.size
+
+    def values(self, storage: MergedStorage) -> Iterator[int]:
+        """Return all values in a merged storage."""
+        return (value for number in storage.members for value in self.memory.storages[number].values)
+
+    def memory_id(self, storage: MergedStorage) -> int:
+        """Return the planned buffer of a merged storage."""
+        return self.memory.storages[storage.number].memory_id
+
+    def all(self) -> list[MergedStorage]:
+        """Return all merged storages, each once."""
+        return [storage for number, storage in enumerate(self._merged) if storage.number == number]
+
+    def merge(self, inner: MergedStorage, outer: MergedStorage, at: int = 0) -> None:
+        """Merge ``inner`` into ``outer``, ``at`` bytes after the start of ``outer``."""
+        outer.start, outer.end = min(outer.start, inner.start), max(outer.end, inner.end)
+        few, many = sorted((inner.writes, outer.writes), key=len)
+        for write in few:
+            index = bisect_left(many, write)
+            if many[index : index + 1] != [write]:
+                many.insert(index, write)
+        outer.writes = many
+        for number, offset in inner.members.items():
+            outer.members[number] = at + offset
+            self._merged[number] = outer
+
+    def add(self, value: m.Value) -> int:
+        """Add a value to the method; return its index."""
+        self._new.append(value)
+        return len(self.plan.values) + len(self._new) - 1
+
+    def add_part(self, tensor: m.Tensor, whole: int, offset: int) -> int:
+        """Add a tensor that is a part of the tensor ``whole``; return its index. ``offset`` is in bytes."""
+        index = self.add(tensor)
+        self._slots[index] = whole, offset
+        return index
+
+    def parts(self) -> dict[int, int]:
+        """Return a map from each tensor that :meth:`add_part` added to the tensor that it is a part of."""
+        return {index: whole for index, (whole, _) in self._slots.items()}
+
+    def applied(self) -> tuple[m.ExecutionPlan, dict[int, int]]:
+        """Return the method with all merges and changes applied, and the new positions of the remaining instructions.
+
+        Values in a merged storage get addresses inside it.
+        """
+        values = [*self.plan.values, *self._new]
+        for storage in self.all():
+            base = self.memory.storages[storage.number]
+            for value in self.values(storage) if len(storage.members) > 1 else ():
+                place = m.AllocationDetails(base.memory_id, base.offset + self.offset(value))
+                values[value] = placed_at(values[value], place)
+        for index, (whole, offset) in self._slots.items():
+            base = self.memory.storages[self.storage_at(whole).number]
+            place = m.AllocationDetails(base.memory_id, base.offset + self.offset(whole) + offset)
+            values[index] = placed_at(values[index], place)
+        return with_instructions(replace(self.plan, values=tuple(values)), self.changed)
