@@ -171,9 +171,9 @@ def test_an_unknown_planner_in_a_config(mine: Install, tmp_path: Path, name: str
 
 
 def test_the_schema_and_the_reference_do_not_depend_on_plug_ins(mine: Install) -> None:
-    before = json_schema(), reference()
+    before = json_schema(), reference("")
     mine(PLANNERS, "")
-    assert (json_schema(), reference()) == before
+    assert (json_schema(), reference("")) == before
 
 
 def test_a_planner_that_raises(mine: Install) -> None:

@@ -12,13 +12,14 @@ from typing import Any
 import jsonschema
 import pytest
 
-from config.support import MINIMAL, emit, load
+from config.support import FORMATS, MINIMAL, emit, load
 from config.test_every_key import BASES, CASES, _apply
 from etdev.cli import app
-from etdev.config.describe.reference_text import TOML_EXAMPLE, YAML_EXAMPLE
 from etdev.config.describe.schema import json_schema
 from etdev.config.diagnostics import as_json
+from etdev.config.parsing.document import MAX_BYTES, MAX_DEPTH
 from etdev.config.reference import reference
+from etdev.config.types import TIME_UNITS, UNITS
 from etdev.errors import Problem
 
 PROBLEM = Problem("unknown key `b`", "b", "--set b=1", rule="unknown-key")
@@ -300,19 +301,29 @@ def test_the_schema_describes_every_key() -> None:
 
 
 def test_the_reference_is_current(repository: Path) -> None:
-    """``python -m etdev.config.reference`` writes it."""
-    assert (repository / "docs/config.md").read_text() == reference()
+    """``python -m etdev.config.reference`` writes the keys; limits and units in the text are those of the code."""
+    page = (repository / "docs/config.md").read_text()
+    assert page == reference(page)
+    for said in (f"(units: {UNITS})", f"(units: {TIME_UNITS})", f"{MAX_BYTES // 2**10} KiB", f"{MAX_DEPTH} levels"):
+        assert said in " ".join(page.split())
 
 
-def test_the_examples_of_the_reference_are_the_same_config(tmp_path: Path) -> None:
-    in_toml = load(tmp_path, TOML_EXAMPLE)
-    assert in_toml.config == load(tmp_path, YAML_EXAMPLE, "etdev.yaml").config
+def _examples(repository: Path) -> dict[str, str]:
+    """The first example of each format in the reference."""
+    page = (repository / "docs/config.md").read_text()
+    return {form: page.partition(f"```{form}\n")[2].partition("```")[0] for form in FORMATS}
 
 
-def test_nothing_heavy_is_imported(tmp_path: Path) -> None:
+def test_the_examples_of_the_reference_are_the_same_config(tmp_path: Path, repository: Path) -> None:
+    examples = _examples(repository)
+    in_toml = load(tmp_path, examples["toml"])
+    assert in_toml.config == load(tmp_path, examples["yaml"], "etdev.yaml").config
+
+
+def test_nothing_heavy_is_imported(tmp_path: Path, repository: Path) -> None:
     """No torch, executorch or numpy; ruamel for YAML only, tree-sitter for TOML only."""
-    (tmp_path / "a.toml").write_text(TOML_EXAMPLE)
-    (tmp_path / "a.yaml").write_text(YAML_EXAMPLE)
+    for form, example in _examples(repository).items():
+        (tmp_path / f"a.{form}").write_text(example)
     script = (
         "import sys; from pathlib import Path; from etdev.config.loader import load_config\n"
         "load_config(Path(sys.argv[1]), environ={}, cwd=Path.cwd())\n"

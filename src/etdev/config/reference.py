@@ -1,4 +1,4 @@
-"""Write ``docs/config.md`` from the models: ``python -m etdev.config.reference [FILE]``."""
+"""Write the section Keys of ``docs/config.md`` from the models: ``python -m etdev.config.reference [FILE]``."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ from pydantic import BaseModel
 
 from etdev.config.describe.grammar import Key, Leaf, ListOf, MapOf, Node, OneOf, TableOf, grammar_of, tables
 from etdev.config.describe.notation import literal
-from etdev.config.describe.reference_text import AFTER, BEFORE
 from etdev.config.keys import KeyPath
 from etdev.config.models import Config
 from etdev.files import atomic_write_text
 
+BEFORE = "## Keys\n\n`X` is a name of your own.\n\n"
+AFTER = "## Keys that go together\n"
 
-def reference() -> str:
-    """Return the text of ``docs/config.md``."""
+
+def reference(page: str) -> str:
+    """Return the text of ``docs/config.md`` with the present keys between ``BEFORE`` and ``AFTER``."""
     sections = [_section(path, table) for path, table in tables(grammar_of(Config))]
-    return "\n".join([BEFORE, *sections, AFTER])
+    head, _, rest = page.partition(BEFORE)
+    return "\n".join([f"{head}{BEFORE}".removesuffix("\n"), *sections, AFTER + rest.partition(AFTER)[2]])
 
 
 def _section(path: KeyPath, table: TableOf) -> str:
@@ -77,4 +80,5 @@ def _default(key: Key) -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", nargs="?", type=Path, default=Path("docs/config.md"))
-    atomic_write_text(parser.parse_args().file, reference())
+    file: Path = parser.parse_args().file
+    atomic_write_text(file, reference(file.read_text(encoding="utf-8")))
