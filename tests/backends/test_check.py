@@ -11,6 +11,7 @@ from etdev import backends
 from etdev.backends.check import check_partitioners
 from etdev.backends.devices import placed_specs
 from etdev.config.loader import load_config
+from etdev.config.raw import Raw
 from etdev.errors import ConfigError
 
 CONFIG = """version = 1
@@ -306,7 +307,7 @@ def test_an_operator_that_there_is_not_is_told_before_anything_is_built(
     ],
 )
 def test_what_is_wrong_otherwise_is_left_to_the_models(data: dict[str, object]) -> None:
-    assert list(check_partitioners(data)) == []
+    assert list(check_partitioners(Raw(data))) == []
 
 
 VALID = {

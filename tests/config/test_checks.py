@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from config.support import MINIMAL, load, problems
 from etdev.config.describe.grammar import find, grammar_of
+from etdev.config.issues import Issue
 from etdev.config.keys import format_key
-from etdev.config.loader import Issue
 from etdev.config.models import LINK_KEYS, Config
+from etdev.config.raw import Raw
 
 HASH = "0123456789abcdef0123456789abcdef01234567"
 METHOD = '[methods.forward]\ninputs = [{ name = "x", dtype = "float32", shape = [1] }]\n'
@@ -272,7 +272,7 @@ def test_invalid(case: str, tmp_path: Path) -> None:
 def test_all_kinds_of_problems_come_at_once(tmp_path: Path) -> None:
     """E1: what pydantic finds, what the rules find, and what backends find."""
 
-    def check(data: Mapping[str, Any]) -> Iterable[Issue]:
+    def check(config: Raw) -> Iterable[Issue]:
         yield Issue(("targets", "cpu", "quantize"), "not today", "own-rule", "tomorrow")
 
     text = MINIMAL + 'quantize = "q"\nverify = { atol = true, accuracy = { fn = "a:b" } }\n'

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from config.support import MINIMAL, load, problems
-from etdev.config.loader import LoadedConfig, Origin, load_config
+from etdev.config.layers import Origin
+from etdev.config.loader import LoadedConfig, load_config
 from etdev.config.parsing.config_files import has_config
 from etdev.errors import ConfigError
 

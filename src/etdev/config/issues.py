@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from etdev.config.describe.notation import Example
 from etdev.config.keys import KeyPath
@@ -19,9 +17,6 @@ class Issue:
     rule: str
     hint: str | Example | None = None
 
-
-Check = Callable[[Mapping[str, Any]], Iterable[Issue]]
-"""Check of the merged raw data. The data may be wrong anywhere: a check skips what it cannot use."""
 
 UNKNOWN_KEY = "unknown-key"
 MISSING_KEY = "missing-key"

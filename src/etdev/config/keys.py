@@ -6,7 +6,7 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 KeyPath = tuple[str | int, ...]
 """Path of a value: ``("targets", "cpu", "partitioners", 0, "backend")``."""
@@ -71,3 +71,14 @@ def nearest(name: str, valid: Iterable[str]) -> str | None:
     by_fold = {folded(candidate): candidate for candidate in candidates}
     close = difflib.get_close_matches(folded(name), by_fold, n=1, cutoff=0.6)
     return by_fold[close[0]] if close else None
+
+
+def suggest(
+    name: str, valid: Iterable[str], otherwise: str | None = None, written: Callable[[str], str] = "`{}`".format
+) -> str | None:
+    """Return the hint ``did you mean …?`` with the valid name that was probably meant; ``otherwise`` if none is close.
+
+    ``written`` puts quotes around the name.
+    """
+    near = nearest(name, valid)
+    return f"did you mean {written(near)}?" if near else otherwise

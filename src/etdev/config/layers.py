@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from etdev.config.keys import KeyPath
+from etdev.config.keys import KeyPath, format_key
 from etdev.config.parsing.document import Document, Position
+from etdev.errors import Problem
 
 LayerName = Literal["extends", "file", "profile", "environment", "command line"]
 
@@ -24,6 +25,15 @@ class Origin:
     """Folder in which relative paths and module names of this value are looked up."""
     line: int | None = None
     column: int | None = None
+
+    @property
+    def place(self) -> str:
+        """Place of the value: ``file:line:column``, or the source if that is not a file."""
+        return self.source if self.line is None else f"{self.source}:{self.line}:{self.column}"
+
+    def problem(self, key: KeyPath, message: str, rule: str, hint: str | None) -> Problem:
+        """Return a problem of the value."""
+        return Problem(message, format_key(key), self.source, self.line, self.column, hint, rule)
 
 
 @dataclass(frozen=True, slots=True)

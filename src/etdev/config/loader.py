@@ -12,21 +12,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from etdev.config.checks import CHECKS
-from etdev.config.describe.grammar import grammar_of
-from etdev.config.issues import REFERENCE, Check, Issue
+from etdev.config.describe.grammar import entries_of
+from etdev.config.issues import REFERENCE
 from etdev.config.keys import KeyPath, format_key, nearest
 from etdev.config.layers import Layer, Origin
 from etdev.config.models import Config
 from etdev.config.parsing.config_files import display, find_config
 from etdev.config.parsing.extends import read_files
 from etdev.config.problems import in_file_order, with_nulls
+from etdev.config.raw import Check
 from etdev.config.variants import Variants, identity, in_profile, validate
 from etdev.errors import ConfigError, Problem
-
-__all__ = ["Check", "Issue", "KeyPath", "LoadedConfig", "Origin", "load_config"]
 
 
 @dataclass(frozen=True)
@@ -64,24 +61,25 @@ class LoadedConfig:
     def where(self, *key: str | int) -> str:
         """Return ``file:line:column`` of a value, or of the nearest table around it, for error messages."""
         origin = self.origin(*key) or self.origins.get(())
-        if origin is None:
-            return str(self.path)
-        return origin.source if origin.line is None else f"{origin.source}:{origin.line}:{origin.column}"
+        return str(self.path) if origin is None else origin.place
+
+    def base(self, *key: str | int) -> Path:
+        """Return the folder in which relative paths and module names of this value are looked up."""
+        origin = self.origin(*key)
+        return self.root if origin is None else origin.base
 
     def problem(self, message: str, *key: str | int, hint: str | None, rule: str) -> Problem:
-        """Return a problem with the value of a key, at its place."""
+        """Return a problem at a value, or at the nearest table around it."""
         origin = self.origin(*key)
-        source, line, column = (origin.source, origin.line, origin.column) if origin else (None, None, None)
-        return Problem(message, format_key(key), source, line, column, hint, rule)
+        if origin is None:
+            return Problem(message, format_key(key), hint=hint, rule=rule)
+        return origin.problem(key, message, rule, hint)
 
     def resolve(self, *key: str | int) -> Path:
         """Return the path-valued key as an absolute path, relative to the file that states it."""
         value: Any = self.config
         for part in key:
-            if isinstance(value, BaseModel):
-                value = getattr(value, grammar_of(type(value)).keys[str(part)].attribute)
-            else:
-                value = value[part]
+            value = entries_of(value)[part]
         if not isinstance(value, str):
             raise TypeError(f"{format_key(key)} holds no path")
         origin = self.origins.get(key)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from etdev.config.checks.model import meant_source
-from etdev.config.checks.raw import is_settled, table_at, tables_at
 from etdev.config.describe.notation import short
 from etdev.config.issues import CONFLICT, UNKNOWN_NAME, WRONG_TYPE, Issue
 from etdev.config.keys import KeyPath, format_key, nearest
 from etdev.config.layers import Layer
+from etdev.config.raw import Raw
 
 NAMED_TABLES = {
     "methods": "method",
@@ -40,40 +40,39 @@ class ProfileNames:
     issues: tuple[Issue, ...]
 
 
-def check_profile_names(profile: Mapping[str, Any], files: Mapping[str, Any]) -> ProfileNames:
+def check_profile_names(profile: Raw, files: Raw) -> ProfileNames:
     """Compare the names in a profile with those that the files define."""
-    data = dict(profile)
+    data = dict(profile.table)
     spent: list[KeyPath] = []
     issues: list[Issue] = []
     for table, word in NAMED_TABLES.items():
-        entries = dict(table_at(profile, table))
+        entries = dict(profile[table].table)
         known = _names_in(files, table)
-        for name, entry in tables_at(profile, table):
-            path: KeyPath = (table, name)
+        for entry in profile[table].tables:
             if NEW in entry:
-                entries[name] = {key: value for key, value in entry.items() if key != NEW}
-                spent.append((*path, NEW))
-            issues += _profile_issues(path, word, entry.get(NEW), known)
+                entries[entry.name] = {key: value for key, value in entry.table.items() if key != NEW}
+                spent.append(entry[NEW].path)
+            issues += _profile_issues(entry, word, known)
         if entries:
             data[table] = entries
     return ProfileNames(data, tuple(spent), tuple(issues))
 
 
-def _profile_issues(path: KeyPath, word: str, new: object, known: Collection[str] | None) -> Iterator[Issue]:
-    key = (*path, NEW)
-    if new is not None and not isinstance(new, bool):
-        yield Issue(key, f"`{format_key(key)}` is {short(new)}; expected true or false", WRONG_TYPE)
+def _profile_issues(entry: Raw, word: str, known: Collection[str] | None) -> Iterator[Issue]:
+    new = entry[NEW]
+    if new.value is not None and not isinstance(new.value, bool):
+        yield new.issue(f"is {short(new.value)}; expected true or false", WRONG_TYPE)
     elif known is None:
         return
-    elif new and path[1] in known:
-        message = f"`{format_key(key)}` is true, but a file defines this {word}"
-        yield Issue(key, message, CONFLICT, f"remove `{NEW}`, or give the new {word} another name")
-    elif not new and path[1] not in known:
-        yield _unknown(path, word, known, f"for a new {word}, set `{NEW}` to true in this table")
+    elif new.value and entry.name in known:
+        hint = f"remove `{NEW}`, or give the new {word} another name"
+        yield new.issue(f"is true, but a file defines this {word}", CONFLICT, hint)
+    elif not new.value and entry.name not in known:
+        yield _unknown(entry.path, word, known, f"for a new {word}, set `{NEW}` to true in this table")
 
 
 def override_issues(
-    path: KeyPath, value: object, below: Mapping[str, Any], profiles: Mapping[str, Mapping[str, Any]]
+    path: KeyPath, value: object, below: Raw, profiles: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[Issue]:
     """Yield an issue for each name in an override that nothing ``below`` it defines."""
     table = str(path[0])
@@ -84,7 +83,7 @@ def override_issues(
     names = path[1:2] if len(path) > 1 else value if isinstance(value, Mapping) else ()
     for name in names:
         if name not in known:
-            adding = [profile for profile, data in profiles.items() if name in table_at(data, table)]
+            adding = [profile for profile, data in profiles.items() if name in Raw(data)[table]]
             remedy = f"add a new {word} to the config file"
             if adding:
                 remedy = f"add `--profile {adding[0]}`, which defines this {word}"
@@ -93,33 +92,32 @@ def override_issues(
 
 def without_new(merged: Layer) -> Layer:
     """Remove ``new`` from the profiles' tables that the merged data define."""
-    profiles = dict(table_at(merged.data, "profiles"))
+    config = Raw(merged.data)
+    profiles = dict(config["profiles"].table)
     spent: set[KeyPath] = set()
-    for profile, data in tables_at(merged.data, "profiles"):
-        tables = dict(data)
+    for profile in config["profiles"].tables:
+        tables = dict(profile.table)
         for table in NAMED_TABLES:
-            entries = dict(table_at(data, table))
-            defined = [name for name, _ in tables_at(data, table) if name in table_at(merged.data, table)]
-            for name in defined:
-                entries[name] = {key: value for key, value in entries[name].items() if key != NEW}
-                spent.add(("profiles", profile, table, name, NEW))
+            defined = [entry for entry in profile[table].tables if entry.name in config[table]]
+            spent.update(entry[NEW].path for entry in defined)
             if defined:
-                tables[table] = entries
-        profiles[profile] = tables
+                plain = {entry.name: {key: entry.table[key] for key in entry.table if key != NEW} for entry in defined}
+                tables[table] = {**profile[table].table, **plain}
+        profiles[profile.name] = tables
     marks = {path: mark for path, mark in merged.marks.items() if path not in spent}
     return Layer({**merged.data, "profiles": profiles}, marks) if profiles else merged
 
 
-def _names_in(data: Mapping[str, Any], table: str) -> Collection[str] | None:
+def _names_in(config: Raw, table: str) -> Collection[str] | None:
     """Return the names that a table defines; None if it is malformed, misspelled or missing.
 
     Other checks report such a table.
     """
-    names = table_at(data, table)
-    if not is_settled(data, table):
+    if not config.is_settled(table):
         return None
-    if table == "methods" and meant_source(data) == "pt2":
+    if table == "methods" and meant_source(config) == "pt2":
         return None  # A saved program has one method, which need not be declared; `check_methods` knows its name.
+    names = config[table].table
     return None if table in ("methods", "targets") and not names else names
 
 

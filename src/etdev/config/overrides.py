@@ -18,6 +18,7 @@ from etdev.config.layers import Layer, LayerName, Mark, Origin, lookup, single_v
 from etdev.config.names import override_issues
 from etdev.config.parsing.document import MAX_DEPTH
 from etdev.config.problems import problem_of
+from etdev.config.raw import Raw
 from etdev.errors import Problem
 
 PREFIX = "ETDEV__"
@@ -116,7 +117,7 @@ def override_layers(
             problems.append(_problem(source, path, message, f"set the whole list: --set '{name}=[…]'"))
         else:
             layers.append(single_value_layer(path, override.value, override.mark))
-            for issue in override_issues(path, override.value, data, profiles):
+            for issue in override_issues(path, override.value, Raw(data), profiles):
                 problems.append(problem_of(issue, layers[-1].marks))
                 unknown.add(issue.key)
     return layers, problems, unknown

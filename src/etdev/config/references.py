@@ -14,7 +14,7 @@ from pathlib import Path
 from etdev.config.checks.model import is_local
 from etdev.config.describe.notation import literal
 from etdev.config.issues import MISSING_FILE, REFERENCE
-from etdev.config.keys import KeyPath, format_key, nearest
+from etdev.config.keys import KeyPath, format_key, suggest
 from etdev.config.loader import LoadedConfig
 from etdev.config.models import Config, Pt2eXnnpack
 from etdev.config.module_files import defined_names, is_installed, module_place
@@ -44,8 +44,8 @@ def _check_files(loaded: LoadedConfig) -> Iterator[Problem]:
     for key in _file_keys(loaded.config):
         path = loaded.resolve(*key)
         if not os.path.exists(path):  # os.path, since Path's method raises for invalid names.
-            near = nearest(path.name, _names_in(path.parent))
-            hint = f"did you mean {literal(near)}?" if near else "a build needs it: make it, or get it, before"
+            otherwise = "a build needs it: make it, or get it, before"
+            hint = suggest(path.name, _names_in(path.parent), otherwise, literal)
             yield _problem(loaded, key, f"there is no file {path}", MISSING_FILE, hint)
         elif path.is_dir():
             if key[:2] != ("model", "inputs"):
@@ -78,14 +78,13 @@ def _check_directory(loaded: LoadedConfig, key: KeyPath) -> Iterator[Problem]:
 def _check_modules(loaded: LoadedConfig) -> Iterator[Problem]:
     for key, value in _module_keys(loaded.config):
         module, _, attribute = value.partition(":")
-        origin = loaded.origin(*key)
-        base = origin.base if origin is not None else loaded.root
+        base = loaded.base(*key)
         place = module_place(module, base)
         top = module.partition(".")[0]
         if place is None and not (is_installed(top) and _is_found_elsewhere(top, base)):
             meant = module.removesuffix(".py")
-            near = nearest(meant.rpartition(".")[2], _names_in(base.joinpath(*meant.split(".")[:-1]), ".py"))
-            hint = f"did you mean {literal(near)}?" if near else None
+            others = _names_in(base.joinpath(*meant.split(".")[:-1]), ".py")
+            hint = suggest(meant.rpartition(".")[2], others, written=literal)
             text = f"there is no module {module!r} in {base}" + ("" if hint else ", nor is one installed here")
             yield _problem(loaded, key, text, MISSING_FILE, hint)
         elif place is not None and place.suffix == ".py" and attribute:
@@ -101,8 +100,7 @@ def _is_found_elsewhere(module: str, base: Path) -> bool:
 def _check_name(loaded: LoadedConfig, key: KeyPath, file: Path, name: str) -> Iterator[Problem]:
     names = defined_names(file)
     if names is not None and name not in names:
-        near = nearest(name, sorted(names))
-        hint = f"did you mean {literal(near)}?" if near else None
+        hint = suggest(name, sorted(names), written=literal)
         yield _problem(loaded, key, f"{file} defines no {name!r}", REFERENCE, hint)
 
 

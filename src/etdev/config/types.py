@@ -244,7 +244,7 @@ DestinationUri = Annotated[
 ]
 """Destination of a deployment.
 
-:mod:`etdev.config.checks.deployments` validates it; its messages repeat no secret that the URI may contain.
+:mod:`etdev.config.checks.operation` validates it; its messages repeat no secret that the URI may contain.
 """
 
 EnvironmentName = Annotated[

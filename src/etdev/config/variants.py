@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from etdev.config.describe.grammar import grammar_of
-from etdev.config.issues import MISSING_KEY, UNKNOWN_NAME, Check
+from etdev.config.issues import MISSING_KEY, UNKNOWN_NAME
 from etdev.config.keys import KeyPath
 from etdev.config.layers import NOT_IN_PROFILES, Layer, Mark, overlay
 from etdev.config.messages import translate
@@ -19,6 +19,7 @@ from etdev.config.names import check_profile_names, without_new
 from etdev.config.overrides import from_command_line, from_environment, override_layers
 from etdev.config.parsing.extends import FileSet
 from etdev.config.problems import problem_of
+from etdev.config.raw import Check, Raw
 from etdev.errors import Problem
 
 
@@ -75,7 +76,7 @@ class Variants:
         layers, problems, unknown = [*self._read.layers], list[Problem](), set[KeyPath]()
         merged = below
         if own is not None:
-            names = check_profile_names(own.data, below.data)
+            names = check_profile_names(Raw(own.data), Raw(below.data))
             problems += [problem_of(issue, own.marks) for issue in names.issues]
             unknown = {issue.key for issue in names.issues if issue.rule == UNKNOWN_NAME}
             marks = {path: mark for path, mark in own.marks.items() if path not in names.spent}
@@ -101,7 +102,7 @@ def validate(variant: Stack, checks: Iterable[Check]) -> tuple[Config | None, li
     except ValidationError as error:
         issues = translate(error, grammar_of(Config), data)
     for check in checks:
-        issues.extend(check(data))
+        issues.extend(check(Raw(data)))
     told = [issue for issue in issues if issue.rule != MISSING_KEY or issue.key[:2] not in variant.unknown]
     return config, [problem_of(issue, marks) for issue in told]
 

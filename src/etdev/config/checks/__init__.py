@@ -1,19 +1,17 @@
 """Rules that involve several keys.
 
-They read the merged raw data, so that their findings are reported together with all others. The data may be wrong
-anywhere. A rule skips data of the wrong shape, since the models report it.
+They read the merged raw data, so that their findings are reported together with all others.
 """
 
 from __future__ import annotations
 
 from etdev.config.checks.budget import check_budgets
-from etdev.config.checks.deployments import check_deployments
 from etdev.config.checks.methods import check_constants, check_dims, check_methods
 from etdev.config.checks.model import check_kwargs, check_model_source
+from etdev.config.checks.operation import check_deployments, check_run
 from etdev.config.checks.quantization import check_quantization
-from etdev.config.checks.run import check_run
 from etdev.config.checks.targets import check_io, check_profiles, check_targets
-from etdev.config.issues import Check
+from etdev.config.raw import Check
 
 CHECKS: tuple[Check, ...] = (
     check_model_source,

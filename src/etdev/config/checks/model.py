@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from etdev.config.checks.raw import table_at
 from etdev.config.describe.notation import example, kind, literal, short
 from etdev.config.issues import CONFLICT, MISSING_KEY, WRONG_TYPE, WRONG_VALUE, Issue
-from etdev.config.keys import KeyPath, format_key, nearest
+from etdev.config.keys import nearest
+from etdev.config.raw import Raw
 
 SOURCES = ("entry", "hf", "pt2")
 """Keys for the source of the model; a config has exactly one of them."""
@@ -19,84 +18,74 @@ CONVERSION_HINT = (
 )
 
 
-def check_model_source(data: Mapping[str, Any]) -> Iterator[Issue]:
+def check_model_source(config: Raw) -> Iterator[Issue]:
     """Check that exactly one of ``entry``, ``hf`` and ``pt2`` is set, with the keys that go with it and no others."""
-    if "model" not in data or not isinstance(data["model"], Mapping):
+    model = config["model"]
+    if not isinstance(model.value, Mapping):
         return
-    model = data["model"]
-    present = [key for key in model if key in SOURCES]
-    if meant_source(data) is None:
-        yield Issue(
-            ("model", "entry"),
-            "`model` does not say where the model comes from; expected one of `entry`, `hf` and `pt2`",
-            MISSING_KEY,
-            'for a function that makes the module: set `model.entry` to "module:callable"',
-        )
+    present = [key for key in model.table if key in SOURCES]
+    if meant_source(config) is None:
+        text = "does not say where the model comes from; expected one of `entry`, `hf` and `pt2`"
+        hint = 'for a function that makes the module: set `model.entry` to "module:callable"'
+        yield model.issue(text, MISSING_KEY, hint, at="entry")
     for key in present[1:]:
-        yield _conflict(key, f"`model.{present[0]}` already says where the model comes from", "keep one of the two")
+        yield _conflict(
+            model[key], f"`model.{present[0]}` already says where the model comes from", "keep one of the two"
+        )
     if len(present) == 1:
         yield from _check_companions(model, present[0])
 
 
-def _check_companions(model: Mapping[str, Any], source: str) -> Iterator[Issue]:
-    if source == "pt2" and (model.get("trust") is False or nearest("trust", model) is None):
-        key: KeyPath = ("model", "trust" if "trust" in model else "pt2")
+def _check_companions(model: Raw, source: str) -> Iterator[Issue]:
+    if source == "pt2" and (model["trust"].value is False or model.lacks("trust")):
         message = "`model.pt2` needs `trust` to be true: loading such a file may run code that it contains"
-        yield Issue(
-            key, message, CONFLICT, example("if you trust where the file comes from, add `{}`", {"trust": True})
-        )
-    if source != "pt2" and model.get("trust") is True:
-        yield _conflict("trust", "only a `pt2` model needs it", "remove it")
+        hint = example("if you trust where the file comes from, add `{}`", {"trust": True})
+        yield Issue(model["trust" if "trust" in model else "pt2"].path, message, CONFLICT, hint)
+    if source != "pt2" and model["trust"].value is True:
+        yield _conflict(model["trust"], "only a `pt2` model needs it")
     if source != "entry" and "weights" in model:
-        yield _conflict("weights", f"a `{source}` model brings its own", "remove it")
+        yield _conflict(model["weights"], f"a `{source}` model brings its own")
     if source == "entry":
-        yield from _check_weights(model.get("weights"))
+        yield from _check_weights(model["weights"])
     if source == "pt2" and "kwargs" in model:
-        yield _conflict("kwargs", "a `pt2` model is already made", "remove it")
+        yield _conflict(model["kwargs"], "a `pt2` model is already made")
     yield from _check_revision(model)
 
 
-def _check_weights(weights: object) -> Iterator[Issue]:
+def _check_weights(weights: Raw) -> Iterator[Issue]:
     """Check the name of the weights file. Files of other formats may contain pickles, so none is opened."""
-    if isinstance(weights, str) and weights and not weights.endswith(".safetensors"):
-        message = f"`model.weights` is {short(weights)}; expected the path of a .safetensors file"
-        yield Issue(("model", "weights"), message, WRONG_VALUE, CONVERSION_HINT)
+    if isinstance(weights.value, str) and weights.value and not weights.value.endswith(".safetensors"):
+        text = f"is {short(weights.value)}; expected the path of a .safetensors file"
+        yield weights.issue(text, WRONG_VALUE, CONVERSION_HINT)
 
 
-def _check_revision(model: Mapping[str, Any]) -> Iterator[Issue]:
-    name = model.get("hf")
+def _check_revision(model: Raw) -> Iterator[Issue]:
+    name = model["hf"].value
     is_hub_name = isinstance(name, str) and name != "" and not is_local(name)
-    if is_hub_name and "revision" not in model and nearest("revision", model) is None:
-        yield Issue(
-            ("model", "hf"),
-            f"`model.hf` is {short(name)}, a name on the hub, which needs `revision`",
-            CONFLICT,
-            f"add the commit hash as `revision`; a local directory is written {literal(f'./{name}')}",
-        )
+    if is_hub_name and model.lacks("revision"):
+        hint = f"add the commit hash as `revision`; a local directory is written {literal(f'./{name}')}"
+        yield model["hf"].issue(f"is {short(name)}, a name on the hub, which needs `revision`", CONFLICT, hint)
     if "revision" in model and not is_hub_name and ("hf" not in model or isinstance(name, str)):
-        yield _conflict("revision", "only a model from the hub (`hf`) has one", "remove it")
+        yield _conflict(model["revision"], "only a model from the hub (`hf`) has one")
 
 
-def check_kwargs(data: Mapping[str, Any]) -> Iterator[Issue]:
+def check_kwargs(config: Raw) -> Iterator[Issue]:
     """Check that ``model.kwargs`` contains only values that both TOML and YAML can write."""
-    yield from _check_free(table_at(data, "model").get("kwargs"), ("model", "kwargs"))
+    for item in config["model"]["kwargs"].children:
+        yield from _check_free(item)
 
 
-def _check_free(value: object, path: KeyPath) -> Iterator[Issue]:
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _check_free(item, (*path, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _check_free(item, (*path, index))
-    elif len(path) > len(("model", "kwargs")) and kind(value) in ("nothing", "date", "bytes"):
-        hint = "leave the key out" if value is None else "write it as text, in quotes"
-        message = f"`{format_key(path)}` is {short(value)}; expected true or false, a number, text, a list, or a table"
-        yield Issue(path, message, WRONG_TYPE, hint)
+def _check_free(item: Raw) -> Iterator[Issue]:
+    for inner in item.children:
+        yield from _check_free(inner)
+    if kind(item.value) in ("nothing", "date", "bytes"):
+        hint = "leave the key out" if item.value is None else "write it as text, in quotes"
+        text = f"is {short(item.value)}; expected true or false, a number, text, a list, or a table"
+        yield item.issue(text, WRONG_TYPE, hint)
 
 
-def _conflict(key: str, reason: str, hint: str) -> Issue:
-    return Issue(("model", key), f"`model.{key}` does not belong here: {reason}", CONFLICT, hint)
+def _conflict(key: Raw, reason: str, hint: str = "remove it") -> Issue:
+    return key.issue(f"does not belong here: {reason}", CONFLICT, hint)
 
 
 def is_local(hf: str) -> bool:
@@ -104,8 +93,13 @@ def is_local(hf: str) -> bool:
     return hf in (".", "..") or hf.startswith(("./", "../", "/"))
 
 
-def meant_source(data: Mapping[str, Any]) -> str | None:
+def meant_source(config: Raw) -> str | None:
     """Return the key that states the source of the model, even if misspelled; None if that cannot be determined."""
-    model = table_at(data, "model")
+    model = config["model"].table
     stated = next((key for key in SOURCES if key in model), None)
     return stated or next((meant for key in model if (meant := nearest(key, SOURCES))), None)
+
+
+def method_names(config: Raw) -> list[str]:
+    """Return the names of the methods. A saved program that declares none has ``forward``."""
+    return list(config["methods"].table) or (["forward"] if meant_source(config) == "pt2" else [])

@@ -15,6 +15,7 @@ from etdev.config.describe.grammar import (
     OneOf,
     TableOf,
     children,
+    entries_of,
     find,
     grammar_of,
     key_names,
@@ -127,10 +128,9 @@ def _value_lines(path: KeyPath, loaded: LoadedConfig) -> list[str]:
         lines += ["", f"  {label}  {short_value(value)}"]
         chain = [(layer.marks[key].origin, lookup(layer.data, key)[1]) for layer in loaded.layers if key in layer.marks]
         for index, (origin, stated) in enumerate(reversed(chain)):
-            place = origin.source if origin.line is None else f"{origin.source}:{origin.line}:{origin.column}"
             profile = f" (profile {loaded.profile})" if origin.layer == "profile" else ""
             verb = "set by" if index == 0 else "over"
-            lines.append(f"    {verb:<7}{place}{profile}: {short(stated)}")
+            lines.append(f"    {verb:<7}{origin.place}{profile}: {short(stated)}")
         if not chain:
             lines.append("    the default; nothing sets it")
     return lines or ["", f"  {loaded.name} has no such table or list element"]
@@ -149,17 +149,9 @@ def _matching(value: Any, path: KeyPath, done: KeyPath = ()) -> Iterator[tuple[K
     if not path:
         yield done, value
         return
-    part, rest = path[0], path[1:]
-    if isinstance(value, BaseModel):
-        if str(part) in type(value).model_fields:
-            yield from _matching(getattr(value, str(part)), rest, (*done, part))
-    elif isinstance(value, Mapping):
-        for name in value if part == ANY else [part] if part in value else []:
-            yield from _matching(value[name], rest, (*done, name))
-    elif isinstance(value, tuple | list):
-        for index in range(len(value)) if part == ANY else [part] if isinstance(part, int) else []:
-            if index < len(value):
-                yield from _matching(value[index], rest, (*done, index))
+    for name, item in entries_of(value).items():
+        if path[0] in (ANY, name):
+            yield from _matching(item, path[1:], (*done, name))
 
 
 def _unknown(root: TableOf, path: KeyPath) -> UsageError:

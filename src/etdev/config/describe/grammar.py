@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -188,6 +188,15 @@ def tables(node: Node, path: KeyPath = ()) -> Iterator[tuple[KeyPath, TableOf]]:
         case OneOf():
             for option in node.options:
                 yield from tables(option, path)
+
+
+def entries_of(value: object) -> Mapping[str | int, Any]:
+    """Return the keys of an effective value and what they hold: of a table, a mapping or a list."""
+    if isinstance(value, BaseModel):
+        return {name: getattr(value, key.attribute) for name, key in grammar_of(type(value)).keys.items()}
+    if isinstance(value, tuple | list):
+        return dict(enumerate(value))
+    return value if isinstance(value, Mapping) else {}
 
 
 def _default(info: FieldInfo) -> object:

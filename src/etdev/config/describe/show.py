@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
 
-from etdev.config.describe.grammar import grammar_of
+from etdev.config.describe.grammar import entries_of, grammar_of
 from etdev.config.describe.notation import literal, plain
 from etdev.config.keys import KeyPath, format_key
 from etdev.config.layers import Origin
@@ -104,28 +104,26 @@ def effective_data(loaded: LoadedConfig) -> dict[str, Any]:
 
 def _dump(value: Any) -> Any:
     if isinstance(value, BaseModel):
-        keys = grammar_of(type(value)).keys
-        defaults = {name: key.default for name, key in keys.items()}
-        stated = {name: getattr(value, key.attribute) for name, key in keys.items()}
-        dumped = {name: _dump(item) for name, item in stated.items() if item is not None}
         # A table at its default may be invalid here, such as `kwargs` next to `pt2`.
-        return {name: item for name, item in dumped.items() if item not in ({}, ()) or stated[name] != defaults[name]}
+        stated, keys = entries_of(value), grammar_of(type(value)).keys
+        dumped = {name: _dump(item) for name, item in stated.items() if item is not None}
+        return {
+            name: item
+            for name, item in dumped.items()
+            if item not in ({}, ()) or stated[name] != keys[str(name)].default
+        }
     if isinstance(value, Mapping):
         return {name: _dump(item) for name, item in value.items()}
     return [_dump(item) for item in value] if isinstance(value, tuple | list) else plain(value)
 
 
 def _rows(loaded: LoadedConfig, path: KeyPath, value: Any, default: Any) -> Iterator[Row]:
-    if isinstance(value, BaseModel):
-        keys = grammar_of(type(value)).keys
-        for name, key in keys.items():
-            yield from _rows(loaded, (*path, name), getattr(value, key.attribute), key.default)
-    elif isinstance(value, Mapping) and value:
-        for name, item in value.items():
-            yield from _rows(loaded, (*path, name), item, None)
-    elif isinstance(value, Sequence) and any(isinstance(item, BaseModel) for item in value):
-        for index, item in enumerate(value):
-            yield from _rows(loaded, (*path, index), item, None)
+    entries = entries_of(value)
+    is_table = isinstance(value, BaseModel | Mapping) and len(entries) > 0
+    if is_table or any(isinstance(item, BaseModel) for item in entries.values()):
+        keys = grammar_of(type(value)).keys if isinstance(value, BaseModel) else {}
+        for name, item in entries.items():
+            yield from _rows(loaded, (*path, name), item, keys[str(name)].default if keys else None)
     else:
         yield Row(path, value, value == default, loaded.origins.get(path))
 
@@ -140,8 +138,7 @@ def _value_text(value: Any) -> str:
 def _origin_text(origin: Origin | None) -> str:
     if origin is None:
         return "default"
-    place = origin.source if origin.line is None else f"{origin.source}:{origin.line}:{origin.column}"
-    return f"{place} (profile)" if origin.layer == "profile" else place
+    return f"{origin.place} (profile)" if origin.layer == "profile" else origin.place
 
 
 def _origin_json(origin: Origin) -> dict[str, Any]:

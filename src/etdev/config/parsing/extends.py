@@ -147,5 +147,4 @@ def _without_extends(layer: Layer) -> Layer:
 
 
 def _problem(key: KeyPath, mark: Mark, message: str, hint: str | None) -> Problem:
-    origin = mark.origin
-    return Problem(message, format_key(key), origin.source, origin.line, origin.column, hint, REFERENCE)
+    return mark.origin.problem(key, message, REFERENCE, hint)

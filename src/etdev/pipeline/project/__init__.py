@@ -75,8 +75,7 @@ class Project:
 
     def base(self, *key: str | int) -> Path:
         """Return the folder in which the module that this key names is searched."""
-        origin = self.loaded.origin(*key)
-        return origin.base if origin is not None else self.loaded.root
+        return self.loaded.base(*key)
 
 
 def _dotted(key: tuple[str | int, ...]) -> str:

@@ -1,0 +1,88 @@
+"""Access to raw data that may be wrong anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from etdev.config.describe.notation import Example
+from etdev.config.issues import Issue
+from etdev.config.keys import KeyPath, format_key, nearest
+from etdev.config.layers import lookup
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """Value of the merged raw data, with its key. It may have the wrong shape, or be absent.
+
+    A check skips values of the wrong shape, since the models report them.
+    """
+
+    value: Any
+    """None if the key is absent."""
+    path: KeyPath = ()
+
+    def __getitem__(self, part: str | int) -> Raw:
+        return Raw(lookup(self.value, (part,))[1], (*self.path, part))
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.table
+
+    def __str__(self) -> str:
+        return format_key(self.path)
+
+    @property
+    def name(self) -> str:
+        """Last name of the key."""
+        return str(self.path[-1])
+
+    @property
+    def table(self) -> Mapping[str, Any]:
+        """The value if it is a table, else an empty table."""
+        return self.value if isinstance(self.value, Mapping) else {}
+
+    @property
+    def tables(self) -> Iterator[Raw]:
+        """Entries of this table that are tables."""
+        return (self[name] for name, value in self.table.items() if isinstance(value, Mapping))
+
+    @property
+    def elements(self) -> list[Raw]:
+        """Elements of this list; empty for other values."""
+        return [self[index] for index in range(len(self.value))] if isinstance(self.value, list) else []
+
+    @property
+    def children(self) -> list[Raw]:
+        """Entries of this table, or elements of this list."""
+        return [*map(self.__getitem__, self.table), *self.elements]
+
+    def lacks(self, key: str) -> bool:
+        """Return whether this table has neither the key nor a misspelling of it, which the models report."""
+        return nearest(key, self.table) is None
+
+    def is_settled(self, key: str) -> bool:
+        """Return whether a table is present and well-formed, or absent and not misspelled."""
+        return isinstance(self.table[key], Mapping) if key in self else self.lacks(key)
+
+    def range(self, least: str, most: str) -> tuple[object, object]:
+        """Return the values of two keys; two times None if one is a boolean."""
+        values = self.table.get(least), self.table.get(most)
+        return (None, None) if any(isinstance(value, bool) for value in values) else values
+
+    def issue(self, text: str, rule: str, hint: str | Example | None = None, *, at: str | None = None) -> Issue:
+        """Return an issue whose message is this key and a text, such as ``is missing`` or ``: a reason``.
+
+        The issue is about the value, or about the key ``at`` in it.
+        """
+        message = f"`{self}`{text}" if text.startswith(":") else f"`{self}` {text}"
+        return Issue(self.path if at is None else (*self.path, at), message, rule, hint)
+
+
+Check = Callable[[Raw], Iterable[Issue]]
+"""Check of the merged raw data."""
+
+
+def listed(what: str, names: Iterable[str], otherwise: str | None = None) -> str | None:
+    """Return a hint with all valid names; ``otherwise`` if there are none."""
+    return f"{what} here: {', '.join(names)}" if names else otherwise
