@@ -1,4 +1,4 @@
-"""Runs of an operator's cases in generated programs in the stock runtime."""
+"""Generated programs that run the cases of one operator in the stock runtime."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ DTYPES = {
     m.ScalarType.LONG: "int64",
     m.ScalarType.BOOL: "bool",
 }
-"""Element types that kernels of the runtime are tried with, and their PyTorch names."""
+"""Element types that trials use, with their PyTorch names."""
 _FLOATING = frozenset({m.ScalarType.FLOAT, m.ScalarType.HALF, m.ScalarType.DOUBLE, m.ScalarType.BFLOAT16})
 _MOST_BYTES = 16 << 20
 _FIRST_CASES = 8
-"""Number of cases in the first program of each input; the cases are small and do little harm if they fail."""
+"""Number of cases in the first program of each trial. These cases are small, so a failure does little harm."""
 _MOST_CASES = 400
 _MOST_CRASHES = 3
-"""Crashes without shared memory after which a kernel is not tried with further element types.
+"""Number of crashes without shared memory after which further element types are not tried.
 
-A crash after these counts as a refusal.
+Later crashes count as refusals by the kernel.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Dtypes:
-    """Element types of the tensors of a case that do not state one."""
+    """Element types for those tensors of a case that do not state one."""
 
     donor: m.ScalarType
     output: m.ScalarType
@@ -67,7 +67,7 @@ class Dtypes:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A case to run with given element types."""
+    """A case to run, with the element types to use."""
 
     case: Case
     dtypes: Dtypes
@@ -99,7 +99,7 @@ class Bench:
         self._taken: dict[tuple[object, ...], bool] = {}
 
     def takes(self, run: Run) -> bool:
-        """Return whether the kernel takes the case at all, with separate memory for each tensor."""
+        """Return whether the kernel accepts the case, with separate memory for each tensor."""
         key = (id(run.case), *_dtypes_of(self.schema, run).values())
         if key not in self._taken:
             self._taken[key] = self._runs(run)
@@ -118,7 +118,10 @@ class Bench:
         return True
 
     def compare(self, runs: Sequence[Run]) -> list[Outcome]:
-        """Compare runs without and with shared memory; stop after the first program with a difference."""
+        """Run cases without and with shared memory, and compare the outputs.
+
+        Stop after the first program in which outputs differ.
+        """
         outcomes: list[Outcome] = []
         for chunk in _chunks(runs):
             outcomes += self._compare(chunk)
@@ -185,7 +188,7 @@ def _tensors(values: Iterable[Any]) -> Iterator[TensorArg]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Bytes of a tensor in the program's only buffer."""
+    """The range of bytes of a tensor in the program's only buffer."""
 
     offset: int
     nbytes: int
@@ -196,7 +199,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """The places of a run's outputs, without and with shared memory."""
+    """The byte ranges of a run's outputs, first without shared memory and then with it."""
 
     run: Run
     alone: tuple[_Place, ...]
@@ -217,9 +220,9 @@ def _outcome(pair: _Pair, before: Bytes, after: Bytes) -> Outcome:
 
 
 def _dtypes_of(schema: Schema, run: Run) -> dict[str, m.ScalarType]:
-    """Return the element type of every tensor: the type of the case if it states one, else that of the trial."""
+    """Return the element type of every tensor: the one that the case states, or else the one of the run."""
     donor, output = schema.arguments[run.donor.argument].name, schema.outputs[run.donor.output].name
-    # Other outputs of a kernel have the type of this one, as mean and deviation do, or that of the inputs.
+    # The other outputs have the type of this one, such as mean and deviation, or else the type of the inputs.
     other_dtypes = run.dtypes.others if run.case.outputs[run.donor.output].dtype else run.dtypes.output
     dtypes = {item.name: run.dtypes.others for item in schema.arguments}
     dtypes |= {item.name: other_dtypes for item in schema.outputs}
@@ -244,7 +247,7 @@ class _Builder:
         self._end = 0
 
     def add(self, run: Run, *, share: bool) -> _Pair:
-        """Call the kernel; if ``share``, call it again with the chosen output on the bytes of the chosen input."""
+        """Add a call of the kernel. If ``share``, add a second call that writes an output over an input."""
         schema, case = self._schema, run.case
         dtypes = _dtypes_of(schema, run)
         named: dict[str, int] = {}
@@ -296,7 +299,8 @@ class _Builder:
         return memory
 
     def _call(self, given: Sequence[int], outs: Sequence[int]) -> None:
-        # Outputs follow the arguments of a kernel, and are repeated as its return value: several of them as a list.
+        # In a call, outputs follow the arguments. Then they are repeated as the return value: one value, or a list of
+        # all.
         returned = outs[0] if len(outs) == 1 else self._add(m.TensorList(tuple(outs)))
         self._calls.append(m.KernelCall(0, (*given, *outs, returned)))
 
@@ -356,7 +360,7 @@ class _Builder:
 
 
 _GAP = 64
-"""Alignment of each tensor, and the least padding after it, in bytes."""
+"""Alignment of each tensor, and minimum number of unused bytes after it."""
 
 
 def _numbers(spec: TensorArg, dtype: m.ScalarType, random: Generator) -> Bytes:
@@ -375,10 +379,10 @@ def _numbers(spec: TensorArg, dtype: m.ScalarType, random: Generator) -> Bytes:
     elif dtype in _FLOATING:
         numbers = 2 * random.standard_normal(count)
     else:
-        # Never 0, which would divide a whole number.
+        # Numbers are never 0, since integer division by 0 would crash.
         sign = 1 if dtype is m.ScalarType.BYTE else 2 * random.integers(0, 2, count) - 1
         numbers = sign * random.integers(1, 100, count)
     if dtype is m.ScalarType.BFLOAT16:
-        # NumPy has no bfloat16, which is the upper half of a float32.
+        # NumPy has no bfloat16. A bfloat16 is the upper half of a float32.
         return np.ascontiguousarray(numbers.astype(np.float32).view(np.uint16)[1::2])
     return numbers.astype(DTYPES[dtype])

@@ -1,4 +1,4 @@
-"""Cases of trials: one call each, with tensor arguments to be generated."""
+"""Cases of trials. Each is one call of a kernel; its tensors are generated later."""
 
 from __future__ import annotations
 
@@ -13,22 +13,25 @@ Shape: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class TensorArg:
-    """A tensor argument to be generated for a kernel."""
+    """A tensor argument that is generated when a trial runs."""
 
     shape: Shape
     dtype: ScalarType | None = None
-    """Element type; None for the type under trial."""
+    """Element type; None for the type that the trial is about."""
     below: int | None = None
-    """Exclusive upper bound of index values, which start at 0 and are distinct if possible; None for other data."""
+    """Exclusive upper bound of a tensor of indices, which start at 0 and are distinct if possible.
+
+    None for a tensor of other numbers.
+    """
     ones: bool = False
     channels_last: bool = False
     same_as: str | None = None
-    """Name of another argument whose tensor is passed for this one too."""
+    """Name of another argument of the call, whose tensor is also passed as this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One call: its arguments by the names of the operator's schema, and the outputs that it makes."""
+    """One call of a kernel: its arguments by their names in the operator's schema, and its outputs."""
 
     arguments: Mapping[str, Any]
     """Tensors, numbers, strings, None, and lists of these. Missing arguments have the schema's default."""
@@ -43,7 +46,8 @@ class Case:
 
 
 SIZES = (*range(1, 71), 127, 128, 129, 255, 256, 257, 1000, 1023, 1024, 1025, 4096, 100_003)
-"""Sizes of one dimension: all up to beyond four AVX-512 vectors, and those around kernels' block sizes."""
+"""Sizes of one dimension: all sizes up to more than four AVX-512 vectors, and sizes around the block sizes of kernels.
+"""
 
 _ROWS = (1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 256, 257, 1023, 1025)
 
@@ -75,12 +79,12 @@ def broadcast_shapes(shape: Shape) -> Iterator[Shape]:
 
 
 def data(shape: Iterable[int], dtype: ScalarType | None = None) -> TensorArg:
-    """Return a tensor of numbers of any size and sign, except 0."""
+    """Return a tensor of random positive and negative numbers, none of which is 0."""
     return TensorArg(tuple(shape), dtype)
 
 
 def indices(below: int, *shape: int) -> TensorArg:
-    """Return a tensor of positions in a dimension of size ``below``."""
+    """Return a tensor of indices into a dimension of size ``below``."""
     return TensorArg(shape, LONG, below=below)
 
 

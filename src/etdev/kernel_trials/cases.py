@@ -1,8 +1,9 @@
 """Arguments for trials that find out whether a kernel may write over one of its inputs.
 
-A kernel that reads an element after it wrote to that place may be right by luck: for one row, for sizes that its
-vectors divide, up to the first block of its cache tiling. So the cases cover every size from 1 to beyond all vectors,
-sizes around powers of two, several ranks and rows, and every dimension that an operator can work along.
+A kernel that reads an element after it overwrote that element may still return the right result by luck. That can
+happen with a single row, with sizes that are multiples of its vectors, or within the first block of its tiling. So the
+cases have every size from 1 to beyond all vectors, and sizes around powers of two. They also have several ranks,
+several numbers of rows, and every dimension that an operator can work along.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The operators that a target's link may run in place: etdev's table, as the config changes it.
+"""The operators that the link of a target may run in place: etdev's table, with the changes that the config makes.
 
-An operator that is not in etdev's table is tried with the kernels of the installed runtime. Correct results on all
-tried shapes are not a proof, and other runtimes have other kernels. The report says so.
+An operator that is not in the table is tried with the kernels of the installed runtime. Correct results in all cases
+are not a proof, and other runtimes have other kernels. The report says so.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ class InPlaceOps:
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """An operator as the config spells it, and its key."""
+    """An operator as an entry of the config spells it, with the key of the entry."""
 
     text: str
     key: KeyPath
 
 
 _TRIALS: dict[tuple[str, tuple[str, ...], Path], tuple[Trial, ...]] = {}
-"""Trials made in this process, by operator, modules that register kernels, and folder of those modules."""
+"""Results of trials in this process, by operator, modules that register kernels, and folder of these modules."""
 
 
 def resolve_ops(project: Project, target: str, user: UserCode) -> InPlaceOps:
-    """Return the operators of the target's ``inplace``; try each one that is not in etdev's table.
+    """Return the operators that the target's table ``inplace`` allows; try those that etdev's table lacks.
 
     A trial takes seconds per operator, in a stock runtime that is started for it. Raises
-    :class:`~etdev.errors.ConfigError` with every operator that the runtime lacks or that has another result in place,
-    and :class:`~etdev.errors.MissingRequirementError` if no runtime is installed.
+    :class:`~etdev.errors.ConfigError` with all operators that the runtime lacks, or whose results differ in place.
+    Raises :class:`~etdev.errors.MissingRequirementError` if no runtime is installed.
     """
     settings = project.config.targets[target].inplace
     key: KeyPath = ("targets", target, "inplace")
@@ -91,7 +91,7 @@ def resolve_ops(project: Project, target: str, user: UserCode) -> InPlaceOps:
 
 
 def _require_operators(project: Project, runtime: StockRuntime, wanted: Sequence[_Named]) -> dict[str, KeyPath]:
-    """Return the operators that the entries name, each with the first key that names it.
+    """Return the operators that the entries name → the first key that names each.
 
     Raises :class:`~etdev.errors.ConfigError` if the runtime lacks one.
     """
@@ -111,7 +111,7 @@ def _require_operators(project: Project, runtime: StockRuntime, wanted: Sequence
 
 
 def _named_by(project: Project, unwanted: Sequence[_Named], known: Iterable[str]) -> set[str]:
-    """Return the operators to leave out.
+    """Return the operators that the entries of ``remove`` name.
 
     Raises :class:`~etdev.errors.ConfigError` for an entry that names no operator of ``known``.
     """
@@ -132,7 +132,7 @@ def _named_by(project: Project, unwanted: Sequence[_Named], known: Iterable[str]
 def _try_all(
     project: Project, runtime: StockRuntime, names: Mapping[str, KeyPath]
 ) -> tuple[dict[str, tuple[Donor, ...]], tuple[TriedOp, ...]]:
-    """Try operators that etdev's table lacks; return their donors and a report."""
+    """Try operators that etdev's table lacks. Return the inputs that each may overwrite, and a report on each."""
     table: dict[str, tuple[Donor, ...]] = {}
     tried, problems = [], []
     for name, key in names.items():

@@ -1,4 +1,4 @@
-"""Cases of operators that move elements."""
+"""Cases of operators that move elements without computing."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def lower_triangle() -> Iterator[Case]:
 
 
 def whole(**more: Callable[[Shape], Any]) -> Callable[[], Iterator[Case]]:
-    """Return cases of an operator that copies a part, in which the part is the whole tensor."""
+    """Return cases of an operator that copies a part of a tensor; the part is the whole tensor here."""
 
     def make() -> Iterator[Case]:
         for shape in (*FEW_SHAPES, (1, 4, 16, 16)):

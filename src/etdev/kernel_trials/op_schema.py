@@ -15,7 +15,7 @@ class Argument:
 
     name: str
     kind: str
-    """Type as PyTorch's schema spells it: ``Tensor``, ``Optional[int]``."""
+    """Type in the notation of PyTorch's schema: ``Tensor``, ``Optional[int]``."""
     has_default: bool = False
     default: Any = None
 
@@ -30,7 +30,7 @@ class Schema:
     outputs: tuple[Argument, ...]
 
     def donors(self) -> Iterator[Donor]:
-        """Yield each pair of a tensor argument and a tensor output."""
+        """Yield each pair of a tensor argument and a tensor output, as candidates to share bytes."""
         for position, argument in enumerate(self.arguments):
             if argument.kind in ("Tensor", "Optional[Tensor]"):
                 yield from (Donor(position, out) for out, given in enumerate(self.outputs) if given.kind == "Tensor")

@@ -20,7 +20,7 @@ from etdev.kernel_trials.case import (
 
 
 def squares(**tensors: int) -> Callable[[], Iterator[Case]]:
-    """Return cases of a product of square matrices; each number is the rank of that tensor."""
+    """Return cases of a product of square matrices: argument → rank of its tensor."""
 
     def make() -> Iterator[Case]:
         for n in SQUARES:

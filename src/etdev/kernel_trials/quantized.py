@@ -1,7 +1,7 @@
 """Cases of operators on quantized numbers.
 
-Their kernels abort the process on an unsupported element type. So each case states its own types, and ranges that every
-type has.
+Their kernels abort the process on an unsupported element type. So each case states its own element types. Its numbers
+are in a range that all of these types have.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Trials that find out whether a kernel may write over one of its inputs.
 
-Each case runs twice in the stock runtime, in one generated program: with separate memory for every tensor, and with an
-output on the bytes of an input. Equal bytes in all cases are not a proof, but a difference is one.
+Each case runs twice in the stock runtime, in one generated program. First, every tensor has separate memory. Then an
+output is stored on the bytes of an input. Equal results in all cases are not a proof, but a difference proves that the
+kernel is unsafe.
 """
 
 from __future__ import annotations
@@ -25,28 +26,28 @@ from etdev.runtime.stock import StockRuntime
 Verdict: TypeAlias = Literal["safe", "unsafe", "identity", "few", "refused", "not run"]
 """The conclusion of a trial.
 
-* ``safe``: equal bytes in all cases, on enough shapes.
-* ``unsafe``: other bytes in a case, or a crash.
-* ``identity``: every case that has the input's shape copies it, so that the operator can be removed.
-* ``few``: too few shapes ran to tell. A reduction keeps the shape only over a dimension of size 1.
-* ``refused``: the kernel detects the overlap and fails.
-* ``not run``: the kernel took none of the cases.
+* ``safe``: equal results in all cases, on enough shapes.
+* ``unsafe``: a different result in a case, or a crash.
+* ``identity``: in every case with the shape of the input, the output is a copy of it. So the operator can be removed.
+* ``few``: too few shapes ran. A reduction, for example, keeps the shape only over a dimension of size 1.
+* ``refused``: the kernel detects that the tensors overlap, and fails.
+* ``not run``: the kernel accepted none of the cases.
 """
 
 ENOUGH_SHAPES = 8
-"""Number of shapes from which equal results count."""
+"""Minimum number of shapes for the conclusion ``safe``."""
 
 _PROBES = 4
-"""Number of cases that show whether a kernel takes some element types at all."""
+"""Number of cases that are run first, to find out whether a kernel supports some element types."""
 _FEW = 24
-"""Number of cases for element types that differ from each other."""
+"""Number of cases that are run for each combination of different element types."""
 _LIMIT = 60.0
-"""Time limit of one program in seconds; a correct one takes less than one second."""
+"""Time limit of one program in seconds. A program without faults takes less than one second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The results for one output on the bytes of one input."""
+    """Results of a trial, in which one output is written over one input."""
 
     operator: str
     donor: Donor
@@ -55,23 +56,23 @@ class Trial:
     output: str
     """Name of the output."""
     identical: int = 0
-    """Number of cases with the same bytes."""
+    """Number of cases with the same result in place."""
     different: int = 0
-    """Number of cases with other bytes, or that crashed the runtime."""
+    """Number of cases with a different result in place, or with a crash."""
     refused: int = 0
-    """Number of cases that the kernel takes, but not with shared memory."""
+    """Number of cases that the kernel accepts only without shared memory."""
     shapes: int = 0
     """Number of distinct shapes among the cases that ran."""
     dtypes: tuple[str, ...] = ()
     """Element types that ran: ``float32``, or ``int32 to float32`` of input and output."""
     example: str = ""
-    """A case with other bytes, or the failure."""
+    """A case with a different result, or the failure."""
     copies: bool = False
     """True if every output was a copy of the input."""
 
     @property
     def verdict(self) -> Verdict:
-        """The conclusion from all cases."""
+        """Conclusion from all cases."""
         if self.different:
             return "unsafe"
         if self.refused or not self.identical:
@@ -99,10 +100,10 @@ class Trial:
 
 
 def try_operator(runtime: StockRuntime, schema: Schema) -> tuple[Trial, ...]:
-    """Try every input of an operator whose bytes an output could reuse; run the kernels of ``runtime``.
+    """Try each input of an operator that an output could overwrite, with the kernels of ``runtime``.
 
-    A kernel that reads bytes that it has overwritten may then write anywhere, so do not use ``runtime`` for anything
-    else afterwards. The trial of an input ends at its first difference.
+    An unsafe kernel may write to arbitrary addresses. So do not use ``runtime`` for anything else afterwards. The trial
+    of an input ends at its first difference.
     """
     given = [(item.name, item.kind, item.has_default) for item in schema.arguments]
     known = tuple(_within(schema, case) for case in cases(schema.operator, given, len(schema.outputs)))
@@ -113,7 +114,10 @@ def try_operator(runtime: StockRuntime, schema: Schema) -> tuple[Trial, ...]:
 
 @contextmanager
 def _limited(runtime: StockRuntime) -> Iterator[None]:
-    """Limit the time of calls, which may hang. The runtime starts before, since its start may take longer."""
+    """Limit the time of each call, since a call may hang.
+
+    Start the runtime before that, since its start may take longer.
+    """
     assert runtime.operators
     before, runtime.limit = runtime.limit, _LIMIT
     try:
@@ -123,7 +127,7 @@ def _limited(runtime: StockRuntime) -> Iterator[None]:
 
 
 def _within(schema: Schema, case: Case) -> Case:
-    """Return a case with exactly the schema's arguments."""
+    """Return the case with exactly the arguments of the operator's schema, using defaults for missing ones."""
     given = {item.name: case.arguments.get(item.name, item.default) for item in schema.arguments}
     return Case(given, case.outputs)
 

@@ -1,9 +1,9 @@
-"""The default planner: the smallest result of several orders, and searches for a smaller one.
+"""The default planner: tries several orders of buffers, then searches for a smaller plan.
 
-Buffers are placed one after another, each between ranges that are already in use during its lifetime. The best order
-differs from problem to problem, so a few are tried until one meets the lower bound. If none does, buffers that end too
-high are planned again with their surroundings. If the problem is not too large, all of it is also searched for a plan
-that fits.
+It places buffers one after another, each between ranges that are already in use during its lifetime. The best order
+differs from problem to problem. So it tries a few orders until a plan meets the lower bound. If none does, it plans
+buffers that end too high again, together with buffers around them. If the problem is not too large, it also searches
+all possible plans.
 
 The result depends only on the problem. Effort is counted in steps, never in seconds, and random numbers come from a
 generator with a fixed seed.
@@ -32,45 +32,54 @@ from etdev.planner.windows import Fixer
 _PLACING_STEPS = 20_000_000
 """Steps after which no further order is tried (about ten seconds); the first order is always tried."""
 _STEPS_PER_BUFFER = 40
-"""Steps per placed buffer, in addition to one for each range that it is placed among. It matches their times."""
+"""Fixed number of steps per placed buffer, in addition to one step per range in use during its lifetime.
+
+The sum is about proportional to the time that placing takes.
+"""
 _MOST_SEARCHED = 4_000
-"""Largest number of buffers that are searched all together."""
+"""Largest number of buffers in one exact search."""
 _MOST_PAIRS = 400_000
-"""Largest number of pairs of buffers in use together for such a search."""
+"""Largest number of pairs of buffers in use together, for an exact search."""
 _SEARCH_STEPS = 200_000_000
 """Largest number of steps of one search of a part, unless a capacity demands more."""
 _ALL_STEPS = 160_000_000
-"""Steps of all searches of a problem without a capacity: a quarter of a minute in Python."""
+"""Limit on the steps of all searches for a problem without a capacity: a quarter of a minute in Python."""
 _DEMANDED_STEPS = 20_000_000_000
-"""Steps of all searches of a problem with a capacity."""
+"""Limit on the steps of all searches for a problem with a capacity."""
 _STEPS_PER_PAIR = 4_000
-"""Steps of one search for each of the n * n pairs of buffers, so that few buffers take no time."""
+"""Steps of one search, per n * n for a part of n buffers. A search with few buffers then takes almost no time."""
 _LEAST_COUNTED = 40
-"""Smallest number n for that product: with pins, a proof takes more steps than the number of buffers suggests."""
+"""Minimum of n in that product. With pins, a proof takes more steps than the number of buffers suggests."""
 _FIRST_STEPS = 30_000_000
-"""Steps of the first search."""
+"""Limit on the steps of the first search."""
 _PROBES = 16
-"""Number of capacities that are tried between a goal that is not met and the smallest plan."""
+"""Number of capacities to try between a goal that was not reached and the size of the smallest plan."""
 _FIXING_STEPS = 25_000_000
-"""Steps for planning again buffers that end too high."""
+"""Limit on the steps for planning again the buffers that end too high."""
 _TURNS = 4
-"""Largest number of times that a part is placed again after that; half as many for more than ``_MANY`` buffers."""
+"""Maximum number of times that all buffers are placed again, starting with those that still end too high.
+
+Parts with more than ``_MANY`` buffers use half of it.
+"""
 _MANY = 200_000
 _FEW = 300
-"""Number of buffers up to which planning them again with their surroundings means planning all of them again."""
+"""Number of buffers up to which the surroundings of a buffer usually include all other buffers."""
 _MOST_COMPARED = 20_000
-"""Largest number of buffers for which ``greedy`` is tried too; for more it takes minutes."""
+"""Largest number of buffers for which ``greedy`` is tried too. With more buffers, it takes minutes."""
 
 
 class Proven(list[int]):
-    """Offsets, with a bound that was proved for all plans on the way."""
+    """Offsets of a plan, with a lower bound that the planner proved for all plans."""
 
     lower_bound: int = 0
-    """Bytes; no plan is smaller."""
+    """Number of bytes that every plan needs at least."""
 
 
 def best(problem: Problem) -> list[int]:
-    """Return the smallest plan found: at most that of ``naive``, and for up to 20,000 buffers that of ``greedy``."""
+    """Return the smallest plan found.
+
+    It is at most as large as the plan of ``naive``, and for up to 20,000 buffers as that of ``greedy``.
+    """
     bound = lower_bound(problem)
     target = max(bound, problem.capacity or 0)
     offsets = Proven(buffer.pin or 0 for buffer in problem.buffers)
@@ -92,7 +101,7 @@ def best(problem: Problem) -> list[int]:
 
 
 def _least(problem: Problem, offsets: Proven) -> Proven:
-    """Return the smallest of this plan and those of other planners."""
+    """Return the smallest plan among this one and those of ``naive`` and ``greedy``."""
     least, size = offsets, arena_size(problem, offsets)
     for planner in (naive, greedy) if len(problem.buffers) <= _MOST_COMPARED else (naive,):
         other = Proven(planner(problem))
@@ -104,7 +113,7 @@ def _least(problem: Problem, offsets: Proven) -> Proven:
 
 @dataclass(slots=True)
 class _Budget:
-    """The number of steps that are left for all searches of a problem."""
+    """The number of steps that remain for all searches of a problem."""
 
     left: int
 
@@ -125,12 +134,12 @@ class _Refinement:
         self._restarts = tables and Restarts(tables)
 
     def run(self) -> None:
-        """Run the attempts, the quick ones first, until the goal is met."""
+        """Run the attempts, quick ones first, until the goal is reached."""
         few = len(self._part.buffers) <= _FEW
         fix = [] if self._restarts is not None and few else [self._fix_goal]
         whole = [self._place_further, self._search_first]
         attempts = [*whole, *fix] if self._restarts is not None else [*fix, *whole, *fix]
-        # Without a demand, to search for the goal again would only repeat the first search and go on from there.
+        # Without a capacity, a second search for the same goal would repeat the first one and then continue it.
         insist = [self._insist] if self._demanded else []
         for attempt in (*attempts, self._improve, *insist, self._narrow):
             attempt()
@@ -162,7 +171,7 @@ class _Refinement:
             self._part.bound = max(self._part.bound, capacity + 1)
 
     def _fix(self, capacity: int) -> None:
-        """Plan buffers that end too high again; if that fails, place them before all others and repeat."""
+        """Plan buffers that end too high again. If that fails, place these buffers before all others and repeat."""
         part = self._part
         offsets = part.offsets
         first: list[int] = []
@@ -188,7 +197,7 @@ class _Refinement:
             self._take(found)
 
     def _narrow(self) -> None:
-        """Search for half of the possible gain, then for half of the rest, and so on, whether or not each is found."""
+        """Search for smaller and smaller plans by bisection between the goal and the best plan so far."""
         part = self._part
         low = max(self._goal + 1, part.bound)
         for _ in range(_PROBES):
@@ -209,7 +218,7 @@ class _Refinement:
 
 
 def _place_part(part: Part, goal: int, *, further: bool = False) -> None:
-    """Plan a part by the first order; if ``further``, by the others until one meets the goal."""
+    """Plan a part with the first strategy. If ``further``, use the other ones until a plan reaches the goal."""
     buffers = part.buffers
     timeline = Timeline(buffers)
     crowds = find_crowds(buffers, timeline)
@@ -229,7 +238,7 @@ def _place_part(part: Part, goal: int, *, further: bool = False) -> None:
 
 
 def _place_first(part: Part, first: Sequence[int]) -> list[int]:
-    """Return the offsets if some buffers are placed before all others, which follow by the first order."""
+    """Place the buffers ``first`` before all others, and the others by the first strategy. Return all offsets."""
     buffers = part.buffers
     timeline = Timeline(buffers)
     early = set(first)
@@ -248,8 +257,8 @@ def _place(buffers: Sequence[Buffer], timeline: Timeline, order: Sequence[int], 
     When the steps run out, each remaining buffer is placed above all bytes in use during its lifetime.
     """
     most_steps = max(_PLACING_STEPS, 2 * _STEPS_PER_BUFFER * len(order))
-    # Rounding a size up to a divisor of all offsets takes no place from other buffers. Ranges that touch become one
-    # range in the tree.
+    # Round sizes up to a number that divides all offsets. This takes no space from other buffers, and adjacent ranges
+    # become one range in the tree.
     unit = min(buffer.alignment for buffer in buffers)
     occupancy = Occupancy(timeline)
     offsets = [buffer.pin or 0 for buffer in buffers]

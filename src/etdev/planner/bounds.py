@@ -9,12 +9,12 @@ from etdev.planner.problem import Buffer, Problem
 
 
 def lower_bound(problem: Problem) -> int:
-    """Return a number of bytes that no plan of the problem goes below; O(n log n) per distinct alignment.
+    """Return a number of bytes that every plan of the problem needs at least; O(n log n) per distinct alignment.
 
-    It is the largest of the ends of pinned buffers, and of a sum for each alignment A and each instant. The sum is over
-    the buffers that are in use then and have alignment A or more. Their offsets are multiples of A, so each keeps the
-    others off its size rounded up to a multiple of A. Only the topmost buffer does not need its rounding. Since that
-    buffer is unknown, the sum omits the largest rounding.
+    The bound is the largest of the ends of pinned buffers and of one sum for each alignment A and each instant. The sum
+    is over the buffers that are in use at that instant and have alignment A or more. Their offsets are multiples of A,
+    so each of them occupies its size rounded up to a multiple of A. Only the topmost buffer does not need that padding.
+    Since that buffer is unknown, the sum omits the largest padding.
     """
     pinned = (b.pin + b.size for b in problem.buffers if b.pin is not None and b.start < b.end)
     bound = max(pinned, default=0)

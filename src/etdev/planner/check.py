@@ -63,9 +63,10 @@ def _flaw(buffer: Buffer, offset: int) -> str | None:
 
 
 def _check_collisions(buffers: Sequence[Buffer], offsets: Sequence[int]) -> None:
-    """Sweep over the instants with the ranges in use, which are disjoint up to the first collision.
+    """Raise :class:`CollisionError` for the first two buffers that share a byte at the same instant.
 
-    So a new range can only collide with its neighbours.
+    The check goes through the instants in order, with the ranges in use sorted by offset. These ranges are disjoint, so
+    a new range can only collide with its neighbours.
     """
     live: list[tuple[int, int]] = []  # (offset, index), sorted
     for index, begins in _events(buffers):

@@ -23,9 +23,10 @@ class CsvError(ValueError):
 
 
 def read_buffers(lines: Iterable[str], alignment: int = 1) -> list[Buffer]:
-    """Return the buffers in their order; their names are their ids, or without that column their numbers from 0.
+    """Return the buffers in the order of the lines.
 
-    ``alignment`` is that of buffers that state none. Raises :class:`CsvError` for the first invalid line.
+    The name of a buffer is its ``id``. Without that column, it is its number, from 0. ``alignment`` applies to buffers
+    that state none. Raises :class:`CsvError` for the first invalid line.
     """
     reader = csv.reader(lines, skipinitialspace=True)
     buffers: list[Buffer] = []

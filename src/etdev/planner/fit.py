@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 Fit = Callable[[Iterable[tuple[int, int]], int, int], int]
-"""Maps (sorted ranges in use, which may overlap; size; alignment) to an offset, all in bytes."""
+"""Function from the sorted ranges in use, a size and an alignment to an offset, all in bytes.
+
+The ranges may overlap.
+"""
 
 
 def first_fit(used: Iterable[tuple[int, int]], size: int, alignment: int) -> int:
-    """Return the lowest offset."""
+    """Return the lowest offset at which the bytes are free."""
     mask = alignment - 1
     offset = 0
     for begin, end in used:
@@ -21,7 +24,10 @@ def first_fit(used: Iterable[tuple[int, int]], size: int, alignment: int) -> int
 
 
 def best_fit(used: Iterable[tuple[int, int]], size: int, alignment: int) -> int:
-    """Return the offset of the smallest gap, the lowest of equal ones; above everything if it fits into none."""
+    """Return the offset of the smallest gap that is large enough; the lowest of equal gaps.
+
+    If no gap is, return the lowest offset above all ranges.
+    """
     mask = alignment - 1
     offset, smallest, chosen = 0, None, 0
     for begin, end in used:

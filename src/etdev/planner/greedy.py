@@ -1,9 +1,9 @@
 """ExecuTorch's own planner, ``exir/memory_planning.py: greedy`` of executorch 1.4.1, for comparison.
 
-It divides the arena into objects, which are made as needed and never grow. The largest buffer comes first; of equal
-ones the last. A buffer goes to the start of the first object that is large enough and free during its whole lifetime.
-Otherwise it goes into the first object with enough bytes above everything that is in use in it during that lifetime.
-Otherwise it becomes an object of its own. The arena is the concatenation of the objects.
+It divides the arena into objects, which it adds as needed and which never grow. It places buffers by decreasing size;
+of equal ones, the last comes first. A buffer goes to the start of the first object that is large enough and free during
+its whole lifetime. If there is none, it goes into the first object with enough bytes above everything in use during
+that lifetime. If there is none either, it becomes a new object. The arena is the concatenation of the objects.
 
 ExecuTorch has one alignment and no pins. Here each size is rounded up to its own alignment, and an object has the
 largest alignment of its buffers. The objects follow all pinned buffers, as ExecuTorch's objects follow the memory of
@@ -54,7 +54,7 @@ def _order(problem: Problem) -> list[int]:
 
 
 class _SharedObject:
-    """A range of the arena, and the top of its use at each instant."""
+    """A range of the arena, with the end of the bytes in use at each instant."""
 
     __slots__ = ("alignment", "ends", "offset", "size", "starts", "tops")
 
@@ -62,13 +62,16 @@ class _SharedObject:
         self.size = size
         self.alignment = 1
         self.offset = 0
-        # Disjoint, sorted ranges of instants: in [starts[i], ends[i]) bytes below tops[i] are in use.
+        # Disjoint, sorted ranges of instants: between starts[i] and ends[i], bytes below tops[i] are in use.
         self.starts: list[int] = []
         self.ends: list[int] = []
         self.tops: list[int] = []
 
     def top(self, start: int, end: int, most: int) -> int:
-        """Return the largest top in a range of instants, 0 if unused; any number above ``most`` if that is exceeded."""
+        """Return the highest end of the bytes in use over a range of instants; 0 if none are.
+
+        If it exceeds ``most``, the result may be any number above ``most``.
+        """
         top = 0
         for place in range(bisect_right(self.ends, start), bisect_left(self.starts, end)):
             top = max(top, self.tops[place])

@@ -15,11 +15,11 @@ from etdev.planner.fit import first_fit
 from etdev.planner.problem import Buffer, Problem
 
 _STEPS = 2_000_000
-"""Largest number of overlapping buffers that one search visits; about half a second."""
+"""Largest number of steps of one search, each for one overlapping buffer that it visits; about half a second."""
 _STEPS_PER_MOVE = 100
-"""The same per n * n moves of a buffer to another place in an order, so that few buffers take no time."""
+"""Limit on the same steps, per n * n for n buffers. A search with few buffers then takes almost no time."""
 _PAIRS = 1_000_000
-"""Largest number of overlapping pairs of buffers for which the search is worth its memory and its time."""
+"""Largest number of overlapping pairs of buffers for this search. More would need too much memory and time."""
 
 
 def improve(problem: Problem, order: Sequence[int], size: int, target: int) -> list[int] | None:
@@ -40,7 +40,7 @@ def improve(problem: Problem, order: Sequence[int], size: int, target: int) -> l
 
 
 class _Search:
-    """An order of buffers, and the ranges of those that are placed."""
+    """An order of buffers, and the byte ranges of those that are placed."""
 
     def __init__(self, buffers: Sequence[Buffer], order: Sequence[int], overlaps: Sequence[Sequence[int]]) -> None:
         self._buffers = buffers
@@ -64,7 +64,7 @@ class _Search:
                 place += 1
                 continue
             if place == 0:
-                return False  # Only pinned buffers are in its way.
+                return False  # Only pinned buffers block this one, and they cannot move.
             earlier = self._random.randrange(place)
             self._order.insert(earlier, self._order.pop(place))
             self._clear(earlier, place + 1)
@@ -92,12 +92,12 @@ class _Search:
 
 
 def _find_overlaps(buffers: Sequence[Buffer]) -> list[list[int]] | None:
-    """Return for each buffer those in use at some instant of its lifetime; None if there are too many pairs."""
+    """Return, for each buffer, the buffers whose lifetimes overlap with its own; None if there are too many pairs."""
     events = [(buffer.end, False, index) for index, buffer in enumerate(buffers) if buffer.occupies]
     events += [(buffer.start, True, index) for index, buffer in enumerate(buffers) if buffer.occupies]
     events.sort()
     overlaps: list[list[int]] = [[] for _ in buffers]
-    live: dict[int, None] = {}  # A set with a fixed order, so that every run sees the same.
+    live: dict[int, None] = {}  # A dictionary used as a set, since its order is the same in every run.
     pairs = 0
     for _, begins, index in events:
         if not begins:

@@ -1,8 +1,8 @@
-"""Functions that run in Python, or compiled by numba (the extra ``fast``), with the same results.
+"""Functions that run as plain Python or compiled by numba (the extra ``fast``), with the same results.
 
-A function that is marked with :func:`kernel` uses only integers and flat tables of integers, and calls only other
-kernels. So it means the same to Python and to numba. Importing numba and loading compiled code takes about a second, so
-they are used only for longer work.
+A function marked with :func:`kernel` uses only integers and flat tables of integers. It calls only other kernels. So
+Python and numba compute the same. Importing numba and loading compiled code takes about a second, so only longer
+searches use it.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def compiled_runner() -> Runner | None:
 def _compile(numba: Any, *, cached: bool) -> dict[str, Callable[..., Any]]:
     functions: dict[str, Callable[..., Any]] = {}
     for function in _kernels:
-        # The kernels that it calls must be the compiled ones, and its module has the plain ones.
+        # A compiled kernel must call compiled kernels, but the globals of its module have the plain ones.
         copy = types.FunctionType(function.__code__, {**function.__globals__, **functions}, function.__name__)
         copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
         try:

@@ -1,4 +1,4 @@
-"""Runs of a planner: checks its answer and computes a lower bound."""
+"""Entry point of planning: runs a planner, checks the offsets that it returns, and adds a lower bound."""
 
 from __future__ import annotations
 

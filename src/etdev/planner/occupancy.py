@@ -1,12 +1,13 @@
 """Bytes that are in use at each instant, while buffers are being placed.
 
-This is a binary tree over the instants. A few nodes (at most two per level) cover a buffer's lifetime. Each node holds
-the union of the byte ranges in use during its whole range of instants, and the union of those in use at any time in it.
-The nodes that cover a lifetime, and those above them, then hold all ranges in use at any time of that lifetime. Ranges
-that touch become one range, so a tight plan stays a few ranges per node for any number of buffers. No list of
-overlapping pairs is needed, which for thousands of buffers in use at once would not fit into memory.
+This is a segment tree over the instants. A buffer's lifetime is covered by a few nodes, at most two per level. Each
+node has two unions of byte ranges: those in use during all of its instants, and those in use at any of its instants. So
+the nodes that cover a lifetime, together with their ancestors, have all ranges in use at any time of that lifetime.
 
-Only nodes that cover a lifetime are ever visited. Most lifetimes are short, so few such nodes are above a node.
+Adjacent ranges are joined, so a tight plan needs only a few ranges per node for any number of buffers. A list of all
+overlapping pairs would not fit into memory if thousands of buffers are in use at once.
+
+The tree only visits nodes that cover some lifetime. Most lifetimes are short, so a node has few such ancestors.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ class Timeline:
         self.covers = [self._cover(first, last) for first, last in self.ranges]
         """Covering nodes by buffer. Node 1 is the root, and 2n and 2n + 1 are the children of n."""
         self.parents = _find_parents(node for cover in self.covers for node in cover)
-        """For each node of a cover the nearest such node above it, 0 if it has none."""
+        """By covering node: its nearest ancestor that covers some lifetime too; 0 if there is none."""
 
     def _cover(self, first: int, last: int) -> tuple[int, ...]:
-        """Return the fewest nodes whose ranges together are exactly that range of ranks."""
+        """Return the smallest set of nodes whose instants together are exactly that range of ranks."""
         nodes = []
         low, high = first + self._leaves, last + self._leaves
         while low < high:
@@ -56,7 +57,7 @@ class Occupancy:
     def __init__(self, timeline: Timeline) -> None:
         self._covers = timeline.covers
         self._parents = timeline.parents
-        # By node. Flat lists of begin, end, begin, end, sorted and disjoint.
+        # By node: a flat list of begin, end, begin, end of its ranges, which are sorted and disjoint.
         self._always: dict[int, list[int]] = {}
         self._ever: dict[int, list[int]] = {}
 
@@ -85,13 +86,13 @@ class Occupancy:
             _add(self._ever, node, begin, end)
 
     def coarsen(self) -> None:
-        """Treat all bytes below the highest used one as used, in each node; queries and updates then take no time."""
+        """Treat all bytes below the highest used byte as used, in each node. Queries and updates then are fast."""
         for unions in (self._always, self._ever):
             for node, flat in unions.items():
                 unions[node] = [0, flat[-1]]
 
     def _above(self, nodes: Iterable[int]) -> list[int]:
-        """Return all nodes of covers above the given nodes."""
+        """Return the ancestors of the given nodes that cover some lifetime."""
         above: list[int] = []
         parents = self._parents
         for node in nodes:
@@ -113,7 +114,7 @@ def _find_parents(nodes: Iterable[int]) -> dict[int, int]:
 
 
 def _add(unions: dict[int, list[int]], node: int, begin: int, end: int) -> None:
-    """Add a range to the union of a node. A position in the flat list is odd inside of a range, even outside."""
+    """Add a range to the union of a node. An odd position in the flat list is inside a range, an even one outside."""
     flat = unions.get(node)
     if flat is None:
         unions[node] = [begin, end]

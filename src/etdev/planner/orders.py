@@ -10,7 +10,7 @@ from etdev.planner.occupancy import Timeline
 from etdev.planner.problem import Buffer
 
 Key = Callable[[Buffer, int], tuple[int, ...]]
-"""Maps (buffer, peak bytes in use during its lifetime) to a sort key."""
+"""Function from a buffer, and the peak bytes in use during its lifetime, to a sort key."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,18 +8,21 @@ from dataclasses import dataclass, field
 from etdev.planner.problem import Buffer, Problem
 
 _DEPTH = 6
-"""Largest depth to which bottom buffers are split off a group; deeper nested lifetimes are rare."""
+"""Maximum depth of splitting bottom buffers off a group. Lifetimes that are nested deeper are rare."""
 
 
 @dataclass(slots=True)
 class Part:
-    """Buffers that are never in use together with other buffers, except for those below all of them."""
+    """A group of buffers that is planned by itself.
+
+    Outside of the group, only the buffers below all of it are in use at the same time.
+    """
 
     indices: tuple[int, ...]
     """Indices in ``problem.buffers``, by start."""
     buffers: tuple[Buffer, ...]
     base: int
-    """Bytes below the part. Its offsets and sizes count from this offset."""
+    """Number of bytes below the part. Its offsets and sizes count from there."""
     offsets: list[int] = field(default_factory=list)
     """The smallest plan so far, in the order of ``buffers``."""
     size: int = 0
@@ -29,10 +32,11 @@ class Part:
 
 
 def find_parts(problem: Problem, offsets: list[int]) -> list[Part]:
-    """Return the parts of a problem; write the offsets of the buffers that are in none of them.
+    """Return the parts of a problem, and write the offsets of all buffers that are in no part.
 
-    Those buffers are in use as long as all others of their group. They are placed at the bottom if that costs no
-    padding. In any plan, such a buffer can be exchanged with the buffers below it, so no smaller plan is missed.
+    A buffer is in no part if it is in use as long as all others of its group together. It is placed at the bottom if
+    that costs no padding. In any plan, such a buffer can be exchanged with the buffers below it, so this misses no
+    smaller plan.
     """
     buffers = problem.buffers
     active = sorted((i for i, b in enumerate(buffers) if b.occupies), key=lambda index: buffers[index].start)
@@ -56,7 +60,7 @@ def find_parts(problem: Problem, offsets: list[int]) -> list[Part]:
 
 
 def _apart(buffers: Sequence[Buffer], indices: Sequence[int]) -> Iterator[list[int]]:
-    """Yield groups of the indices, which are sorted by start; no lifetime crosses from one group to the next."""
+    """Split the indices, sorted by start, into groups between which no lifetimes overlap."""
     group: list[int] = []
     end = 0
     for index in indices:
@@ -70,7 +74,7 @@ def _apart(buffers: Sequence[Buffer], indices: Sequence[int]) -> Iterator[list[i
 
 
 def _whole(buffers: Sequence[Buffer], group: Sequence[int]) -> list[int]:
-    """Return the buffers in use from the first start to the last end that keep the alignment of others."""
+    """Return the buffers in use from the first start to the last end whose sizes keep the others aligned."""
     start = buffers[group[0]].start
     end = max(buffers[index].end for index in group)
     alignment = max(buffers[index].alignment for index in group)

@@ -34,7 +34,7 @@ class CollisionError(PlanError):
     def __init__(self, message: str, first: int, second: int, instant: int) -> None:
         super().__init__(message)
         self.first = first
-        """Index in ``problem.buffers`` of the buffer whose use begins earlier, or of the lower index."""
+        """Index in ``problem.buffers`` of the buffer that starts earlier. If both start together, the lower index."""
         self.second = second
         self.instant = instant
         """The first instant at which both are in use."""
@@ -53,18 +53,18 @@ class Buffer:
     alignment: int = 16
     """Divisor of the offset, a power of two."""
     pin: int | None = None
-    """Offset that the buffer must have."""
+    """Required offset; None if the planner may choose it."""
     name: str = ""
     """For messages only."""
 
     @property
     def occupies(self) -> bool:
-        """True if it ever holds a byte; otherwise it collides with nothing."""
+        """True if it holds bytes at some instant. Otherwise it collides with nothing."""
         return self.size > 0 and self.start < self.end
 
     @property
     def flaw(self) -> str | None:
-        """The flaw that makes the buffer invalid, as the end of a sentence; None if it is valid."""
+        """Reason why the buffer is invalid, as the end of a sentence; None if it is valid."""
         return _flaw(self)
 
 
@@ -77,7 +77,11 @@ class Problem:
 
     buffers: tuple[Buffer, ...]
     capacity: int | None = None
-    """Bytes. A planner may stop at a plan that fits; the caller handles a plan that does not."""
+    """Number of bytes that are available; None asks for the smallest plan.
+
+    A planner may stop at the first plan that fits. It may also return a plan that does not fit, which the caller
+    handles.
+    """
 
     def __post_init__(self) -> None:
         for index, buffer in enumerate(self.buffers):
@@ -96,7 +100,7 @@ class Plan:
     size: int
     """Bytes of the arena: the largest end of the buffers that are ever in use."""
     lower_bound: int
-    """Bytes. No plan is smaller; for some problems every plan is larger."""
+    """Number of bytes that every plan needs at least. The smallest plan may be larger."""
     planner: str
     """Name of the planner that made it."""
 
@@ -116,7 +120,7 @@ def label(index: int, buffer: Buffer) -> str:
 
 
 def _flaw(buffer: Buffer) -> str | None:
-    """Return the flaw of a buffer, as the end of a sentence; None if it is valid."""
+    """Return the reason why a buffer is invalid, as the end of a sentence; None if it is valid."""
     pin = buffer.pin
     for what, value in (("size", buffer.size), ("start", buffer.start), ("end", buffer.end), ("pin", pin)):
         if not _is_int(value) and not (what == "pin" and value is None):

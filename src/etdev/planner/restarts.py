@@ -1,8 +1,8 @@
 """Many short searches instead of a long one.
 
-The time of the exact search depends on its rule and on its order of buffers, by factors of a thousand and more. The
-good ones are not known in advance. So the search is stopped early and started again with others. Some searches are
-longer, so that one of them completes in the end.
+The time of an exact search varies by factors of a thousand and more, with its rule and its order of buffers. The best
+rule and order are not known in advance. So each search stops early, and another one starts with a different rule or
+order. Some of the searches are longer, so that one of them completes in the end.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from etdev.planner.tables import Tables, convert
 
 _RULES = (Rule(1, 1), Rule(1, 0), Rule(0, 1), Rule(0, 0, 1), Rule(1, 0, 0, 1))
 _NODES_PER_BUFFER = 12
-"""Answers per buffer after which a search is started again; a plan takes about one."""
+"""Maximum number of answers per buffer in one of the shortest searches. To reach a plan takes about one."""
 _LEAST_COUNTED = 40
-"""Smallest number of buffers for that product: a proof that no plan fits takes more."""
+"""Minimum number of buffers to multiply that by. Proving that no plan fits takes more answers."""
 _DISORDER = 0.3
 """Largest move of a buffer in a disturbed order, as a share of the number of buffers."""
 _PLAIN_STEPS = 5_000_000
-"""Steps after which searches run compiled if numba is installed; in Python they take about a second."""
+"""Total steps after which searches run compiled if numba is installed. In Python they take about a second."""
 
 
 class Restarts:
@@ -40,12 +40,15 @@ class Restarts:
         self._random = Random(0)
 
     def fit(self, capacity: int, most_steps: int) -> tuple[int, list[int]]:
-        """Return ``FOUND`` with offsets that fit the capacity, ``NONE`` if none do, or ``STOPPED`` after the steps."""
+        """Search for a plan that fits the capacity, for at most ``most_steps`` steps.
+
+        Return ``FOUND`` with its offsets, ``NONE`` if no plan fits, or ``STOPPED`` if the steps were not enough.
+        """
         end = self.steps + most_steps
         most_nodes = _NODES_PER_BUFFER * max(len(self._orders[0]) + 1, _LEAST_COUNTED)
         for turn, length in enumerate(_luby()):
             rule = _RULES[turn % len(_RULES)]
-            # Each rule with each order once, and then with similar orders.
+            # Try each rule with each order once. After that, disturb the orders.
             order = self._orders[(turn + turn // len(_RULES)) % len(self._orders)]
             if turn >= len(_RULES) * len(self._orders):
                 order = self._disturb(order)
@@ -103,9 +106,10 @@ def _make_orders(tables: Tables) -> list[list[int]]:
 
 
 def _luby() -> Iterator[int]:
-    """Yield 1, 1, 2, 1, 1, 2, 4, and so on, which is within a factor of log n of the best lengths for any search.
+    """Yield the relative lengths of the searches: 1, 1, 2, 1, 1, 2, 4, and so on.
 
-    Luby, Sinclair, Zuckerman, "Optimal speedup of Las Vegas algorithms", 1993.
+    For any search, their total time is within a factor of log n of that of the best lengths. Source: Luby, Sinclair,
+    Zuckerman, "Optimal speedup of Las Vegas algorithms", 1993.
     """
     count, length = 1, 1
     while True:

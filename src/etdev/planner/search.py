@@ -1,15 +1,21 @@
 """An exact search for a plan that fits a capacity.
 
-The buffers are placed from the bottom up. Each section of time has a *floor*: nothing more goes below it. The search
-picks a section, by rule the one with the lowest floor, and asks which of its buffers is the next there. Any of those
-that can lie at the floor may be it, or else all of them lie higher, on top of some buffer that is in use at other times
-too, and the section wastes the bytes up to there. Every plan that is pushed down as far as it goes is one path through
-these questions, so if all paths end before the capacity holds all buffers, no plan fits.
+Buffers are placed from the bottom up. Time is divided into sections. Each section has a *floor*, the lowest offset that
+any of its unplaced buffers can have. The search picks a section, usually the one with the lowest floor. It asks which
+buffer of this section is placed next at that floor.
 
-A path ends where some section's floor and what it has yet to hold exceed the capacity. Where nothing that is left
-crosses from one section to the next, the two sides are searched apart. The ideas of canonical plans, of bounds by
-section and of splitting are those of Moffitt, "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated
-Machine Learning", ASPLOS 2023; asking by section rather than by buffer is not.
+An answer is either a buffer that can be placed there, or that there is none. In the second case, all unplaced buffers
+of the section are higher. Each of them is on top of a buffer that is also in use at other times. The bytes of the
+section in between are wasted.
+
+Any plan can be pushed down until no buffer can move further. Each such plan corresponds to one sequence of answers. So
+if no sequence leads to a plan, no plan fits the capacity.
+
+A sequence of answers fails when, for some section, the floor plus the sizes of its unplaced buffers exceed the
+capacity. If no unplaced buffer is in use both before and after some instant, the sections on the two sides are searched
+separately. The ideas of canonical plans, of bounds by section and of splitting come from Moffitt, "MiniMalloc: A
+Lightweight Memory Allocator for Hardware-Accelerated Machine Learning", ASPLOS 2023. Asking by section instead of by
+buffer does not.
 """
 
 from __future__ import annotations
@@ -36,28 +42,38 @@ from etdev.planner.state import (
 from etdev.planner.tables import Tables
 
 FOUND, NONE, STOPPED = 1, 0, -1
-"""How a search ends: with a plan; without, for there is none; before it is known."""
+"""Results of a search: a plan was found, no plan fits, or the search stopped before it could tell."""
 
 _FAR = 2**62
-"""Bytes above every offset: twice ``LARGEST``."""
+"""Number of bytes above every offset: twice ``LARGEST``."""
 _WEIGHT = 2**20
-"""What counts of buffers are multiplied by before they are divided by weights."""
+"""Factor on a number of buffers before the integer division by a section's weight."""
 
 
 class Rule(NamedTuple):
-    """Which section is asked about next: that of the least floor times ``floor`` less bytes left times ``left``."""
+    """Rule that selects the next section to ask about.
+
+    It is the section with the smallest key: its floor times ``floor``, minus the bytes of its unplaced buffers times
+    ``left``.
+    """
 
     floor: int
     left: int
     crowd: int = 0
-    """1: the one with the fewest answers, over the number of paths that ended in it."""
+    """If 1, the key is the number of possible answers instead, divided by the section's weight."""
     rank: int = 0
-    """1: of equal ones the one whose first answer comes first; else the one with the fewest bytes to waste."""
+    """If 1, a tie goes to the section whose first answer has the lowest rank.
+
+    Otherwise it goes to the section with the fewest bytes to waste.
+    """
 
 
 @kernel
 def next_answer(tables: Tables, state: State, rank: Table, section: int, before: int) -> int:
-    """Return the buffer next in rank after ``before`` (-1: none) that fits at the section's floor, or -1."""
+    """Return the next buffer by rank after ``before`` that fits at the section's floor; -1 if there is none.
+
+    A ``before`` of -1 asks for the first such buffer.
+    """
     chosen, chosen_rank = -1, len(rank)
     last_rank, last_kind = -1, -1
     if before >= 0:
@@ -90,7 +106,7 @@ def choose_section(
     by_crowd: int,
     by_rank: int,
 ) -> int:
-    """Return the section to ask about, or -1 if all buffers of the part are placed."""
+    """Return the section to ask about; -1 if all buffers of sections ``begin`` to ``end`` are placed."""
     chosen, chosen_key, chosen_slack, steps = -1, 0, 0, end - begin
     for section in range(begin, end):
         left = state.left[section]
@@ -119,7 +135,7 @@ def choose_section(
 
 @kernel
 def next_level(tables: Tables, state: State, section: int) -> int:
-    """Return the lowest offset above the floor that a buffer of the section may have, or ``_FAR``."""
+    """Return the lowest offset above its floor at which a buffer of the section may be placed; ``_FAR`` if none."""
     floor, level = state.floor[section], _FAR
     for place in range(tables.crowd_start[section], tables.crowd_start[section + 1]):
         index = tables.crowd[place]
@@ -131,7 +147,8 @@ def next_level(tables: Tables, state: State, section: int) -> int:
         if tables.pin[index] >= 0:
             return _FAR
         mask = tables.mask[index]
-        # Pushed down, it rests on a buffer that is in use together with it, but not in this section.
+        # In a plan that is pushed down, this buffer would be on top of one that is in use at the same time, but not in
+        # this section.
         for near in range(tables.near_start[index], tables.near_start[index + 1]):
             other = tables.near[near]
             if state.placed[other] == 0 and (section < tables.first[other] or section >= tables.last[other]):
@@ -144,7 +161,7 @@ def next_level(tables: Tables, state: State, section: int) -> int:
 
 @kernel
 def raise_low(tables: Tables, state: State, index: int, level: int, capacity: int, node: int) -> bool:
-    """Forbid a buffer all offsets below a level. Whether it still fits somewhere."""
+    """Forbid a buffer all offsets below ``level``. Return whether the buffer can still fit."""
     mask = tables.mask[index]
     level = (level + mask) & ~mask
     before = state.low[index]
@@ -167,7 +184,7 @@ def raise_low(tables: Tables, state: State, index: int, level: int, capacity: in
 
 @kernel
 def place_buffer(tables: Tables, state: State, index: int, capacity: int, node: int) -> bool:
-    """Place a buffer at its lowest offset, below all its neighbours that are not. Whether these still fit."""
+    """Place a buffer at its lowest offset, and unplaced neighbours above it. Return whether these can still fit."""
     state.placed[index] = 1
     first, last = tables.first[index], tables.last[index]
     for section in range(first, last):
@@ -190,7 +207,7 @@ def place_buffer(tables: Tables, state: State, index: int, capacity: int, node: 
 
 @kernel
 def raise_section(tables: Tables, state: State, section: int, level: int, capacity: int, node: int) -> bool:
-    """Waste the bytes of a section below a level. Whether its buffers still fit."""
+    """Waste the bytes of a section below ``level``. Return whether its unplaced buffers can still fit."""
     for place in range(tables.crowd_start[section], tables.crowd_start[section + 1]):
         index = tables.crowd[place]
         if (
@@ -204,7 +221,7 @@ def raise_section(tables: Tables, state: State, section: int, level: int, capaci
 
 @kernel
 def lift_floors(tables: Tables, state: State, begin: int, end: int, capacity: int, node: int) -> bool:
-    """Find out the floors that are stale. Whether all sections can hold what is left."""
+    """Recompute the floors that are out of date. Return whether the unplaced buffers of each section can still fit."""
     steps = end - begin
     for section in range(begin, end):
         if state.stale[section] != node or state.left[section] == 0:
@@ -231,7 +248,7 @@ def lift_floors(tables: Tables, state: State, begin: int, end: int, capacity: in
 
 @kernel
 def is_cut(tables: Tables, state: State, index: int) -> bool:
-    """Whether placing the buffer, which has been done, has left sections that nothing crosses."""
+    """Return whether the buffer, just placed, was the last one to cross from some section to the next."""
     cuts = 0
     for section in range(tables.first[index] + 1, tables.last[index]):
         cuts += state.cut[section] == 0
@@ -240,7 +257,11 @@ def is_cut(tables: Tables, state: State, index: int) -> bool:
 
 @kernel
 def find_answer(tables: Tables, state: State, rank: Table, base: int, capacity: int) -> tuple[int, int]:
-    """Return the next answer to the question of a frame, and the level that all are above; (-1, 0) if there is none."""
+    """Return the next answer to the question of a frame, or (-1, 0) if all answers were tried.
+
+    The result is (buffer, 0) for a buffer at the floor. If all buffers are higher, it is (number of buffers, their
+    lowest offset).
+    """
     section, before = state.frames[base + SECTION], state.frames[base + CHOICE]
     count = len(rank)
     if before == count:
@@ -258,7 +279,7 @@ def find_answer(tables: Tables, state: State, rank: Table, base: int, capacity: 
 
 @kernel
 def give_answer(tables: Tables, state: State, base: int, answer: int, level: int, capacity: int, node: int) -> bool:
-    """Act on an answer. Whether what is left may still fit."""
+    """Apply an answer to the question of a frame. Return whether the unplaced buffers may still fit."""
     for which in range(3):
         state.frames[base + SAVED + which] = state.used[which]
     state.frames[base + CHOICE] = answer
@@ -272,7 +293,7 @@ def give_answer(tables: Tables, state: State, base: int, answer: int, level: int
 
 @kernel
 def may_fit(tables: Tables, state: State, capacity: int) -> bool:
-    """Whether each buffer for itself, and those of each section together, fit the capacity."""
+    """Return whether each buffer fits the capacity by itself, and so do the buffers of each section together."""
     for index in range(len(tables.size)):
         if state.low[index] + tables.size[index] > capacity:
             return False
@@ -294,7 +315,10 @@ def ask(
     by_crowd: int,
     by_rank: int,
 ) -> bool:
-    """See to it that the frame has a question, of the next part if its own is done. Whether there is one."""
+    """Choose a section for the question of a frame, if it has none. Return False if all buffers are placed.
+
+    If the frame's part is complete, the question is about the next part.
+    """
     while state.frames[base + SECTION] < 0:
         part = state.frames[base + PART]
         begin, end = state.parts[4 * part], state.parts[4 * part + 1]
@@ -312,7 +336,7 @@ def ask(
 
 @kernel
 def go_back(tables: Tables, state: State, depth: int) -> int:
-    """Take back the answers since the frame that this one, which has no more, comes from. Its depth; -1 for none."""
+    """Undo all answers since the parent of a frame. Return the parent's depth; -1 if there is none."""
     parent = state.frames[FRAME * depth + PARENT]
     if parent >= 0:
         for frame in range(depth - 1, parent - 1, -1):
@@ -322,7 +346,7 @@ def go_back(tables: Tables, state: State, depth: int) -> int:
 
 @kernel
 def go_on(tables: Tables, state: State, depth: int, answer: int) -> bool:
-    """Open the frame behind an answer. Whether something is left to be placed there or in a part that follows."""
+    """Open the frame that follows an answer. Return False if all buffers are placed."""
     part, parent = state.frames[FRAME * depth + PART], depth
     if answer < len(tables.size) and is_cut(tables, state, answer):
         begin, end, following = state.parts[4 * part], state.parts[4 * part + 1], state.parts[4 * part + 2]
@@ -347,10 +371,11 @@ def search(
     most_nodes: int,
     most_steps: int,
 ) -> int:
-    """Look for a plan; ``FOUND`` leaves the offsets in ``state.low``. ``rank`` orders the answers to a question.
+    """Search for a plan that fits the capacity. ``FOUND`` leaves its offsets in ``state.low``.
 
-    It ends after so many answers or steps. Then, and if the rule does not prove, ``STOPPED`` takes the place of
-    ``NONE``.
+    ``rank`` has the order in which buffers are tried as answers. The search returns ``STOPPED`` after ``most_nodes``
+    answers or ``most_steps`` steps. It also returns ``STOPPED`` instead of ``NONE`` if its rule cannot prove that no
+    plan exists.
     """
     if not may_fit(tables, state, capacity):
         return NONE
@@ -366,7 +391,7 @@ def search(
         if answer < 0:
             depth = go_back(tables, state, depth)
             if depth < 0:
-                # Only from the lowest floor is no plan missed.
+                # The proof needs a rule that always asks about the section with the lowest floor.
                 return STOPPED if by_left or by_crowd else NONE
             continue
         node += 1

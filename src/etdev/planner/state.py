@@ -1,4 +1,4 @@
-"""Tables that an exact search changes, and the undoing of its changes."""
+"""Tables that an exact search changes, and functions that undo changes."""
 
 from __future__ import annotations
 
@@ -17,36 +17,38 @@ class State(NamedTuple):
     placed: Table
     """1 for each buffer that is placed."""
     floor: Table
-    """By section, the least ``low`` of its unplaced buffers. Nothing else is placed below."""
+    """By section, the smallest ``low`` of its unplaced buffers. No further buffer is placed below it."""
     left: Table
     """By section, the total height of its unplaced buffers."""
     cut: Table
     """By section, the number of unplaced buffers in use both in it and in the section before."""
     weight: Table
-    """By section, 1 plus the number of paths that ended in it."""
+    """By section, 1 plus the number of failed attempts that ended in it."""
     stale: Table
-    """By section, the node at which its floor was last computed again."""
+    """By section, the number of the answer after which its floor has to be computed again."""
     frames: Table
-    """Entries of each question on the path, in the order of the names below."""
+    """Entries of each open question, in the order of the names below."""
     parts: Table
-    """Stretches of sections that are searched separately.
+    """Ranges of sections that are searched separately.
 
-    Per stretch: begin, end, the next stretch to search (-1: none), and the frame that it comes from (-1: none).
+    Each has four entries: begin, end, the next range to search (-1: none), and the frame that it comes from (-1: none).
     """
     low_trail: Table
-    """(buffer, low) before each change."""
+    """Pairs of a buffer and its ``low`` before each change."""
     floor_trail: Table
-    """(section, floor) before each change."""
+    """Pairs of a section and its floor before each change."""
     used: Table
-    """Entries used of ``low_trail``, ``floor_trail`` and ``parts``; steps."""
+    """Numbers of entries in use in ``low_trail``, ``floor_trail`` and ``parts``, then the number of steps spent."""
 
 
 FRAME = 7
 SECTION, CHOICE, PART, PARENT, SAVED = range(5)
-"""Entries of a frame.
+"""Positions of the entries of a frame.
 
-The section asked about (-1: not chosen yet); the last answer, a buffer (-1: none yet; the number of buffers: all are
-higher); the part searched; the frame to return to (-1: none); the first three entries of ``used`` before the answer.
+``SECTION`` is the section asked about, or -1 before it is chosen. ``CHOICE`` is the last answer: a buffer, -1 before
+the first answer, or the number of buffers if all are higher. ``PART`` is the range of sections that is searched.
+``PARENT`` is the frame to return to, or -1. ``SAVED`` is the first of three entries, which hold the first three entries
+of ``used`` before the answer.
 """
 LOWS, FLOORS, PARTS, STEPS = range(4)
 """Positions in ``used``."""
@@ -102,12 +104,12 @@ def undo(tables: Tables, state: State, base: int) -> None:
 
 @kernel
 def split(state: State, begin: int, end: int, following: int, frame: int) -> int:
-    """Split a stretch of sections where no unplaced buffer crosses. Return the first part to search, or -1."""
+    """Split a range of sections where no unplaced buffer crosses. Return the first part to search, or -1."""
     head, before = following, -1
     for section in range(begin + 1, end + 1):
         if section < end and state.cut[section] > 0:
             continue
-        # Sections between which nothing is left are parts of their own.
+        # A section without unplaced buffers needs no search.
         if state.left[begin] > 0:
             part = state.used[PARTS]
             state.used[PARTS] = part + 1

@@ -1,6 +1,6 @@
 """The tables that the exact search works on: buffers and sections as flat integers.
 
-A *section* is a stretch of time in which lifetimes begin but none ends, so all of its buffers are in use at its last
+A *section* is a range of time in which lifetimes begin but none ends. So all of its buffers are in use at its last
 start. Two buffers are in use together exactly if they share a section.
 """
 
@@ -15,24 +15,24 @@ from etdev.planner.problem import Buffer
 
 
 class Tables(NamedTuple):
-    """The constants of a search. Indices are those of the list of buffers that the tables were made from."""
+    """The constants of a search. Index i means buffer i of the list from which the tables were made."""
 
     size: Table
-    """Bytes."""
+    """Size of each buffer in bytes."""
     height: Table
-    """Size rounded up to the smallest alignment: no other buffer can begin in between."""
+    """Size of each buffer, rounded up to the smallest alignment of all. No other buffer can begin in between."""
     mask: Table
-    """Alignment - 1."""
+    """Alignment of each buffer, minus 1."""
     pin: Table
-    """Pinned offset; -1 for none."""
+    """Pinned offset of each buffer; -1 for none."""
     width: Table
-    """Length of the lifetime in instants."""
+    """Length of each buffer's lifetime in instants."""
     first: Table
-    """First section."""
+    """First section of each buffer."""
     last: Table
-    """Section after the last one (half-open)."""
+    """Section after the last one of each buffer (half-open)."""
     kind: Table
-    """Equal for buffers that are interchangeable."""
+    """Number of each buffer's kind. Buffers of one kind are interchangeable."""
     near_start: Table
     """Start of the neighbours in ``near``: those of buffer i are near[near_start[i] : near_start[i + 1]].
 

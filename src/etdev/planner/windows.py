@@ -1,6 +1,7 @@
-"""Improvement of a plan: buffers that end above the limit are planned again, with those in use around the same time.
+"""Improvement of a plan by planning small groups of buffers again.
 
-The rest of the plan stays fixed, as if pinned. So each search is for a small problem, however large the plan is.
+Each group consists of a buffer that ends above the limit and the buffers in use around the same time. The rest of the
+plan stays fixed, as if pinned. So each search is for a small problem, however large the plan is.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from etdev.planner.search import FOUND
 from etdev.planner.tables import make_tables
 
 _MARGIN = 4
-"""Number of starts before and after that the first window includes; each further window doubles it."""
+"""Number of start instants on each side that the first window includes; each further window doubles it."""
 _MOST_MOVED = 600
 """Largest number of buffers that are planned again at once."""
 _MOST_NEAR = 2_000
-"""Largest number of buffers in a window, including those that stay."""
+"""Largest number of buffers in a window, including those that keep their offsets."""
 _MOST_PAIRS = 100_000
 _STRIDE = 256
 """Number of neighbours that are skipped together if all of them have ended."""
@@ -28,7 +29,7 @@ _STEPS = 4_000_000
 
 
 class Fixer:
-    """A plan of buffers, sorted by start, that is being made smaller."""
+    """A plan of buffers, sorted by start, that this class makes smaller."""
 
     def __init__(self, buffers: Sequence[Buffer], offsets: Sequence[int], most_steps: int) -> None:
         self._buffers = buffers
@@ -48,7 +49,7 @@ class Fixer:
         return self.offsets[index] + self._buffers[index].size
 
     def _fix(self, index: int, capacity: int) -> bool:
-        """Plan the surroundings of a buffer again, in larger and larger windows; return whether it fits now."""
+        """Plan a buffer and its surroundings again, in larger and larger windows. Return whether it fits now."""
         margin, moved = _MARGIN, 0
         while self.steps < self._most_steps:
             inside, around = self._look(index, capacity, margin)
@@ -83,13 +84,16 @@ class Fixer:
         return inside, [i for i in near if i not in within]
 
     def _widen(self, begin: int, end: int, margin: int) -> tuple[int, int]:
-        """Return the instants ``margin`` starts before the range and ``margin`` starts after it."""
+        """Extend a range of instants by ``margin`` start instants on each side."""
         first = max(bisect_left(self._starts, begin) - margin, 0)
         last = bisect_left(self._starts, end) + margin
         return self._starts[first], self._starts[last] if last < len(self._starts) else max(self._ends)
 
     def _find(self, first: int, last: int) -> list[int]:
-        """Return the buffers in use at any instant of the half-open range, or too many of them."""
+        """Return the buffers in use at any instant of the half-open range.
+
+        If far too many buffers start in it, return any ``_MOST_NEAR`` + 1 of these.
+        """
         begin, behind = bisect_left(self._starts, first), bisect_left(self._starts, last)
         if behind - begin > _MOST_NEAR:
             self.steps += _MOST_NEAR

@@ -1,4 +1,4 @@
-"""Persistent maps from pieces of planned memory to the writes that their bytes may come from."""
+"""For each piece of planned memory, the writes that its bytes may come from, as persistent maps."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ Pieces: TypeAlias = tuple[int, int]
 
 
 class Memory:
-    """The pieces of all planned memory, and maps from them to the writes that they may come from.
+    """All planned memory of a method, cut into pieces.
 
-    No place begins or ends inside a piece.
+    Each tensor's place is a range of whole pieces. Persistent maps state the writes that each piece may come from.
     """
 
     def __init__(self, places: Mapping[int, tuple[int, int, int]]) -> None:
-        """Cut memory into pieces. ``places``: value → its buffer, its first byte and the end, exclusive."""
+        """Cut memory into pieces at every first and last byte of ``places``.
+
+        ``places`` maps a value to its buffer, its first byte and its end (exclusive).
+        """
         borders = sorted({(buffer, at) for buffer, start, end in places.values() for at in (start, end)})
         number = {border: index for index, border in enumerate(borders)}
         self.pieces: dict[int, Pieces] = {
@@ -37,16 +40,16 @@ class Memory:
         """Number of a write → the set with only that number."""
 
     def of(self, contents: Node, place: int) -> Writes:
-        """Return all writes that any byte of a place may come from."""
+        """Return all writes from which some byte of a place may come."""
         found: Writes = frozenset()
         for writes in values(contents, self.size, *self.pieces[place]):
             found = found | writes if found else writes
         return found
 
     def part(self, contents: Node, place: int) -> Node:
-        """Return the content of one place only; all other memory is unwritten.
+        """Return the content of one place, with all other memory unwritten.
 
-        A place of one piece has a map with one value for everything, which takes no memory of its own.
+        For a place of one piece, the map has one value for everything. Such a map takes no memory of its own.
         """
         start, end = self.pieces[place]
         if end - start == 1:
@@ -55,18 +58,18 @@ class Memory:
         return assigned(contents, self.size, end, self.size, UNWRITTEN) if end < self.size else contents
 
     def inside(self, place: int, pieces: Pieces) -> Pieces:
-        """Return the pieces of a place's own content, see :meth:`part`, that some pieces of all memory are."""
+        """Convert pieces of all memory to pieces of the content that :meth:`part` returns for a place."""
         start, end = self.pieces[place]
         first, last = max(start, pieces[0]), min(end, pieces[1])
         return (0, self.size) if end - start == 1 and first < last else (first, last)
 
     def written(self, number: int, contents: Node, pieces: Pieces) -> Node:
-        """Replace the content of some pieces by a write."""
+        """Replace the content of some pieces by one write."""
         alone = self._alone.setdefault(number, frozenset({number}))
         return assigned(contents, self.size, *pieces, alone)
 
     def added(self, number: int, keeps: Callable[[int], bool] | None, contents: Node, pieces: Pieces) -> Node:
-        """Add a write to the content of some pieces. Earlier writes that ``keeps`` rejects are dropped."""
+        """Add a write to the content of some pieces, and drop earlier writes for which ``keeps`` returns False."""
 
         def change(known: Writes) -> Writes:
             kept = known if keeps is None else filter(keeps, known)

@@ -1,8 +1,8 @@
 """Effects of each instruction on tensors: reads, writes and aliases.
 
-The rules are those of PyTorch's ``out`` variants and of the few instructions that have none. They were checked by
-running the kernels. An unknown operator is assumed to read and to write every tensor that it receives. The outputs that
-it repeats at its end are an exception: it only writes those.
+For kernels, the rules are those of PyTorch's ``out`` variants, with entries of their own for the few operators that
+have no such variant. The rules were checked by running the kernels. An unknown operator is assumed to read and write
+every tensor that it receives, with one exception. Outputs that a call repeats at its end are only written.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ DelegateInputs: TypeAlias = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Effects of one instruction on the bytes of tensors. Each number is the value index of a tensor."""
+    """Effects of one instruction on tensors, which are given by value index."""
 
     reads: tuple[int, ...] = ()
-    """Tensors whose bytes it reads."""
+    """Tensors whose bytes the instruction reads."""
     writes: tuple[int, ...] = ()
-    """Tensors that it overwrites completely, regardless of their previous bytes."""
+    """Tensors that the instruction overwrites completely, regardless of their previous bytes."""
     updates: tuple[int, ...] = ()
-    """Tensors that it may write in part. They are among ``reads`` too."""
+    """Tensors that the instruction may write in part. They are among ``reads`` too."""
     fills: tuple[int, ...] = ()
-    """Tensors that it makes valid without writing all of their bytes.
+    """Tensors whose content is valid after the instruction, although it does not write all of their bytes.
 
-    The remainder is don't-care, or the same instruction filled it before.
+    The remaining bytes are don't-care, or the same instruction wrote them before.
     """
     view: tuple[int, int] | None = None
-    """``(of, out)``: from now on, the data of ``out`` is at the place of ``of``."""
+    """``(of, out)``: after the instruction, the data of ``out`` is at the address of ``of``."""
     move: tuple[int, int] | None = None
-    """``(from, to)``: from now on, the value ``to`` is the same tensor as ``from``."""
+    """``(from, to)``: after the instruction, the value ``to`` is the same tensor as ``from``."""
 
 
 def effects(plan: m.ExecutionPlan, call: m.Instruction, delegate_inputs: int | None = None) -> Effects:
@@ -87,9 +87,9 @@ def arguments(plan: m.ExecutionPlan, args: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _repeated(plan: m.ExecutionPlan, args: tuple[int, ...]) -> int:
-    """Return the number of arguments before the last one that the last one repeats as outputs.
+    """Return the number of outputs that the last argument repeats; 0 if it repeats none.
 
-    They are one tensor, one list, or the tensors of a list.
+    The outputs are before the last argument. They are one tensor, one list, or the tensors of a list.
     """
     if len(args) < 2:
         return 0
@@ -105,7 +105,7 @@ def _repeated(plan: m.ExecutionPlan, args: tuple[int, ...]) -> int:
 
 
 def tensors(plan: m.ExecutionPlan, args: Iterable[int]) -> tuple[int, ...]:
-    """Return the tensors among some values, including those in lists, each once."""
+    """Return all tensors among some values, including those in lists. Each appears once."""
     found: dict[int, None] = {}
     for index in args:
         value = plan.values[index]
@@ -158,7 +158,7 @@ def _prim(plan: m.ExecutionPlan, operator: m.Operator, args: tuple[int, ...]) ->
     if operator.name == ET_VIEW and len(args) == 3:
         return Effects(view=(args[0], args[2]))
     if operator.name == COPY_INDEX and len(args) >= 3:
-        # The first call of a round makes the output one row long; each later one adds a row.
+        # The first call of a loop makes the output one row long. Each later call adds a row.
         return Effects(reads=tensors(plan, args[1:2]), fills=tensors(plan, args[:1]))
     found = tensors(plan, args)
     return Effects(reads=found, updates=found)

@@ -23,9 +23,10 @@ class Block:
 
 @dataclass(frozen=True)
 class FlowGraph:
-    """The instructions of all chains of a method in the order of the file, and the blocks that they form.
+    """All instructions of a method in the order of the file, and the basic blocks that they form.
 
-    A position counts over all chains. Unreachable blocks are included; no reachable block has them as successors.
+    The position of an instruction counts over all chains. Unreachable blocks are included, but no reachable block has
+    one as a successor.
     """
 
     instructions: tuple[m.Instruction, ...]
@@ -37,7 +38,7 @@ class FlowGraph:
         return len(self.blocks)
 
     def order(self) -> list[int]:
-        """Return the reachable blocks, each after its predecessors except along loops."""
+        """Return the reachable blocks in an order in which each follows its predecessors, except along loops."""
         return list(self._order)
 
     @cached_property
@@ -58,7 +59,7 @@ class FlowGraph:
         return tuple(reversed(order))
 
     def heads(self) -> frozenset[int]:
-        """Return the blocks that are not after all their predecessors in :meth:`order`. Every loop has such a block."""
+        """Return the blocks with a predecessor that comes later in :meth:`order`. Every loop has such a block."""
         rank = {block: number for number, block in enumerate(self.order())}
         return frozenset(
             successor
@@ -68,10 +69,10 @@ class FlowGraph:
         )
 
     def cycles(self) -> tuple[int, ...]:
-        """Return a number for each position that is shared by the instructions of a cycle.
+        """Return a number for each position; the instructions of a cycle share one.
 
-        Instructions share a number if each may run after the other. An instruction outside of all loops, or an
-        unreachable one, shares it only with its block. Source: Kosaraju's algorithm.
+        Two instructions are in one cycle if each may run after the other. An instruction outside of all loops shares
+        its number only with its block. So does an unreachable one. Source: Kosaraju's algorithm.
         """
         reached = self.order()
         before: dict[int, list[int]] = {number: [] for number in reached}
@@ -105,7 +106,7 @@ class FlowGraph:
 def flow_graph(plan: m.ExecutionPlan) -> FlowGraph:
     """Return the control flow of a method.
 
-    A jump on a constant has one successor. It ends a block only if it jumps elsewhere than to the next instruction.
+    A jump on a constant condition has one successor. It ends a block only if its target is not the next instruction.
     """
     instructions = tuple(call for chain in plan.chains for call in chain.instructions)
     fixed = _fixed_bools(plan, instructions)
@@ -135,7 +136,7 @@ def _blocks(count: int, targets: dict[int, tuple[int, ...]]) -> tuple[Block, ...
 
 
 def _fixed_bools(plan: m.ExecutionPlan, instructions: tuple[m.Instruction, ...]) -> dict[int, bool]:
-    """Return truth values that no input or instruction writes: the conditions of unconditional jumps."""
+    """Return the truth values that no input or instruction changes. Jumps on them are unconditional."""
     written = set(plan.inputs)
     for call in instructions:
         match call:
@@ -144,7 +145,7 @@ def _fixed_bools(plan: m.ExecutionPlan, instructions: tuple[m.Instruction, ...])
             case m.DelegateCall():
                 written.update(call.args)
             case m.KernelCall():
-                # A kernel that returns a scalar has it last. An unknown kernel may write any argument.
+                # A kernel that returns a number has it as its last argument. An unknown kernel may write any argument.
                 namespace = plan.operators[call.op_index].name.partition("::")[0]
                 known = namespace in OUT_NAMESPACES or namespace == "executorch_prim"
                 written.update(call.args[-1:] if known else call.args)

@@ -1,11 +1,12 @@
 """Kernels that may write an output over one of their inputs.
 
 The table is etdev's own. Each entry was measured with the kernels of executorch 1.4.1
-(``benchmarks/inplace_table.py``). A kernel ran with separate memory and over its input. The sizes were all sizes from 1
-to beyond the blocks and vectors that kernels work in. The results were bit-identical.
+(``benchmarks/inplace_table.py``). A kernel ran with separate memory and over its input, with all sizes from 1 to beyond
+the blocks and vectors that kernels work in. The results were bit-identical.
 
-An entry says that a kernel never reads an element of that input after it wrote to its place. It says nothing about
-values. The linker checks that no other instruction needs the input any more, and that it has the output's shape.
+An entry states that the kernel never reads an element of that input after it has overwritten it. It does not state that
+the input may be lost. The linker checks that no other instruction needs the input later, and that input and output have
+the same shape.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def _table() -> Iterable[tuple[str, tuple[Donor, ...]]]:
     yield "aten::masked_fill.Scalar_out", _BOTH
     yield "aten::masked_scatter.out", _BOTH
     yield "quantized_decomposed::add.out", (Donor(0), Donor(5))
-    # These read a row first, and then write it element by element, each from its own place.
+    # These kernels read a row first. Then they write the row element by element, each over the element it depends on.
     yield "aten::_softmax.out", _FIRST
     yield "aten::_log_softmax.out", _FIRST
     yield "aten::cumsum.out", _FIRST

@@ -29,13 +29,13 @@ class _Accesses:
 
 
 def lifetimes(found: Reaching, of: Mapping[int, int], covers: Callable[[int], bool]) -> dict[int, tuple[int, int]]:
-    """Return the lifetime of each storage: its first instant of use, and the first instant after its last (half-open).
+    """Return the lifetime of each storage, from its first instant of use to the first instant after its last one.
 
-    A storage is in use where it is written, and wherever earlier written content may still be read. All instants
-    between the first and the last use count. That includes a branch in between that does not need the storage. So two
-    storages with disjoint lifetimes are never in use at once.
+    A storage is in use where it is written, and wherever earlier written content may still be read. Its lifetime covers
+    all instants between its first and last use. That includes a branch in between that does not need the storage. So
+    two storages with disjoint lifetimes are never in use at once.
 
-    ``of`` maps a value to its storage. ``covers`` returns whether the value's place is the whole storage.
+    ``of`` maps a value to its storage. ``covers`` returns whether the place of a value is its whole storage.
     """
     accesses = _accesses(found, of, covers)
     reached = found.flow.order()
@@ -63,7 +63,7 @@ def lifetimes(found: Reaching, of: Mapping[int, int], covers: Callable[[int], bo
 
 
 def _stretches(points: Iterable[tuple[int, Node, Node]], size: int) -> Iterator[tuple[int, int, int]]:
-    """Yield each storage with the first and last of consecutive instants at which it is in both sets."""
+    """Yield ranges of consecutive instants at which a storage is in both sets: storage, first and last instant."""
     since: dict[int, int] = {}
     before: tuple[int, Node, Node] = (0, False, False)
     for point in chain(points, [(0, False, False)]):
@@ -116,7 +116,7 @@ def _accesses(found: Reaching, of: Mapping[int, int], covers: Callable[[int], bo
 def _backward(
     flow: FlowGraph, reached: Sequence[int], accesses: Mapping[int, _Accesses], size: int
 ) -> tuple[dict[int, Node], dict[int, Node]]:
-    """Return the storages whose content may still be read: before and after each block."""
+    """Return the storages whose content may still be read, before and after each block."""
     live_in: dict[int, Node] = dict.fromkeys(reached, False)
     live_in[flow.exit] = with_members(False, size, accesses[flow.exit].exposed, True)
     live_out: dict[int, Node] = dict.fromkeys(reached, False)
@@ -140,7 +140,7 @@ def _backward(
 def _forward(
     found: Reaching, of: Mapping[int, int], reached: Sequence[int], accesses: Mapping[int, _Accesses], size: int
 ) -> tuple[dict[int, Node], dict[int, Node]]:
-    """Return the storages that may have content: before and after each block."""
+    """Return the storages that may have content, before and after each block."""
     start = accesses[_ENTRY].written | {of[use.place] for use in found.uses if BEFORE in use.writes}
     made_in: dict[int, Node] = dict.fromkeys(reached, False)
     if reached:

@@ -1,8 +1,8 @@
 """Persistent maps from small integers to values.
 
-A map is a node: a value that all of its integers have, or a tuple of nodes for equal parts of them. Nodes never change.
-A new version of a map shares all nodes with the old one except those on the path to the change. So a copy takes no time
-and a change takes O(log n). A comparison or a join only visits parts that differ.
+A map is a tree. Its node is one value that all integers in the node's range have, or a tuple of nodes for equal parts
+of the range. Nodes never change. A new version of a map shares all nodes with the old one except those on the path to
+the change. So a copy takes no time, and a change takes O(log n). A comparison or a join only visits parts that differ.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 Node: TypeAlias = Any
-"""A tuple of nodes, or a value that is not a tuple. No tuple has equal values for all parts."""
+"""A tuple of nodes, or a value that is not a tuple. The parts of a tuple never all have one value."""
 PARTS = 16
 """Number of parts of a node."""
 
 
 def room(count: int) -> int:
-    """Return the size of a map for at least ``count`` integers."""
+    """Return the smallest size of a map that has room for ``count`` integers."""
     size = PARTS
     while size < count:
         size *= PARTS
@@ -116,7 +116,10 @@ def value_at(node: Node, size: int, index: int) -> Node:
 
 
 def values(node: Node, size: int, start: int, end: int) -> Iterator[Node]:
-    """Yield the values of the integers from ``start`` (inclusive) to ``end`` (exclusive); neighbors may share one."""
+    """Yield the values of the integers from ``start`` (inclusive) to ``end`` (exclusive), in order.
+
+    Neighboring integers with the same value may yield it once.
+    """
     if type(node) is not tuple:
         yield node
         return

@@ -1,6 +1,7 @@
-"""Persistent records of the values that moves and views have set: the places of each, and the tensors that it may be.
+"""Persistent records about values that moves and views have set.
 
-A copy takes no time, and both copies share all equal parts. So does the result of a join.
+A record has the places where a value's bytes may be, and the tensors that the value may be. A copy of all records takes
+no time, since both copies share equal parts. So does the result of a join.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from etdev.program.analysis.persistent import (
 )
 
 Targets: TypeAlias = Mapping[int, Node]
-"""Possible place of a tensor, or :data:`ELSEWHERE` → content of the place on the paths on which the tensor is in it.
+"""Possible place of a tensor → content of that place, on the paths on which the tensor is there.
 
-A place is named by the value that owns it.
+A place is identified by the value that owns it; :data:`ELSEWHERE` is unplanned memory.
 """
 ELSEWHERE = -1
-"""Marker among places for unplanned memory: a constant's or the caller's."""
+"""Place that represents all unplanned memory: constants, and memory of the caller."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,12 +38,12 @@ class Pointer:
 
     value: int
     targets: Targets
-    """Places that its bytes may be in."""
+    """Places where its bytes may be."""
     tensors: frozenset[int]
-    """Values whose tensors it may be; the value itself if no move has set it."""
+    """Values whose tensors it may be. If no move has set it, that is the value itself."""
 
     def __eq__(self, other: object) -> bool:
-        """Return whether all facts are the same, and also the order of the places."""
+        """Compare all facts, and also the order of the places."""
         return self is other or (
             isinstance(other, Pointer)
             and (self.value, self.tensors) == (other.value, other.tensors)
@@ -54,22 +55,22 @@ class Pointer:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Numbers that all records of one method share."""
+    """Sizes and places that all records of one method share."""
 
     pieces: Mapping[int, Pieces]
     """Value → pieces of its place, see :class:`etdev.program.analysis.contents.Memory`."""
     pieces_size: int
-    """Size of a map over all pieces."""
+    """Size of a map with one entry per piece."""
     size: int
-    """Size of a map over all values."""
+    """Size of a map with one entry per value."""
     views: bool
-    """Whether any instruction is a view. Only a view needs to know which values may be the same tensor."""
+    """Whether the method has views. Only views need to know which values may be the same tensor."""
 
 
 class Pointers:
-    """Tensor and place that each value refers to, for values that a move or a view has set at one point of a method.
+    """For values that a move or a view has set: the tensor and place that each refers to at one point of a method.
 
-    A value that is not included still refers to its own tensor, at its own place.
+    A value without a record still refers to its own tensor, at its own place.
     """
 
     __slots__ = ("_known", "_layout", "_over", "_same", "_touched")
@@ -87,7 +88,7 @@ class Pointers:
         self._same = same
         """Set of pairs of a tensor and another value that may be the same tensor."""
         self._touched: set[int] = set()
-        """Values that were put since the copy."""
+        """Values whose records were replaced since the copy."""
 
     def copy(self) -> Pointers:
         """Return a copy."""
@@ -104,7 +105,7 @@ class Pointers:
         return (item for item in values(self._known, self._layout.size, 0, self._layout.size) if item is not None)
 
     def get(self, value: int) -> Pointer | None:
-        """Return the record of a value, if a move or a view has set it."""
+        """Return the record of a value; None if no move or view has set the value."""
         found: Pointer | None = value_at(self._known, self._layout.size, value)
         return found
 
@@ -122,13 +123,13 @@ class Pointers:
             self._note_tensors(value, pointer.tensors, present=True)
 
     def keep(self, needed: Callable[[int], bool], others: Iterable[int]) -> None:
-        """Forget records that are not needed, of the values that were put since the copy and of some others."""
+        """Delete unneeded records of the values that were put since the copy, and of ``others``."""
         for value in {*self._touched, *others}:
             if not needed(value):
                 self._drop(value)
 
     def over(self, pieces: Pieces) -> list[int]:
-        """Return the recorded values that may be in some pieces, in order."""
+        """Return the values with records whose bytes may be in some pieces, in order."""
         start, end = pieces
         found: set[int] = set()
         level, length = 0, 1
@@ -144,7 +145,7 @@ class Pointers:
         return {other for tensor in tensors for other in self._others(self._same, self._same_size, tensor, tensor + 1)}
 
     def joined(self, other: Pointers, join: Callable[[Pointer | None, Pointer | None], Pointer]) -> Pointers:
-        """Join the records of two paths. ``join`` gets the records that differ; None stands for no record."""
+        """Join the records of two paths. ``join`` receives the records of a value that differ; None means no record."""
         alone: list[Pointer] = []
 
         def join_both(mine: Pointer | None, theirs: Pointer | None) -> Pointer:
@@ -192,7 +193,7 @@ class Pointers:
             self._same = with_members(self._same, self._same_size, pairs, present)
 
     def _others(self, pairs: Node, pairs_size: int, start: int, end: int) -> Iterator[int]:
-        """Yield the values in pairs whose first number is in a range."""
+        """Yield the second number of each pair whose first number is in a range."""
         size = self._layout.size
         return (pair % size for pair in members(pairs, pairs_size, start * size, end * size))
 

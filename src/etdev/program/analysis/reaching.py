@@ -1,9 +1,9 @@
-"""Data flow over a method: the place of each tensor at each instruction, and the writes its bytes may come from.
+"""Data-flow analysis: where each tensor is at each instruction, and the writes that its bytes may come from.
 
-A tensor is in its own place, the allocation in the file, until a move or a view changes that. A move makes it another
-tensor. A view makes it share another tensor's bytes. After a ``cond``, a tensor may therefore be one of several,
-depending on the branch taken. The analysis keeps the sources of its bytes separately for each of them. Each record only
-covers the paths on which the tensor is that one.
+A tensor is at its own place, the allocation in the file, until a move or a view changes that. After a move, the value
+is another tensor. After a view, the tensor shares another tensor's bytes. So after a ``cond``, a value may be one of
+several tensors, depending on the branch taken. The analysis keeps a separate record for each of these. A record only
+covers the paths on which the value is that tensor.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from etdev.program.analysis.references import References, references
 from etdev.program.used import used_values
 
 _MOST_STEPS = 30_000_000
-"""Limit on the places and writes visited over all blocks. A method above it is treated as hostile."""
+"""Limit on the number of places and writes that the analysis visits. It rejects a method above the limit."""
 _TREE = 10
-"""Steps that one change of a persistent map counts as."""
+"""Number of steps that one change of a persistent map counts for."""
 
 
 class Kind(Enum):
@@ -62,7 +62,7 @@ class Write:
     """Value that owns the place."""
     kind: Kind
     certain: bool
-    """Whether the write goes to this place on every path."""
+    """Whether the write goes to this place on every path to the instruction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class _State:
 
 
 def reaching(plan: m.ExecutionPlan, delegate_inputs: DelegateInputs, persistent: Iterable[int] = ()) -> Reaching:
-    """Follow a method over all its paths until nothing new is found.
+    """Analyze a method over all its paths.
 
     ``persistent`` are tensors that have a place even if no instruction, input or output refers to them. Raises
     :class:`~etdev.errors.LinkError` for a method whose control flow is too large.
@@ -167,7 +167,7 @@ class _Analysis:
         self._elsewhere: list[tuple[int, int]] = []
         """Reads in that block of unplanned memory: position and tensor."""
         self._reads: dict[int, tuple[list[Use], list[tuple[int, int]]]] = {}
-        """Block, or the exit → both lists, as of the last time that it was followed."""
+        """Block, or the exit → both lists, from the most recent visit of the block."""
         self._steps = 0
 
     def run(self) -> Reaching:
@@ -221,7 +221,7 @@ class _Analysis:
             number = heappop(waiting)
             waits.remove(number)
             block = order[number]
-            # Without loops, no block is followed twice, and its state is not needed any more.
+            # Without loops, each block is visited once, so its state at entry is not needed afterwards.
             state = self._run_block(block, entries[block] if self._loops else entries.pop(block))
             for successor in self._flow.blocks[block].successors:
                 self._count(_TREE)
@@ -261,7 +261,7 @@ class _Analysis:
         return Pointer(one.value, {**mine, **theirs, **common}, one.tensors | other.tensors)
 
     def _either(self, one: Writes, other: Writes) -> Writes:
-        """Return the union of two sets of writes. Reuse the object of one of them if it has all writes."""
+        """Return the union of two sets of writes. If one of them has all writes, return that object."""
         self._count(_TREE + len(one))
         if one >= other:
             return one
@@ -293,7 +293,7 @@ class _Analysis:
             state.pointers.put(Pointer(to, self._targets(state, origin), self._tensors(state, origin)))
 
     def _set_view(self, state: _State, of: int, out: int) -> None:
-        """Point the tensor that ``out`` is to the bytes of ``of``, and with it all values that are the same tensor."""
+        """Point the tensor of ``out`` to the bytes of ``of``. All values that are the same tensor follow."""
         owners = self._tensors(state, out)
         seen = self._targets(state, of)
         same = {out, *owners, *state.pointers.same(owners)}
@@ -358,7 +358,7 @@ class _Analysis:
                 self._write_everywhere(state, target, partial(self._memory.added, number, keeps))
 
     def _write_everywhere(self, state: _State, place: int, write: Callable[[Node, Pieces], Node]) -> None:
-        """Update every record of the content of a place's bytes."""
+        """Apply a write to every record that includes bytes of this place."""
         pieces = self._memory.pieces[place]
         state.memory = write(state.memory, pieces)
         for value in state.pointers.over(pieces):
@@ -373,9 +373,10 @@ class _Analysis:
             state.pointers.put(Pointer(value, targets, known.tensors))
 
     def _filled_with(self, position: int, place: int) -> Callable[[int], bool]:
-        """Return which of a place's earlier writes survive a fill: earlier fills, and writes to it in between.
+        """Return a predicate on the numbers of earlier writes: whether a write remains visible after this fill.
 
-        The remainder of the place is don't-care, whichever write before the first fill it comes from.
+        Writes to the same place remain. So do writes to overlapping places after the first fill in the same cycle. All
+        other earlier content is don't-care.
         """
         cycle = self._cycles[position]
         first = -1 if cycle in self._loops else self._first_fill[place, cycle]

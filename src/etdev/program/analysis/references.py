@@ -20,20 +20,20 @@ class References:
     """Values whose reference is read before it is set again."""
 
     _after: tuple[Node, ...]
-    """Set of them at the end of each block, by block index."""
+    """Set of these values at the end of each block, by block index."""
     _before: tuple[tuple[Node, ...], ...]
-    """Sets of them on the ways that lead to each block: at the end of each block before it, or at the start."""
+    """Sets of these values on each edge into a block: at the end of each predecessor, or at the start of the method."""
     _at_start: Node
-    """Set of them at the start of a call."""
+    """Set of these values at the start of a call."""
     _size: int
     """Size of the persistent sets."""
 
     def at_start(self, value: int) -> bool:
-        """Return whether a call reads a value's reference before it sets it. The caller reads the inputs."""
+        """Return whether a call reads a value's reference before it sets it. Inputs count as read."""
         return bool(value_at(self._at_start, self._size, value))
 
     def dropped(self, block: int) -> set[int]:
-        """Return the values whose reference is live on some way to a block, but not after it."""
+        """Return the values whose reference is live on some edge into a block, but not at the end of the block."""
         live = self._after[block]
         return {
             value
@@ -43,14 +43,14 @@ class References:
         }
 
     def after(self, block: int, value: int) -> bool:
-        """Return whether a value's reference is read after a block before it is set again."""
+        """Return whether a value's reference at the end of a block is read before it is set again."""
         return bool(value_at(self._after[block], self._size, value))
 
 
 def references(plan: m.ExecutionPlan, flow: FlowGraph, effects: Sequence[Effects]) -> References:
-    """Follow a method backwards. Its end leads to its start, since references persist from call to call.
+    """Analyze a method backwards. Its end leads to its start, since references persist from call to call.
 
-    Only values in moves and views matter.
+    The result only covers values in moves and views.
     """
     pairs = [pair for found in effects for pair in (found.move, found.view) if pair]
     referring = {value for pair in pairs for value in pair}

@@ -1,9 +1,9 @@
-"""Storages of a method: which tensors share bytes on purpose, and the lifetime of each.
+"""Storages of a method: groups of tensors that share bytes on purpose, and the lifetime of each group.
 
 A memory plan puts many tensors at the same bytes at different times. The data flow shows which tensors belong together.
-A tensor that is read belongs with the one whose write its bytes come from: a view, a mutated buffer and its result, the
-parts of a concatenation. An output belongs with the operand in whose place it is written. In an object program, nothing
-else shares bytes, so this finds exactly the aliases.
+A tensor that is read belongs with the tensor whose write its bytes come from. Examples are a view, a mutated buffer and
+its result, and the parts of a concatenation. An output that is written over an operand belongs with that operand. In an
+object program, no other tensors share bytes, so this finds exactly the aliases.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from etdev.program.analysis.reaching import Kind, Place, Reaching, Use, reaching
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Bytes that have to stay together: one tensor, or several tensors with aliases among them.
+    """Bytes that have to stay together: those of one tensor, or of several tensors that alias each other.
 
-    Time is counted in instants. At instant 0 the caller fills the inputs. Instant 1 + position is an instruction. At
-    the last instant, 1 + the number of instructions, the caller reads the outputs.
+    Time is counted in instants. At instant 0 the caller fills the inputs. The instruction at position p runs at instant
+    1 + p. At the last instant, 1 + the number of instructions, the caller reads the outputs.
     """
 
     values: tuple[int, ...]
