@@ -1,8 +1,8 @@
-"""Relation between the axes of an op's output and the axes of its inputs.
+"""For each op: how the axes of its output depend on the axes of its inputs.
 
-An op may compute its output in tiles along one of the output's axes. Each tile then needs tiles of some inputs, along
-axes of these, and all of the other inputs. Tiling does not change results, except for the order in which kernels of
-products sum.
+An op may compute its output in tiles along one axis of the output. Each tile then needs tiles of some inputs, along
+axes of these, and all of the other inputs. Tiling does not change results, except that product kernels may sum in
+another order.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Needs(NamedTuple):
     """Inputs of a tile of an op's output along an axis."""
 
     axes: dict[Node, int | None]
-    """Input → axis along which it is tiled too; None if all of it is needed."""
+    """Input → axis along which it is tiled too; None if each tile needs the whole input."""
     grain: int
-    """Number of equal grains along the axis. A tile has a whole number of them."""
+    """Number of equal grains along the axis. A tile consists of whole grains."""
 
 
 def needs(node: Node, axis: int) -> Needs | None:
@@ -54,7 +54,10 @@ def needs(node: Node, axis: int) -> Needs | None:
 
 
 def _is_known(node: Node) -> bool:
-    """Return whether a node is an ATen op or takes one of several outputs. Namesakes may compute anything."""
+    """Return whether a node is an ATen op, or selects one output of an op with several.
+
+    Ops of the same name in other namespaces may compute anything.
+    """
     name = str(getattr(node.target, "__name__", node.target))
     return name.startswith(("aten.", "dim_order_ops.", "getitem")) and name != "aten.view_copy.dtype"
 
@@ -104,7 +107,10 @@ def _elementwise(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
 
 
 def _viewed(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
-    """Return the needs of a view: the axis of the input with as many elements before it, so of equal stride."""
+    """Return the needs of a view.
+
+    The input is tiled along the axis that has as many elements before it, so that both axes have the same stride.
+    """
     source = arguments(node)[0]
     known = shape_of(source)
     if known is None:

@@ -1,12 +1,12 @@
 """Convolutions as matrix products.
 
-The portable kernel computes the address of every factor again and again. Instead, one kernel that walks strides turns
-the input's windows into the columns of a matrix. The weight, already a matrix in memory, is multiplied with it. A 1x1
-convolution needs no columns: the input is that matrix.
+The portable kernel computes the address of every factor again and again. Here, one ``as_strided_copy`` writes the
+input's windows to the columns of a matrix. A matrix product with the weight, which already is a matrix in memory, then
+computes the output. A 1x1 convolution needs no columns, since its input is that matrix.
 
-Columns take memory. A convolution that would need more memory than the rest of the method is tiled by rows of the
-output. Where these have to be concatenated, it is also tiled by groups of channels. A convolution that would raise the
-method's memory above that of the stock lowering is not changed.
+The columns take memory. A convolution that would need more memory than the rest of the method is tiled by rows of the
+output. If these rows then have to be concatenated, it is also tiled by groups of channels. A convolution that would
+raise the method's memory above that of the stock lowering is not changed.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _SAMPLES = 8
 """Largest batch; each sample is convolved separately."""
 
 _BYTES = 4
-"""Bytes of a float32."""
+"""Number of bytes of a float32."""
 
 # Nanoseconds, measured in the stock runtime: the portable kernel per product, a walk per element, a matrix product per
 # product, a broadcast sum or a concatenation per element, and one kernel call.
 _NAIVE, _WALK, _PRODUCT, _SUM, _CALL = 4.0, 0.7, 0.08, 0.6, 1500.0
 _SLACK = 1.03
-"""Factor on the minimum memory of a convolution, because the minimum itself needs very many tiles."""
+"""Factor on the minimum memory of a convolution. To reach the minimum itself would take very many tiles."""
 
 _MOST_PIECES = 256
 """Maximum number of tiles of a convolution: each adds a few hundred bytes to the file."""
@@ -103,7 +103,7 @@ class Pieces:
     pads_first: bool
     """True if the whole input is padded first, instead of the input of each tile."""
     memory: int
-    """Peak bytes in use, without memory unrelated to the convolution."""
+    """Peak bytes in use, without memory that is unrelated to the convolution."""
     time: float
     """Estimated nanoseconds."""
     calls: int = 1

@@ -1,4 +1,4 @@
-"""Matrix products: ``linear`` as one kernel, and no ``addmm``."""
+"""Matrix products: one kernel for each ``linear``, and no ``addmm``."""
 
 from __future__ import annotations
 

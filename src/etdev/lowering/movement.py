@@ -1,4 +1,7 @@
-"""Movement of elements with one kernel that walks strides, instead of kernels that compute an index per element."""
+"""Movement of elements with ``as_strided_copy``, whose kernel walks strides.
+
+Other kernels compute an index for each element.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     """Sizes of the output, its strides in the input, and the offset of its first element; all in elements."""
 
 _MANY = 64
-"""Minimum number of elements at which it is measurably faster."""
+"""Minimum number of elements at which the replacement is measurably faster."""
 
 
 def walk_strides(editor: Editor) -> int:
@@ -23,7 +26,7 @@ def walk_strides(editor: Editor) -> int:
     for op, window in _WINDOWS.items():
         for node in editor.calls(op):
             source = arguments(node)[0]
-            if len(node.all_input_nodes) > 1:  # Its start is known only at run time.
+            if len(node.all_input_nodes) > 1:  # The offset of the first element is known only at run time.
                 continue
             if editor.is_constant(source) or not is_laid_out(value(source)) or not is_laid_out(value(node)):
                 continue

@@ -1,7 +1,7 @@
-"""Estimate of a graph's memory in use before planning, which limits the memory of faster forms.
+"""Estimate of the memory that a graph uses, made before planning. It limits the memory of faster forms.
 
-Outputs of views share the bytes of their input. As after the link, outputs of element-wise ops reuse the bytes of an
-input that is not needed any more. The parts of a concatenation are stored in its output from the start.
+The estimate is for the linked program. Outputs of views share the bytes of their input. Outputs of element-wise ops
+reuse the bytes of an input that is not needed any more. The parts of a concatenation are stored directly in its output.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _VIEWS = frozenset({"view_copy", "unsqueeze_copy", "squeeze_copy", "alias_copy", "_clone_dim_order", "getitem"})
 _MOVES = frozenset({"expand_copy", "permute_copy", "transpose_copy"})
-"""Ops that are views if they move no element."""
+"""Ops that count as views if they move no element."""
 _IN_PLACE = frozenset(name.partition("::")[2].partition(".")[0] for name in DEFAULT)
 
 
@@ -36,7 +36,7 @@ class Op(NamedTuple):
     runs_along: bool = True
     """For a slice or the parts of a concatenation: True if each is one contiguous run of the whole's bytes."""
     since: int | None = None
-    """Index of the op from which on the output has memory, if before this op."""
+    """Index of the first op during which the output has memory, if that is before this op."""
 
 
 class Lifetimes:

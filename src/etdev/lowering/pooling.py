@@ -1,4 +1,4 @@
-"""Pooling over windows, one dimension after the other, each as the maximum or the sum of shifted copies.
+"""Pooling over windows, as the maximum or the sum of shifted copies, one dimension after the other.
 
 The portable kernels compute an index for each element of each window. Images are pooled in tiles if their copies would
 need more memory than the rest of the method.
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 _MANY = 512
-"""Minimum elements of the output times elements of a window at which it is faster."""
+"""Minimum work at which shifts are faster: elements of the output times elements of a window."""
 
 _BYTES = 4
-"""Bytes of a float32."""
+"""Number of bytes of a float32."""
 
 _MOST_PARTS = 16
 

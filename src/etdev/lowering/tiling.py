@@ -1,12 +1,12 @@
 """Tiling of ops at the peak of a method.
 
-At the peak, most memory is often in use by outputs that only live from one op to the next. Examples are the hidden
-layer of an MLP, the scores of attention and the widened channels of a mobile network. The ops between a few small
-tensors may all work along one axis. They can then compute one tile at a time, one op after the other, and only the
-small tensors exist as a whole.
+At the peak, most memory is often in use by outputs that are only needed by the next op. Examples are the hidden layer
+of an MLP, the scores of attention and the widened channels of a mobile network. The ops that compute these from a few
+small tensors often all work along one axis. They can then compute one tile at a time. Only the small tensors exist as a
+whole.
 
-A *region* is a set of such ops. The region that lowers the peak most is tiled. This repeats with the remaining peak
-until it cannot be lowered.
+A *region* is a set of such ops. The pass tiles the region that lowers the peak most. It repeats this with the new peak
+until it cannot lower it further.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _AFTER = 25
 _COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 """Possible numbers of tiles of a region."""
 _WORTH = 0.97
-"""Share of the memory of fewer tiles that more tiles must get below, unless these reach the goal."""
+"""Maximum ratio of the memory with more tiles to that with fewer tiles, unless more tiles reach the goal."""
 _LOWER = 0.97
-"""Share of the peak that a region must get below. Ops above it count as ops at the peak."""
+"""Maximum ratio of a region's new peak to the old peak. Ops above this ratio count as ops at the peak."""
 _ALIKE = 1.03
 """Ratio up to which two sizes count as about equal."""
 _ENOUGH = 1.05

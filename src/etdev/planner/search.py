@@ -62,18 +62,12 @@ class Rule(NamedTuple):
     crowd: int = 0
     """If 1, the key is the number of possible answers instead, divided by the section's weight."""
     rank: int = 0
-    """If 1, a tie goes to the section whose first answer has the lowest rank.
-
-    Otherwise it goes to the section with the fewest bytes to waste.
-    """
+    """1: a tie goes to the section whose first answer ranks lowest; else to the one with the fewest wasted bytes."""
 
 
 @kernel
 def next_answer(tables: Tables, state: State, rank: Table, section: int, before: int) -> int:
-    """Return the next buffer by rank after ``before`` that fits at the section's floor; -1 if there is none.
-
-    A ``before`` of -1 asks for the first such buffer.
-    """
+    """Return the next buffer by rank after ``before`` (-1: the first one) that fits at the section's floor, or -1."""
     chosen, chosen_rank = -1, len(rank)
     last_rank, last_kind = -1, -1
     if before >= 0:
