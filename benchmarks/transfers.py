@@ -147,7 +147,7 @@ class Row:
 
 def count(program: Any, inputs: Mapping[int, int]) -> Count:
     """Of a program of one method; ``inputs`` says how many arguments of each delegate call are inputs."""
-    from etdev.inspection.transfers import copies_per_call
+    from etdev.inspection.transfers import transfers_per_call
     from etdev.program.analysis.storage import method_memory
     from etdev.program.devices import D2H_COPY, H2D_COPY
     from etdev.program.footprint import planned_memory
@@ -162,7 +162,7 @@ def count(program: Any, inputs: Mapping[int, int]) -> Count:
         for call in chain.instructions
         if isinstance(call, KernelCall) and plan.operators[call.op_index].name in (H2D_COPY, D2H_COPY)
     ]
-    found = copies_per_call(plan)
+    found = transfers_per_call(plan)
     state = sum(plan.values[value].nbytes for pair in copies for value in pair if value in kept)
     return Count(len(copies), found.h2d_bytes, found.d2h_bytes, state, planned_memory(program))
 

@@ -180,7 +180,7 @@ def _cut(target: str, built: BuildResult | None, subject: Subject, expected: Out
 
 
 def _run(target: str, built: BuildResult, subject: Subject, expected: Outputs) -> Cut:
-    from etdev.inspection.transfers import copies_per_call
+    from etdev.inspection.transfers import transfers_per_call
     from etdev.program import model as m
     from etdev.program import read
     from etdev.program.devices import D2H_COPY, H2D_COPY
@@ -193,7 +193,7 @@ def _run(target: str, built: BuildResult, subject: Subject, expected: Outputs) -
     (plan,) = program.execution_plan
     calls = [call for chain in plan.chains for call in chain.instructions]
     names = [plan.operators[call.op_index].name for call in calls if isinstance(call, m.KernelCall)]
-    moved = copies_per_call(plan)
+    moved = transfers_per_call(plan)
     placement = check_placement(program)
     begin = monotonic()
     with ReplayRuntime(parse_device_map(DEVICE_MAP)) as runtime:

@@ -82,7 +82,7 @@ def build_step(name: str, backend: str, settings: Sequence[str], folder: Path) -
     overrides = [*declarations(name, folder), *(text.replace("TARGET", backend) for text in settings)]
     result = etdev.build(PROJECT / "etdev.toml", targets=[backend], verify=False, overrides=overrides, environ={})
     path = result.path(backend)
-    bound = sum(buffer.lower_bound for method in result[backend].methods for buffer in method.buffers)
+    bound = sum(buffer.lower_bound or 0 for method in result[backend].methods for buffer in method.buffers)
     return Built(path, path.with_suffix(".object.pte"), bound)
 
 

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from etdev import errors as errors
     from etdev import program as program
     from etdev.inspection.diff import ProgramDiff, diff
-    from etdev.inspection.inspect import ProgramInfo, inspect
+    from etdev.inspection.inspect import inspect
     from etdev.inspection.report import report
     from etdev.pipeline.api import build, deploy, verify
     from etdev.pipeline.deploy import DeployResult
     from etdev.pipeline.relink import RelinkResult, relink
     from etdev.pipeline.results.result import BuildResult
+    from etdev.program.info import ProgramInfo
 
 __all__ = [
     "BuildResult",
@@ -52,7 +53,7 @@ _HOME = {
     "BuildResult": "etdev.pipeline.results.result",
     "DeployResult": "etdev.pipeline.deploy",
     "ProgramDiff": "etdev.inspection.diff",
-    "ProgramInfo": "etdev.inspection.inspect",
+    "ProgramInfo": "etdev.program.info",
     "RelinkResult": "etdev.pipeline.relink",
 }
 _MODULES = frozenset({"errors", "program"})

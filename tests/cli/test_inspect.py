@@ -80,11 +80,20 @@ def test_what_the_document_promises(run: Run) -> None:
     assert {"format", "file", "methods", "weights_bytes", "segments"} <= set(document)
     (described,) = document["methods"]
     assert {"name", "buffers", "inputs", "outputs", "instructions", "operators", "delegates"} <= set(described)
-    assert described["buffers"] == [{"index": 1, "device": "cpu", "size": 96, "lower_bound": 96}]
-    assert described["copies"] == {"h2d_bytes": 0, "d2h_bytes": 0, "loops": False}
+    assert described["buffers"] == [
+        {"index": 1, "device": "cpu", "size": 96, "lower_bound": 96, "greedy": None, "state": False}
+    ]
+    assert described["transfers"] == {"h2d_bytes": 0, "d2h_bytes": 0, "loops": False}
     (peak,) = described["peaks"]
     values = peak.pop("tensors")
-    assert peak == {"buffer": 1, "device": "cpu", "nbytes": 32, "instruction": 0, "during": "XnnpackBackend"}
+    assert peak == {
+        "buffer": 1,
+        "device": "cpu",
+        "nbytes": 32,
+        "instant": 1,
+        "instruction": 0,
+        "during": "XnnpackBackend",
+    }
     assert values[1] == {
         "value": 1,
         "values": 1,
@@ -104,7 +113,7 @@ def test_what_the_document_promises(run: Run) -> None:
         "nbytes": 16,
     }
     (copied,) = json.loads(run("inspect", "copies.pte", "--output", "json")[1])["methods"]
-    assert copied["copying"][1] == {"operator": "aten::cat.out", "kind": "cat", "calls": 1, "nbytes": 24}
+    assert copied["copies"][1] == {"operator": "aten::cat.out", "kind": "cat", "calls": 1, "nbytes": 24}
 
 
 def test_segments_are_listed_when_asked_for(run: Run) -> None:

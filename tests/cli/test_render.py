@@ -18,7 +18,6 @@ from etdev.pipeline.results.result import (
     NO_DEVICES,
     NO_LIMIT,
     NO_METRIC,
-    BufferResult,
     BuildResult,
     CheckResult,
     DataFile,
@@ -28,7 +27,7 @@ from etdev.pipeline.results.result import (
     UndelegatedOps,
     outcome,
 )
-from etdev.pipeline.results.result_parts import Copies
+from etdev.program.info import BufferInfo, Transfers
 
 
 def _golden(detail: Detail) -> Path:
@@ -57,7 +56,7 @@ def method(name: str, calls: dict[str, int], delegated: int, **undelegated: int)
     )
 
 
-def linked(name: str, *buffers: BufferResult, copied: list[Elision], outputs: list[InPlace]) -> MethodResult:
+def linked(name: str, *buffers: BufferInfo, copied: list[Elision], outputs: list[InPlace]) -> MethodResult:
     """A method with what the linker did to it."""
     return method(name, {}, 0, add=2).model_copy(
         update={
@@ -70,9 +69,9 @@ def linked(name: str, *buffers: BufferResult, copied: list[Elision], outputs: li
     )
 
 
-def buffer(size: int, *, index: int = 1, greedy: int = 0, state: bool = False) -> BufferResult:
+def buffer(size: int, *, index: int = 1, greedy: int = 0, state: bool = False) -> BufferInfo:
     """A buffer whose plan is optimal."""
-    return BufferResult(index=index, device="cpu", size=size, lower_bound=size, greedy=greedy or size, state=state)
+    return BufferInfo(index=index, device="cpu", size=size, lower_bound=size, greedy=greedy or size, state=state)
 
 
 def target(name: str, found: tuple[CheckResult, ...], **fields: Any) -> TargetResult:
@@ -123,7 +122,7 @@ RESULT = BuildResult(
             ),
             methods=(
                 method("forward", {"EtdevReferenceBackend": 2}, 4, add=1).model_copy(
-                    update={"buffers": (buffer(32),), "transfers": Copies(49_152, 34_048)}
+                    update={"buffers": (buffer(32),), "transfers": Transfers(49_152, 34_048)}
                 ),
             ),
             memory={"cpu": 0, "cuda:0": 32},

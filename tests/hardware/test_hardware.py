@@ -50,10 +50,10 @@ def test_on_simulated_devices(files: list[Path]) -> None:
 
 def test_the_cache_stays_on_its_device(files: list[Path]) -> None:
     """What a call copies is its input and its output, not what the device keeps (B5)."""
-    from etdev.inspection.transfers import copies_per_call
+    from etdev.inspection.transfers import transfers_per_call
 
     (cache,) = [file for file in files if file.stem == "cache"]
-    copied = copies_per_call(read(cache).method("forward"))
+    copied = transfers_per_call(read(cache).method("forward"))
 
     assert (copied.h2d_bytes, copied.d2h_bytes) == (8 * 16 * 4, 16 * 4)
 

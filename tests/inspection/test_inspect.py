@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 
 import etdev
 from etdev.errors import ProgramError
-from etdev.inspection.copies import CopyCalls, OutputInPlace, copy_calls, outputs_in_place
-from etdev.inspection.inspect import Argument, MethodInfo, ProgramInfo
-from etdev.inspection.peaks import Peak, peaks
+from etdev.inspection.copies import copy_calls, outputs_in_place
+from etdev.inspection.peaks import peaks
 from etdev.program import Blob, Program, write
 from etdev.program import model as m
 from etdev.program.analysis.storage import method_memory
+from etdev.program.info import Argument, CopyCalls, MethodInfo, OutputInPlace, Peak, ProgramInfo
 from etdev.program.signatures import find_signature
 from program.hand import everything, loop, tensor, unbounded
 from program.strategies import programs
@@ -57,7 +57,7 @@ def test_every_valid_file_is_described(found: Program, tmp_path: Path) -> None:
             assert sum(tensor.nbytes for tensor in peak.tensors) == peak.nbytes > 0
             assert all(0 <= position < item.instructions for position in positions(peak))
         assert len({(out.instruction, out.output) for out in item.inplace}) == len(item.inplace)
-        assert sum(copy.calls for copy in item.copying) <= item.instructions
+        assert sum(copy.calls for copy in item.copies) <= item.instructions
 
 
 def positions(peak: Peak) -> list[int]:
@@ -308,7 +308,7 @@ def test_outputs_in_place(tmp_path: Path) -> None:
 
 def test_copies_that_are_left(tmp_path: Path) -> None:
     """The first is what copies most; what a link removes is no more."""
-    before = only_method(copies(), tmp_path).copying
+    before = only_method(copies(), tmp_path).copies
     etdev.relink(tmp_path / "a.pte", tmp_path / "b.pte")
 
     expand = CopyCalls("aten::expand_copy.out", "repeat", calls=1, nbytes=216)
@@ -321,7 +321,7 @@ def test_copies_that_are_left(tmp_path: Path) -> None:
         select,
     )
     (described,) = etdev.inspect(tmp_path / "b.pte").methods
-    assert described.copying == (expand, select)
+    assert described.copies == (expand, select)
 
 
 CLONE, TO_COPY = "dim_order_ops::_clone_dim_order", "dim_order_ops::_to_dim_order_copy"
@@ -350,7 +350,7 @@ def test_what_a_copy_is(operator: str, source: m.Value, out: m.Tensor, kind: str
     values = [source, out, *more]
     plan = method(values, [m.KernelCall(0, args)], inputs=(), operators=(m.Operator(operator, "out"),))
 
-    found = only_method(program(plan), tmp_path).copying
+    found = only_method(program(plan), tmp_path).copies
     assert [(item.kind, item.calls, item.nbytes) for item in found] == ([(kind, 1, out.nbytes)] if kind else [])
 
 
@@ -365,7 +365,7 @@ def test_large_methods_take_no_more_than_their_share(tmp_path: Path) -> None:
 
     start = time.process_time()
     (peak,) = peaks(plan, memory)
-    assert (len(peak.tensors), outputs_in_place(plan, memory), copy_calls(plan, calls)) == (count + 1, (), ())
+    assert (len(peak.tensors), outputs_in_place(plan, memory), copy_calls(plan)) == (count + 1, (), ())
     assert time.process_time() - start < 1
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from etdev.errors import LinkError
 from etdev.linker import Linked, LinkOptions, link
-from etdev.linker.options import BufferReport
 from etdev.planner import Problem
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.check import check_structure
+from etdev.program.info import BufferInfo
 from linker.oracle import Call, Machine
 from linker.programs import Method, foreign, program
 
@@ -57,13 +57,13 @@ def test_values_that_are_over_give_their_bytes_to_others() -> None:
     done = linked(chain())
     assert sizes(done.program) == [(0, 64)]
     assert offsets(done.program.execution_plan[0]) == [0, 32, 0, 32]
-    assert done.methods[0].buffers == (BufferReport(1, "cpu", 64, 64, 4, state=False),)
+    assert done.methods[0].buffers == (BufferInfo(1, "cpu", 64, 64),)
     assert done.planner == "best"
 
 
 def test_a_planner_that_reuses_nothing_is_reported_with_the_bound() -> None:
     done = linked(chain(), planner="naive")
-    assert done.methods[0].buffers == (BufferReport(1, "cpu", 128, 64, 4, state=False),)
+    assert done.methods[0].buffers == (BufferInfo(1, "cpu", 128, 64),)
     assert done.planner == "naive"
 
 
@@ -173,7 +173,7 @@ def _in_two_buffers() -> m.Program:
 def test_each_buffer_is_planned_by_itself() -> None:
     done = link(_in_two_buffers())
     assert sizes(done.program) == [(0, 32, 64)]
-    assert [(item.index, item.tensors) for item in done.methods[0].buffers] == [(1, 2), (2, 3)]
+    assert [(item.index, item.size) for item in done.methods[0].buffers] == [(1, 32), (2, 64)]
 
 
 def test_a_planner_sees_one_buffer_at_a_time() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TextIO, TypeAlias
+from dataclasses import asdict
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TextIO, TypeAlias
 
 import typer
 
@@ -17,8 +19,8 @@ from etdev.errors import ExitCode, UsageError
 from etdev.units import format_share
 
 if TYPE_CHECKING:
-    from etdev.inspection.diff import ArgumentDiff, DelegateDiff, MethodDiff, Pair, ProgramDiff
-    from etdev.inspection.inspect import Argument
+    from etdev.inspection.diff import MethodDiff, ProgramDiff
+    from etdev.program.info import Argument, BufferInfo, DelegateInfo, MethodInfo
 
 _NONE = "-"
 
@@ -108,7 +110,7 @@ def _lines(rows: Sequence[_Row]) -> list[str]:
 
 def render_markdown(found: ProgramDiff) -> str:
     """Return the differences for a comment on a change: a table for the file, and one per method that a click shows."""
-    a, b = (code(name) for name in (found.files.a, found.files.b))
+    a, b = (code(name) for name in (found.a.file, found.b.file))
     verdict = _verdict(found, code)
     if found.identical:
         return f"{verdict}\n"
@@ -123,7 +125,7 @@ def _table(rows: Sequence[_Row], a: str, b: str) -> str:
 
 
 def _verdict(found: ProgramDiff, name: Callable[[str], str] = printable) -> str:
-    a, b = name(found.files.a), name(found.files.b)
+    a, b = name(found.a.file), name(found.b.file)
     if found.identical:
         return f"{a} and {b} are identical"
     if found.same_program:
@@ -137,95 +139,99 @@ def _blocks(found: ProgramDiff) -> Iterator[_Block]:
     yield "file", list(_file_rows(found))
     for method in found.methods:
         if not method.same:
-            yield method.name, list(_method_rows(method))
+            yield method.name, list(_method_rows(method, found.a.method(method.name), found.b.method(method.name)))
 
 
 def _file_rows(found: ProgramDiff) -> Iterator[_Row]:
-    yield _bytes("size", found.size)
-    for name, pair in found.sections.items():
-        if pair.differs:
-            yield _bytes(name.replace("_", " "), pair)
-    for name, numbers in (("schema", found.schema_version), ("header bytes", found.header_bytes)):
-        if numbers.differs:
-            yield _shown(name, numbers, str)
-    for device, pair in found.memory.items():
-        yield _bytes(f"memory of {device}", pair)
-    if not found.same_weights and not found.weights_bytes.differs:
-        yield _Row("weights", f"{found.weights_bytes.a:,} bytes", "other content")
-    yield from _named_data_rows(found.named_data.values())
-    yield from _presence_rows("method", found.methods_only_in_a, found.methods_only_in_b)
-    yield from _presence_rows("external", found.external_only_in_a, found.external_only_in_b)
+    a, b = found.a, found.b
+    yield _row("size", a.size, b.size)
+    sections = asdict(b.sections)
+    for name, size in asdict(a.sections).items():
+        if size != sections[name]:
+            yield _row(name.replace("_", " "), size, sections[name])
+    yield from _changed("schema", a.schema_version, b.schema_version, str)
+    yield from _changed("header bytes", a.header_bytes, b.header_bytes, str)
+    for device in dict.fromkeys((*a.memory, *b.memory)):
+        yield _row(f"memory of {device}", a.memory.get(device, 0), b.memory.get(device, 0))
+    if not found.same_weights and a.weights_bytes == b.weights_bytes:
+        yield _Row("weights", f"{a.weights_bytes:,} bytes", "other content")
+    yield from _named_data_rows(found)
+    yield from _presence_rows("method", [item.name for item in a.methods], [item.name for item in b.methods])
+    yield from _presence_rows("external", a.external_data, b.external_data)
 
 
-def _named_data_rows(sizes: Collection[Pair[int | None]]) -> Iterator[_Row]:
+def _named_data_rows(found: ProgramDiff) -> Iterator[_Row]:
     """Yield the number of names that differ. The names are omitted, since most of them are digests."""
-    alone = sum(pair.b is None for pair in sizes), sum(pair.a is None for pair in sizes)
-    if any(alone):
-        first, second = (f"{count(number, 'name')} of its own" for number in alone)
-        yield _Row("named data", first, second)
-    if changed := len(sizes) - sum(alone):
-        yield _Row("named data", count(changed, "name"), "other content")
+    a, b = ({item.key for item in each.named_data} for each in (found.a, found.b))
+    if a != b:
+        yield _Row("named data", *(f"{count(len(alone), 'name')} of its own" for alone in (a - b, b - a)))
+    if found.changed_data:
+        yield _Row("named data", count(len(found.changed_data), "name"), "other content")
 
 
-def _presence_rows(what: str, only_in_a: Iterable[str], only_in_b: Iterable[str]) -> Iterator[_Row]:
-    for name in only_in_a:
-        yield _Row(f"{what} {printable(name)}", "present", _NONE)
-    for name in only_in_b:
-        yield _Row(f"{what} {printable(name)}", _NONE, "present")
+def _presence_rows(what: str, a: Collection[str], b: Collection[str]) -> Iterator[_Row]:
+    yield from (_Row(f"{what} {printable(name)}", "present", _NONE) for name in a if name not in b)
+    yield from (_Row(f"{what} {printable(name)}", _NONE, "present") for name in b if name not in a)
 
 
-def _method_rows(method: MethodDiff) -> Iterator[_Row]:
-    for buffer in method.buffers:
-        yield _bytes(f"buffer {buffer.index} on {buffer.device}", buffer.size)
-        if buffer.lower_bound.differs:
-            yield _bytes("  lower bound", buffer.lower_bound)
-    if method.instructions.differs:
-        yield _shown("instructions", method.instructions, "{:,}".format)
-    if method.copied_bytes.differs:
-        yield _bytes("copies", method.copied_bytes)
-    yield from _placement_rows(method)
-    if method.inplace.differs:
-        yield _shown("in place", method.inplace, lambda number: count(number, "output"))
-    yield from _argument_rows("input", method.inputs)
-    yield from _argument_rows("output", method.outputs)
-    for name, pair in method.operators.items():
-        yield _shown(printable(name), pair, lambda number: count(number, "call"))
-    for delegate in method.delegates:
-        first, second = (_delegate(delegate, part) for part in ("a", "b"))
-        yield _Row(printable(delegate.id), first, second if first != second else "other data")
-    if method.plan.tensors is None:
+def _method_rows(found: MethodDiff, a: MethodInfo, b: MethodInfo) -> Iterator[_Row]:
+    yield from _buffer_rows(a.buffers, b.buffers)
+    yield from _changed("instructions", a.instructions, b.instructions, "{:,}".format)
+    yield from _changed("copies", _copied(a), _copied(b))
+    yield from _placement_rows(a, b)
+    yield from _changed("in place", _in_place(a), _in_place(b), lambda number: count(number, "output"))
+    yield from _argument_rows("input", a.inputs, b.inputs)
+    yield from _argument_rows("output", a.outputs, b.outputs)
+    for name in dict.fromkeys((*a.operators, *b.operators)):
+        calls = a.operators.get(name), b.operators.get(name)
+        yield from _changed(printable(name), *calls, lambda number: count(number, "call"))
+    for name in found.delegates:
+        first, second = (_delegate([part for part in each.delegates if part.id == name]) for each in (a, b))
+        yield _Row(printable(name), first, second if first != second else "other data")
+    if found.planned is None:
         yield _Row("addresses", _NONE, "not comparable: other instructions or values")
     else:
-        moved = method.plan.moved or 0
-        tensors = count(method.plan.tensors, "tensor")
-        yield _Row("addresses", tensors, f"{moved:,} moved" if moved else "none moved")
+        moved = f"{found.moved:,} moved" if found.moved else "none moved"
+        yield _Row("addresses", count(found.planned, "tensor"), moved)
 
 
-def _placement_rows(method: MethodDiff) -> Iterator[_Row]:
+def _copied(method: MethodInfo) -> int:
+    return sum(item.nbytes for item in method.copies)
+
+
+def _in_place(method: MethodInfo) -> int | None:
+    return None if method.memory_unknown else len(method.inplace)
+
+
+def _buffer_rows(a: Iterable[BufferInfo], b: Iterable[BufferInfo]) -> Iterator[_Row]:
+    """Yield all buffers, since an equal buffer is informative too."""
+    first, second = ({(item.index, item.device): (item.size, item.lower_bound) for item in each} for each in (a, b))
+    for key in sorted({*first, *second}):
+        (size, bound), (other_size, other_bound) = first.get(key, (0, 0)), second.get(key, (0, 0))
+        yield _row("buffer {} on {}".format(*key), size, other_size)
+        yield from _changed("  lower bound", bound, other_bound)
+
+
+def _placement_rows(a: MethodInfo, b: MethodInfo) -> Iterator[_Row]:
     """Yield the devices of tensors, and the bytes that a call copies between devices, where they differ."""
-    from etdev.inspection.diff import Pair
-
-    for device, tensors in method.tensors.items():
-        if tensors.differs:
-            yield _shown(f"tensors on {device}", tensors, "{:,}".format)
-    a, b = method.transfers.a, method.transfers.b
-    for what, pair in (
-        ("copied to devices", Pair(a.h2d_bytes, b.h2d_bytes)),
-        ("copied back", Pair(a.d2h_bytes, b.d2h_bytes)),
-    ):
-        if pair.differs:
-            yield _bytes(f"{what} in a call", pair)
+    devices = sorted({*a.tensors, *b.tensors}, key=lambda device: (device != "cpu", device))
+    for device in devices if set(devices) - {"cpu"} else ():
+        yield from _changed(f"tensors on {device}", a.tensors.get(device, 0), b.tensors.get(device, 0), "{:,}".format)
+    yield from _changed("copied to devices in a call", a.transfers.h2d_bytes, b.transfers.h2d_bytes)
+    yield from _changed("copied back in a call", a.transfers.d2h_bytes, b.transfers.d2h_bytes)
 
 
-def _delegate(delegate: DelegateDiff, part: Literal["a", "b"]) -> str:
-    calls, size, devices = (getattr(pair, part) for pair in (delegate.calls, delegate.blob_bytes, delegate.devices))
+def _delegate(parts: Sequence[DelegateInfo]) -> str:
+    devices = sorted({part.device for part in parts})
     place = f" on {', '.join(devices)}" if set(devices) - {"cpu"} else ""
-    return f"{count(calls, 'call')}{place}, {size:,} bytes"
+    size = sum(part.blob_bytes for part in parts)
+    return f"{count(sum(part.calls for part in parts), 'call')}{place}, {size:,} bytes"
 
 
-def _argument_rows(kind: str, arguments: Sequence[ArgumentDiff]) -> Iterator[_Row]:
-    for item in arguments:
-        yield _Row(f"{kind} {item.position}", _argument(item.a), _argument(item.b))
+def _argument_rows(kind: str, a: Iterable[Argument], b: Iterable[Argument]) -> Iterator[_Row]:
+    for position, (first, second) in enumerate(zip_longest(a, b)):
+        if first != second:
+            yield _Row(f"{kind} {position}", _argument(first), _argument(second))
 
 
 def _argument(argument: Argument | None) -> str:
@@ -236,13 +242,16 @@ def _argument(argument: Argument | None) -> str:
     return printable(str(argument)) + device + memory
 
 
-def _bytes(what: str, pair: Pair[int] | Pair[int | None]) -> _Row:
-    return _shown(what, pair, "{:,} bytes".format)
+def _row(what: str, a: int | None, b: int | None, text: Callable[[int], str] = "{:,} bytes".format) -> _Row:
+    first, second = (_NONE if number is None else text(number) for number in (a, b))
+    return _Row(what, first, second, _change(a, b))
 
 
-def _shown(what: str, pair: Pair[int] | Pair[int | None], text: Callable[[int], str]) -> _Row:
-    first, second = (_NONE if number is None else text(number) for number in (pair.a, pair.b))
-    return _Row(what, first, second, _change(pair.a, pair.b))
+def _changed(
+    what: str, a: int | None, b: int | None, text: Callable[[int], str] = "{:,} bytes".format
+) -> Iterator[_Row]:
+    if a != b:
+        yield _row(what, a, b, text)
 
 
 def _change(a: int | None, b: int | None) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -15,30 +14,32 @@ from etdev.cli.calls import OneTargetOption, ProgramArgument, named_program
 from etdev.cli.common import ConfigOption, OutputOption, VerboseOption
 from etdev.cli.rendering.chart import chart_lines
 from etdev.cli.rendering.output import TEXT, paint, parse_outputs, print_error
-from etdev.cli.rendering.text import columns, count, line, lines, printable, some
+from etdev.cli.rendering.text import bound_text, columns, count, line, lines, printable, some
 from etdev.errors import ExitCode
 from etdev.units import format_size
 
 if TYPE_CHECKING:
-    from etdev.inspection.copies import CopyCalls, OutputInPlace
-    from etdev.inspection.inspect import Argument, CompileSpecInfo, DelegateInfo, MethodInfo, ProgramInfo, SegmentInfo
-    from etdev.inspection.peaks import Peak, TensorInUse
-    from etdev.inspection.planned_memory import BufferUse, StateUse
     from etdev.program.analysis.storage import MethodMemory
+    from etdev.program.info import (
+        Argument,
+        BufferInfo,
+        CompileSpecInfo,
+        CopyCalls,
+        DelegateInfo,
+        MethodInfo,
+        OutputInPlace,
+        Peak,
+        ProgramInfo,
+        SegmentInfo,
+        StateInfo,
+        TensorInUse,
+    )
 
 _ORIGINS = {
     "planned": "in planned memory",
     "caller": "in memory that the caller brings",
     "constant": "a constant of the file",
     "alias": "wherever it was computed",
-}
-_SECTIONS = {
-    "flatbuffer": "flatbuffer",
-    "constants": "constants",
-    "initial_state": "initial state",
-    "delegates": "delegates",
-    "named_data": "named data",
-    "other": "padding and unused",
 }
 _COPY_KINDS = {
     "views": "only the shape changes",
@@ -115,8 +116,7 @@ def _file_lines(found: ProgramInfo, stream: TextIO, *, verbose: bool) -> Iterato
     yield f"{heading}  {format_size(found.size)} ({found.size:,} bytes, schema {found.schema_version}, {header})"
     yield line("methods", ", ".join(printable(method.name) for method in found.methods) or "none")
     yield from lines("memory", columns([(device, f"{size:,} bytes") for device, size in found.memory.items()]))
-    sizes = [(name, size) for name, size in asdict(found.sections).items() if size]
-    yield from lines("file", columns([(_SECTIONS[name], f"{size:,} bytes") for name, size in sizes]))
+    yield from lines("file", columns([(name, f"{size:,} bytes") for name, size in found.sections.parts().items()]))
     if verbose:
         yield from lines("segments", columns([_segment_row(segment) for segment in found.segments]))
         rows = [(printable(item.key), f"{item.size:,} bytes", f"segment {item.segment}") for item in found.named_data]
@@ -126,7 +126,7 @@ def _file_lines(found: ProgramInfo, stream: TextIO, *, verbose: bool) -> Iterato
 
 
 def _segment_row(segment: SegmentInfo) -> tuple[str, ...]:
-    holds = " and ".join(_SECTIONS[kind] for kind in segment.holds) or "nothing refers to it"
+    holds = " and ".join(kind.replace("_", " ") for kind in segment.holds) or "nothing refers to it"
     return str(segment.index), f"{segment.size:,} bytes", f"at {segment.offset:,}", holds
 
 
@@ -143,9 +143,9 @@ def _method_lines(method: MethodInfo, stream: TextIO, *, verbose: bool) -> Itera
     yield from lines("state", columns([_state_row(state) for state in method.state]))
     if method.inplace:
         yield from lines("in place", _in_place_lines(method.inplace, verbose=verbose))
-    yield from lines("copies", columns([_copy_row(copy) for copy in method.copying]))
-    if method.copies.total:
-        yield line("transfers", str(method.copies))
+    yield from lines("copies", columns([_copy_row(copy) for copy in method.copies]))
+    if method.transfers.total:
+        yield line("transfers", str(method.transfers))
     yield from lines("delegates", columns(list(_delegate_rows(method.delegates))))
     rows = [(printable(name), f"x{calls}") for name, calls in method.operators.items()]
     yield from lines("operators", columns(rows))
@@ -157,15 +157,8 @@ def _argument_row(position: int, argument: Argument) -> tuple[str, ...]:
     return str(position), printable(str(argument)), where + device
 
 
-def _buffer_row(buffer: BufferUse) -> tuple[str, ...]:
-    bound = buffer.lower_bound
-    if bound is None:
-        least = ""
-    elif bound == buffer.size:
-        least = "no plan needs less"
-    else:
-        least = f"at least {bound:,} are needed"
-    return f"buffer {buffer.index}", buffer.device, f"{buffer.size:,} bytes", least
+def _buffer_row(buffer: BufferInfo) -> tuple[str, ...]:
+    return f"buffer {buffer.index}", buffer.device, f"{buffer.size:,} bytes", bound_text(buffer)
 
 
 def _peak_lines(peak: Peak, *, verbose: bool) -> Iterator[str]:
@@ -199,7 +192,7 @@ def _copy_row(copy: CopyCalls) -> tuple[str, ...]:
     return printable(copy.operator), f"x{copy.calls}", f"{copy.nbytes:,} bytes", _COPY_KINDS.get(copy.kind, copy.kind)
 
 
-def _state_row(state: StateUse) -> tuple[str, ...]:
+def _state_row(state: StateInfo) -> tuple[str, ...]:
     kind = "shared by methods" if state.shared else "private"
     initial = "initial value in the file" if state.initialized else "zeros at first"
     place = f"at {state.offset:,} of buffer {state.buffer}"
@@ -214,9 +207,4 @@ def _delegate_rows(delegates: Iterable[DelegateInfo]) -> Iterator[tuple[str, ...
     for (name, specs), parts in groups.items():
         calls = count(sum(part.calls for part in parts), "call")
         blobs = f"{sum(part.blob_bytes for part in parts):,} bytes"
-        yield printable(name), calls, blobs, ", ".join(map(_spec, specs))
-
-
-def _spec(spec: CompileSpecInfo) -> str:
-    value = f"({spec.size:,} bytes)" if spec.text is None else spec.text
-    return printable(f"{spec.key}={value}")
+        yield printable(name), calls, blobs, printable(", ".join(map(str, specs)))

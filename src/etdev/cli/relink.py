@@ -12,12 +12,12 @@ import typer
 from etdev.cli.common import OutputOption, VerboseOption
 from etdev.cli.rendering.link_decisions import decision_lines, kind_name
 from etdev.cli.rendering.output import TEXT, paint, parse_outputs
-from etdev.cli.rendering.text import columns, count, line, lines, printable, some
+from etdev.cli.rendering.text import bound_text, columns, count, line, lines, printable, some
 from etdev.errors import ExitCode
 from etdev.pipeline.results.decision_counts import KINDS
 
 if TYPE_CHECKING:
-    from etdev.pipeline.relink import BufferChange, MethodChange, RelinkResult
+    from etdev.pipeline.relink import MethodChange, RelinkResult
 
 
 def relink(
@@ -87,7 +87,8 @@ def render(result: RelinkResult, stream: TextIO | None = None, *, verbose: bool 
 
 
 def _says_something(method: MethodChange) -> bool:
-    return bool(method.buffers or method.copy_decisions or method.inplace_decisions or method.kept)
+    buffers = method.before or method.after
+    return bool(buffers or method.copy_decisions or method.inplace_decisions or method.kept)
 
 
 def _file_lines(result: RelinkResult, stream: TextIO) -> Iterator[str]:
@@ -131,7 +132,7 @@ def _switched_off(result: RelinkResult) -> list[str]:
 
 
 def _why_more(result: RelinkResult) -> str:
-    if any(buffer.state for method in result.methods for buffer in method.buffers):
+    if any(buffer.state for method in result.methods for buffer in method.after):
         return "what the methods keep between calls has bytes of its own, where no other method writes"
     if result.planner != "best":
         return f"the planner {result.planner} was asked for"
@@ -141,20 +142,19 @@ def _why_more(result: RelinkResult) -> str:
 def _method_lines(method: MethodChange, stream: TextIO, *, verbose: bool) -> Iterator[str]:
     heading = paint(printable(method.name), stream=stream)
     yield f"{heading}  {_change(method.instructions_before, method.instructions_after, 'instruction')}"
-    yield from lines("memory", columns([_buffer_row(buffer) for buffer in method.buffers]))
+    yield from lines("memory", columns(list(_buffer_rows(method))))
     if method.kept is not None:
         yield line("kept", f"the plan that it had: {printable(method.kept)}")
     yield from decision_lines(method.copy_decisions, method.inplace_decisions, verbose=verbose)
 
 
-def _buffer_row(buffer: BufferChange) -> tuple[str, ...]:
-    if buffer.lower_bound is None:
-        least = ""
-    elif buffer.lower_bound == buffer.after:
-        least = "state alone" if buffer.state else "no plan needs less"
-    else:
-        least = f"at least {buffer.lower_bound:,} are needed"
-    return f"buffer {buffer.index}", buffer.device, _change(buffer.before, buffer.after), least
+def _buffer_rows(method: MethodChange) -> Iterator[tuple[str, ...]]:
+    before, after = ({item.index: item for item in each} for each in (method.before, method.after))
+    for index in sorted({*before, *after}):
+        old, new = before.get(index), after.get(index)
+        sizes = _change(old.size if old else 0, new.size if new else 0)
+        shown = new or old
+        yield f"buffer {index}", shown.device if shown else "", sizes, bound_text(new) if new else ""
 
 
 def _change(before: int, after: int, noun: str = "byte") -> str:

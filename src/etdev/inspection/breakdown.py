@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from etdev.inspection.inspect import file_sections
+from etdev.inspection.constants import describe_constants
+from etdev.inspection.inspect import describe_methods, file_sections
 from etdev.inspection.measure import nested_programs
-from etdev.inspection.naming import dtype_name, instruction_name
-from etdev.inspection.peaks import Peak, TensorInUse
-from etdev.inspection.planned_memory import MemoryUse, memory_use, method_memories
+from etdev.inspection.naming import dtype_name
+from etdev.inspection.planned_memory import method_memories
+from etdev.inspection.transfers import transfers
 from etdev.pipeline.results.result import MethodResult
 from etdev.pipeline.stages.nested import device_memory
 from etdev.program import Program, read
 from etdev.program import model as m
-from etdev.program.devices import D2H_COPY, H2D_COPY
+from etdev.program.info import MethodInfo, Peak, TensorInUse
 
 _LISTED = 3
 _KEY_LENGTH = 16
@@ -66,32 +67,32 @@ def memory_parts(program: Program, device: str) -> Parts:
     found: list[tuple[str, int]] = []
     highest: Peak | None = None
     where = ""
-    uses = memory_use(program, method_memories(program))
-    for index, method in _largest_buffers(program, device):
-        peak = next((peak for peak in uses[method].peaks if peak.buffer == index), None)
-        found += _in_use(uses[method], index, peak)
+    methods = describe_methods(program, method_memories(program))
+    for index, method in _largest_buffers(methods, device):
+        peak = next((peak for peak in method.peaks if peak.buffer == index), None)
+        found += _in_use(method, index, peak)
         if peak is not None and (highest is None or peak.nbytes > highest.nbytes):
-            highest, where = peak, f" of {program.execution_plan[method].name!r}"
+            highest, where = peak, f" of {method.name!r}"
     nested = device_memory(program).get(device, (0, 0))[1]
     if nested:
         found.append(("programs in delegates", nested))
     return Parts(tuple(found), _moment(highest, where))
 
 
-def _largest_buffers(program: Program, device: str) -> Iterator[tuple[int, int]]:
-    """Return each buffer on a device, with the index of the method that gives it the largest size."""
-    sizes: dict[int, tuple[int, int]] = {}
-    for method, plan in enumerate(program.execution_plan):
-        for index, size in enumerate(plan.non_const_buffer_sizes):
-            if index and str(plan.buffer_device(index)) == device and size > sizes.get(index, (0, 0))[0]:
-                sizes[index] = size, method
-    return ((index, method) for index, (_, method) in sorted(sizes.items()))
+def _largest_buffers(methods: Sequence[MethodInfo], device: str) -> Iterator[tuple[int, MethodInfo]]:
+    """Return each buffer on a device, with the method that needs most of it."""
+    largest: dict[int, tuple[int, MethodInfo]] = {}
+    for method in methods:
+        for buffer in method.buffers:
+            if buffer.device == device and (buffer.index not in largest or buffer.size > largest[buffer.index][0]):
+                largest[buffer.index] = buffer.size, method
+    return ((index, method) for index, (_, method) in sorted(largest.items()))
 
 
-def _in_use(use: MemoryUse, buffer: int, peak: Peak | None) -> list[tuple[str, int]]:
+def _in_use(method: MethodInfo, buffer: int, peak: Peak | None) -> list[tuple[str, int]]:
     if peak is not None:
         return [(_tensor(tensor), tensor.nbytes) for tensor in peak.tensors]
-    return [(f"state {state.name}", state.size) for state in use.state if state.buffer == buffer]
+    return [(f"state {state.name}", state.size) for state in method.state if state.buffer == buffer]
 
 
 def _tensor(tensor: TensorInUse) -> str:
@@ -117,41 +118,18 @@ def weight_parts(program: Program) -> Parts:
 
 
 def _weights(program: Program) -> Iterator[tuple[str, int]]:
-    found: dict[int, tuple[str, int]] = {}
-    for plan in program.execution_plan:
-        readers = _readers(plan)
-        for index, tensor in plan.tensors():
-            if tensor.is_constant and not tensor.is_external:
-                size = max(tensor.nbytes, found.get(tensor.data_buffer_idx, ("", 0))[1])
-                found[tensor.data_buffer_idx] = _constant(tensor, readers.get(index)), size
-    yield from found.values()
+    for item in describe_constants(program):
+        if item.kind == "constant":
+            use = f" for {item.operator}" if item.operator is not None else ""
+            yield item.name or f"{item.dtype} {list(item.shape)}{use}", item.nbytes
     segments = {item.segment_index: item.key for item in reversed(program.named_data)}
     for index, key in segments.items():
         yield f"data {key[:_KEY_LENGTH]!r} of delegates", len(program.segments[index].data)
 
 
-def _readers(plan: m.ExecutionPlan) -> dict[int, str]:
-    found: dict[int, str] = {}
-    for chain in plan.chains:
-        for call in chain.instructions:
-            if isinstance(call, m.KernelCall | m.DelegateCall):
-                for value in call.args:
-                    found.setdefault(value, instruction_name(plan, call))
-    return found
-
-
-def _constant(tensor: m.Tensor, reader: str | None) -> str:
-    info = tensor.extra_tensor_info
-    if info is not None and info.fully_qualified_name:
-        return info.fully_qualified_name
-    user = f" for {reader}" if reader else ""
-    return f"{dtype_name(tensor.scalar_type)} {list(tensor.sizes)}{user}"
-
-
 def section_parts(file: Path) -> Parts:
     """Return the sections of a file with their sizes in bytes, without external weights."""
-    sections = asdict(file_sections(read(file), file))
-    return Parts(tuple((name.replace("_", " "), size) for name, size in sections.items() if size))
+    return Parts(tuple(file_sections(read(file), file).parts().items()))
 
 
 def copy_parts(plan: m.ExecutionPlan) -> Parts:
@@ -160,15 +138,11 @@ def copy_parts(plan: m.ExecutionPlan) -> Parts:
 
 
 def _copies(plan: m.ExecutionPlan) -> Iterator[tuple[str, int]]:
-    for chain in plan.chains:
-        for call in chain.instructions:
-            name = plan.operators[call.op_index].name if isinstance(call, m.KernelCall) else ""
-            if not isinstance(call, m.KernelCall) or name not in (H2D_COPY, D2H_COPY):
-                continue
-            source, made = plan.values[call.args[0]], plan.values[call.args[-1]]
-            if isinstance(source, m.Tensor) and isinstance(made, m.Tensor):
-                way = f"to {made.device}" if name == H2D_COPY else f"back from {source.device}"
-                yield f"{dtype_name(made.scalar_type)} {list(made.sizes)} {way}", made.nbytes
+    for item in transfers(plan):
+        tensor = plan.values[item.value]
+        assert isinstance(tensor, m.Tensor)
+        way = f"to {item.device}" if item.to_device else f"back from {item.device}"
+        yield f"{dtype_name(tensor.scalar_type)} {list(tensor.sizes)} {way}", item.nbytes
 
 
 def undelegated_parts(methods: Sequence[MethodResult]) -> Parts:

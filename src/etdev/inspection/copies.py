@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from collections.abc import Iterator, Mapping
 
-from etdev.decisions import ElisionKind
 from etdev.inspection.naming import instruction_name
 from etdev.program import model as m
 from etdev.program.analysis.effects import operator_name, outputs, tensors
 from etdev.program.analysis.reaching import Kind, Place
 from etdev.program.analysis.storage import MethodMemory
-
-CopyKind: TypeAlias = ElisionKind | Literal["order", "repeat"]
-"""Purpose of a copy: as in the linker, or another order of the elements, or the same elements several times."""
+from etdev.program.info import CopyCalls, CopyKind, OutputInPlace
 
 _OPERATORS: Mapping[CopyKind, str] = {
     "views": "alias_copy clone detach_copy lift_fresh_copy squeeze_copy unsqueeze_copy view_copy _to_copy",
@@ -32,41 +27,13 @@ _KINDS: Mapping[str, CopyKind] = {
 """Kinds of copies by operator, without overload."""
 
 
-@dataclass(frozen=True, slots=True)
-class CopyCalls:
-    """Instructions of one operator that move bytes and compute nothing."""
-
-    operator: str
-    """Operator such as ``aten::view_copy.out``."""
-    kind: CopyKind
-    calls: int
-    nbytes: int
-    """Bytes that one pass over the instructions copies in them, at the largest sizes."""
-
-
-@dataclass(frozen=True, slots=True)
-class OutputInPlace:
-    """An output that is written over an operand of its instruction."""
-
-    instruction: int
-    """Position of the instruction."""
-    operator: str
-    """Operator such as ``aten::add.out``, or the name of a delegate."""
-    output: int
-    """Index of the output among the method's values."""
-    operand: int
-    """Index of the operand among the method's values."""
-    nbytes: int
-    """Bytes of the output, at the largest size."""
-
-
-def copy_calls(plan: m.ExecutionPlan, calls: Iterable[m.Instruction]) -> tuple[CopyCalls, ...]:
+def copy_calls(plan: m.ExecutionPlan) -> tuple[CopyCalls, ...]:
     """Return the copies among a method's instructions, those with the most bytes first.
 
     A copy that changes the element type computes something, so it does not count.
     """
     found: dict[tuple[str, CopyKind], tuple[int, int]] = {}
-    for call in calls:
+    for call in plan.instructions:
         if isinstance(call, m.KernelCall) and (kind := _kind(plan, call)):
             key = operator_name(plan.operators[call.op_index]), kind
             number, nbytes = found.get(key, (0, 0))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from etdev.errors import LinkError, ProgramError
-from etdev.inspection.transfers import copies_per_call
+from etdev.inspection.transfers import transfers_per_call
 from etdev.pipeline.results.figures import Figures
 from etdev.pipeline.results.result import MethodResult
 from etdev.pipeline.stages.nested import device_memory, nested_program, reference_delegates
@@ -23,7 +23,7 @@ def measure_program(program: Program, size: int, methods: Sequence[MethodResult]
         file=size,
         weights=weight_bytes(program),
         memory={device: planned + nested for device, (planned, nested) in device_memory(program).items()},
-        copies=max((copies_per_call(plan).total for plan in program.execution_plan), default=0),
+        copies=max((transfers_per_call(plan).total for plan in program.execution_plan), default=0),
         delegated_ops=sum(method.delegated_ops for method in methods) if methods else None,
         undelegated_ops=sum(item.count for method in methods for item in method.undelegated) if methods else None,
     )

@@ -4,60 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from etdev.inspection.lifetimes import bytes_in_use
 from etdev.inspection.naming import dtype_name, instruction_name
 from etdev.linker.state import state_name
 from etdev.program import model as m
 from etdev.program.analysis.storage import MethodMemory, Storage
-
-
-@dataclass(frozen=True, slots=True)
-class TensorInUse:
-    """Bytes in use at the peak: one tensor, or several of which this is the largest."""
-
-    value: int
-    """Index among the method's values."""
-    values: int
-    """Number of tensors that share these bytes."""
-    dtype: str
-    """Element type, such as ``float32``."""
-    shape: tuple[int, ...]
-    """Shape in elements; upper bounds if it is dynamic."""
-    nbytes: int
-    """Bytes of the whole storage, at the largest sizes."""
-    instruction: int | None
-    """Position of the instruction that wrote it last; None if no instruction did."""
-    origin: str
-    """Writer: ``aten::mm.out``, ``input 0``, ``an input`` for other tensors in its bytes, or ``an earlier call``.
-
-    ``an earlier call`` means that the bytes keep their content between calls.
-    """
-    name: str | None
-    """Name in the module, if the file has it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Peak:
-    """The peak of a planned buffer: the first instant at which most bytes are in use."""
-
-    buffer: int
-    """The ``memory_id``."""
-    device: str
-    """Device such as ``cpu`` or ``cuda:0``."""
-    nbytes: int
-    """Bytes in use, at the largest sizes.
-
-    This excludes alignment, and bytes that a delegate reads past a buffer. Branches of which only one runs count both,
-    even if they share bytes in the file.
-    """
-    instruction: int | None
-    """Position of the instruction; None while the caller fills the inputs or reads the outputs."""
-    during: str
-    """Running operation: ``aten::mm.out``, ``filling the inputs`` or ``reading the outputs``."""
-    tensors: tuple[TensorInUse, ...]
-    """Tensors in use, the largest first."""
+from etdev.program.info import Peak, TensorInUse
 
 
 def peaks(plan: m.ExecutionPlan, memory: MethodMemory) -> tuple[Peak, ...]:
@@ -91,6 +44,7 @@ def _peak(
         buffer=buffer,
         device=str(plan.buffer_device(buffer)),
         nbytes=nbytes,
+        instant=instant,
         instruction=instruction,
         during=during,
         tensors=tuple(sorted(found, key=lambda item: (-item.nbytes, item.value))),

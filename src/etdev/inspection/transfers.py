@@ -1,44 +1,59 @@
-"""Bytes that a call of a method copies between the host and devices."""
+"""Copies between the host and devices: each of them, and the bytes that a call of a method copies."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from etdev.pipeline.results.result_parts import Copies
 from etdev.program import model as m
 from etdev.program.analysis.flow import FlowGraph, flow_graph
 from etdev.program.devices import D2H_COPY, H2D_COPY
+from etdev.program.info import Transfers
 
 
-def copies_per_call(plan: m.ExecutionPlan) -> Copies:
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """An instruction that copies between the host and a device."""
+
+    instruction: int
+    """Position of the instruction."""
+    to_device: bool
+    """True for a copy from the host to the device, False for one from the device to the host."""
+    device: str
+    value: int
+    """Index of the tensor that is written, among the method's values."""
+    nbytes: int
+    """Bytes at the largest size."""
+
+
+def transfers(plan: m.ExecutionPlan) -> Iterator[Transfer]:
+    """Yield the copies between the host and devices, by position."""
+    for position, call in enumerate(plan.instructions):
+        if not isinstance(call, m.KernelCall) or len(call.args) < 2:
+            continue
+        name = plan.operators[call.op_index].name
+        source, out = plan.values[call.args[0]], plan.values[call.args[-1]]
+        if name in (H2D_COPY, D2H_COPY) and isinstance(source, m.Tensor) and isinstance(out, m.Tensor):
+            device = str((out if name == H2D_COPY else source).device)
+            yield Transfer(position, name == H2D_COPY, device, call.args[-1], out.nbytes)
+
+
+def transfers_per_call(plan: m.ExecutionPlan) -> Transfers:
     """Return the largest number of bytes that a call of the method copies."""
-    moved = _moved(plan)
-    if not any(moved.values()):
-        return Copies(0, 0)
+    found = tuple(transfers(plan))
+    if not found:
+        return Transfers(0, 0)
     flow = flow_graph(plan)
     cycles = flow.cycles()
     weights: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
-    for position, (there, back) in moved.items():
-        before = weights[cycles[position]]
-        weights[cycles[position]] = before[0] + there, before[1] + back
+    for item in found:
+        there, back = weights[cycles[item.instruction]]
+        more = (item.nbytes, 0) if item.to_device else (0, item.nbytes)
+        weights[cycles[item.instruction]] = there + more[0], back + more[1]
     most = _heaviest_path(flow, cycles, weights)
     repeating = _repeating(flow, cycles)
-    return Copies(*most, loops=any(cycles[position] in repeating for position in moved))
-
-
-def _moved(plan: m.ExecutionPlan) -> dict[int, tuple[int, int]]:
-    """Return the bytes that each copy moves to a device and back, by position."""
-    found = {}
-    position = -1
-    for chain in plan.chains:
-        for call in chain.instructions:
-            position += 1
-            name = plan.operators[call.op_index].name if isinstance(call, m.KernelCall) else ""
-            if isinstance(call, m.KernelCall) and name in (H2D_COPY, D2H_COPY) and call.args:
-                tensor = plan.values[call.args[-1]]
-                size = tensor.nbytes if isinstance(tensor, m.Tensor) else 0
-                found[position] = (size, 0) if name == H2D_COPY else (0, size)
-    return found
+    return Transfers(*most, loops=any(cycles[item.instruction] in repeating for item in found))
 
 
 def _heaviest_path(flow: FlowGraph, cycles: tuple[int, ...], weights: dict[int, tuple[int, int]]) -> tuple[int, int]:

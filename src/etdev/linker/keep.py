@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from etdev.linker.options import BufferReport, Linked, MethodReport
+from etdev.linker.options import Linked, MethodReport
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.analysis.flow import flow_graph
 from etdev.program.analysis.storage import method_memory
 from etdev.program.delegates import delegate_devices, delegate_inputs
-from etdev.program.footprint import planned_memory
+from etdev.program.footprint import planned_buffers, planned_memory
 from etdev.program.writer import flatbuffer_size
 
 
 def kept_report(plan: m.ExecutionPlan, reason: str | None) -> MethodReport:
     """Return the report on a method that keeps its plan, with the reason."""
-    count = len(plan.instructions)
-    buffers = tuple(
-        BufferReport(index, str(plan.buffer_device(index)), size, size, 0, state=False)
-        for index, size in enumerate(plan.non_const_buffer_sizes)
-        if index
-    )
-    return MethodReport(plan.name, buffers, (), (), {position: position for position in range(count)}, reason)
+    positions = {position: position for position in range(len(plan.instructions))}
+    return MethodReport(plan.name, planned_buffers(plan), (), (), positions, reason)
 
 
 def methods_with_smaller_plans(program: Program, linked: Linked) -> dict[str, str]:

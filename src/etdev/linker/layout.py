@@ -16,11 +16,12 @@ from etdev import planner
 from etdev.devices import HOST, Device
 from etdev.errors import LinkError
 from etdev.linker.edit import placed_at
-from etdev.linker.options import BufferReport, LinkOptions
+from etdev.linker.options import LinkOptions
 from etdev.linker.state import State, state_name
 from etdev.linker.work import Method
 from etdev.planner import Buffer, Plan, PlanError, Problem
 from etdev.program import model as m
+from etdev.program.info import BufferInfo
 from etdev.program.used import used_values
 
 _XNNPACK_PADDING = 64
@@ -29,8 +30,8 @@ _XNNPACK_PADDING = 64
 
 def assign_addresses(
     methods: Sequence[Method], state: Sequence[State], options: LinkOptions, *, alone: bool
-) -> list[tuple[m.ExecutionPlan, tuple[BufferReport, ...]]]:
-    """Assign an address to every storage. Return, for each method, its new plan and a report on its buffers.
+) -> list[tuple[m.ExecutionPlan, tuple[BufferInfo, ...]]]:
+    """Assign an address to every storage. Return, for each method, its new plan and its buffers.
 
     ``state`` is all state of these methods. ``alone`` states that only one method of the program has planned memory.
     Raises :class:`~etdev.errors.LinkError` if a planner fails or its plan is wrong.
@@ -155,8 +156,8 @@ def _with_addresses(
     places: Mapping[int, tuple[int, int]],
     plans: Mapping[int, Plan],
     numbers: _BufferNumbers,
-) -> tuple[m.ExecutionPlan, tuple[BufferReport, ...]]:
-    """Return the method with its new addresses, and a report on each of its buffers.
+) -> tuple[m.ExecutionPlan, tuple[BufferInfo, ...]]:
+    """Return the method with its new addresses, and its buffers.
 
     ``places`` maps each storage to its buffer and offset; ``plans`` maps each planned buffer to its plan.
     """
@@ -205,12 +206,11 @@ def _with_addresses(
         method.plan, values=tuple(values), non_const_buffer_sizes=tuple(sizes), non_const_buffer_device=elsewhere
     )
     reports = tuple(
-        BufferReport(
+        BufferInfo(
             index=buffer,
             device=str(devices.get(buffer, HOST)),
             size=sizes[buffer],
             lower_bound=(plans[buffer].lower_bound if buffer in plans else ends[buffer]) + more[buffer],
-            tensors=sum(1 for place, _ in places.values() if place == buffer),
             state=all(kept.get(buffer, [False])),
         )
         for buffer in sorted(ends)

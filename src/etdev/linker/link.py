@@ -10,7 +10,7 @@ from etdev.linker.devices.strip import device_copies
 from etdev.linker.edit import aliases_first, without_unused
 from etdev.linker.keep import kept_report, methods_with_smaller_plans
 from etdev.linker.layout import assign_addresses
-from etdev.linker.options import BufferReport, Linked, LinkOptions, MethodReport
+from etdev.linker.options import Linked, LinkOptions, MethodReport
 from etdev.linker.passes import run_passes
 from etdev.linker.start import methods_to_keep, start
 from etdev.linker.work import Method, PassResult, Work
@@ -19,6 +19,7 @@ from etdev.program import model as m
 from etdev.program.blob import Blob
 from etdev.program.constants import Run, constant_count, constants_size, with_constants
 from etdev.program.footprint import planned_memory
+from etdev.program.info import BufferInfo
 from etdev.program.sidecar import Sidecar
 
 
@@ -84,8 +85,8 @@ def _candidates(work: Work, options: LinkOptions) -> Iterator[PassResult]:
 
 def with_addresses(
     result: PassResult, numbers: Sequence[int], options: LinkOptions
-) -> tuple[Program, PassResult, list[tuple[BufferReport, ...]]]:
-    """Return the program with addresses, ``result`` itself, and a report on the buffers of each method."""
+) -> tuple[Program, PassResult, list[tuple[BufferInfo, ...]]]:
+    """Return the program with addresses, ``result`` itself, and each method's buffers."""
     program, methods = result.work.program, result.work.methods
     alone = sum(1 for plan in program.execution_plan if any(plan.non_const_buffer_sizes)) < 2
     found = assign_addresses(methods, result.work.state, options, alone=alone)
@@ -96,7 +97,7 @@ def with_addresses(
     return _with_plans(program, plans, methods), result, [buffers for _, buffers in found]
 
 
-def _report(result: PassResult, number: int, plan: m.ExecutionPlan, buffers: tuple[BufferReport, ...]) -> MethodReport:
+def _report(result: PassResult, number: int, plan: m.ExecutionPlan, buffers: tuple[BufferInfo, ...]) -> MethodReport:
     """Return the report on method ``number`` of ``result``; ``plan`` is the method before the link."""
     # The linker makes copies between host and devices again, so decisions about the original ones do not apply.
     copies = device_copies(plan)

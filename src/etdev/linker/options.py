@@ -9,6 +9,7 @@ from etdev.decisions import ALL_ELISIONS, Elision, ElisionKind, InPlace
 from etdev.planner import Planner
 from etdev.program import Program
 from etdev.program.analysis import inplace
+from etdev.program.info import BufferInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,27 +50,11 @@ class LinkOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class BufferReport:
-    """One planned buffer of a method."""
-
-    index: int
-    """``memory_id`` of the buffer."""
-    device: str
-    size: int
-    """Bytes that the runtime has to allocate."""
-    lower_bound: int
-    """Bytes that any plan of the same storages needs at least."""
-    tensors: int
-    state: bool
-    """Whether the buffer holds only state."""
-
-
-@dataclass(frozen=True, slots=True)
 class MethodReport:
     """Result of a link for one method."""
 
     name: str
-    buffers: tuple[BufferReport, ...]
+    buffers: tuple[BufferInfo, ...]
     elisions: tuple[Elision, ...]
     inplace: tuple[InPlace, ...]
     renumbered: Mapping[int, int]

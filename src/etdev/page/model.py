@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from etdev.program.info import BufferInfo, Peak
+
 NONE = -1
 """Number that means no row or no text."""
 
@@ -59,48 +61,15 @@ class Storages:
 
 
 @dataclass(frozen=True, slots=True)
-class PeakTensors:
-    """Tensors in use at a peak, the largest first."""
-
-    value: tuple[int, ...]
-    """Indices among the method's values; of several tensors in the same bytes, the largest."""
-    size: tuple[int, ...]
-    """Sizes in bytes, of everything in the same place."""
-    written_by: tuple[int, ...]
-    """Texts: origins, such as the operator that wrote them."""
-    instruction: tuple[int, ...]
-    """Positions of the instructions that wrote them; :data:`NONE` without one."""
-
-
-@dataclass(frozen=True, slots=True)
-class PeakPage:
-    """Peak of a buffer: the first instant with the largest number of bytes in use."""
-
-    instant: int
-    size: int
-    """Bytes in use."""
-    during: str
-    tensors: PeakTensors
-
-
-@dataclass(frozen=True, slots=True)
 class BufferPage:
-    """A planned buffer of a method."""
+    """A planned buffer of a method, and its content over time."""
 
-    index: int
-    """ExecuTorch's ``memory_id``."""
-    device: str
-    size: int
-    """Size in bytes."""
-    lower_bound: int | None
-    """Lower bound in bytes for any plan of the same tensors, if known."""
-    greedy: int | None
-    """Bytes of the plan of the planner ``greedy`` for the same tensors, if the report of the build has them."""
+    info: BufferInfo
     tensors: Tensors
     storages: Storages
     live: tuple[tuple[int, int], ...]
     """Instants at which the number of bytes in use changes, each with the new number."""
-    peak: PeakPage | None
+    peak: Peak | None
 
 
 @dataclass(frozen=True, slots=True)

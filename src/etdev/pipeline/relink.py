@@ -29,7 +29,8 @@ from etdev.program.data_files.external import without_constant_names
 from etdev.program.data_files.joined import DataArgument, data_paths, read_joined
 from etdev.program.data_files.lookups import missing_data
 from etdev.program.delegates import delegate_inputs
-from etdev.program.footprint import planned_memory
+from etdev.program.footprint import planned_buffers, planned_memory
+from etdev.program.info import BufferInfo
 from etdev.program.model import ExecutionPlan
 from etdev.validator import Correspondence, ValidationReport, validate_file, validate_link
 from etdev.verification.answers import Finding
@@ -43,28 +44,14 @@ _TABLES = {"default": DEFAULT, "none": {}}
 
 
 @dataclass(frozen=True, slots=True)
-class BufferChange:
-    """A planned buffer of a method, in both files."""
-
-    index: int
-    """The ``memory_id``."""
-    device: str
-    before: int
-    """Bytes; 0 if the file did not have it."""
-    after: int
-    """Bytes; 0 if the file does not have it any more."""
-    lower_bound: int | None
-    """Lower bound in bytes on any plan for the same tensors; None in a method that kept its plan."""
-    state: bool
-    """True if it now holds only state."""
-
-
-@dataclass(frozen=True, slots=True)
 class MethodChange:
     """Changes of a method."""
 
     name: str
-    buffers: tuple[BufferChange, ...]
+    before: tuple[BufferInfo, ...]
+    """Buffers in the input."""
+    after: tuple[BufferInfo, ...]
+    """Buffers in the output; without lower bounds if the method kept its plan."""
     instructions_before: int
     instructions_after: int
     copies: tuple[CopiesOfKind, ...]
@@ -77,16 +64,6 @@ class MethodChange:
     """Decision on each of ``inplace``, by position in the input file."""
     kept: str | None
     """Reason why the method kept its plan; None if it has a new one."""
-
-    @property
-    def before(self) -> int:
-        """Bytes of all its buffers in the input."""
-        return sum(buffer.before for buffer in self.buffers)
-
-    @property
-    def after(self) -> int:
-        """Bytes of all its buffers in the output."""
-        return sum(buffer.after for buffer in self.buffers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,8 +231,7 @@ def _why_unclear(program: Program, inputs: Mapping[str, Mapping[int, int]], meth
             return f"method {item.method!r} cannot be followed: {item.reason}"
     same = {}
     for plan in program.execution_plan:
-        count = len(plan.instructions)
-        same[plan.name] = Correspondence({at: at for at in range(count)}, inputs.get(plan.name, {}))
+        same[plan.name] = Correspondence({at: at for at in range(len(plan.instructions))}, inputs.get(plan.name, {}))
     # Here the program does not even correspond to itself.
     for violation in validate_link(program, program, same, foreign=True).violations:
         if violation.method == method:
@@ -370,25 +346,10 @@ def _changes(program: Program, linked: Linked) -> tuple[MethodChange, ...]:
 
 
 def _change(before: ExecutionPlan, after: ExecutionPlan, report: MethodReport) -> MethodChange:
-    reports = {buffer.index: buffer for buffer in report.buffers} if report.kept is None else {}
-    sizes = [plan.non_const_buffer_sizes for plan in (before, after)]
-    buffers = []
-    for index in range(1, max(map(len, sizes))):
-        old, new = (size[index] if index < len(size) else 0 for size in sizes)
-        found = reports.get(index)
-        buffers.append(
-            BufferChange(
-                index=index,
-                device=str((after if new else before).buffer_device(index)),
-                before=old,
-                after=new,
-                lower_bound=found.lower_bound if found else None,
-                state=found is not None and found.state,
-            )
-        )
     return MethodChange(
         name=before.name,
-        buffers=tuple(buffers),
+        before=planned_buffers(before),
+        after=report.buffers,
         instructions_before=len(before.instructions),
         instructions_after=len(after.instructions),
         copies=count_copies(report.elisions),

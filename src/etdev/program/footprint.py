@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from etdev.devices import HOST, Device
-from etdev.program.model import Program
+from etdev.program.info import BufferInfo
+from etdev.program.model import ExecutionPlan, Program
+
+
+def planned_buffers(plan: ExecutionPlan) -> tuple[BufferInfo, ...]:
+    """Return the planned buffers of a method, with what its table of buffers says."""
+    sizes = enumerate(plan.non_const_buffer_sizes)
+    return tuple(BufferInfo(index, str(plan.buffer_device(index)), size) for index, size in sizes if index)
 
 
 def planned_memory(program: Program) -> dict[str, int]:

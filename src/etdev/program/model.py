@@ -452,7 +452,7 @@ class ExecutionPlan:
 
     @property
     def instructions(self) -> tuple[Instruction, ...]:
-        """The instructions of all chains, in order."""
+        """Instructions of all chains, by position."""
         return tuple(call for chain in self.chains for call in chain.instructions)
 
     def buffer_device(self, buffer: int) -> Device:
@@ -532,6 +532,13 @@ class Program:
     """Power of two that data inside the flatbuffer is aligned to, inferred by the same rule."""
     unknown_fields: tuple[str, ...] = ()
     """Fields of the file that this schema does not know. A program with any cannot be written."""
+
+    def delegate_data(self, delegate: BackendDelegate) -> Blob:
+        """Return the data that a backend compiled for one of the program's delegates."""
+        at = delegate.processed
+        if at.location is DataLocation.SEGMENT:
+            return self.segments[at.index].data
+        return self.backend_delegate_data[at.index]
 
     def method(self, name: str) -> ExecutionPlan:
         """Return the method of that name.

@@ -8,10 +8,11 @@ from typing import Any
 
 from etdev.files import file_sha256
 from etdev.linker.options import Elision, InPlace
-from etdev.pipeline.results.result import BufferResult, CheckResult, DataFile
+from etdev.pipeline.results.result import CheckResult, DataFile
 from etdev.program import Blob, Program, flat_tensor, write
 from etdev.program import model as m
 from etdev.program.data_files.external import externalize
+from etdev.program.info import BufferInfo
 from etdev.program.sidecar import MethodNotes, Sidecar, Source, write_sidecar
 from program.hand import tensor
 from support.files import ADD, method
@@ -44,7 +45,7 @@ def built_file(folder: Path, program: Program, *, name: str = "tiny", **fields: 
     described = method_result(
         program.execution_plan[0].name,
         inputs=("images: float32 [4]",),
-        buffers=(BufferResult(index=1, device="cpu", size=64, lower_bound=32, greedy=48, state=False),),
+        buffers=(BufferInfo(index=1, device="cpu", size=64, lower_bound=32, greedy=48, state=False),),
         renumbered={position + 1: position for position in range(count)},
         copy_decisions=(Elision(0, "aten::view_copy.out", "alias", 16),),
         inplace_decisions=(InPlace(1, "aten::sin.out", 0, None, 16, "its operand is used later"),),

@@ -17,6 +17,7 @@ from etdev.pipeline.results.figures import Figures
 from etdev.pipeline.results.result import BuildResult, DataFile
 from etdev.program import Blob, Program, flat_tensor, write
 from etdev.program import model as m
+from etdev.program.info import BufferInfo
 from inspection.report.builds import built_file, line, two_files
 from program.hand import everything, tensor
 from program.strategies import programs
@@ -48,7 +49,7 @@ def test_tensors_of_a_known_layout(tmp_path: Path) -> None:
     document, one, buffer = only_buffer(chain(2), tmp_path)
     tensors = buffer.tensors
 
-    assert (buffer.index, buffer.device, buffer.size, buffer.lower_bound, buffer.greedy) == (1, "cpu", 48, 32, None)
+    assert buffer.info == BufferInfo(1, "cpu", 48, 32)
     assert tensors.value == (0, 1, 2)
     assert named(document, tensors.name) == ["input 0", None, "output 0"]
     assert named(document, tensors.kind) == ["input", "kernel", "kernel"]
@@ -64,12 +65,12 @@ def test_tensors_of_a_known_layout(tmp_path: Path) -> None:
 
 
 def test_the_peak_is_explained(tmp_path: Path) -> None:
-    document, _, buffer = only_buffer(copies(), tmp_path)
+    _, _, buffer = only_buffer(copies(), tmp_path)
     assert buffer.peak is not None
-    assert (buffer.peak.instant, buffer.peak.size, buffer.peak.during) == (8, 240, "aten::expand_copy.out")
-    assert (buffer.peak.tensors.value, buffer.peak.tensors.size) == ((8, 7), (216, 24))
-    assert named(document, buffer.peak.tensors.written_by) == ["aten::expand_copy.out", "aten::sin.out"]
-    assert max(live for _, live in buffer.live) == buffer.peak.size
+    assert (buffer.peak.instant, buffer.peak.nbytes, buffer.peak.during) == (8, 240, "aten::expand_copy.out")
+    assert [(item.value, item.nbytes) for item in buffer.peak.tensors] == [(8, 216), (7, 24)]
+    assert [item.origin for item in buffer.peak.tensors] == ["aten::expand_copy.out", "aten::sin.out"]
+    assert max(live for _, live in buffer.live) == buffer.peak.nbytes
 
 
 def test_outputs_over_operands(tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_devices_and_copies_between_them(tmp_path: Path) -> None:
     assert (copied.instruction, copied.to_device) == ((0, 2, 4, 6), (True, False, True, False))
     assert named(document, copied.device) == ["cuda:0", "cuda:0", "cuda:1", "cuda:1"]
     assert copied.size == (16,) * 4
-    assert [buffer.device for buffer in page.methods[0].buffers] == ["cpu", "cuda:0", "cuda:1"]
+    assert [buffer.info.device for buffer in page.methods[0].buffers] == ["cpu", "cuda:0", "cuda:1"]
 
 
 def test_a_program_on_the_host_has_no_timeline(tmp_path: Path) -> None:
@@ -130,7 +131,7 @@ def test_lines_of_the_model_are_where_the_link_put_their_instructions(tmp_path: 
     assert page.sources is None
     assert (page.name, page.file, page.status) == ("cpu", "tiny.pte", "gate failed")
     assert document.versions == {"etdev": "0.1.0"}
-    assert one.buffers[0].greedy == 48
+    assert one.buffers[0].info.greedy == 48
     assert named(document, one.buffers[0].tensors.name)[0] == "input images"
     assert named(document, one.buffers[0].tensors.reason)[1] == "not in place: its operand is used later"
     (copied,) = [table for table in one.tables if table.title == "What became of copies"]
@@ -304,7 +305,7 @@ def test_every_valid_file_has_a_page(found: Program, tmp_path: Path) -> None:
         for buffer in one.buffers:
             columns = [getattr(buffer.tensors, name) for name in type(buffer.tensors).__slots__]
             assert len({len(column) for column in columns}) == 1
-            assert all(offset + size <= buffer.size for offset, size in zip(*columns[5:7], strict=True))
+            assert all(offset + size <= buffer.info.size for offset, size in zip(*columns[5:7], strict=True))
             for numbers in (buffer.tensors.name, buffer.tensors.kind, buffer.tensors.reason):
                 assert all(-1 <= number < len(document.texts) for number in numbers)
             assert all(-1 <= row < len(buffer.storages.size) for row in buffer.tensors.storage)

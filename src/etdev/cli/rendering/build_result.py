@@ -18,7 +18,6 @@ from etdev.pipeline.results.decision_counts import KINDS
 from etdev.pipeline.results.never_ran import never_ran
 from etdev.pipeline.results.result import (
     NOTHING_TO_ASK,
-    BufferResult,
     BuildResult,
     CheckResult,
     FailedTarget,
@@ -30,6 +29,7 @@ from etdev.units import format_seconds, format_size
 
 if TYPE_CHECKING:
     from etdev.pipeline.results.file_result import FileResult, FilesResult
+    from etdev.program.info import BufferInfo
 
 _COLOURS = {"passed": "green", "failed": "red", "not run": "yellow"}
 _LABEL_WIDTH = 11
@@ -135,7 +135,7 @@ def _greedy(target: TargetResult) -> dict[str, int]:
     found = dict(target.memory)  # State that methods share is in several buffers, and counts once.
     for method in target.methods:
         for buffer in method.buffers:
-            found[buffer.device] += buffer.greedy - buffer.size
+            found[buffer.device] += (buffer.greedy or 0) - buffer.size
     return found
 
 
@@ -246,14 +246,15 @@ def _in_place(target: TargetResult) -> str:
     return f"{taken:,} of {considered:,} in place" if considered else ""
 
 
-def _compared(buffer: BufferResult) -> str:
+def _compared(buffer: BufferInfo) -> str:
     """Return a comparison of a buffer's size with the lower bound of any plan, and with the planner ``greedy``."""
     if buffer.state:
         return "kept between calls"
+    greedy = f"greedy {'the same' if buffer.greedy == buffer.size else format_size(buffer.greedy or 0)}"
+    if buffer.lower_bound is None:
+        return greedy
     least = "optimal" if buffer.size <= buffer.lower_bound else f"at least {format_size(buffer.lower_bound)}"
-    if buffer.greedy == buffer.size:
-        return f"{least}; greedy the same"
-    return f"{least}; greedy {format_size(buffer.greedy)}"
+    return f"{least}; {greedy}"
 
 
 def describe_delegation(method: MethodResult) -> str:

@@ -11,9 +11,8 @@ from etdev.cli.rendering.text import line
 from etdev.units import format_size
 
 if TYPE_CHECKING:
-    from etdev.inspection.inspect import MethodInfo
-    from etdev.inspection.planned_memory import BufferUse
     from etdev.program.analysis.storage import MethodMemory, Storage
+    from etdev.program.info import BufferInfo, MethodInfo
 
 _BARS, _SHADES, _BOUND = " ▁▂▃▄▅▆▇█", " ░▒▓█", "┄"
 _PLAIN_BARS, _PLAIN_SHADES, _PLAIN_BOUND = " .:-=+*#@", " .:+#", "_"
@@ -38,7 +37,7 @@ def chart_lines(method: MethodInfo, memory: MethodMemory | str, stream: TextIO) 
 
 
 def _buffer_lines(
-    buffer: BufferUse, storages: Sequence[Storage], instants: int, columns: int, stream: TextIO
+    buffer: BufferInfo, storages: Sequence[Storage], instants: int, columns: int, stream: TextIO
 ) -> Iterator[str]:
     blocks = _takes_blocks(stream)
     yield line("chart", f"buffer {buffer.index} on {buffer.device}: bytes in use, and below the tensors by address")

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from etdev.program.info import BufferInfo
 
 _LABEL_WIDTH = 11
 _LISTED = 8
@@ -54,3 +58,12 @@ def some(names: Sequence[str]) -> str:
     """Return the first names of a list, and the number of the others."""
     more = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
     return ", ".join(map(printable, names[:_LISTED])) + more
+
+
+def bound_text(buffer: BufferInfo) -> str:
+    """Return how a buffer's size compares with its lower bound; empty if the bound is unknown."""
+    if buffer.lower_bound is None:
+        return ""
+    if buffer.lower_bound == buffer.size:
+        return "state alone" if buffer.state else "no plan needs less"
+    return f"at least {buffer.lower_bound:,} are needed"

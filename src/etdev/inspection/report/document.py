@@ -12,7 +12,7 @@ from etdev._version import __version__
 from etdev.config.limits import PRODUCTS
 from etdev.errors import ProgramError, UsageError
 from etdev.files import atomic_write_text, describe_os_error, file_sha256, real_path
-from etdev.inspection.inspect import ProgramInfo, describe
+from etdev.inspection.inspect import describe
 from etdev.inspection.planned_memory import method_memories
 from etdev.inspection.report.methods import method_page
 from etdev.inspection.report.provenance import Provenance, built_by, files_read, provenance
@@ -23,6 +23,7 @@ from etdev.pipeline.project.places import REJECTED_SUFFIX
 from etdev.pipeline.results.result import NOTHING_TO_ASK, BuildResult, CheckResult, TargetResult
 from etdev.program import Program
 from etdev.program.data_files.joined import DataArgument, data_paths, read_joined
+from etdev.program.info import ProgramInfo
 
 
 def report(
@@ -163,7 +164,7 @@ def _program_page(program: Program, file: Path, digest: str, known: Provenance, 
 def _files(program: Program, info: ProgramInfo, known: Provenance) -> Iterator[FilePage]:
     yield FilePage(Path(info.file).name, info.size, sections(program, info, known))
     for data in known.data:
-        yield data_page(program, data, known)
+        yield data_page(info, data, known)
 
 
 def _unnamed(info: ProgramInfo, known: Provenance) -> str | None:

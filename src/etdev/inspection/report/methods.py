@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from etdev.inspection.inspect import MethodInfo
 from etdev.inspection.lifetimes import TensorLife, bytes_in_use, tensor_lives
 from etdev.inspection.naming import instruction_name
-from etdev.inspection.peaks import Peak
-from etdev.inspection.planned_memory import BufferUse
 from etdev.inspection.report.provenance import Provenance
 from etdev.inspection.report.reasons import reasons
 from etdev.inspection.report.tables import method_tables
 from etdev.inspection.report.tensors import Tensor, columns, tensors
 from etdev.inspection.report.timeline import timeline
-from etdev.page.model import BufferPage, Instructions, MethodPage, PeakPage, PeakTensors, Storages, Texts
+from etdev.page.model import BufferPage, Instructions, MethodPage, Storages, Texts
 from etdev.program import model as m
 from etdev.program.analysis.storage import MethodMemory, Storage
+from etdev.program.info import BufferInfo, MethodInfo, Peak
 from etdev.program.sidecar import Source
 
 
@@ -28,24 +27,21 @@ def method_page(
     ``memory`` is the reason, as text, if the method's data flow is unknown.
     """
     notes = known.notes.get(plan.name)
-    calls = plan.instructions
     return MethodPage(
         name=plan.name,
         unknown=memory if isinstance(memory, str) else None,
-        instants=len(calls) + 2,
-        instructions=_instructions(plan, calls, notes.sources if notes is not None else {}, texts),
+        instants=info.instructions + 2,
+        instructions=_instructions(plan, notes.sources if notes is not None else {}, texts),
         buffers=() if isinstance(memory, str) else _buffers(plan, memory, info, known, texts),
-        timeline=timeline(plan, calls, texts),
+        timeline=timeline(plan, texts),
         tables=method_tables(info, known.method(plan.name)),
     )
 
 
-def _instructions(
-    plan: m.ExecutionPlan, calls: Sequence[m.Instruction], sources: Mapping[int, Source], texts: Texts
-) -> Instructions:
-    lines = [sources.get(position) for position in range(len(calls))]
+def _instructions(plan: m.ExecutionPlan, sources: Mapping[int, Source], texts: Texts) -> Instructions:
+    lines = [sources.get(position) for position in range(len(plan.instructions))]
     return Instructions(
-        operator=tuple(texts.number(instruction_name(plan, call)) for call in calls),
+        operator=tuple(texts.number(instruction_name(plan, call)) for call in plan.instructions),
         source=tuple(texts.number(None if line is None else str(line)) for line in lines),
     )
 
@@ -60,31 +56,23 @@ def _buffers(
     greedy = {buffer.index: buffer.greedy for buffer in built.buffers} if built is not None else {}
     peaks = {peak.buffer: peak for peak in info.peaks}
     return tuple(
-        _buffer(use, greedy.get(use.index), every, memory, peaks.get(use.index), texts) for use in info.buffers
+        _buffer(replace(item, greedy=greedy.get(item.index)), every, memory, peaks.get(item.index), texts)
+        for item in info.buffers
     )
 
 
 def _buffer(
-    use: BufferUse,
-    greedy: int | None,
-    every: Sequence[Tensor],
-    memory: MethodMemory,
-    peak: Peak | None,
-    texts: Texts,
+    info: BufferInfo, every: Sequence[Tensor], memory: MethodMemory, peak: Peak | None, texts: Texts
 ) -> BufferPage:
-    mine = [tensor for tensor in every if memory.storages[tensor.life.storage].memory_id == use.index]
+    mine = [tensor for tensor in every if memory.storages[tensor.life.storage].memory_id == info.index]
     shared = _shared([tensor.life for tensor in mine], memory)
     storages = [memory.storages[number] for number in shared]
     return BufferPage(
-        index=use.index,
-        device=use.device,
-        size=use.size,
-        lower_bound=use.lower_bound,
-        greedy=greedy,
+        info=info,
         tensors=columns(mine, {number: row for row, number in enumerate(shared)}, texts),
         storages=_storages(storages),
-        live=bytes_in_use(storage for storage in memory.storages if storage.memory_id == use.index),
-        peak=None if peak is None else _peak(peak, memory.instants, texts),
+        live=bytes_in_use(storage for storage in memory.storages if storage.memory_id == info.index),
+        peak=peak,
     )
 
 
@@ -101,22 +89,4 @@ def _storages(storages: Sequence[Storage]) -> Storages:
         size=tuple(storage.size for storage in storages),
         start=tuple(storage.start for storage in storages),
         end=tuple(storage.end for storage in storages),
-    )
-
-
-def _peak(peak: Peak, instants: int, texts: Texts) -> PeakPage:
-    if peak.instruction is not None:
-        instant = peak.instruction + 1
-    else:
-        instant = 0 if peak.during == "filling the inputs" else instants - 1
-    return PeakPage(
-        instant=instant,
-        size=peak.nbytes,
-        during=peak.during,
-        tensors=PeakTensors(
-            value=tuple(tensor.value for tensor in peak.tensors),
-            size=tuple(tensor.nbytes for tensor in peak.tensors),
-            written_by=tuple(texts.number(tensor.origin) for tensor in peak.tensors),
-            instruction=tuple(-1 if tensor.instruction is None else tensor.instruction for tensor in peak.tensors),
-        ),
     )

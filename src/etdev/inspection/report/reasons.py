@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from etdev.inspection.copies import OutputInPlace
 from etdev.pipeline.results.result import MethodResult
 from etdev.program import model as m
 from etdev.program.analysis.effects import outputs, tensors
+from etdev.program.info import OutputInPlace
 
 
 def reasons(plan: m.ExecutionPlan, inplace: Iterable[OutputInPlace], built: MethodResult | None) -> dict[int, str]:
@@ -20,7 +20,7 @@ def reasons(plan: m.ExecutionPlan, inplace: Iterable[OutputInPlace], built: Meth
 
 def _own_bytes(plan: m.ExecutionPlan, built: MethodResult) -> dict[int, str]:
     """Return reasons for outputs that the link did not place over an operand."""
-    calls = _calls(plan)
+    calls = plan.instructions
     found: dict[int, str] = {}
     for item in built.inplace_decisions:
         position = built.renumbered.get(item.instruction)
@@ -34,7 +34,7 @@ def _own_bytes(plan: m.ExecutionPlan, built: MethodResult) -> dict[int, str]:
 
 def _copies(plan: m.ExecutionPlan, built: MethodResult) -> dict[int, str]:
     """Return reasons for the outputs of copies that the link kept, fully or in part."""
-    calls = _calls(plan)
+    calls = plan.instructions
     found: dict[int, str] = {}
     for item in built.copy_decisions:
         position = built.renumbered.get(item.instruction)
@@ -44,10 +44,6 @@ def _copies(plan: m.ExecutionPlan, built: MethodResult) -> dict[int, str]:
         for value in _outputs(plan, calls[position]):
             found[value] = f"{what}: {item.reason}"
     return found
-
-
-def _calls(plan: m.ExecutionPlan) -> tuple[m.Instruction, ...]:
-    return plan.instructions
 
 
 def _outputs(plan: m.ExecutionPlan, call: m.Instruction) -> tuple[int, ...]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from etdev.inspection.inspect import Argument, MethodInfo
 from etdev.page.model import Table
 from etdev.pipeline.results.result import MethodResult
+from etdev.program.info import Argument, MethodInfo
 
 _MEMORY = {
     "planned": "planned memory",
@@ -27,7 +27,7 @@ def method_tables(info: MethodInfo, built: MethodResult | None) -> tuple[Table, 
         Table(
             "Copies between tensors",
             ("operator", "kind", "calls", "bytes in a call"),
-            tuple((item.operator, item.kind.replace("_", "-"), str(item.calls), item.nbytes) for item in info.copying),
+            tuple((item.operator, item.kind.replace("_", "-"), str(item.calls), item.nbytes) for item in info.copies),
             sizes=(3,),
         ),
         *(() if built is None else (_copy_decisions(built), _inplace_decisions(built))),
@@ -57,10 +57,7 @@ def _delegates(info: MethodInfo) -> Table:
             item.id,
             str(item.calls),
             item.blob_bytes,
-            ", ".join(
-                f"{spec.key}={f'({spec.size:,} bytes)' if spec.text is None else spec.text}"
-                for spec in item.compile_specs
-            ),
+            ", ".join(map(str, item.compile_specs)),
         )
         for index, item in enumerate(info.delegates)
     )

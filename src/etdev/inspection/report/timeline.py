@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import groupby
 
 from etdev.devices import HOST, Device, DeviceNameError
+from etdev.inspection.transfers import Transfer, transfers
 from etdev.page.model import Texts, Timeline, Transfers
 from etdev.program import model as m
-from etdev.program.devices import D2H_COPY, H2D_COPY, delegate_device
+from etdev.program.devices import delegate_device
 
 
-def timeline(plan: m.ExecutionPlan, calls: Sequence[m.Instruction], texts: Texts) -> Timeline | None:
+def timeline(plan: m.ExecutionPlan, texts: Texts) -> Timeline | None:
     """Return the timeline of a method; None if nothing of it is on a device."""
-    places = [_place(plan, call) for call in calls]
+    copies = tuple(transfers(plan))
+    positions = {item.instruction for item in copies}
+    # A copy between host and device uses both.
+    places = [None if at in positions else _device(plan, call) for at, call in enumerate(plan.instructions)]
     devices = {place for place in places if place is not None and not place.is_host}
     devices |= {tensor.device for _, tensor in plan.tensors() if not tensor.device.is_host}
     if not devices:
@@ -33,42 +38,22 @@ def timeline(plan: m.ExecutionPlan, calls: Sequence[m.Instruction], texts: Texts
         lane=tuple(lanes),
         start=tuple(starts),
         end=tuple(ends),
-        transfers=_transfers(plan, calls, texts),
+        transfers=_transfers(copies, texts),
     )
 
 
-def _place(plan: m.ExecutionPlan, call: m.Instruction) -> Device | None:
-    """Return the device of an instruction; None for a copy between host and device, which uses both."""
-    match call:
-        case m.KernelCall() if _is_transfer(plan, call):
-            return None
-        case m.DelegateCall():
-            try:
-                return delegate_device(plan.delegates[call.delegate_index])
-            except DeviceNameError:
-                return HOST
-        case _:
-            return HOST
+def _device(plan: m.ExecutionPlan, call: m.Instruction) -> Device:
+    if isinstance(call, m.DelegateCall):
+        with suppress(DeviceNameError):
+            return delegate_device(plan.delegates[call.delegate_index])
+    return HOST
 
 
-def _is_transfer(plan: m.ExecutionPlan, call: m.KernelCall) -> bool:
-    return plan.operators[call.op_index].name in (H2D_COPY, D2H_COPY) and len(call.args) > 1
-
-
-def _transfers(plan: m.ExecutionPlan, calls: Sequence[m.Instruction], texts: Texts) -> Transfers:
-    rows = []
-    for position, call in enumerate(calls):
-        if not isinstance(call, m.KernelCall) or not _is_transfer(plan, call):
-            continue
-        source, out = plan.values[call.args[0]], plan.values[call.args[-1]]
-        if isinstance(source, m.Tensor) and isinstance(out, m.Tensor):
-            there = plan.operators[call.op_index].name == H2D_COPY
-            device = str((out if there else source).device)
-            rows.append((position, there, texts.number(device), out.nbytes, call.args[-1]))
+def _transfers(found: Sequence[Transfer], texts: Texts) -> Transfers:
     return Transfers(
-        instruction=tuple(row[0] for row in rows),
-        to_device=tuple(row[1] for row in rows),
-        device=tuple(row[2] for row in rows),
-        size=tuple(row[3] for row in rows),
-        value=tuple(row[4] for row in rows),
+        instruction=tuple(item.instruction for item in found),
+        to_device=tuple(item.to_device for item in found),
+        device=tuple(texts.number(item.device) for item in found),
+        size=tuple(item.nbytes for item in found),
+        value=tuple(item.value for item in found),
     )

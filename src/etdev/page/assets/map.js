@@ -11,8 +11,8 @@ function mapOption(method, buffer, narrow) {
   const left = scaled(narrow ? 58 : 76);
   const right = scaled(narrow ? 8 : 24);
   const fontSize = scaled(12);
-  const unit = axisUnit(buffer.size);
-  const limit = Math.max(buffer.size, 1) / unit.bytes;
+  const unit = axisUnit(buffer.info.size);
+  const limit = Math.max(buffer.info.size, 1) / unit.bytes;
   const time = {
     type: "value",
     min: -1,
@@ -198,12 +198,12 @@ function limits(buffer, unit) {
     lineStyle: { color: colour(hue), type, width: 1.5 },
     label: { formatter: name, color: colour(hue), fontSize: scaled(12), position, distance: 3 },
   });
-  if (buffer.lower_bound === null) return [line(buffer.size, "size", "text", "solid", "insideEndTop")];
-  if (buffer.lower_bound === buffer.size)
-    return [line(buffer.size, "size, optimal", "text", "solid", "insideEndTop")];
+  if (buffer.info.lower_bound === null) return [line(buffer.info.size, "size", "text", "solid", "insideEndTop")];
+  if (buffer.info.lower_bound === buffer.info.size)
+    return [line(buffer.info.size, "size, optimal", "text", "solid", "insideEndTop")];
   return [
-    line(buffer.size, "size", "text", "solid", "insideEndTop"),
-    line(buffer.lower_bound, "lower bound", "doubt", "dashed", "insideEndBottom"),
+    line(buffer.info.size, "size", "text", "solid", "insideEndTop"),
+    line(buffer.info.lower_bound, "lower bound", "doubt", "dashed", "insideEndBottom"),
   ];
 }
 

@@ -5,8 +5,8 @@ class MemoryMap {
   constructor(method, buffer) {
     this.method = method;
     this.buffer = buffer;
-    this.unit = axisUnit(buffer.size).bytes;
-    this.zoom = new Zoom([method.instants, Math.max(buffer.size, 1)]);
+    this.unit = axisUnit(buffer.info.size).bytes;
+    this.zoom = new Zoom([method.instants, Math.max(buffer.info.size, 1)]);
     this.order = rowsInOrder(buffer);
     this.placeInOrder = new Map(this.order.map((row, place) => [row, place]));
     this.chart = null;
@@ -161,7 +161,7 @@ class MemoryMap {
   }
 
   toPeak() {
-    if (this.buffer.peak) this.go(rowOfValue(this.buffer, this.buffer.peak.tensors.value[0]));
+    if (this.buffer.peak) this.go(rowOfValue(this.buffer, this.buffer.peak.tensors[0].value));
   }
 
   zoomBy(factor) {

@@ -153,7 +153,7 @@ function buffersView(method, charts) {
       this.map.dispose();
     },
   };
-  const names = method.buffers.map((buffer) => `${buffer.index}, ${buffer.device}, ${size(buffer.size)}`);
+  const names = method.buffers.map((buffer) => `${buffer.info.index}, ${buffer.info.device}, ${size(buffer.info.size)}`);
   const chooser = names.length > 1 ? choice("Buffer", names, show) : null;
   const first = Math.max(
     method.buffers.findIndex((buffer) => buffer.peak),
@@ -183,17 +183,17 @@ function buffersView(method, charts) {
 
 function bufferFacts(buffer) {
   const bound =
-    buffer.lower_bound === null
+    buffer.info.lower_bound === null
       ? "not known"
-      : buffer.lower_bound === buffer.size
+      : buffer.info.lower_bound === buffer.info.size
         ? "the same: optimal"
-        : exactSize(buffer.lower_bound);
+        : exactSize(buffer.info.lower_bound);
   const pairs = [
-    ["buffer", `${buffer.index} on ${buffer.device}`],
-    ["size", exactSize(buffer.size)],
+    ["buffer", `${buffer.info.index} on ${buffer.info.device}`],
+    ["size", exactSize(buffer.info.size)],
     ["any plan needs", bound],
   ];
-  if (buffer.greedy !== null) pairs.push(["greedy planner", exactSize(buffer.greedy)]);
+  if (buffer.info.greedy !== null) pairs.push(["greedy planner", exactSize(buffer.info.greedy)]);
   return facts(pairs);
 }
 

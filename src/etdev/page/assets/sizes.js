@@ -2,7 +2,7 @@
 // What the bytes of files are spent on.
 
 const SECTION_HUES = {
-  program: "alias",
+  flatbuffer: "alias",
   constants: "kernel",
   "initial state": "state",
   delegates: "delegate",

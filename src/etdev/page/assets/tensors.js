@@ -2,9 +2,9 @@
 // What stands around a memory map, and the tables that say the same in words.
 
 function mapSummary(method, buffer) {
-  const peak = buffer.peak ? `; most in use: ${size(buffer.peak.size)} at ${moment(method, buffer.peak.instant)}` : "";
-  const tensors = `${grouped(buffer.tensors.value.length)} tensors in ${size(buffer.size)}`;
-  const where = `buffer ${buffer.index} on ${buffer.device}`;
+  const peak = buffer.peak ? `; most in use: ${size(buffer.peak.nbytes)} at ${moment(method, buffer.peak.instant)}` : "";
+  const tensors = `${grouped(buffer.tensors.value.length)} tensors in ${size(buffer.info.size)}`;
+  const where = `buffer ${buffer.info.index} on ${buffer.info.device}`;
   return `Memory map of ${where}: ${tensors}, ${grouped(method.instants - 2)} instructions${peak}`;
 }
 
@@ -31,29 +31,29 @@ function legend(buffer) {
 
 /** Which tensors make the peak, the largest first. */
 function peakTable(method, buffer, onselect) {
-  const { instant, size: most, during, tensors } = buffer.peak;
+  const { instant, nbytes: most, during, tensors } = buffer.peak;
   const bar = (row) => {
     const made = element("span", { class: "bar" });
-    made.style.width = percent(tensors.size[row], tensors.size[0]).replace(" ", "");
+    made.style.width = percent(tensors[row].nbytes, tensors[0].nbytes).replace(" ", "");
     return made;
   };
   const when = during === moment(method, instant) ? `while ${during}` : `at ${moment(method, instant)} (${during})`;
   return dataTable({
-    caption: `${exactSize(most)} are in use ${when}, by ${grouped(tensors.value.length)} tensors:`,
-    rows: tensors.value.map((_, row) => row),
+    caption: `${exactSize(most)} are in use ${when}, by ${grouped(tensors.length)} tensors:`,
+    rows: tensors.map((_, row) => row),
     columns: [
-      { title: "tensor", ...tensorCell(buffer, (row) => rowOfValue(buffer, tensors.value[row]), onselect) },
-      { title: "bytes", number: true, value: (row) => tensors.size[row], text: (row) => grouped(tensors.size[row]) },
+      { title: "tensor", ...tensorCell(buffer, (row) => rowOfValue(buffer, tensors[row].value), onselect) },
+      { title: "bytes", number: true, value: (row) => tensors[row].nbytes, text: (row) => grouped(tensors[row].nbytes) },
       {
         title: "share",
         number: true,
-        value: (row) => tensors.size[row],
-        text: (row) => percent(tensors.size[row], most),
-        cell: (row) => element("span", {}, percent(tensors.size[row], most), bar(row)),
+        value: (row) => tensors[row].nbytes,
+        text: (row) => percent(tensors[row].nbytes, most),
+        cell: (row) => element("span", {}, percent(tensors[row].nbytes, most), bar(row)),
       },
-      { title: "type", text: (row) => typeOf(buffer, rowOfValue(buffer, tensors.value[row])) },
-      { title: "written by", text: (row) => text(tensors.written_by[row]) },
-      { title: "source", wide: true, text: (row) => sourceOf(method, tensors.instruction[row]) },
+      { title: "type", text: (row) => typeOf(buffer, rowOfValue(buffer, tensors[row].value)) },
+      { title: "written by", text: (row) => tensors[row].origin },
+      { title: "source", wide: true, text: (row) => sourceOf(method, tensors[row].instruction ?? -1) },
     ],
   });
 }

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 
 from etdev import backends
 from etdev.devices import Device, parse_device
-from etdev.inspection.transfers import copies_per_call
+from etdev.inspection.transfers import transfers_per_call
 from etdev.linker.options import MethodReport
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.runtime_contents import needed_libraries
 from etdev.pipeline.results.decision_counts import count_copies, count_inplace
-from etdev.pipeline.results.result import BufferResult, MethodResult
+from etdev.pipeline.results.result import MethodResult
 from etdev.pipeline.stages.artifacts import ExportedModel, LoweredModel
 from etdev.pipeline.stages.link import LinkedProgram
 from etdev.program import Program
@@ -53,19 +54,9 @@ def _with_memory(method: MethodResult, report: MethodReport, program: LinkedProg
         update={
             "operators": operators,
             "libraries": needed_libraries(operators),
-            "buffers": tuple(
-                BufferResult(
-                    index=buffer.index,
-                    device=buffer.device,
-                    size=buffer.size,
-                    lower_bound=buffer.lower_bound,
-                    greedy=greedy[buffer.index],
-                    state=buffer.state,
-                )
-                for buffer in report.buffers
-            ),
+            "buffers": tuple(replace(buffer, greedy=greedy[buffer.index]) for buffer in report.buffers),
             "instructions": len(plan.instructions),
-            "transfers": copies_per_call(plan),
+            "transfers": transfers_per_call(plan),
             "copies": count_copies(report.elisions),
             "inplace": count_inplace(report.inplace),
             "copy_decisions": report.elisions,

@@ -11,7 +11,8 @@ from etdev.decisions import Elision, InPlace, TilingDecision
 from etdev.errors import ExitCode
 from etdev.pipeline.results.decision_counts import CopiesOfKind, InPlaceOutputs
 from etdev.pipeline.results.figures import Figures
-from etdev.pipeline.results.result_parts import AllocatedBuffer, Copies, DeviceMemory
+from etdev.pipeline.results.result_parts import AllocatedBuffer, DeviceMemory
+from etdev.program.info import BufferInfo, Transfers
 
 Status = Literal["passed", "failed", "not run"]
 
@@ -115,22 +116,6 @@ class UndelegatedOps(Part):
     count: int
 
 
-class BufferResult(Part):
-    """One planned buffer of a method."""
-
-    index: int
-    """The ``memory_id``."""
-    device: str
-    size: int
-    """Bytes that the runtime allocates."""
-    lower_bound: int
-    """Lower bound in bytes on any plan for the same tensors."""
-    greedy: int
-    """Bytes that ExecuTorch's greedy planner needs for the same tensors."""
-    state: bool
-    """True if it holds only state."""
-
-
 class MethodResult(Part):
     """One method of the program."""
 
@@ -150,9 +135,9 @@ class MethodResult(Part):
     """Number of ops that lowering replaced by others with faster kernels, by form."""
     tiling: TilingDecision | None = None
     """Tiling decision with its figures; None if there was nothing to decide."""
-    buffers: tuple[BufferResult, ...] = ()
+    buffers: tuple[BufferInfo, ...] = ()
     instructions: int = 0
-    transfers: Copies = Copies(0, 0)
+    transfers: Transfers = Transfers(0, 0)
     """Bytes copied between the host and devices, in one call."""
     copies: tuple[CopiesOfKind, ...] = ()
     """Results for the copies that the linker considered, by kind."""

@@ -6,30 +6,6 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Copies:
-    """Bytes that a call copies at most, on the path that copies most in both directions together.
-
-    All tensors have their largest sizes. A copy in a loop counts once, as if the loop had one iteration.
-    """
-
-    h2d_bytes: int
-    """Bytes copied from the host to devices."""
-    d2h_bytes: int
-    """Bytes copied from devices to the host."""
-    loops: bool = False
-    """True if an iteration of a loop repeats some of the copies."""
-
-    @property
-    def total(self) -> int:
-        """Bytes in both directions."""
-        return self.h2d_bytes + self.d2h_bytes
-
-    def __str__(self) -> str:
-        rounds = ", some of it again in each round of a loop" if self.loops else ""
-        return f"{self.h2d_bytes:,} bytes to devices, {self.d2h_bytes:,} bytes back{rounds}"
-
-
-@dataclass(frozen=True, slots=True)
 class AllocatedBuffer:
     """One planned buffer, and the memory test in it."""
 

@@ -78,7 +78,7 @@ def nested_program(program: Program, plan: ExecutionPlan, index: int) -> Program
     Raises :class:`~etdev.errors.LinkError` if its blob is not a program.
     """
     try:
-        return parse(_blob(program, plan.delegates[index]))
+        return parse(program.delegate_data(plan.delegates[index]))
     except ProgramError as error:
         raise LinkError(
             f"the blob of the delegate is not a program: {error.message}",
@@ -112,10 +112,10 @@ def with_nested_of(before: Program, after: Program) -> Program:
     for one, other in zip(before.execution_plan, after.execution_plan, strict=False):
         for index in range(min(len(one.delegates), len(other.delegates))):
             mine, theirs = one.delegates[index], other.delegates[index]
-            if mine.id == theirs.id == DELEGATE_ID and _blob(before, mine) != _blob(after, theirs):
+            if mine.id == theirs.id == DELEGATE_ID and before.delegate_data(mine) != after.delegate_data(theirs):
                 nested = nested_program(before, one, index), nested_program(after, other, index)
                 if validate_link(*nested, guess_correspondences(*nested, {}), foreign=True).proved:
-                    before = _with_blob(before, mine.processed, _blob(after, theirs))
+                    before = _with_blob(before, mine.processed, after.delegate_data(theirs))
     return before
 
 
@@ -165,13 +165,6 @@ def _link(program: Program, options: LinkOptions, where: str) -> Program:
 
 def _place(plan: ExecutionPlan, index: int) -> str:
     return f"method {plan.name!r}, delegate {index}"
-
-
-def _blob(program: Program, delegate: BackendDelegate) -> Blob:
-    where = delegate.processed
-    if where.location is DataLocation.INLINE:
-        return program.backend_delegate_data[where.index]
-    return program.segments[where.index].data
 
 
 def _with_blob(program: Program, where: BackendDelegateDataReference, blob: Blob) -> Program:

@@ -58,9 +58,7 @@ def delegate_lookups(program: m.Program, delegate: m.BackendDelegate) -> tuple[s
     read = _READERS.get(delegate.id)
     if read is None:
         return None
-    at = delegate.processed
-    in_segment = at.location is m.DataLocation.SEGMENT
-    return read(program.segments[at.index].data if in_segment else program.backend_delegate_data[at.index])
+    return read(program.delegate_data(delegate))
 
 
 def _needs(program: m.Program, lookups: Mapping[str, Collection[str]]) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,7 @@ from etdev.inspection.breakdown import (
     undelegated_parts,
     weight_parts,
 )
-from etdev.inspection.transfers import copies_per_call
+from etdev.inspection.transfers import transfers_per_call
 from etdev.pipeline.project import Project
 from etdev.pipeline.results.result import CheckResult
 from etdev.pipeline.stages.nested import device_memory
@@ -84,7 +84,7 @@ class _Limits:
             parts = partial(memory_parts, program, device)
             yield self._bytes(name, figures.memory.get(device, 0), limit, parts, "memory", device)
         for plan in program.execution_plan if budget.copies is not None else ():
-            name, copied = f"copies in a call of {plan.name!r}", copies_per_call(plan).total
+            name, copied = f"copies in a call of {plan.name!r}", transfers_per_call(plan).total
             yield self._bytes(name, copied, budget.copies or 0, partial(copy_parts, plan), "copies")
 
     def of_delegation(self, program: Program, least: float) -> Limit:

@@ -44,7 +44,8 @@ class BytesCheck(Check):
 
 
 def _summary(found: Program, contents: Contents, subject: Subject) -> str:
-    text = f"{_count(len(found.execution_plan), 'method')}, {_count(_instructions(found), 'instruction')} read back"
+    instructions = sum(len(plan.instructions) for plan in found.execution_plan)
+    text = f"{_count(len(found.execution_plan), 'method')}, {_count(instructions, 'instruction')} read back"
     if subject.data:
         text += ", with its external data"
     if contents.unknown_lookups:
@@ -52,10 +53,6 @@ def _summary(found: Program, contents: Contents, subject: Subject) -> str:
     if found.unknown_fields:
         text += f"; fields that this version does not know: {', '.join(found.unknown_fields)}"
     return text
-
-
-def _instructions(found: Program) -> int:
-    return sum(len(plan.instructions) for plan in found.execution_plan)
 
 
 def _count(number: int, noun: str) -> str:

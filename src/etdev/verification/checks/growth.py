@@ -9,7 +9,7 @@ from pathlib import Path
 
 from etdev.config.types import allowed_growth
 from etdev.inspection.breakdown import Parts, copy_parts, memory_parts, section_parts, weight_parts
-from etdev.inspection.transfers import copies_per_call
+from etdev.inspection.transfers import transfers_per_call
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.baseline_source import judges_growth
 from etdev.pipeline.results.figures import Figures
@@ -141,7 +141,7 @@ def _memory_of(device: str, program: Program, _: Path) -> Parts:
 def _most_copies(program: Program) -> Parts:
     """Return the copies of the method that copies most."""
     plans = program.execution_plan
-    return copy_parts(max(plans, key=lambda plan: copies_per_call(plan).total)) if plans else Parts(())
+    return copy_parts(max(plans, key=lambda plan: transfers_per_call(plan).total)) if plans else Parts(())
 
 
 def _change(figure: _Figure, allowed: int) -> str:

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 
 from etdev.devices import HOST, Device
+from etdev.inspection.transfers import transfers
 from etdev.pipeline.results.result import CheckResult
 from etdev.pipeline.stages.nested import device_memory
 from etdev.program import Program
-from etdev.program import model as m
-from etdev.program.devices import D2H_COPY, H2D_COPY, named_devices
+from etdev.program.devices import named_devices
 from etdev.program.footprint import planned_memory
 from etdev.units import format_size
 from etdev.verification.answers import Finding
@@ -84,13 +84,8 @@ def _summary(program: Program) -> str:
         return "all memory is on the host"
     memory = planned_memory(program)
     parts = [_on(program, device, memory.get(str(device), 0)) for device in devices]
-    names = [
-        plan.operators[call.op_index].name
-        for plan in program.execution_plan
-        for call in plan.instructions
-        if isinstance(call, m.KernelCall)
-    ]
-    there, back = names.count(H2D_COPY), names.count(D2H_COPY)
+    copies = [item.to_device for plan in program.execution_plan for item in transfers(plan)]
+    there, back = copies.count(True), copies.count(False)
     copied = f"{there:,} {'copy' if there == 1 else 'copies'} to devices and {back:,} back"
     return f"{', '.join(parts)}; {copied}; every argument where it is looked for"
 
