@@ -174,7 +174,7 @@ FLAWS: dict[str, tuple[Change, str, str]] = {
     "constant's extent": (
         field(1, sizes=(3,)),
         f"{V}[1].tensor.data_buffer_idx",
-        "12 bytes at 16 of a segment of 24",
+        "12 bytes at offset 16 are past the end of a segment of 24 bytes",
     ),
     "initial value's index": (field(2, data_buffer_idx=2), f"{V}[2].tensor.data_buffer_idx", "2 is not an index"),
     "initial value's segment": (

@@ -158,7 +158,7 @@ def test_data_in_the_segment_of_constants_that_leave_is_moved_too() -> None:
 
 def test_what_is_outside_is_not_moved_again() -> None:
     outside, _ = externalize(program(constant(1, "a")))
-    with pytest.raises(ProgramError, match="in another file already"):
+    with pytest.raises(ProgramError, match="in a data file already"):
         externalize(outside)
 
 

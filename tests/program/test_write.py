@@ -183,7 +183,7 @@ def test_blobs() -> None:
     assert Blob(bytes(3 << 20)).is_zero()
     assert not Blob(bytes(3 << 20) + b"\1").is_zero()
     for start, size in [(-1, 2), (9, 2), (0, 11), (3, -1)]:
-        with pytest.raises(ValueError, match="of a blob of 10"):
+        with pytest.raises(ValueError, match="outside a blob of 10"):
             blob.cut(start, size)
 
 

@@ -138,7 +138,7 @@ def _verify_files(
 
 
 def _refuse_mixture(files: Sequence[str], names: Sequence[str], settings: Sequence[str]) -> None:
-    """Raise an error for targets or settings next to files, which are verified without a config."""
+    """Raise an error if files are given together with targets or settings: no config applies to files."""
     others = [name for name in names if name not in files]
     if others:
         raise UsageError(

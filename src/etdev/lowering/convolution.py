@@ -179,7 +179,7 @@ def _cost(options: Sequence[_Options], floor: int, room: int) -> int:
 
 
 def _sizes(node: Node) -> Convolution | None:
-    """Return the sizes of a convolution, or None if it cannot become a product."""
+    """Return the sizes of a convolution; None if it cannot be computed as a product of matrices."""
     source, weight, bias, stride, padding, dilation, transposed, _, groups = arguments(node)
     tensors = [source, weight, node] if bias is None else [source, weight, node, bias]
     if transposed or not is_plain(*tensors) or value(source).dim() not in (3, 4) or value(source).shape[0] > _SAMPLES:

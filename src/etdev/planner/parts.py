@@ -32,11 +32,12 @@ class Part:
 
 
 def find_parts(problem: Problem, offsets: list[int]) -> list[Part]:
-    """Return the parts of a problem, and write the offsets of all buffers that are in no part.
+    """Split a problem into parts that can be planned independently, and return these.
 
-    A buffer is in no part if it is in use as long as all others of its group together. It is placed at the bottom if
-    that costs no padding. In any plan, such a buffer can be exchanged with the buffers below it, so this misses no
-    smaller plan.
+    Buffers whose lifetimes overlap, directly or through others, are a group. If a buffer is in use during the whole
+    lifetime of its group, it belongs to no part: it is placed below the rest of the group if that needs no padding, and
+    its offset is written to ``offsets``. No smaller plan is missed, since in any plan this buffer can be exchanged with
+    those below it.
     """
     buffers = problem.buffers
     active = sorted((i for i, b in enumerate(buffers) if b.occupies), key=lambda index: buffers[index].start)

@@ -71,7 +71,7 @@ class Blob:
         Raises :class:`ValueError` if they are not all inside.
         """
         if start < 0 or size < 0 or start + size > len(self):
-            raise ValueError(f"bytes {start} to {start + size} of a blob of {len(self)}")
+            raise ValueError(f"bytes {start} to {start + size} are outside a blob of {len(self)} bytes")
         return Blob._of(list(self._between(start, start + size)))
 
     def _between(self, start: int, end: int) -> Iterator[_Slice]:

@@ -245,7 +245,8 @@ def _check_tensor_data(program: m.Program, tensor: m.Tensor) -> None:
     offset = subsegments.offsets[tensor.data_buffer_idx]
     size = len(program.segments[subsegments.segment_index].data)
     if offset + tensor.nbytes > size:
-        raise FlawError(f"{tensor.nbytes} bytes at {offset} of a segment of {size}", *path)
+        why = f"{tensor.nbytes} bytes at offset {offset} are past the end of a segment of {size} bytes"
+        raise FlawError(why, *path)
 
 
 def _unique(names: Iterable[str], vector: str, field: str) -> None:

@@ -62,5 +62,5 @@ class PlannedBufferError(RunError):
 
 
 def count_bytes(number: int | None) -> str:
-    """Return a number of bytes in words; ``None`` if unknown."""
+    """Return text such as ``12 bytes``. ``number`` is None if the count is unknown."""
     return "an unknown number of bytes" if number is None else f"{number} bytes"

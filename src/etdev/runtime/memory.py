@@ -102,7 +102,8 @@ class HierarchicalAllocator:
         buffer = self.buffers[memory_id]
         if offset < 0 or size < 0 or offset + size > buffer.size:
             raise DeviceMemoryError(
-                f"bytes {offset} to {offset + size} of planned buffer {memory_id}, which has {buffer.size}"
+                f"bytes {offset} to {offset + size} are outside planned buffer {memory_id}, "
+                f"which has {buffer.size} bytes"
             )
         return buffer.address + offset
 

@@ -62,7 +62,8 @@ class Outputs:
                 )
             if item.path is not None and item.path.suffix in PRODUCTS:
                 raise UsageError(
-                    f"{str(item.path)!r} cannot be a report: builds make {item.path.suffix} files",
+                    f"a report cannot be written to {str(item.path)!r}: "
+                    f"builds write files that end in {item.path.suffix}",
                     where="--output",
                     hint=f"give the report another name: `--output {item.format}=FILE`",
                 )

@@ -1,4 +1,4 @@
-"""Plain text for people, from data of any origin."""
+"""Text of untrusted data, made safe to print on a terminal."""
 
 from __future__ import annotations
 

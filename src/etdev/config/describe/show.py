@@ -34,7 +34,9 @@ class Row:
 
 
 def effective_rows(loaded: LoadedConfig, *, changed: bool = False) -> list[Row]:
-    """Return every key of the effective config, in the order of the models; free tables key by key.
+    """Return a row for each key of the effective config, in the order in which the config models declare them.
+
+    A table whose keys the user chooses gives a row for each of these keys.
 
     With ``changed``, return only those that differ from their defaults.
     """

@@ -96,7 +96,7 @@ def _why_other(place: Path, sha256: str) -> str | None:
 
 
 def files_read(file: Path, data: Sequence[Path] = ()) -> tuple[Path, ...]:
-    """Return the file, the given data files, and the paths of the files next to it that are read if they exist."""
+    """Return the paths that a page about ``file`` may read, among them those of files that may not exist."""
     sidecar = sidecar_of(file)
     return file, report_beside(file), sidecar, sidecar.with_suffix(".pte"), *data
 

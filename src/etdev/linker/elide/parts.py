@@ -58,7 +58,7 @@ class _Slot:
     offset: int
     """Offset in bytes from the start of the output."""
     storage: MergedStorage | None
-    """Storage that the inputs fill; None if it cannot move into the output."""
+    """Storage that consists of these inputs; None if it cannot be placed inside the output."""
     reason: str = ""
     """Reason why the storage cannot move into the output."""
 

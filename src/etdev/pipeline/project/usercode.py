@@ -40,7 +40,10 @@ from etdev.pipeline.project.user_modules import (
 )
 
 _REGISTERED: dict[tuple[Path, str], dict[str, ModuleType]] = {}
-"""Modules that a registered module brought in, by folder and name: registering an op twice is an error."""
+"""Modules that a module which registers ops imported, by that module's folder and name.
+
+They are kept and used again. Another import would register the ops twice, which is an error.
+"""
 
 
 class UserCode:

@@ -35,9 +35,11 @@ def lower_model(
 ) -> LoweredModel:
     """Lower all methods, or the given ones, with the target's partitioners; then apply forms to the remaining ops.
 
-    ``place`` is the final path of the object program. Emission moves the measured object program there. Raises
-    :class:`~etdev.errors.LowerError` with the backend that failed, and :class:`~etdev.errors.MissingRequirementError`
-    for a backend that is not installed.
+    ``place`` is the final path of the object program. Lowering may emit object programs to compare their memory;
+    emission then moves the chosen one to ``place``.
+
+    Raises :class:`~etdev.errors.LowerError` with the backend that failed, and
+    :class:`~etdev.errors.MissingRequirementError` for a backend that is not installed.
     """
     steps = [_backend(project, target, index) for index in range(len(project.config.targets[target].partitioners))]
     import_package("executorch.exir")

@@ -129,7 +129,7 @@ class Pointers:
                 self._drop(value)
 
     def over(self, pieces: Pieces) -> list[int]:
-        """Return the values with records whose bytes may be in some pieces, in order."""
+        """Return the recorded values whose bytes may overlap ``pieces``, in ascending order."""
         start, end = pieces
         found: set[int] = set()
         level, length = 0, 1

@@ -92,7 +92,7 @@ def method_memory(
 
 
 def _declared_persistent(plan: m.ExecutionPlan) -> set[int]:
-    """Return the planned tensors that have an initial value, or the name of a buffer of the module."""
+    """Return the planned tensors that have an initial value or are named after a buffer of the module."""
     return {
         index
         for index, tensor in plan.tensors()

@@ -37,7 +37,9 @@ def externalize(program: m.Program, reserved: Collection[str] = ()) -> tuple[m.P
     Raises :class:`~etdev.errors.ProgramError` if some of the program's data is in another file already.
     """
     if external_names(program):
-        raise ProgramError("some of its data is in another file already", hint="join the two files first")
+        raise ProgramError(
+            "some data of the program is in a data file already", hint="join the program and its data file first"
+        )
     contents = dict(_constants(program))
     keys = _keys(program, contents, reserved)
     tensors = {place: _outside(_tensor(program, place), key) for place, key in keys.items()}

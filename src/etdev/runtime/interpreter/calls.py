@@ -230,7 +230,7 @@ class Outputs:
         for target, index in zip(targets, self._plan.outputs, strict=True):
             value = self._machine.tensor(index)
             if target.declared.scalar_type is not value.declared.scalar_type:
-                raise RunError(f"the delegate gives {value.describe()} for {target.describe()}")
+                raise RunError(f"the delegate returns {value.describe()}, but the call expects {target.describe()}")
             target.resize(value.sizes)
             in_place = target.memory is value.memory and target.offset == value.offset
             if not (in_place and target.dim_order == value.dim_order):

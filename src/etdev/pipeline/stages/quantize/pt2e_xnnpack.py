@@ -87,8 +87,8 @@ def _convert(
 def _initial_state(graph: ExportedMethod) -> Iterator[Callable[[Any], None]]:
     """Yield a function that resets a module's buffers to their initial values; reset the float model's at the end.
 
-    Each sample is calibrated on fresh state, as it is verified. The modules share the buffers' memory, and conversion
-    runs the graph once more.
+    Each sample is calibrated on fresh state, because verification runs it on fresh state too. The float model is reset
+    at the end: it shares its buffers with the converted module, and conversion runs the graph once more.
     """
     import torch
 

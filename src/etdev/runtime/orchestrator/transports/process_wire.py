@@ -135,7 +135,7 @@ class Channel(MoveOnly):
                 raise
 
     def _wait_for_room(self) -> bool:
-        """Leave the rest to the receiver, unless the channel is closed."""
+        """Let the receiving thread send the rest once the socket has room. Return False if the channel is closed."""
         with self._lock:
             if not self._closed:
                 self._full = True
