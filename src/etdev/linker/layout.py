@@ -161,6 +161,41 @@ def _with_addresses(
 
     ``places`` maps each storage to its buffer and offset; ``plans`` maps each planned buffer to its plan.
     """
+    values, ends = _placed(method, places, plans, numbers)
+    kept: dict[int, list[bool]] = defaultdict(list)
+    for number, (buffer, _) in places.items():
+        kept[buffer].append(method.memory.storages[number].persistent)
+    devices = numbers.devices()
+    more = {buffer: 0 if buffer in devices else padding(method.plan) for buffer in ends}
+    sizes = [0] * (max(ends, default=0) + 1)
+    for buffer, end in ends.items():
+        sizes[buffer] = end + more[buffer]
+    elsewhere = tuple(
+        m.NonConstBufferDevice(buffer, device.type, device.index)
+        for buffer, device in devices.items()
+        if buffer in ends
+    )
+    plan = replace(method.plan, values=values, non_const_buffer_sizes=tuple(sizes), non_const_buffer_device=elsewhere)
+    reports = tuple(
+        BufferInfo(
+            index=buffer,
+            device=str(devices.get(buffer, HOST)),
+            size=sizes[buffer],
+            lower_bound=(plans[buffer].lower_bound if buffer in plans else ends[buffer]) + more[buffer],
+            state=all(kept.get(buffer, [False])),
+        )
+        for buffer in sorted(ends)
+    )
+    return plan, reports
+
+
+def _placed(
+    method: Method,
+    places: Mapping[int, tuple[int, int]],
+    plans: Mapping[int, Plan],
+    numbers: _BufferNumbers,
+) -> tuple[tuple[m.Value, ...], dict[int, int]]:
+    """Return the method's values with their new addresses, and the size in bytes of each buffer that they use."""
     ends: dict[int, int] = {buffer: plan.size for buffer, plan in plans.items()}
     values = list(method.plan.values)
     outputs = frozenset(method.plan.outputs)
@@ -188,31 +223,4 @@ def _with_addresses(
         for number, value in enumerate(values)
         if number in used_here and isinstance(value, m.Tensor) and value.allocation_info is not None
     }
-    ends = {buffer: end for buffer, end in ends.items() if buffer in named}
-    kept: dict[int, list[bool]] = defaultdict(list)
-    for number, (buffer, _) in places.items():
-        kept[buffer].append(method.memory.storages[number].persistent)
-    devices = numbers.devices()
-    more = {buffer: 0 if buffer in devices else padding(method.plan) for buffer in ends}
-    sizes = [0] * (max(ends, default=0) + 1)
-    for buffer, end in ends.items():
-        sizes[buffer] = end + more[buffer]
-    elsewhere = tuple(
-        m.NonConstBufferDevice(buffer, device.type, device.index)
-        for buffer, device in devices.items()
-        if buffer in ends
-    )
-    plan = replace(
-        method.plan, values=tuple(values), non_const_buffer_sizes=tuple(sizes), non_const_buffer_device=elsewhere
-    )
-    reports = tuple(
-        BufferInfo(
-            index=buffer,
-            device=str(devices.get(buffer, HOST)),
-            size=sizes[buffer],
-            lower_bound=(plans[buffer].lower_bound if buffer in plans else ends[buffer]) + more[buffer],
-            state=all(kept.get(buffer, [False])),
-        )
-        for buffer in sorted(ends)
-    )
-    return plan, reports
+    return tuple(values), {buffer: end for buffer, end in ends.items() if buffer in named}
