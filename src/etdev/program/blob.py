@@ -11,13 +11,13 @@ from typing import cast, final
 CHUNK = 1 << 20
 """Bytes that are compared, hashed or written at a time."""
 _HASHED = 64
-"""Bytes sampled at each of a few places to compute a hash."""
+"""Number of bytes in each of the samples from which a hash is computed."""
 
 _CAN_RETURN = hasattr(mmap, "MADV_DONTNEED")
 """Whether the system can drop mapped pages. Windows cannot, and trims memory by itself."""
 
 _Slice = tuple[memoryview, int | None]
-"""Bytes, and their start in the mapping of a file; None for bytes that are not in a file."""
+"""Bytes, and their start in the mapping of a file. The start is None for bytes that are not in a file."""
 
 
 @final
@@ -62,13 +62,13 @@ class Blob:
 
     @property
     def view(self) -> memoryview:
-        """All bytes; a copy if the blob has several slices."""
+        """All bytes. This is a copy if the blob consists of several slices."""
         return self._views[0] if len(self._views) == 1 else memoryview(bytes(self))
 
     def cut(self, start: int, size: int) -> Blob:
         """Return ``size`` bytes from ``start`` on, without a copy.
 
-        Raises :class:`ValueError` if they are not all inside.
+        Raises :class:`ValueError` if some of them are outside of the blob.
         """
         if start < 0 or size < 0 or start + size > len(self):
             raise ValueError(f"bytes {start} to {start + size} are outside a blob of {len(self)} bytes")
@@ -84,9 +84,9 @@ class Blob:
             index += 1
 
     def pieces(self, at: int = 0) -> Iterator[memoryview]:
-        """Yield all bytes in pieces. Use each piece before the next one: its pages are dropped after that.
+        """Yield all bytes in pieces. Finish with each piece before taking the next one, which drops its pages.
 
-        Pieces end at multiples of a chunk, counted as if the blob began at byte ``at``.
+        A piece ends at a multiple of ``CHUNK``, counted as if the blob began at byte ``at``.
         """
         start = 0
         while start < len(self):
@@ -101,7 +101,7 @@ class Blob:
         return not any(piece.strip(b"\0") for piece in self._copies())
 
     def _copies(self) -> Iterator[bytes]:
-        # Memoryviews are compared element by element; bytes are compared with a memcmp.
+        # Compare and search copies: that is a memcmp on bytes, but a slow loop over the elements of a memoryview.
         for start in range(0, len(self), CHUNK):
             slices = list(self._between(start, min(start + CHUNK, len(self))))
             copied = b"".join(view for view, _ in slices)
@@ -132,7 +132,7 @@ class Blob:
 
 
 def _return_pages(view: memoryview, place: int | None) -> None:
-    """Drop the pages of a slice, up to the page that the slice ends in. The next read maps them again."""
+    """Drop the pages of a slice from memory. The page that the slice ends in stays, because more of it may be read."""
     if place is None or not _CAN_RETURN:
         return
     begin, end = (at // mmap.PAGESIZE * mmap.PAGESIZE for at in (place, place + view.nbytes))

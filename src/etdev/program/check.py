@@ -1,8 +1,8 @@
 """Semantic checks of a program: every index and extent refers to existing data.
 
-The reader runs them on decoded programs, and the writer on programs that it is given. They also reject programs that
-the runtime refuses, or that it trusts and would crash on. Sources of the rules: ``program.fbs``,
-``runtime/executor/method.cpp``, ``tensor_parser_*.cpp`` and ``program.cpp`` of executorch.
+The reader checks programs that it has decoded. The writer checks programs that it is given. The checks also reject what
+would make the runtime fail or crash. Sources of the rules: ``program.fbs``, ``runtime/executor/method.cpp``,
+``tensor_parser_*.cpp`` and ``program.cpp`` of executorch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from etdev.program.indices import check_index, check_name, check_value_indices
 from etdev.program.segments import check_order
 
 _MOST_BYTES = (1 << 63) - 1
-"""The runtime counts elements and bytes of a tensor in 64 bits, signed."""
+"""Maximum number of elements or bytes of a tensor: the runtime counts both in signed 64-bit integers."""
 
 
 def check_program(program: m.Program) -> None:
@@ -224,7 +224,7 @@ def _check_allocation(plan: m.ExecutionPlan, tensor: m.Tensor, allocation: m.All
 
 
 def _check_tensor_data(program: m.Program, tensor: m.Tensor) -> None:
-    """Check the extent of a constant or of an initial value."""
+    """Check that the file has all bytes of a constant or of an initial value."""
     path = ("data_buffer_idx",)
     if tensor.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND:
         raise FlawError("a tensor with data in the file has sizes that are known", "shape_dynamism")

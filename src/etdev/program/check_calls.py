@@ -51,12 +51,12 @@ class Kinds:
         """Kind of each value, by value index."""
 
     def fits(self, value: int, accepted: frozenset[type]) -> bool:
-        """Return whether a value, or the number that replaces it at run time, is of an accepted kind."""
+        """Return whether a value is of an accepted kind, or is replaced by an accepted number at run time."""
         kind = self.of[value]
         return kind in accepted or (kind is m.Null and RunTimeNumber in accepted and value in self._set)
 
     def is_moved(self, value: int) -> bool:
-        """Return whether a move may replace the value by another one."""
+        """Return whether a move may replace the value by another value at run time."""
         return value in self._moved
 
     @cached_property
@@ -66,7 +66,10 @@ class Kinds:
 
     @cached_property
     def _set(self) -> frozenset[int]:
-        """Values that a caller or an instruction may set. Emission writes such a number as absent."""
+        """Values that a caller or an instruction may set.
+
+        Emission writes a number that is set at run time as an absent value (:class:`~etdev.program.model.Null`).
+        """
         found = set(self._plan.inputs)
         for chain in self._plan.chains:
             for call in chain.instructions:
@@ -80,17 +83,17 @@ class Kinds:
         return frozenset(found)
 
     def words(self, value: int) -> str:
-        """Return the kind of a value in words."""
+        """Return the kind of a value as text for an error message."""
         return _WORDS[self.of[value]]
 
 
 def check_calls(plan: m.ExecutionPlan) -> None:
-    """Raise :class:`FlawError` for the first instruction or list of integers with a wrong reference."""
+    """Raise :class:`FlawError` for the first instruction or list of integers that refers to a wrong value."""
     kinds = Kinds(plan)
     for number, chain in enumerate(plan.chains):
         check_value_indices(chain.inputs, plan, "chains", f"[{number}]", "inputs")
         check_value_indices(chain.outputs, plan, "chains", f"[{number}]", "outputs")
-    # Check indices first: the checks after them look up which values instructions set.
+    # Check indices first, since the other checks rely on them.
     _each_call(plan, lambda chain, call: _check_indices(plan, chain, call))
     _each_call(plan, lambda _, call: _check_move(kinds, call))
     for index, value in enumerate(plan.values):
@@ -101,7 +104,7 @@ def check_calls(plan: m.ExecutionPlan) -> None:
 def check_signatures(plan: m.ExecutionPlan) -> None:
     """Raise :class:`FlawError` for the first instruction with a value of the wrong kind.
 
-    Kernel calls have to fit their operators' signatures, and conditions have to be truth values. Run
+    A kernel call has to fit its operator's signature. The condition of a jump has to be a truth value. Run
     :func:`check_calls` first.
     """
     kinds = Kinds(plan)
@@ -190,9 +193,9 @@ def _check_kernel(plan: m.ExecutionPlan, kinds: Kinds, signature: Signature, arg
 
 
 def _check_written(plan: m.ExecutionPlan, kinds: Kinds, signature: Signature, args: tuple[int, ...]) -> None:
-    """Raise an error if a kernel writes a constant, which the runtime maps from the file.
+    """Raise an error if a kernel writes a constant, which is read-only memory of the file.
 
-    Constants that a move may replace are allowed.
+    A value that a move may replace is allowed: the kernel may then write to another tensor.
     """
     end = len(signature.parameters)
     for number in range(end - signature.outputs, end) if signature.outputs else range(signature.returns):
@@ -204,9 +207,9 @@ def _check_written(plan: m.ExecutionPlan, kinds: Kinds, signature: Signature, ar
 
 
 def _check_device_copy(plan: m.ExecutionPlan, args: tuple[int, ...]) -> None:
-    """Raise an error if the tensors of a device copy differ.
+    """Raise an error if the two tensors of a copy between host and device differ.
 
-    A copy between host and device moves bytes unchanged. Both tensors need the same element type and shape.
+    The copy moves bytes unchanged, so both tensors need the same element type and shape.
     """
     source, out = (plan.values[index] for index in args[:2])
     assert isinstance(source, m.Tensor)
@@ -221,7 +224,7 @@ def _check_device_copy(plan: m.ExecutionPlan, args: tuple[int, ...]) -> None:
 
 
 def _listed(plan: m.ExecutionPlan, value: int) -> tuple[int, ...]:
-    """Return the tensors of an output: the items of a list, or the value itself."""
+    """Return the value indices of an output's tensors: the items of a list, or the value itself."""
     found = plan.values[value]
     return found.items if isinstance(found, m.TensorList) else (value,)
 
@@ -231,7 +234,7 @@ def _shown(item: object) -> str:
 
 
 def _returns_outputs(plan: m.ExecutionPlan, signature: Signature, args: tuple[int, ...]) -> bool:
-    """Return whether the last value of a call repeats its outputs, or the argument that it changes in place."""
+    """Return whether the last value of a call is its return value: its outputs, or the operand that it changes."""
     count = signature.outputs
     if not count:
         return args[-1] == args[0]
@@ -254,7 +257,7 @@ def _check_condition(plan: m.ExecutionPlan, kinds: Kinds, value: int) -> None:
 
 
 def _expected(signature: Signature, number: int) -> str:
-    """Describe in words the value expected at a position of a call."""
+    """Return a text that says which value an operator expects at position ``number`` of a call."""
     if number == len(signature.parameters):
         return f"{signature.operator} returns its outputs at its end"
     parameter = signature.parameters[number]

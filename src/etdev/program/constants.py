@@ -1,4 +1,4 @@
-"""Data of constants in a program."""
+"""Data of a program's constants in its constant segment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def constant_count(program: m.Program) -> int:
 
 
 def constant_data(program: m.Program, tensor: m.Tensor) -> Blob | None:
-    """Return the bytes of a constant in the program's constant segment; None if they are elsewhere."""
+    """Return the bytes of a constant. Return None if they are not in the program's constant segment."""
     found = program.constant_segment
     if tensor.is_external or not tensor.is_constant or found is None or program.constant_buffer:
         return None
@@ -27,7 +27,7 @@ def constant_data(program: m.Program, tensor: m.Tensor) -> Blob | None:
 
 
 def constants_size(program: m.Program) -> int:
-    """Return the bytes of the constant segment that tensors use as data."""
+    """Return how many bytes of the constant segment tensors use as data."""
     found = program.constant_segment
     return sum(size for _, size, _ in _together(_used(program, found.offsets, ()))) if found else 0
 
@@ -45,10 +45,10 @@ class Run:
 
 
 def with_constants(program: m.Program, added: Sequence[Blob | Run]) -> m.Program:
-    """Rebuild the constant segment: add constants and drop data that no tensor uses.
+    """Rebuild the constant segment: add constants, and drop data that no tensor uses.
 
-    ``added`` are constants whose indices follow the existing ones. All constants keep their order and their alignment.
-    Constants that overlap stay together.
+    The ``added`` constants get the indices after the existing ones. All constants keep their order and their alignment.
+    Constants that share bytes go on sharing them.
     """
     found = program.constant_segment
     assert found is not None
@@ -56,7 +56,7 @@ def with_constants(program: m.Program, added: Sequence[Blob | Run]) -> m.Program
     alignment = _alignment(found.offsets)
     offsets = [*found.offsets, *(0 for _ in added)]
     for index in range(1, len(found.offsets)):
-        offsets[index] = 0  # Stays 0 for constants that no tensor uses.
+        offsets[index] = 0  # The offset stays 0 for constants that no tensor uses.
     parts: list[Blob] = []
     end = 0
 
@@ -81,7 +81,7 @@ def with_constants(program: m.Program, added: Sequence[Blob | Run]) -> m.Program
 
 
 def _used(program: m.Program, offsets: Sequence[int], added: Sequence[Blob | Run]) -> list[tuple[int, int, int]]:
-    """Return start, size and index of all used constants whose data is in the segment already."""
+    """Return start, size and index of each used constant whose bytes are in the old segment."""
     sizes: dict[int, int] = {}
     for plan in program.execution_plan:
         for _, tensor in plan.tensors():
@@ -95,9 +95,9 @@ def _used(program: m.Program, offsets: Sequence[int], added: Sequence[Blob | Run
 
 
 def _together(used: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, list[tuple[int, int]]]]:
-    """Return the disjoint pieces of data that overlapping constants form, in order.
+    """Join constants that overlap. Return the resulting disjoint ranges of bytes, in order.
 
-    Each has its start, its size, and the index and start of each constant inside.
+    Each range has its start, its size, and the index and start of each constant inside.
     """
     found: list[tuple[int, int, list[tuple[int, int]]]] = []
     for start, size, index in used:
@@ -118,7 +118,7 @@ def _alignment(offsets: Sequence[int]) -> int:
 
 
 def with_segment(program: m.Program, index: int, data: Blob) -> tuple[m.Segment, ...]:
-    """Return the segments with one of them replaced by other data; those after it keep their alignment."""
+    """Return the segments, of which segment ``index`` has other data. All later segments keep their alignment."""
     segments = list(program.segments)
     segments[index] = replace(segments[index], data=data)
     for number in range(index + 1, len(segments)):

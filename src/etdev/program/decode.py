@@ -1,11 +1,11 @@
-"""Structural decoding of a flatbuffer of untrusted bytes. Nothing is followed before it is checked.
+"""Structural decoding of a flatbuffer of untrusted bytes. Every offset is checked before it is followed.
 
 This module checks offsets, lengths, alignment, tags, enums and strings. :mod:`etdev.program.check` checks what the
 numbers refer to.
 
-Every offset but a table's to its vtable points forward, and the schema does not recurse. So decoding cannot loop. A
-hostile file can only point at the same bytes again and again. The decoder charges all decoded bytes against a multiple
-of the file's size.
+All offsets point forward, except a table's offset to its vtable, and the schema does not recurse. So decoding cannot
+loop. But a hostile file can point at the same bytes again and again. So the decoder limits the number of decoded bytes
+to a multiple of the file's size.
 
 Format: https://flatbuffers.dev/internals/
 """
@@ -22,16 +22,18 @@ from etdev.program.flaw import FlawError
 from etdev.program.schema import Absence, Data, Field, Many, One, RawBytes, Scalar, Scalars, Table, Text, Union
 
 SHARING = 4
-"""Limit on decoded bytes per byte of the file. No known writer points at anything twice, except at vtables."""
+"""Maximum number of decoded bytes per byte of the file. Known writers share only vtables between objects."""
 MOST_DECODED = 32 << 20
-"""Limit on bytes of tables, vectors and strings of one file. They take up to ten times that in memory.
+"""Maximum number of decoded bytes of tables, vectors and strings. They take up to ten times that in memory.
 
 Data that stays in the file does not count. 4,000 instructions are about 400 kB.
 """
 MOST_LAYOUTS = 4096
 """Limit on distinct table layouts in a file. ExecuTorch's files have about 30."""
 _MOST_REMEMBERED = 1 << 16
-"""Limit on vtables whose layout is cached by position. A writer that shares vtables has no more of them than layouts.
+"""Maximum number of vtables whose layout is cached by position.
+
+Writers that share vtables write one vtable per layout, so their files have few.
 """
 
 _UOFFSET = Struct("<I")
@@ -40,9 +42,9 @@ _VTABLE_HEAD = Struct("<HH")
 
 _Numbers: TypeAlias = tuple[Any, ...]
 _Read: TypeAlias = Callable[[_Numbers, int], Any]
-"""Function from the numbers in a table and the table's position to the value of a field."""
+"""Function that reads a field, given the numbers in its table and the table's position."""
 _Target: TypeAlias = Callable[[int], Any]
-"""Function from a position to the object there. The position is inside the file and a multiple of 4."""
+"""Function that decodes the object at a position. The position is inside the file and a multiple of 4."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +52,13 @@ class _Plan:
     """A decoding plan for tables of one layout: the parsed form of a vtable."""
 
     numbers: Struct
-    """All numbers and offsets in the table itself, in the order of their places."""
+    """All numbers and offsets that are stored in the table itself, in the order of their places."""
     size: int
-    """Bytes of the table itself, up to the last known field."""
+    """Bytes of the table from its start to the end of its last known field."""
     eight: int | None
-    """Required position of the table modulo 8 if it has numbers of eight bytes; otherwise None."""
+    """Required position of a table with 8-byte numbers, modulo 8; None for other tables."""
     defaults: tuple[Any, ...]
-    """Value of each field if it is absent."""
+    """Value of each field in a table that lacks it."""
     plain: tuple[tuple[int, int], ...]
     """Present fields that are plain numbers: (field, index in ``numbers``)."""
     others: tuple[tuple[int, _Read], ...]
@@ -72,23 +74,23 @@ class Decoder:
         self._end = len(data)
         self._left = min(SHARING * len(data), MOST_DECODED)
         self._plans: dict[tuple[Table, int], _Plan] = {}
-        """Decoding plans by table type and position of the vtable."""
+        """Decoding plan by type of table and position of the vtable."""
         self._layouts: dict[tuple[Table, bytes], _Plan] = {}
-        """Decoding plans by table type and content of the vtable."""
+        """Decoding plan by type of table and content of the vtable."""
         self.unknown: dict[str, None] = {}
         """Fields that the schema does not know, such as ``Tensor: field 10``, in the order of discovery."""
         self.data_places: list[int] = []
-        """Positions of nonempty data that is kept as blobs."""
+        """Positions in the file of nonempty data that the decoder does not copy, but keeps as blobs."""
 
     def root(self, table: Table, start: int) -> Any:
-        """Decode the root object, which the offset at byte 0 points at. It must be at ``start`` or later."""
+        """Decode the root object, to which the offset at byte 0 points. It must be at byte ``start`` or later."""
         target = self._follow(0, _UOFFSET.unpack_from(self._data)[0])
         if target < start:
             raise FlawError(f"the root table is at byte {target}, inside the header of {start} bytes")
         return self._table(table, target)
 
     def _follow(self, position: int, offset: int) -> int:
-        """Return the target of an offset at a position."""
+        """Return the position that the offset at ``position`` points to."""
         target = position + offset
         if target + 4 > self._end:
             raise FlawError(f"the offset at byte {position} points to byte {target} of {self._end}")
@@ -207,7 +209,7 @@ class Decoder:
 
         return read
 
-    # Targets of offsets
+    # Objects that offsets point to
 
     def _target(self, kind: Text | Scalars | RawBytes | Data | One | Many) -> _Target:
         match kind:
@@ -225,7 +227,10 @@ class Decoder:
                 return lambda position: self._tables(table, position)
 
     def _vector(self, position: int, width: int) -> tuple[int, int]:
-        """Return the position of a vector's first element and the number of elements, all inside the file."""
+        """Return the position of a vector's first element, and the number of elements.
+
+        Raises :class:`FlawError` if an element is outside of the file.
+        """
         (count,) = _UOFFSET.unpack_from(self._data, position)
         start = position + 4
         if start + count * width > self._end:
@@ -242,7 +247,7 @@ class Decoder:
         self._charge(4 + count * width)
         if element.choices is None:
             return unpack_from(f"<{count}{element.code}", self._data, start)
-        # Only bools come here. Each takes a byte here and eight in a tuple, so a second tuple would be costly.
+        # Only bools come here. They take eight bytes each in a tuple, so do not make a second tuple to check them.
         content = bytes(self._data[start : start + count])
         for wrong in content.translate(None, bytes(element.choices))[:1]:
             _choose(element, wrong)
@@ -282,20 +287,20 @@ class Decoder:
 
 
 class _Layout:
-    """Layout of the numbers and offsets in a table itself."""
+    """Layout of the numbers and offsets that are stored in a table itself."""
 
     def __init__(self) -> None:
         self._codes: dict[int, str] = {}
         self.eight: int | None = None
 
     def add(self, place: int, code: str) -> int:
-        """Record a field's struct code at a place; return the place. Place 0 means absent."""
+        """Record the place of a field in the table, and its struct code. Return the place. Place 0 means absent."""
         width = calcsize(code)
         if not place:
             return 0
         if place < _SOFFSET.size:
             raise FlawError(f"it is at byte {place} of the table, inside the offset of the vtable")
-        # A table starts at a multiple of 4, so the place in the table determines the alignment of smaller fields.
+        # A table starts at a multiple of 4. So a field of up to 4 bytes is aligned if its place in the table is.
         if place % min(width, 4) or (width == 8 and self.eight not in (None, -place & 7)):
             raise FlawError(f"it is at byte {place} of the table, which is not aligned to {width} bytes")
         if width == 8:
@@ -306,7 +311,7 @@ class _Layout:
         return place
 
     def numbers(self) -> tuple[Struct, dict[int, int]]:
-        """Return the struct of all numbers, and the index of each number by place."""
+        """Return a struct that unpacks all numbers, and the index of each number in the result by its place."""
         pieces, order, end = ["<"], {}, 0
         for index, (place, code) in enumerate(sorted(self._codes.items())):
             if place < end:
@@ -317,7 +322,7 @@ class _Layout:
 
 
 def _entries(field: Field) -> Iterator[tuple[int, str]]:
-    """Yield the vtable number and the struct code of each entry of a field in the table itself."""
+    """Yield vtable number and struct code of what a table stores for a field. A union has two such entries."""
     match field.kind:
         case Scalar(code=code):
             yield field.number, code

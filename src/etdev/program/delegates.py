@@ -1,4 +1,4 @@
-"""Delegate calls: the number of their inputs, which the file does not state, and their devices."""
+"""Delegate calls: their devices, and the number of their inputs, which a ``.pte`` does not state."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from etdev.program.devices import delegate_device
 
 
 def delegate_inputs(plan: m.ExecutionPlan) -> DelegateInputs:
-    """Return, by position, the number of inputs of each delegate call for which the file determines it.
+    """Return the number of inputs of delegate calls, by position, where the file determines it.
 
-    Emission numbers a call's outputs when it meets the call. So outputs are the last arguments, no earlier instruction
-    has them, and their numbers exceed all earlier ones. Other new values at a call are state, with a number below that
-    of any input.
+    Emission numbers a call's outputs when it emits the call. So the outputs are the last arguments, no earlier
+    instruction uses them, and their value indices exceed all earlier ones. An argument that is new at a call and is not
+    an output is state. Its index is lower than that of any input.
 
-    The result leaves out a call
+    The result lacks a call
 
     - without such an output,
-    - with a value among its inputs that would fit as an output too,
-    - before which no value has a number,
-    - on a device and with the same tensor twice: a delegate on a device may write an output over an input.
+    - with an input that could be an output by these rules,
+    - before which no value has an index,
+    - on a device, if it has the same tensor twice: its delegate may write an output over an input.
     """
     found: dict[int, int] = {}
     devices = {index for index, delegate in enumerate(plan.delegates) if not _is_on_host(delegate)}
@@ -55,7 +55,7 @@ def _is_new(plan: m.ExecutionPlan, value: int, seen: set[int], highest: int) -> 
 
 
 def arguments_of(call: m.Instruction) -> tuple[int, ...]:
-    """Return the values that an instruction names."""
+    """Return the indices of all values that an instruction refers to."""
     match call:
         case m.KernelCall() | m.DelegateCall():
             return call.args
@@ -68,7 +68,10 @@ def arguments_of(call: m.Instruction) -> tuple[int, ...]:
 
 
 def unsplit_call(plan: m.ExecutionPlan, inputs: DelegateInputs) -> str | None:
-    """Return why a method's data flow cannot be followed: a delegate call that ``inputs`` lacks. None if it can."""
+    """Return the reason if a method's data flow is unknown; otherwise None.
+
+    It is unknown if ``inputs`` lacks a delegate call, so that inputs and outputs of the call cannot be told apart.
+    """
     for position, call in enumerate(flow_graph(plan).instructions):
         if isinstance(call, m.DelegateCall) and position not in inputs:
             name = plan.delegates[call.delegate_index].id
@@ -77,7 +80,7 @@ def unsplit_call(plan: m.ExecutionPlan, inputs: DelegateInputs) -> str | None:
 
 
 ALIAS_SAFE = frozenset({"EtdevReferenceBackend"})
-"""Backends whose delegates read all inputs before they write an output, so that both may share bytes."""
+"""Backends whose delegates read all inputs before they write an output. So an output may share bytes with an input."""
 
 
 def delegate_devices(plan: m.ExecutionPlan) -> dict[int, Device]:

@@ -1,4 +1,4 @@
-"""Devices that a program asks for: those of its delegates, buffers and tensors."""
+"""Devices that a program uses: those of its delegates, planned buffers and tensors."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from etdev.devices import HOST, TARGET_DEVICE, Device, DeviceNameError, parse_de
 from etdev.program import model as m
 
 H2D_COPY, D2H_COPY = "et_copy::_h2d_copy", "et_copy::_d2h_copy"
-"""Operators that copy between the host and a device: ``(self, out, out)``."""
+"""Operators that copy between the host and a device. Their arguments are ``(self, out, out)``."""
 
 
 def delegate_device(delegate: m.BackendDelegate) -> Device:
-    """Return the device of a delegate's arguments: its compile spec ``target_device``, or the host without one.
+    """Return the device of a delegate's arguments, from its compile spec ``target_device``.
 
-    Raises :class:`~etdev.devices.DeviceNameError` if the compile spec does not name a device.
+    Without that compile spec, it is the host. Raises :class:`~etdev.devices.DeviceNameError` if the compile spec does
+    not name a device.
     """
     specs = [spec.value for spec in delegate.compile_specs if spec.key == TARGET_DEVICE]
     if not specs:

@@ -16,7 +16,7 @@ _START_SIZE = 1 << 16
 
 
 def encode(table: Table, value: Any, *, identifier: bytes, inline_alignment: int) -> tuple[bytearray, int]:
-    """Return the flatbuffer with that table as its root, and the alignment that it needs in the file.
+    """Return a flatbuffer whose root is ``value``, and the alignment that the flatbuffer needs in the file.
 
     ``identifier`` is the four bytes after the root offset.
     """
@@ -32,8 +32,8 @@ def encode(table: Table, value: Any, *, identifier: bytes, inline_alignment: int
 class _Encoder:
     """An encoder that writes objects from the innermost to the outermost.
 
-    A flatbuffer is built from its end to its beginning. An offset is the builder's: bytes from the end of the finished
-    flatbuffer.
+    It builds the flatbuffer from its end to its beginning. So an offset here is the number of bytes from an object to
+    the end of the finished flatbuffer.
     """
 
     def __init__(self, inline_alignment: int) -> None:
@@ -43,7 +43,7 @@ class _Encoder:
         self._inline_alignment = inline_alignment
 
     def finish(self, root: int, identifier: bytes) -> tuple[bytearray, int]:
-        """Return all bytes, and the widest alignment among them."""
+        """Finish the flatbuffer. Return its bytes, and the largest alignment of anything inside."""
         self._builder.Finish(root, identifier)
         content: bytearray = self._builder.Output()
         return content, self._builder.minalign
@@ -77,18 +77,18 @@ class _Encoder:
         self._builder.Slot(number)
 
     def _prepend(self, content: bytes | memoryview) -> None:
-        """Put bytes before all others. The builder has already reserved the space."""
+        """Put bytes before all that is written so far. The builder has already reserved the space."""
         builder = self._builder
         end = builder.head
         builder.head = end - len(content)
         builder.Bytes[builder.head : end] = content
 
     def _field(self, field: Field, item: Any, numbers: list[tuple[int, bytes]], offsets: list[tuple[int, int]]) -> None:
-        """Write the target of a field, and record the field's entries for the table itself, by field number."""
+        """Write the object that a field refers to. Add what the table itself stores to ``numbers`` or ``offsets``."""
         match field.kind:
             case Scalar() as scalar:
                 packed = _pack(scalar, (item,))
-                # Compare as bytes: -0.0 is not the default.
+                # Compare bytes, since -0.0 == 0.0 but is not the default.
                 if packed != scalar.packed_default:
                     numbers.append((field.number, packed))
             case Union() as union:
@@ -107,7 +107,7 @@ class _Encoder:
         except FlawError as flaw:
             raise flaw.within(table.snake_name) from None
 
-    # Targets of offsets
+    # Objects that offsets point to
 
     def _target(self, kind: Text | Scalars | RawBytes | Data | One | Many, item: Any) -> int:
         match kind:
@@ -149,7 +149,7 @@ class _Encoder:
                 raise flaw.within(f"[{index}]") from None
         builder = self._builder
         builder.StartVector(4, len(offsets), 4)
-        # The vector holds the distance from each element to its table.
+        # An element of the vector is the distance from the element to its table.
         element = builder.Offset() + 4 * len(offsets)
         distances = [element - 4 * index - offset for index, offset in enumerate(offsets)]
         self._prepend(struct.pack(f"<{len(distances)}I", *distances))

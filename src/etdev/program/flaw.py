@@ -1,4 +1,4 @@
-"""Flaws of a program and their paths. Each level of nested tables adds its part to the path of a flaw."""
+"""Flaws of a program, each with the path to the faulty field. Each level of nested tables adds its part."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from etdev.errors import ProgramError
 
 
 class FlawError(Exception):
-    """A flaw inside a program. Each caller that passes it on adds its part of the path."""
+    """A flaw inside a program. Each function that passes it on to its caller adds its part of the path."""
 
     def __init__(self, message: str, *parts: str) -> None:
         """Create a flaw.
 
-        ``parts`` are the innermost names of its path, outer ones first: a field, or ``[INDEX]`` for an item of a
-        vector.
+        ``parts`` are the innermost parts of its path, from the outside to the inside. Each is the name of a field, or
+        ``[INDEX]`` for an item of a vector.
         """
         super().__init__(message)
         self.message = message

@@ -8,15 +8,16 @@ from etdev.program.model import ExecutionPlan, Program
 
 
 def planned_buffers(plan: ExecutionPlan) -> tuple[BufferInfo, ...]:
-    """Return the planned buffers of a method, with what its table of buffers says."""
+    """Return the planned buffers of a method, each with its index, device and size."""
     sizes = enumerate(plan.non_const_buffer_sizes)
     return tuple(BufferInfo(index, str(plan.buffer_device(index)), size) for index, size in sizes if index)
 
 
 def planned_memory(program: Program) -> dict[str, int]:
-    """Return the planned bytes per device: the sum over buffers of the largest size in any method.
+    """Return the planned bytes per device.
 
-    The result always has ``cpu``.
+    Methods share buffers of the same index. So each index counts once, with its largest size in any method. The result
+    always has ``cpu``.
     """
     largest: dict[tuple[Device, int], int] = {}
     for plan in program.execution_plan:
@@ -43,9 +44,9 @@ def constant_bytes(program: Program) -> int:
 
 
 def named_bytes(program: Program) -> int:
-    """Return the bytes of data in the file that delegates look up by name, each segment once.
+    """Return the bytes of the named data in the file. Each segment counts once, even if it has several names.
 
-    These are weights, for backends that share them.
+    Delegates look up named data. For example, some backends share weights in this way.
     """
     segments = {item.segment_index for item in program.named_data}
     return sum(len(program.segments[index].data) for index in segments)

@@ -26,11 +26,11 @@ class Header:
     """Fields of the header."""
 
     length: int
-    """Bytes of the header as it states them: 24, or 32 or more."""
+    """Size of the header in bytes as the header states it: 24, or 32 or more."""
     program_size: int
     """Bytes of the flatbuffer, including this header."""
     segment_base_offset: int
-    """Start of the first segment in the file; 0 without segments."""
+    """Start of the first segment in the file; 0 if there are no segments."""
     segment_data_size: int
     """Bytes from the start of the first segment to the end of the last one; 0 if the header does not state them."""
 

@@ -16,10 +16,10 @@ FORMAT = 1
 """Version of the JSON. Fields may be added; existing ones keep their names and meanings."""
 
 CopyKind: TypeAlias = ElisionKind | Literal["order", "repeat"]
-"""Purpose of a copy: as in the linker, or another order of the elements, or the same elements several times."""
+"""Purpose of a copy: one of the linker's purposes, another order of elements, or repetition of elements."""
 
 ConstantKind: TypeAlias = Literal["constant", "initial value", "external"]
-"""Kind of data in files: a constant, the initial value of state, or a constant in a data file."""
+"""Kind of a tensor's data: a constant, the initial value of state, or a constant in a data file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +27,24 @@ class Argument:
     """An input or an output of a method. Fields that do not apply to its type are None."""
 
     type: str
-    """``tensor``, or ``int``, ``bool``, ``double``, ``string``, ``null``, …"""
+    """``tensor``, ``int``, ``bool``, ``double``, ``string``, ``null`` and others."""
     dtype: str | None = None
     """Element type, such as ``float32``."""
     shape: tuple[int, ...] | None = None
-    """Shape in elements. Upper bounds if bounded, without meaning if unbounded."""
+    """Shape in elements. Dynamic sizes are upper bounds if ``bounded`` and meaningless if ``unbounded``."""
     dynamism: str | None = None
     """``static``, ``bounded`` or ``unbounded``."""
     nbytes: int | None = None
-    """Bytes at the largest size; None for an unbounded tensor too."""
+    """Bytes at the largest size. Also None for a tensor of unbounded size."""
     device: str | None = None
     """Device such as ``cpu`` or ``cuda:0``."""
     memory: str | None = None
-    """``planned``; ``caller``, if the caller provides it; ``constant``; or ``alias`` of memory known only at run time.
+    """Who provides the bytes: ``planned``, ``caller``, ``constant`` or ``alias``.
+
+    An ``alias`` shares memory with another tensor, which is known only at run time.
     """
     value: str | None = None
-    """Value in the file of a number, a truth value or a string, as text."""
+    """Value of a number, a truth value or a string, as text. A number that is only set at run time has none."""
 
     def __str__(self) -> str:
         if self.type != "tensor":
@@ -63,14 +65,14 @@ class BufferInfo:
     size: int
     """Bytes that the runtime allocates."""
     lower_bound: int | None = None
-    """Lower bound in bytes on any plan for the same tensors; None if unknown.
+    """Number of bytes that no plan for the same tensors can be smaller than; None if unknown.
 
-    For a file, it assumes lifetimes from the data flow, and the file's alignment.
+    If it is computed from a ``.pte``, lifetimes are derived from the data flow and the alignment from the offsets.
     """
     greedy: int | None = None
-    """Bytes that ExecuTorch's greedy planner needs for the same tensors; None if only the file is known."""
+    """Bytes that ExecuTorch's greedy planner needs for the same tensors. A build computes them; otherwise None."""
     state: bool = False
-    """True if it holds only state; False if that is unknown."""
+    """True if the buffer holds nothing but state. Also False if that is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ class StateInfo:
     """State of a method, which it keeps from one call to the next."""
 
     name: str
-    """Name in the module if the file has it, otherwise ``value 7``."""
+    """Name in the module, if the file has it; otherwise a text such as ``value 7``."""
     size: int
     """Bytes."""
     buffer: int
@@ -93,24 +95,25 @@ class StateInfo:
 
 @dataclass(frozen=True, slots=True)
 class TensorInUse:
-    """Bytes in use at the peak: one tensor, or several of which this is the largest."""
+    """A storage in use at the peak, described by its largest tensor."""
 
     value: int
     """Index among the method's values."""
     values: int
-    """Number of tensors that share these bytes."""
+    """Number of tensors that share the storage."""
     dtype: str
     """Element type, such as ``float32``."""
     shape: tuple[int, ...]
     """Shape in elements; upper bounds if it is dynamic."""
     nbytes: int
-    """Bytes of the whole storage."""
+    """Bytes of the storage."""
     instruction: int | None
     """Position of the instruction that wrote it last; None if no instruction did."""
     origin: str
-    """Writer: ``aten::mm.out``, ``input 0``, ``an input`` for other tensors in its bytes, or ``an earlier call``.
+    """What wrote the bytes: ``aten::mm.out``, ``input 0``, ``an input`` or ``an earlier call``.
 
-    ``an earlier call`` means that the bytes keep their content between calls.
+    ``an input`` stands for a tensor that shares the bytes of an input. ``an earlier call`` means state, which keeps its
+    content between calls.
     """
     name: str | None
     """Name in the module, if the file has it."""
@@ -118,7 +121,7 @@ class TensorInUse:
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The peak of a planned buffer: the first instant at which most bytes are in use."""
+    """The peak of a planned buffer: the largest number of bytes in use, and the first instant with that number."""
 
     buffer: int
     """The ``memory_id``."""
@@ -127,11 +130,11 @@ class Peak:
     nbytes: int
     """Bytes in use.
 
-    This excludes alignment, and bytes that a delegate reads past a buffer. Branches of which only one runs count both,
-    even if they share bytes in the file.
+    Padding for alignment does not count, nor do bytes that a delegate reads past a buffer. Both branches of a condition
+    count, although only one runs and they may share bytes in the file.
     """
     instant: int
-    """0 while the caller fills the inputs; 1 + the position of the instruction; or one more than the last of these."""
+    """0 while the caller fills the inputs, 1 + the position of an instruction, or 1 more while it reads outputs."""
     instruction: int | None
     """Position of the instruction; None while the caller fills the inputs or reads the outputs."""
     during: str
@@ -151,28 +154,28 @@ class OutputInPlace:
     output: int
     """Index of the output among the method's values."""
     operand: int
-    """Index of the operand among the method's values."""
+    """Index of the operand that it overwrites, among the method's values."""
     nbytes: int
     """Bytes of the output."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyCalls:
-    """Instructions of one operator that copy between tensors in the same memory, and compute nothing."""
+    """Instructions of one operator that only copy between tensors in the same memory."""
 
     operator: str
     """Operator such as ``aten::view_copy.out``."""
     kind: CopyKind
     calls: int
     nbytes: int
-    """Bytes that one pass over the instructions copies in them."""
+    """Bytes that these instructions copy if each runs once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
-    """Bytes that a call copies at most between the host and devices, on the path that copies most both ways together.
+    """Largest number of bytes that one call of a method copies between the host and devices.
 
-    A copy in a loop counts once, as if the loop had one iteration.
+    The figures are for the path through the method that copies the most. A loop counts as one iteration.
     """
 
     h2d_bytes: int
@@ -180,7 +183,7 @@ class Transfers:
     d2h_bytes: int
     """Bytes copied from devices to the host."""
     loops: bool = False
-    """True if an iteration of a loop repeats some of the copies."""
+    """True if some of the copies are inside a loop, so that further iterations repeat them."""
 
     @property
     def total(self) -> int:
@@ -200,7 +203,7 @@ class CompileSpecInfo:
     size: int
     """Bytes of the value."""
     text: str | None
-    """The value if it is printable UTF-8 text."""
+    """The value, if it is printable UTF-8 text; otherwise None."""
 
     def __str__(self) -> str:
         return f"{self.key}={f'({self.size:,} bytes)' if self.text is None else self.text}"
@@ -211,15 +214,15 @@ class DelegateInfo:
     """A part of a method that a backend runs."""
 
     id: str
-    """Name of the backend."""
+    """Name of the backend, such as ``XnnpackBackend``."""
     calls: int
     """Number of instructions that call it."""
     device: str
-    """Device of its arguments, from its compile specs; ``?`` if they do not name one."""
+    """Device of the delegate's arguments, from the compile specs; ``?`` if these name an invalid device."""
     blob_bytes: int
-    """Bytes of the backend's data."""
+    """Bytes of the blob."""
     segment: int | None
-    """Segment of that data; None if it is inside the flatbuffer."""
+    """Index of the segment that holds the blob; None if the blob is inside the flatbuffer."""
     compile_specs: tuple[CompileSpecInfo, ...]
 
 
@@ -239,12 +242,12 @@ class MethodInfo:
     inplace: tuple[OutputInPlace, ...]
     """Outputs written over an operand."""
     memory_unknown: str | None
-    """Reason why lower bounds, state, peaks and outputs in place are unknown; None if they are known."""
+    """Reason why memory in use is unknown: lower bounds, state, peaks and outputs in place. None if it is known."""
     instructions: int
     operators: dict[str, int]
     """Operator such as ``aten::add.out`` → number of instructions that call it, sorted by name.
 
-    The runtime must have an operator even if no instruction calls it.
+    An operator that no instruction calls is listed too, since the runtime must have it.
     """
     delegates: tuple[DelegateInfo, ...]
     transfers: Transfers
@@ -255,7 +258,7 @@ class MethodInfo:
 
 @dataclass(frozen=True, slots=True)
 class ConstantInfo:
-    """Data of tensors: a constant or an initial value, with the largest tensor that has it."""
+    """Data of a constant or of an initial value. It is described by the largest tensor that uses it."""
 
     name: str | None
     """Name in the module, if the file has it."""
@@ -271,22 +274,22 @@ class ConstantInfo:
     value: int
     """Index among the method's values."""
     instruction: int | None
-    """Position of the first instruction that has it as an argument; None without one."""
+    """Position of the first instruction with this tensor as an argument; None if there is none."""
     operator: str | None
     """Operator or delegate of that instruction."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """Data after the flatbuffer."""
+    """A segment: data after the flatbuffer."""
 
     index: int
     offset: int
-    """Offset in bytes from the first segment."""
+    """Offset in bytes from the start of the first segment."""
     size: int
     """Bytes."""
     holds: tuple[str, ...]
-    """Users: ``constants``, ``initial_state``, ``delegates``, ``named_data``; empty if nothing refers to it."""
+    """Users of the segment: ``constants``, ``initial_state``, ``delegates``, ``named_data``. Empty if unused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,19 +304,19 @@ class NamedDataInfo:
 
 @dataclass(frozen=True, slots=True)
 class Sections:
-    """Bytes of a file by purpose; their sum is the file's size."""
+    """Bytes of a file by purpose. Their sum is the size of the file."""
 
     flatbuffer: int
-    """Bytes of the flatbuffer, including the header and inline data."""
+    """Bytes of the flatbuffer, including the header and data inside the flatbuffer."""
     constants: int
     initial_state: int
     delegates: int
     named_data: int
     other: int
-    """Padding, and segments that nothing refers to."""
+    """Padding, and segments that nothing uses."""
 
     def parts(self) -> dict[str, int]:
-        """Return the bytes of each part that has any, by its name in texts: ``initial state``."""
+        """Return the bytes per purpose, without purposes that have none. The names are for texts: ``initial state``."""
         named = {name.replace("_", " "): size for name, size in asdict(self).items() if size}
         return {"padding and unused" if name == "other" else name: size for name, size in named.items()}
 
@@ -331,15 +334,15 @@ class ProgramInfo:
     """Length of the extended header; None in a file without one."""
     methods: tuple[MethodInfo, ...]
     memory: dict[str, int]
-    """Planned bytes per device: the sum over buffers of the largest size in any method."""
+    """Planned bytes per device. Methods share buffers, so each buffer counts once, with its largest size."""
     weights_bytes: int
-    """Bytes of tensors' constants, in segments and in the flatbuffer; excludes delegates and other files."""
+    """Bytes of constants in segments and in the flatbuffer, without those in delegates or data files."""
     constants: tuple[ConstantInfo, ...]
     sections: Sections
     segments: tuple[SegmentInfo, ...]
     named_data: tuple[NamedDataInfo, ...]
     external_data: tuple[str, ...]
-    """Names of data in another file (``.ptd``): of tensors, and of delegates whose blobs tell what they look up."""
+    """Names of data in ``.ptd`` files: that of tensors, and that of delegates if their blobs name it."""
     unknown_fields: tuple[str, ...]
     """Fields of the file that this version of etdev does not know."""
 

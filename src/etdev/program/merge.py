@@ -1,4 +1,4 @@
-"""Merge of methods that were emitted one by one into one program."""
+"""Merge of separately emitted methods into one program."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from etdev.program.segments import CONSTANT_ALIGNMENT, SEGMENT_ALIGNMENT, align,
 
 
 def merge_methods(parts: Mapping[str, m.Program]) -> m.Program:
-    """Merge several programs into one. Each was emitted with one method and, optionally, constant methods.
+    """Merge programs that were emitted with one method each, and optionally with constant methods.
 
-    ``parts`` are by the name of the method, in the order in which they would have been lowered together. The result is
-    the program that ExecuTorch would have emitted from all of them. Its methods are sorted by name, and constant
-    methods follow. Data that is equal in several parts is stored once, in the order in which methods refer to it.
-    Constant methods are those of the first part.
+    The keys of ``parts`` are names of methods, in the order of a common lowering. The result equals the program that
+    ExecuTorch would have emitted from all methods at once. Its methods are sorted by name. Constant methods follow,
+    those of the first part. Data that is equal in several parts is stored once, in the order in which methods refer to
+    it.
 
-    Raises :class:`ValueError` for a program that ExecuTorch does not emit like that: with data in the flatbuffer, or in
-    another file.
+    Raises :class:`ValueError` for a program with data in the flatbuffer or in another file. ExecuTorch does not emit
+    such programs.
     """
     merge = _Merge()
     plans = [merge.method(parts[name], parts[name].method(name)) for name in sorted(parts)]
@@ -32,15 +32,15 @@ def merge_methods(parts: Mapping[str, m.Program]) -> m.Program:
 
 @dataclass
 class _Pool:
-    """Data of tensors by index. Index 0 is reserved."""
+    """Data of constants or of initial values, each blob once, by its index. Index 0 is reserved."""
 
     alignment: int
-    """Alignment in bytes. ExecuTorch does not align initial values of planned tensors."""
+    """Alignment in bytes of each blob. ExecuTorch aligns constants, but not initial values of planned tensors."""
     data: list[Blob] = field(default_factory=lambda: [Blob()])
     known: dict[Blob, int] = field(default_factory=dict)
 
     def add(self, data: Blob) -> int:
-        """Return the index of the data; add it if it is new."""
+        """Return the index of a blob, which is added if it is new."""
         if data not in self.known:
             self.known[data] = len(self.data)
             self.data.append(data)
@@ -59,7 +59,7 @@ class _Pool:
 
 @dataclass
 class _Merge:
-    """Methods' data collected from the parts so far."""
+    """Data that the parts merged so far refer to."""
 
     constants: _Pool = field(default_factory=lambda: _Pool(CONSTANT_ALIGNMENT))
     initial: _Pool = field(default_factory=lambda: _Pool(1))
@@ -68,7 +68,7 @@ class _Merge:
     named: dict[str, Blob] = field(default_factory=dict)
 
     def method(self, part: m.Program, plan: m.ExecutionPlan) -> m.ExecutionPlan:
-        """Return a method with indices into the merged data; those of delegate blobs count from 0."""
+        """Return a method with indices into the merged data. Indices of delegate blobs count from 0."""
         if part.constant_buffer or part.backend_delegate_data:
             raise ValueError(f"method {plan.name!r} has data inside the flatbuffer")
         values = tuple(self._tensor(part, one) if isinstance(one, m.Tensor) else one for one in plan.values)
@@ -95,7 +95,7 @@ class _Merge:
         return self.blobs.setdefault(part.segments[delegate.processed.index].data, len(self.blobs))
 
     def name_data(self, part: m.Program) -> None:
-        """Add the data of a part that delegates look up by name."""
+        """Add a part's named data, which delegates look up."""
         for item in part.named_data:
             data = part.segments[item.segment_index].data
             if self.named.setdefault(item.key, data) != data:
@@ -127,7 +127,7 @@ class _Merge:
 
 
 def _with_segments(plan: m.ExecutionPlan, first: int) -> m.ExecutionPlan:
-    """Return a method whose delegate blobs follow the first ``first`` segments."""
+    """Return a method whose delegate blobs are in the segments from index ``first`` on."""
     delegates = tuple(
         replace(one, processed=replace(one.processed, index=first + one.processed.index)) for one in plan.delegates
     )

@@ -1,7 +1,7 @@
-"""The ``.pte`` in memory: the ET12 schema as frozen dataclasses.
+"""A ``.pte`` in memory: the ET12 schema as frozen dataclasses.
 
-Names are those of ``program.fbs``, which also defines how the runtime uses each field. Four tables that only wrap one
-thing are replaced by that thing. An ``EValue`` is its value. An ``Instruction`` is its call. A ``Buffer`` and a
+Names are those of ``program.fbs``, which also defines how the runtime uses each field. Some tables of the schema only
+wrap one thing, which replaces them here. An ``EValue`` is its value. An ``Instruction`` is its call. A ``Buffer`` and a
 ``BackendDelegateInlineData`` are a :class:`Blob`. A ``FrameList`` is a tuple of frames. The two halves of an
 allocation's offset are one number, and a ``DataSegment`` holds its bytes.
 
@@ -56,7 +56,7 @@ class ScalarType(IntEnum):
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element, as the runtime counts them; for packed types, bytes of the whole byte."""
+        """Bytes of one element, as the runtime counts them. An element of a packed type is one byte."""
         return _ITEM_SIZES[self]
 
 
@@ -72,18 +72,18 @@ _ITEM_SIZES = {
 
 
 class TensorShapeDynamism(IntEnum):
-    """Changes to a tensor's sizes at run time."""
+    """How a tensor's sizes may change at run time."""
 
     STATIC = 0
     """The sizes never change."""
     DYNAMIC_BOUND = 1
-    """The sizes change, up to those in the file."""
+    """The sizes change, but do not exceed those in the file."""
     DYNAMIC_UNBOUND = 2
     """The sizes change without limit; those in the file are meaningless."""
 
 
 class TensorDataLocation(IntEnum):
-    """Location of a tensor's data."""
+    """File that holds a tensor's data."""
 
     SEGMENT = 0
     EXTERNAL = 1
@@ -91,7 +91,7 @@ class TensorDataLocation(IntEnum):
 
 
 class DataLocation(IntEnum):
-    """List that a delegate's data reference points into."""
+    """List that holds a delegate's data."""
 
     INLINE = 0
     """``Program.backend_delegate_data``."""
@@ -146,7 +146,7 @@ class Tensor:
     """Dimensions from the outermost in memory to the innermost: ``(0, 2, 3, 1)`` is channels last."""
     shape_dynamism: TensorShapeDynamism = TensorShapeDynamism.STATIC
     data_buffer_idx: int = 0
-    """Index of the data's offset; 0 means that the tensor has no data in the file.
+    """Index of the tensor's data; 0 means that the tensor has no data in the file.
 
     It is an index into ``constant_segment`` or ``constant_buffer``. For a planned tensor, it is an index into one of
     the ``mutable_data_segments``.
@@ -166,7 +166,7 @@ class Tensor:
 
     @property
     def is_external(self) -> bool:
-        """Whether the data, or the initial value, is in another file."""
+        """Whether the data is in another file. For a planned tensor, the data is its initial value."""
         return self.extra_tensor_info is not None and self.extra_tensor_info.location is TensorDataLocation.EXTERNAL
 
     @property
@@ -182,7 +182,7 @@ class Tensor:
 
     @property
     def is_constant(self) -> bool:
-        """Whether the content is fixed, in this file or in another one."""
+        """Whether the tensor is a constant, in this file or in another one."""
         return self.allocation_info is None and (self.data_buffer_idx > 0 or self.is_external)
 
 
@@ -279,11 +279,11 @@ class OptionalTensorList:
 Value: TypeAlias = (
     Null | Int | Bool | Double | Tensor | String | IntList | DoubleList | BoolList | TensorList | OptionalTensorList
 )
-"""The union ``KernelTypes``, in the schema's order."""
+"""A value of a method, in the schema the union ``KernelTypes``. The types are in the schema's order."""
 
 
 def plain_value(value: Value) -> int | bool | float | str | None:
-    """Return the number or the text of a value that has one; None for any other value."""
+    """Return the number, truth value or text of a simple value; None for any other value."""
     match value:
         case Int():
             return value.int_val
@@ -319,7 +319,7 @@ class DelegateCall:
 
 @dataclass(frozen=True, slots=True)
 class MoveCall:
-    """An instruction that makes one value refer to the same object as another; a tensor's bytes stay in place."""
+    """An instruction that makes one value refer to the same object as another. It copies no bytes of a tensor."""
 
     move_from: int
     """Value index."""
@@ -334,19 +334,19 @@ class JumpFalseCall:
     cond_value_index: int
     """Value index of a :class:`Bool` or of a bool tensor. A bool tensor is false if any element is."""
     destination_instruction: int
-    """Index into the same chain's ``instructions``; their number means the end."""
+    """Index into the same chain's ``instructions``. The number of instructions stands for the end of the chain."""
 
 
 @dataclass(frozen=True, slots=True)
 class FreeCall:
-    """An instruction that releases the memory of an unplanned tensor."""
+    """An instruction that releases the memory of a tensor that is not planned."""
 
     value_index: int
     """Value index."""
 
 
 Instruction: TypeAlias = KernelCall | DelegateCall | MoveCall | JumpFalseCall | FreeCall
-"""The union ``InstructionArguments``, in the schema's order."""
+"""An instruction, in the schema the union ``InstructionArguments``. The types are in the schema's order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,12 +372,12 @@ class Chain:
     outputs: tuple[int, ...] = ()
     """Value indices. ExecuTorch leaves this empty."""
     stacktrace: tuple[tuple[Frame, ...], ...] = ()
-    """Source lines in the model of each instruction; or empty."""
+    """For each instruction, the lines of the model's code that it comes from. Empty if the file has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """Name under which a kernel is registered."""
+    """Name by which the runtime finds a kernel."""
 
     name: str
     """Name such as ``aten::add``."""
@@ -387,7 +387,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class CompileSpec:
-    """A setting that a delegate was compiled with and receives again when it is loaded."""
+    """A setting that a backend gets when it compiles a delegate, and again when the delegate is loaded."""
 
     key: str
     value: bytes
@@ -395,7 +395,7 @@ class CompileSpec:
 
 @dataclass(frozen=True, slots=True)
 class BackendDelegateDataReference:
-    """Location of a delegate's data."""
+    """Reference to a delegate's data."""
 
     location: DataLocation
     index: int
@@ -422,7 +422,7 @@ class ContainerMetadata:
 
 @dataclass(frozen=True, slots=True)
 class NonConstBufferDevice:
-    """Device of a planned buffer. One without an entry is on the CPU."""
+    """Device of a planned buffer. A buffer without an entry is on the CPU."""
 
     buffer_idx: int
     """Index into ``non_const_buffer_sizes``, from 1 on."""
@@ -447,7 +447,7 @@ class ExecutionPlan:
     non_const_buffer_sizes: tuple[int, ...]
     """Bytes of each planned buffer. Entry 0 is reserved; an allocation's ``memory_id`` counts from 1."""
     non_const_buffer_device: tuple[NonConstBufferDevice, ...] = ()
-    """Buffers that are not on the CPU."""
+    """Devices of the buffers that are not on the CPU."""
     container_meta_type: ContainerMetadata | None = None
 
     @property
@@ -475,13 +475,13 @@ class Segment:
     """Data that follows the flatbuffer."""
 
     offset: int
-    """Offset from the place of the first segment in the file. Segments are sorted by offset and do not overlap."""
+    """Offset from the start of the first segment. Segments are sorted by offset and do not overlap."""
     data: Blob
 
 
 @dataclass(frozen=True, slots=True)
 class SubsegmentOffsets:
-    """Offsets of the data of each tensor in a segment."""
+    """Offsets of the data of tensors in one segment."""
 
     segment_index: int
     offsets: tuple[int, ...]
@@ -523,15 +523,15 @@ class Program:
     A header of 24 bytes does not state the total size of the segments. Without a header, all segments are empty.
     """
     segment_alignment: int = field(default=128, compare=False)
-    """Power of two that divides the place of the first segment in the file.
+    """Alignment of the first segment in the file, a power of two.
 
-    No file states it. The reader infers the largest power that the file fits, up to a page of 16 KiB. So the writer
-    keeps any alignment that a user relied on. It does not count when programs are compared.
+    No file states it. The reader infers the largest power that divides the segment's position, up to a page of 16 KiB.
+    So the writer keeps any alignment that a user relied on. The comparison of two programs ignores it.
     """
     inline_alignment: int = field(default=16, compare=False)
-    """Power of two that data inside the flatbuffer is aligned to, inferred by the same rule."""
+    """Alignment of data inside the flatbuffer, a power of two that is inferred in the same way."""
     unknown_fields: tuple[str, ...] = ()
-    """Fields of the file that this schema does not know. A program with any cannot be written."""
+    """Fields of the file that this schema does not know. If there are any, the program cannot be written."""
 
     def delegate_data(self, delegate: BackendDelegate) -> Blob:
         """Return the data that a backend compiled for one of the program's delegates."""

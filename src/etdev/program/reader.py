@@ -16,7 +16,7 @@ from etdev.program.schema import PROGRAM
 from etdev.program.segments import cut_segments
 
 _MOST_ALIGNMENT = 16 << 10
-"""Largest alignment that is assumed to be intended: the largest page of a processor that runs such programs."""
+"""Largest alignment that is assumed to be intended: the largest memory page of a processor that runs programs."""
 _DEFAULT_SEGMENT_ALIGNMENT = 128
 _DEFAULT_INLINE_ALIGNMENT = 16
 _REMEDY = "it is no .pte, or one that was cut short or damaged: copy it again, or build it again"
@@ -32,7 +32,7 @@ def read(path: str | os.PathLike[str]) -> Program:
 
 
 def parse(content: Blob, *, where: str | None = None) -> Program:
-    """Parse and check a program in bytes, which the result refers to. ``where`` names the bytes in errors."""
+    """Parse and check a program. The result refers to ``content``, which ``where`` names in errors."""
     try:
         program = _parse(content)
         check_program(program)

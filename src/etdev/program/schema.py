@@ -1,7 +1,7 @@
 """Flatbuffer layout of the tables of ET12, for the reader and the writer.
 
-Field numbers are positions in ``program.fbs``. A union takes two: its tag, then its content. Fields are in the order of
-the dataclass's arguments.
+Field numbers are positions in ``program.fbs``. A union takes two numbers, the first for its tag and the second for its
+content. Fields are in the order of the dataclass's arguments.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ class Absence(Enum):
     """Meaning of a field that a file lacks."""
 
     DEFAULT = auto()
-    """The default: a number's default, an empty vector or an empty string.
+    """The field has its default: a number's default, an empty vector or an empty string.
 
-    A number that equals its default is not written. Vectors and strings always are, since the runtime does not test for
-    null everywhere.
+    A number that equals its default is not written. Vectors and strings are always written, since the runtime does not
+    test for null everywhere.
     """
     OMITTED = auto()
-    """``None``, or an empty vector; written as absent."""
+    """The field is ``None`` or an empty vector. The writer leaves it out again."""
     REFUSED = auto()
-    """An error: the runtime refuses such a file, or crashes."""
+    """The file has a flaw: the runtime refuses such a file, or crashes."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Scalar:
     """Format code of the ``struct`` module."""
     default: int | float = 0
     choices: Mapping[int, Any] | None = None
-    """Allowed numbers and their meanings; None if all numbers are allowed."""
+    """Allowed numbers → values in the model; None if all numbers are allowed."""
     what: str = "a number"
     """Description of the number for errors."""
 
@@ -52,7 +52,7 @@ class Scalar:
 
     @cached_property
     def packed_default(self) -> bytes:
-        """The default as its bytes in a file."""
+        """Bytes of the default in a file."""
         return pack(f"<{self.code}", self.default)
 
 
@@ -72,7 +72,7 @@ class Scalars:
 
 @dataclass(frozen=True, slots=True)
 class RawBytes:
-    """A vector of bytes that is kept as ``bytes``."""
+    """A vector of bytes that is copied to ``bytes``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,26 +82,26 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class One:
-    """Another table."""
+    """A field that refers to one table."""
 
     table: Table
 
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """A vector of tables."""
+    """A field that refers to a vector of tables."""
 
     table: Table
 
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """One of several tables. Tags count from 1; 0 means no table."""
+    """A field that refers to a table of one of several types. Tags count from 1; 0 means no table."""
 
     tables: tuple[Table, ...]
 
     def tag_of(self, value: object) -> int:
-        """Return the tag of an object of one of the tables. Raise :class:`FlawError` for any other object."""
+        """Return the tag for the type of an object. Raise :class:`FlawError` if no table of the union has that type."""
         for tag, table in enumerate(self.tables, 1):
             if table.python_type is type(value):
                 return tag
@@ -124,7 +124,7 @@ class Field:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table, and its conversion to and from an object."""
+    """A type of table, and its conversion to and from an object of the model."""
 
     name: str
     make: Callable[..., Any]
@@ -133,9 +133,9 @@ class Table:
     """Function from the object to the fields' values."""
     fields: tuple[Field, ...]
     python_type: type | None = None
-    """Type of the object, by which a union finds the table."""
+    """Type of the object. A union chooses the table by it."""
     wrapper: bool = False
-    """Whether the table's only field replaces it in the model and in paths."""
+    """True for a table with a single field whose value replaces the table in the model and in paths."""
 
     @cached_property
     def snake_name(self) -> str:
@@ -174,7 +174,7 @@ def table(kind: type, *fields: Field) -> Table:
 
 
 def _wrapper(name: str, field: Field) -> Table:
-    """Return a table that its only field replaces."""
+    """Return a table with a single field, whose value replaces the table in the model."""
     return Table(name, lambda value: value, lambda value: (value,), (field,), wrapper=True)
 
 
@@ -316,4 +316,4 @@ PROGRAM = Table(
     lambda value: tuple(value[field.name] for field in _ROOT_FIELDS),
     _ROOT_FIELDS,
 )
-"""The root table. Its object is a dictionary by field; a segment in it is (offset, size)."""
+"""The root table. It is decoded to a dictionary by field name, in which a segment is a pair (offset, size)."""

@@ -22,8 +22,8 @@ def cut_segments(
 ) -> tuple[tuple[Segment, ...], int]:
     """Return a file's segments for the given offsets and sizes, and the end of the last one in the file.
 
-    ``base`` is the start of the first segment in the file, 0 without segments. ``said`` is the total size of the
-    segments as the header states it, 0 if it does not. Raises :class:`FlawError` for bytes that are not in the file.
+    ``base`` is the start of the first segment in the file, 0 if there are none. ``said`` is the total size of the
+    segments that the header states, 0 if it states none. Raises :class:`FlawError` for bytes that are not in the file.
     """
     room = len(content) - base if base else 0
     segments, end = [], 0
@@ -64,7 +64,7 @@ def laid_out(data: Iterable[Blob], alignment: int) -> tuple[Segment, ...]:
 
 
 def write_parts(head: bytearray, base: int, segments: Sequence[Segment], path: Path) -> None:
-    """Write a file that no other reader uses yet: its head, then the segments from byte ``base`` on. Raises OSError."""
+    """Write ``head``, then the segments from byte ``base`` on, to a file that no reader has open. Raises OSError."""
     with open(path, "wb", buffering=0, opener=_open_empty) as file:
         _write_parts(head, base, segments, file)
 
@@ -82,7 +82,7 @@ def _write_parts(head: bytearray, base: int, segments: Sequence[Segment], file: 
 
 
 def _write_segments(segments: Iterable[Segment], base: int, at: int, file: FileIO | BytesIO) -> None:
-    """Write from byte ``at`` of the file on. The first segment begins at ``base``.
+    """Write the segments from byte ``at`` of the file on. The first segment begins at byte ``base``.
 
     The function does not seek, so the file may be a pipe.
     """
@@ -99,7 +99,7 @@ def _write_segments(segments: Iterable[Segment], base: int, at: int, file: FileI
 
 
 def _write_all(content: Blob, at: int, file: FileIO | BytesIO) -> None:
-    """Write at byte ``at`` of the file, in pieces that end at multiples of a chunk. That is twice as fast."""
+    """Write ``content`` at byte ``at`` of the file. Pieces end at multiples of a chunk, which is twice as fast."""
     for piece in content.pieces(at):
         start = 0
         while start < len(piece):
@@ -107,7 +107,7 @@ def _write_all(content: Blob, at: int, file: FileIO | BytesIO) -> None:
 
 
 def _open_empty(path: str, flags: int) -> int:
-    """Open a file that is empty already. Truncating it again makes ext4 flush it to disk when it is closed."""
+    """Open a file that must be empty, without truncating it. After a truncation, ext4 flushes a closed file to disk."""
     return os.open(path, flags & ~os.O_TRUNC)
 
 

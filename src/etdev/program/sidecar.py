@@ -1,8 +1,8 @@
 """The sidecar of an object program: a JSON file with facts that its ``.pte`` cannot hold.
 
 The file is ``NAME.object.json`` next to ``NAME.object.pte``. It is one object with ``format`` (2), ``methods`` and
-``data_files``. An instruction's index counts in the first chain of the method, the only one in current programs. This
-module imports neither torch nor executorch.
+``data_files``. The index of an instruction is its position in the method's first chain. Current programs have no other
+chains. This module imports neither torch nor executorch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from etdev.program.flaw import FlawError
 from etdev.program.model import ScalarType
 
 FORMAT = 2
-"""Version of the file's structure. It is raised when a reader of the old version would misunderstand the new one."""
+"""Version of the file's structure. It increases when a reader of the old version would misread the new one."""
 
 _MOST = 1 << 63
 """Upper bound, exclusive, of all numbers in the file: indices, counts and debug handles fit in 63 bits."""
@@ -35,7 +35,10 @@ class Source:
     """A line of the model's code."""
 
     file: str
-    """Path with ``/`` as separator, relative to the project, or to the package folder for an installed package."""
+    """Path with ``/`` as separator.
+
+    It is relative to the project. For an installed package, it is relative to the package's folder.
+    """
     line: int
     """Line number, from 1 on."""
     function: str
@@ -58,21 +61,21 @@ class StateNote:
     State of the same name in several methods is one buffer in the module. The config says whether the methods share it.
     """
     initialized: bool
-    """Whether the file holds its initial value. Otherwise it starts as zeros."""
+    """Whether the file holds the initial value of this state. Otherwise the state starts as zeros."""
 
 
 @dataclass(frozen=True, slots=True)
 class MethodNotes:
-    """Notes on one method. Instructions without an entry in a mapping are unknown."""
+    """Notes on one method. If a mapping lacks an instruction, that fact about the instruction is unknown."""
 
     delegate_inputs: Mapping[int, int] = field(default_factory=dict)
-    """Number of inputs of each delegate call. They are its first arguments; outputs follow."""
+    """Delegate call → number of its inputs. These are its first arguments; its outputs follow."""
     state: tuple[StateNote, ...] = ()
     """State, in the order of the value indices."""
     sources: Mapping[int, Source] = field(default_factory=dict)
-    """Source line of each instruction; for a delegate call, the line of the last op inside."""
+    """Instruction → its line in the model. For a delegate call, this is the line of the delegate's last op."""
     debug_handles: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """ExecuTorch's numbers of the ops that became each instruction, as in an ``ETRecord``."""
+    """Instruction → ExecuTorch's debug handles of the ops that became it, as in an ``ETRecord``."""
     data_names: tuple[str, ...] = ()
     """Names of the data that the method's delegates look up."""
 
@@ -91,12 +94,12 @@ class MethodNotes:
 
 @dataclass(frozen=True, slots=True)
 class Sidecar:
-    """Notes on all methods that have any."""
+    """Notes on the methods of an object program. A method without notes is left out."""
 
     methods: Mapping[str, MethodNotes]
     """Notes by the method's name."""
     data_files: Mapping[str, Mapping[str, TensorLayout | None]] = field(default_factory=dict)
-    """File name → data in it, for files that backends ask for. The object program has that data inside."""
+    """File name → data in it, for files that backends ask for. The object program still contains that data."""
 
     @property
     def lookups(self) -> dict[str, tuple[str, ...]]:
@@ -107,8 +110,9 @@ class Sidecar:
         """Return the notes after a change of a method's instructions.
 
         ``old_to_new`` maps the index of each old instruction to its new index, or to ``None`` if it was removed. If
-        several instructions became one, it gets the first one's source line and all debug handles. Raises
-        :class:`KeyError` for an unknown method or for an instruction with notes that the map lacks. Raises
+        several instructions became one, the new one gets the first one's source line and the debug handles of all.
+
+        Raises :class:`KeyError` for an unknown method, or if the mapping lacks an instruction that has notes. Raises
         :class:`ValueError` if two delegate calls became one.
         """
         return replace(self, methods={**self.methods, method: self.methods[method].renumbered(old_to_new)})
@@ -169,10 +173,10 @@ def _encoded_layout(layout: TensorLayout | None) -> dict[str, Any] | None:
 
 
 def read_sidecar(path: str | os.PathLike[str]) -> Sidecar:
-    """Read and check the notes in a file.
+    """Read and check a sidecar.
 
-    Raises :class:`~etdev.errors.ProgramError` with the file, the path inside it (``methods.forward.state[0].value``)
-    and the flaw.
+    Raises :class:`~etdev.errors.ProgramError` with the file, the flaw and the flaw's path in the file, such as
+    ``methods.forward.state[0].value``.
     """
     where = os.fspath(path)
     try:

@@ -1,8 +1,8 @@
 """Signatures of operators: the kinds of values that a kernel takes and returns.
 
-The runtime's kernels take their arguments by position and abort the process on a value of another kind. The reader
-checks each call against its operator's signature, so that linker, validator and interpreter can rely on it. An operator
-without a signature may take anything, and nothing here is assumed about it.
+The runtime's kernels take their arguments by position. They abort the process if a value is of another kind. The reader
+checks each call against its operator's signature. So linker, validator and interpreter can rely on the kinds. An
+operator without a signature may take anything.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from etdev.program.signature_table import SIGNATURES
 
 
 class RunTimeNumber:
-    """Kind of a :class:`~etdev.program.model.Null` that a caller or an instruction replaces by a number."""
+    """Kind of an absent value that a caller or an instruction replaces by a number.
+
+    In the file, it is a :class:`~etdev.program.model.Null`.
+    """
 
 
 KINDS = MappingProxyType(
@@ -41,10 +44,10 @@ _SELF = "self"
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A value that a call passes."""
+    """A position in a kernel call: an argument or an output."""
 
     name: str
-    """Name of an argument; empty for an output."""
+    """Name of the argument; empty for an output."""
     kind: str
     """Type in the signature."""
     accepts: frozenset[type]
@@ -58,24 +61,24 @@ class Signature:
     operator: str
     """Operator such as ``aten::add.out``."""
     parameters: tuple[Parameter, ...]
-    """Arguments, then outputs, then the number that the call returns if it returns one."""
+    """Arguments, then outputs, then a returned number if there is one."""
     outputs: int
-    """Number of trailing parameters that are output tensors, or a list of them."""
+    """Number of parameters at the end that are output tensors or a list of output tensors."""
     returns: int
-    """Number of values after the parameters that repeat outputs or the first argument: 0 or 1."""
+    """Number of values after the parameters: 1 if the call repeats its outputs or its first argument, else 0."""
 
     accepts: tuple[frozenset[type], ...]
     """Accepted kinds of values, by position in the call."""
 
 
 def operator_name(operator: m.Operator) -> str:
-    """Return ``aten::add.out``, or ``aten::_local_scalar_dense`` for a default overload."""
+    """Return the full name, such as ``aten::add.out``. A default overload has no suffix."""
     return f"{operator.name}.{operator.overload}" if operator.overload else operator.name
 
 
 @cache
 def find_signature(operator: str) -> Signature | None:
-    """Return the signature of an operator such as ``aten::add.out``; None for one that the table does not have."""
+    """Return the signature of an operator such as ``aten::add.out``; None if the table lacks it."""
     line = _lines().get(operator)
     return None if line is None else _parse(operator, line)
 

@@ -1,4 +1,4 @@
-"""Values of a method that its instructions, inputs or outputs use."""
+"""Values that a method uses: those of its instructions, inputs and outputs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from etdev.program import model as m
 def used_values(plan: m.ExecutionPlan) -> list[int]:
     """Return the used value indices, in order.
 
-    A value is used if an instruction, an input, an output or another used value refers to it. Tensors with an initial
-    value are used too: the runtime writes that value even if no instruction reads it.
+    A value is used if an instruction, an input, an output or another used value refers to it. A tensor with an initial
+    value is also used, because the runtime writes the initial value even if no instruction reads the tensor.
     """
     used = {*plan.inputs, *plan.outputs}
     for chain in plan.chains:

@@ -1,4 +1,4 @@
-"""Writer of ``.pte`` files: the flatbuffer with its extended header, then the segments at their places."""
+"""Writer of ``.pte`` files: the flatbuffer with its extended header, then the segments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write(program: Program, path: str | os.PathLike[str]) -> None:
 
 
 def write_into(program: Program, path: Path) -> None:
-    """Write to a file that no other reader uses yet. Use :func:`write` for all other files.
+    """Write to a file that no reader has open. Use :func:`write` for all other files.
 
     Raises :class:`OSError` unchanged.
     """
@@ -47,7 +47,7 @@ def serialize(program: Program) -> bytes:
 
 
 def flatbuffer_size(program: Program) -> int:
-    """Return the bytes of the file before its segments. Only :func:`write` checks that the program is valid."""
+    """Return the number of bytes in the file before its segments. The program is not checked here."""
     return len(_head(program)[0])
 
 
@@ -69,7 +69,7 @@ def _head(program: Program) -> tuple[bytearray, int]:
     content, alignment = encode(PROGRAM, fields, identifier=IDENTIFIER, inline_alignment=program.inline_alignment)
     if program.header_length is None:
         return content, 0
-    # The room fits the longest header. It is a multiple of the alignment, so data in the flatbuffer stays aligned.
+    # Reserve room for the longest header. Its size is a multiple of the alignment, so that data stays aligned.
     room = align(LONG, alignment)
     size = len(content) + room
     end = max((segment.offset + len(segment.data) for segment in program.segments), default=0)

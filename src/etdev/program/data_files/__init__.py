@@ -1,1 +1,1 @@
-"""External data of a program: which data goes into which ``.ptd`` file, and back."""
+"""External data of a program: the choice of ``.ptd`` files for it, and moves to these files and back."""

@@ -1,4 +1,4 @@
-"""The data files of a program: the assignment of its data to files."""
+"""The data files of a program, and which of the program's data each of them gets."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from etdev.program.flat_tensor.model import FlatTensor, TensorLayout
 from etdev.program.model import Program
 
 Keys: TypeAlias = Mapping[str, TensorLayout | None]
-"""Names of the data in one file, with a layout for each tensor."""
+"""Names of the data in one file. A tensor's name has its layout, and any other name has None."""
 
 
 def merge_data_files(parts: Iterable[Mapping[str, Keys]]) -> dict[str, Keys]:
-    """Merge the files that the backends of several methods ask for into those of one program.
+    """Merge the data files that the backends of several methods ask for.
 
-    Each name of data is in one file, the first that asks for it, as in ExecuTorch.
+    If several files ask for the same name, only the first one gets it. ExecuTorch does the same.
     """
     taken: set[str] = set()
     merged: dict[str, dict[str, TensorLayout | None]] = {}
@@ -38,7 +38,7 @@ class DataFiles:
     delegates: Mapping[str, Keys] = field(default_factory=lambda: MappingProxyType({}))
     """File name → data in that file, for files that the backends of delegates ask for."""
     weights: str | None = None
-    """Name of the file for all other movable data; None keeps that data in the program."""
+    """Name of the file for constants and all other data that can be moved; None keeps them in the program."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -46,10 +46,12 @@ class DataFiles:
         return tuple(sorted({*self.delegates, *([] if self.weights is None else [self.weights])}))
 
     def split(self, program: Program) -> tuple[Program, dict[str, FlatTensor]]:
-        """Move data out of a program; return the rest of the program, and the files by name, sorted.
+        """Move data out of a program. Return the program without that data, and the files by name, sorted.
 
-        A constant that stays inside loses its name, which no runtime reads. Raises :class:`~etdev.errors.ProgramError`
-        if constants are to be moved and some of the program's data is in another file already.
+        A constant that stays in the program loses its name, which no runtime reads.
+
+        Raises :class:`~etdev.errors.ProgramError` if constants are to be moved and some of the program's data is in
+        another file already.
         """
         files: dict[str, FlatTensor] = {}
         for name, keys in self.delegates.items():
@@ -62,6 +64,6 @@ class DataFiles:
         return program, dict(sorted(files.items()))
 
     def joined(self, program: Program) -> Program:
-        """Return the program as a reader sees it when it joins the program with its files."""
+        """Return the program as a reader sees it after :meth:`split`, when all files are joined with it again."""
         program, files = self.split(program)
         return internalize(program, *files.values()) if files else program

@@ -1,12 +1,12 @@
 """Moves of constants and named data from a program to a data file, and back.
 
-The runtime finds an external constant by its name and layout. It finds data of a delegate by its key. A tensor keeps
-its name if no other data has that name. Otherwise its name is a digest of its layout and bytes, like the names that
+The runtime finds an external constant by its name and layout. A delegate finds its data by a key. A tensor keeps its
+name if no other data has that name. Otherwise its name is a digest of its layout and bytes, like the names that
 ExecuTorch's delegates use. Tensors of the same layout and bytes share an entry. Tensors of the same bytes share a
 segment.
 
-Initial values of state stay inside: loading a method writes them to planned memory once. Data in the flatbuffer stays
-inside too, as does named data in a segment with other users, and empty data.
+Some data stays in the program: initial values of state, which are only copied once, when a method is loaded; data
+inside the flatbuffer; named data in a segment that has other users; and empty data.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _Place: TypeAlias = tuple[int, int]
 
 
 def externalize(program: m.Program, reserved: Collection[str] = ()) -> tuple[m.Program, FlatTensor]:
-    """Move the constants and the named data of a program out of it; return the rest and the data.
+    """Move constants and named data to a data file. Return the remaining program, and the content of the file.
 
-    ``reserved`` are names of data in other files; no constant gets one of them. :func:`internalize` puts the data back.
-    Raises :class:`~etdev.errors.ProgramError` if some of the program's data is in another file already.
+    No constant gets a name in ``reserved``, which are names of data in other files. :func:`internalize` moves the data
+    back. Raises :class:`~etdev.errors.ProgramError` if some of the program's data is in another file already.
     """
     if external_names(program):
         raise ProgramError(
@@ -58,9 +58,9 @@ def externalize(program: m.Program, reserved: Collection[str] = ()) -> tuple[m.P
 
 
 def take_named(program: m.Program, wanted: Mapping[str, TensorLayout | None]) -> tuple[m.Program, FlatTensor]:
-    """Move named data out of a program; return the rest and the data.
+    """Move the ``wanted`` named data to a data file. Return the remaining program, and the content of the file.
 
-    ``wanted`` maps each name to the layout that the file is to state. A program does not state layouts of named data.
+    ``wanted`` maps each name to the layout that the file is to state. A program does not state it for named data.
     """
     moved = [item for item in program.named_data if item.key in wanted]
     pool: dict[Blob, int] = {}
@@ -72,7 +72,7 @@ def take_named(program: m.Program, wanted: Mapping[str, TensorLayout | None]) ->
 
 
 def internalize(program: m.Program, *files: FlatTensor) -> m.Program:
-    """Return the program with its data inside: the constants that it names, and the rest for its delegates.
+    """Return the program after moving the data of its constants and delegates from ``files`` into it.
 
     Raises :class:`~etdev.errors.ProgramError` for data that is missing, has another layout, or is in two files. The
     error names the data.
@@ -80,7 +80,7 @@ def internalize(program: m.Program, *files: FlatTensor) -> m.Program:
     data = files[0] if len(files) == 1 else _one_file(files)
     known = {item.key: item for item in data.named_data}
     places: dict[_Place, NamedData] = {}
-    sizes: dict[int, int] = {}  # By segment: bytes that its largest tensor needs.
+    sizes: dict[int, int] = {}  # Index of a segment → bytes that the largest tensor in it needs.
     for place, tensor in _tensors(program):
         if tensor.is_external and tensor.is_constant:
             item = places[place] = _checked_data(program.execution_plan[place[0]].name, place[1], tensor, known)
@@ -103,7 +103,7 @@ def external_names(program: m.Program) -> tuple[str, ...]:
 
 
 def without_constant_names(program: m.Program) -> m.Program:
-    """Return the program without the names of constants that are inside it. No runtime reads them."""
+    """Return the program in which constants that it contains have no names. No runtime reads these names."""
     tensors = {}
     for place, tensor in _tensors(program):
         info = tensor.extra_tensor_info
@@ -113,7 +113,7 @@ def without_constant_names(program: m.Program) -> m.Program:
     return _with_tensors(program, tensors)
 
 
-# Both ways
+# Used by moves in both directions
 
 
 def _tensors(program: m.Program) -> Iterator[tuple[_Place, m.Tensor]]:
@@ -147,7 +147,7 @@ def _has_delegates(program: m.Program) -> bool:
 
 
 def _users(program: m.Program) -> Counter[int]:
-    """Count the references to each segment, other than by named data."""
+    """Count the references to each segment that are not from named data."""
     found = Counter(item.segment_index for item in program.mutable_data_segments)
     if program.constant_segment is not None and program.constant_segment.offsets:
         found[program.constant_segment.segment_index] += 1
@@ -158,7 +158,7 @@ def _users(program: m.Program) -> Counter[int]:
     return found
 
 
-# Externalize
+# From the program to a data file
 
 
 def _constants(program: m.Program) -> Iterator[tuple[_Place, _Content]]:
@@ -186,9 +186,9 @@ def _is_key(name: str | None) -> bool:
 
 
 def _keys(program: m.Program, contents: Mapping[_Place, _Content], reserved: Collection[str]) -> dict[_Place, str]:
-    """Return the key of each constant, in the order of the constants.
+    """Return the key of each constant in the data file, in the order of the constants.
 
-    Constants with usable names of their own get them before digests are assigned.
+    Constants that can keep their names get these first. All other constants get digests.
     """
     taken: dict[str, _Content | None] = dict.fromkeys((*reserved, *(item.key for item in program.named_data)))
     by_content: dict[_Content, str] = {}
@@ -219,7 +219,7 @@ def _outside(tensor: m.Tensor, key: str) -> m.Tensor:
 
 
 def _without_constants(program: m.Program) -> m.Program:
-    """Return the program without the data of constants, all of which are now external or empty."""
+    """Return the program with an empty constant segment. No constant inside has any bytes at this point."""
     found = program.constant_segment
     if found is None or not found.offsets or program.constant_buffer:
         return program
@@ -240,7 +240,7 @@ def _is_inside(tensor: m.Tensor) -> bool:
 
 
 def _is_shared(program: m.Program, constants: int) -> bool:
-    """Return whether anything else uses the segment of the constants."""
+    """Return whether anything but the constants uses segment ``constants``."""
     return _users(program)[constants] > 1 or any(item.segment_index == constants for item in program.named_data)
 
 
@@ -279,11 +279,11 @@ def _with_segments(plan: m.ExecutionPlan, new: Mapping[int, int]) -> m.Execution
     return plan if delegates == plan.delegates else replace(plan, delegates=delegates)
 
 
-# Internalize
+# From data files to the program
 
 
 def _one_file(files: Sequence[FlatTensor]) -> FlatTensor:
-    """Return the data of several files as if it were in one file."""
+    """Join several files. Return their data as if it were in one file."""
     segments: list[Blob] = []
     named: dict[str, NamedData] = {}
     for data in files:
@@ -296,7 +296,7 @@ def _one_file(files: Sequence[FlatTensor]) -> FlatTensor:
 
 
 def _checked_data(method: str, value: int, tensor: m.Tensor, known: Mapping[str, NamedData]) -> NamedData:
-    """Return the data of a constant. Raise an error if it is missing or its layout differs, as the runtime does."""
+    """Return the data of a constant. Raise an error if it is missing or has another layout, as the runtime does."""
     info = tensor.extra_tensor_info
     key = (info.fully_qualified_name if info is not None else None) or ""
     whose = f"{key!r}, the data of value {value} of method {method!r},"
@@ -321,7 +321,7 @@ def _described(layout: TensorLayout) -> str:
 
 
 def _with_constants(program: m.Program, added: Iterable[Blob]) -> m.Program:
-    """Return the program with further constants after the existing ones."""
+    """Return the program with more constants, which follow the existing ones."""
     if program.constant_buffer:
         raise ProgramError("it has constants inside the flatbuffer and in another file, which no runtime takes")
     blobs = [segment.data for segment in program.segments]
@@ -349,7 +349,7 @@ def _with_constants(program: m.Program, added: Iterable[Blob]) -> m.Program:
 
 
 def _with_named(program: m.Program, data: FlatTensor, items: Sequence[NamedData]) -> m.Program:
-    """Return the program with further named data."""
+    """Return the program with more named data: the ``items``, whose bytes are in ``data``."""
     inside = {item.key for item in program.named_data}
     blobs = [segment.data for segment in program.segments]
     new: dict[int, int] = {}

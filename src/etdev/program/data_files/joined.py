@@ -14,7 +14,7 @@ from etdev.program.model import Program
 from etdev.program.reader import read
 
 DataArgument: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-"""Data files of a program as an API caller passes them: one, or several."""
+"""Data files of a program in a call of the API: one path, or several."""
 
 
 def data_paths(data: DataArgument) -> tuple[Path, ...]:
@@ -23,7 +23,7 @@ def data_paths(data: DataArgument) -> tuple[Path, ...]:
 
 
 def read_joined(file: str | os.PathLike[str], data: DataArgument = ()) -> Program:
-    """Read a ``.pte`` and move the data of its ``.ptd`` files into the program. Without files, it is unchanged.
+    """Read a ``.pte`` and move the data of its ``.ptd`` files, if any, into the program.
 
     Raises :class:`~etdev.errors.ProgramError` for a malformed file, or for data that does not belong to the program.
     """

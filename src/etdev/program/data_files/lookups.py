@@ -19,7 +19,7 @@ from etdev.program.schema import Field, Many, Table, Text
 _XNNPACK_HEADER = Struct("<4x4sHIIIQ")
 _XNNPACK_MAGIC = b"XH00"
 _MOST_KEYS_OF_AOTI = 64 << 10
-"""Limit in bytes. An AOTInductor blob holds two names, each shorter than a hundred bytes."""
+"""Maximum size in bytes of a valid AOTInductor blob. It holds two names, each shorter than a hundred bytes."""
 _AOTI_SUFFIXES = ("_so_blob", "_weights_blob")
 
 _CONSTANT = Table("ConstantDataOffset", lambda key: key, lambda key: (key,), (Field(2, "named_key", Text()),))
@@ -41,10 +41,10 @@ class MissingData:
 def missing_data(
     program: m.Program, held: Collection[str] = (), lookups: Mapping[str, Collection[str]] | None = None
 ) -> Iterator[MissingData]:
-    """Find data that a program needs and does not have, each name once, in the order of the users.
+    """Yield data that a program needs and that is neither in it nor in its data files.
 
-    ``held`` are names of data in its data files. ``lookups`` are further names that the delegates of a method look up,
-    beyond those in their blobs.
+    Each name is reported once, for its first user. ``held`` are the names in the data files. ``lookups`` are names that
+    a method's delegates look up in addition to those in their blobs.
     """
     found = {*held, *(item.key for item in program.named_data)}
     for name, user in _needs(program, lookups or {}):
@@ -54,7 +54,7 @@ def missing_data(
 
 
 def delegate_lookups(program: m.Program, delegate: m.BackendDelegate) -> tuple[str, ...] | None:
-    """Return the names of the data that a delegate looks up; None if its blob does not tell."""
+    """Return the names of the data that a delegate looks up. Return None if its blob does not tell them."""
     read = _READERS.get(delegate.id)
     if read is None:
         return None

@@ -1,4 +1,4 @@
-"""Semantic checks of a ``.ptd``, for data that the reader has decoded and for data that the writer is given."""
+"""Semantic checks of a ``.ptd``. The reader and the writer run them."""
 
 from __future__ import annotations
 

@@ -25,19 +25,19 @@ class Header:
     """Fields of the header."""
 
     length: int
-    """Bytes of the header as it states them: 40 or more."""
+    """Size of the header in bytes as the header states it: 40 or more."""
     flatbuffer_offset: int
-    """Bytes that were inserted into the flatbuffer for the header, with padding."""
+    """Bytes that the header and its padding add to the flatbuffer."""
     flatbuffer_size: int
-    """Bytes of the flatbuffer without the inserted ones. The sum is :attr:`program_size`."""
+    """Bytes of the flatbuffer without the header and its padding; see :attr:`program_size`."""
     segment_base_offset: int
-    """Start of the first segment in the file; 0 without segments."""
+    """Start of the first segment in the file; 0 if there are no segments."""
     segment_data_size: int
     """Bytes from the start of the first segment to the end of the last one."""
 
     @property
     def program_size(self) -> int:
-        """End of the flatbuffer in the file."""
+        """End of the flatbuffer in the file. The header is inside."""
         return self.flatbuffer_offset + self.flatbuffer_size
 
     def pack(self) -> bytes:

@@ -1,4 +1,4 @@
-"""The ``.ptd`` in memory: the schema FT01 as frozen dataclasses, named as in ``flat_tensor.fbs``."""
+"""A ``.ptd`` in memory: the schema FT01 as frozen dataclasses, named as in ``flat_tensor.fbs``."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from math import prod
 from etdev.program.model import ScalarType, Segment
 
 SUFFIX = ".ptd"
-"""Suffix of the names of such files."""
+"""Suffix of the names of data files."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorLayout:
-    """Layout of the bytes of a tensor."""
+    """Element type, sizes and order of dimensions of a tensor's bytes."""
 
     scalar_type: ScalarType
     sizes: tuple[int, ...]
@@ -32,11 +32,11 @@ class NamedData:
     """Data that is looked up by name. Several names may refer to the same segment."""
 
     key: str
-    """Key of the data; for a tensor, its name, such as ``mod.linear.weight``."""
+    """Name of the data. For a tensor, this is its name in the module, such as ``mod.linear.weight``."""
     segment_index: int
     """Index into ``FlatTensor.segments``."""
     tensor_layout: TensorLayout | None = None
-    """Layout of a tensor; None for other data, which a delegate looks up."""
+    """Layout if the data is a tensor; None for other data, which a delegate looks up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ class FlatTensor:
     """Version of the schema; the runtime accepts 0 only."""
 
     segment_alignment: int = field(default=128, compare=False)
-    """Power of two that divides the place of the first segment in the file.
+    """Alignment of the first segment in the file, a power of two.
 
-    For a file that was read, it is the largest that the file fits, up to 16 KiB. It does not count when two files are
-    compared.
+    For a file that was read, it is the largest power of two that divides the position of the first segment, up to 16
+    KiB. The comparison of two files ignores it.
     """
     unknown_fields: tuple[str, ...] = ()
-    """Fields of the file that this schema does not know. Data with any cannot be written."""
+    """Fields of the file that this schema does not know. If there are any, the data cannot be written."""

@@ -29,7 +29,7 @@ def read(path: str | os.PathLike[str]) -> FlatTensor:
 
 
 def parse(content: Blob, *, where: str | None = None) -> FlatTensor:
-    """Parse and check data in bytes, which the result refers to. ``where`` names the bytes in errors."""
+    """Parse and check data. The result refers to ``content``, which ``where`` names in errors."""
     try:
         data = _parse(content)
         check_flat_tensor(data)

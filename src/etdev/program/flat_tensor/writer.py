@@ -30,7 +30,7 @@ def write(data: FlatTensor, path: str | os.PathLike[str]) -> None:
 
 
 def write_into(data: FlatTensor, path: Path) -> None:
-    """Write to a file that no other reader uses yet. Use :func:`write` for all other files.
+    """Write to a file that no reader has open. Use :func:`write` for all other files.
 
     Raises :class:`OSError` unchanged.
     """
@@ -39,7 +39,10 @@ def write_into(data: FlatTensor, path: Path) -> None:
 
 
 def serialize(data: FlatTensor) -> bytes:
-    """Return the bytes that :func:`write` writes. Raises :class:`~etdev.errors.ProgramError` as it does."""
+    """Return the bytes that :func:`write` writes.
+
+    Raises :class:`~etdev.errors.ProgramError` as :func:`write` does.
+    """
     head, base = _checked_head(data)
     return joined_parts(head, base, data.segments)
 
