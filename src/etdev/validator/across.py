@@ -24,7 +24,7 @@ class _Kept:
     name: str | None
     """Name of the state, if other methods share it."""
     offset: int
-    """Offset of the first byte in the state of that name."""
+    """Offset of the first byte from the start of that named state."""
 
 
 def check_across(
@@ -32,8 +32,8 @@ def check_across(
 ) -> Iterator[Violation]:
     """Yield a violation for each method that changes the state of another one.
 
-    ``shared`` names the state that methods have in common. Methods of a ``foreign`` program share the buffers above 1
-    instead.
+    ``shared`` names the state that methods have in common. If the program is ``foreign``, built elsewhere, its methods
+    share the buffers above 1 instead.
     """
     kept = [item for method in methods for item in _kept(method, shared)]
     for other in methods:
@@ -66,7 +66,7 @@ def named_state(plan: m.ExecutionPlan, names: Collection[str]) -> Mapping[str, t
 
 
 def _own(other: MethodValidation, item: _Kept) -> Violation | None:
-    """Return a violation if a method of an object program changes state of another one.
+    """Return a violation if a method of an object program changes state of another method.
 
     Methods of an object program have separate memory and share state by name.
     """
@@ -80,7 +80,7 @@ def _own(other: MethodValidation, item: _Kept) -> Violation | None:
 
 
 def _foreign(other: MethodValidation, item: _Kept) -> Violation | None:
-    """Return a violation if a method of a foreign program changes state of another one.
+    """Return a violation if a method of a foreign program changes state of another method.
 
     Methods of a foreign program share the addresses in buffers above 1.
     """
@@ -89,7 +89,7 @@ def _foreign(other: MethodValidation, item: _Kept) -> Violation | None:
         return None if other.leaves_same(theirs) else _changes(other, item, "does not leave")
     if other.leaves_alone(1, theirs.after_space, theirs.after, theirs.length):
         return None
-    # The program before the link may already write over it.
+    # It is no violation if the program before the link writes over this state, too.
     if not other.leaves_alone(0, theirs.before_space, theirs.before, theirs.length):
         return None
     return _changes(other, item)

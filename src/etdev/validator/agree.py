@@ -1,12 +1,12 @@
-"""Comparison of contents of the two programs.
+"""Comparison of symbolic contents of the two programs.
 
 Contents with different symbols may still be the same. Four cases are examined, and only where an instruction reads the
 bytes:
 
 * Memory that earlier calls left. It is assumed to be the same, and the end of the method has to prove it.
 * Constants with equal bytes.
-* Merges whose contents are the same on each path.
-* Functions of operands that are the same.
+* Contents at a point where paths merge, if they are the same on each path.
+* Results of the same function of the same operands.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _DEEPEST = 100
 
 @dataclass(frozen=True, slots=True)
 class Assumed:
-    """Bytes that are assumed to be the same before each call of a method."""
+    """Bytes of the two programs that are assumed to be the same before each call of a method."""
 
     before_space: int
     before: int
-    """First byte."""
+    """First byte, in ``before_space``."""
     after_space: int
     after: int
     length: int
@@ -51,7 +51,7 @@ class Difference:
     """Offset of the first byte that differs, in the tensor."""
     length: int = 0
     before: int | None = None
-    """Symbol of those bytes before the link."""
+    """Symbol of the bytes that differ, in the program before the link."""
     after: int | None = None
     item: int | None = None
     """Index of the element, if the operand is a list."""
@@ -63,7 +63,7 @@ class Agreement:
     def __init__(self, symbols: Symbols, constants: Constants, loaded: tuple[Mapping[int, Memory], ...]) -> None:
         """Start with no known equalities.
 
-        ``loaded``: for each program, the memory by space after loading.
+        ``loaded``: for each program, space → content of its memory after loading.
         """
         self._symbols = symbols
         self._constants = constants
@@ -100,7 +100,7 @@ class Agreement:
         return Difference(argument, "kind" if one[0] != other[0] else "number", item=item)
 
     def _contents(self, argument: int, one: Content, other: Content, item: int | None) -> Difference | None:
-        if size(one) != size(other):  # Bounds of dynamic tensors; a copy keeps those of its source.
+        if size(one) != size(other):  # Dynamic tensors with different upper bounds.
             return Difference(argument, "size", item=item)
         at = 0
         for length, (mine, theirs) in aligned((one, self.canonical(other))):
@@ -130,7 +130,7 @@ class Agreement:
         return joined(found)
 
     def _take(self, before: int, at: int, after: int, offset: int, length: int) -> None:
-        """Record that bytes of a symbol after the link are bytes of a symbol before it."""
+        """Record that bytes of a symbol after the link are the same as bytes of a symbol before it."""
         memory = self._aliases.get(after)
         if memory is None:
             memory = self._aliases[after] = Memory.filled(_NONE)
@@ -142,7 +142,7 @@ class Agreement:
         if one[0] == other[0] == INITIAL:
             return self._assume(before, at, after, offset, length)
         if one[:2] == (OTHER, "behind the end") and not isinstance(one[5], int):
-            return (one[3], at) == (after, offset)  # The program before the link reads only what it has written.
+            return (one[3], at) == (after, offset)  # Before the link, no read passes the end of the write.
         if other[0] == CONSTANT:
             agree = self._constants.same(((before, at, length),), ((after, offset, length),))
         elif depth < _DEEPEST and (one[0] == MERGE or other[0] == MERGE):
@@ -158,7 +158,7 @@ class Agreement:
     def _on_each_way(self, before: int, at: int, after: int, offset: int, length: int, depth: int) -> bool:
         """Return whether contents are the same on every path into a merge.
 
-        If only one of the two is a merge, each of its contents has to be the same as the other.
+        If only one of the two comes from a merge, its content on each path has to be the same as the other content.
         """
         one, other = self._symbols.keys[before], self._symbols.keys[after]
         mine = self._ways(one, at) if one[0] == MERGE else None
@@ -177,7 +177,7 @@ class Agreement:
         return all(self._agree_piece(*pair, length, depth) for pair in zip(mine, theirs, strict=True))
 
     def _same_function(self, one: tuple[object, ...], other: tuple[object, ...], depth: int) -> bool:
-        """Return whether both are one function of the same operands. A tagged function is never the same."""
+        """Return whether two keys stand for one function of the same operands. Keys with a tag never do."""
         _, name, tag, kinds, *parts, number = one
         _, other_name, other_tag, other_kinds, *other_parts, other_number = other
         if tag is not None or (name, tag, kinds, number) != (other_name, other_tag, other_kinds, other_number):

@@ -22,7 +22,7 @@ _LETTERS: dict[int, Literal["B", "H", "I", "Q"]] = {1: "B", 2: "H", 4: "I", 8: "
 
 
 class Constants:
-    """Data of both programs."""
+    """Constant data of both programs, with a symbol for each blob."""
 
     def __init__(self, symbols: Symbols, before: m.Program, after: m.Program) -> None:
         self._symbols = symbols
@@ -33,7 +33,7 @@ class Constants:
         self._programs = (before, after)
 
     def of(self, side: int, value: m.Tensor) -> tuple[int, int] | None:
-        """Return symbol and offset of a constant or of an initial value; None if the tensor has no data."""
+        """Return the symbol and offset of the data of a constant or initial value; None if there is no data."""
         if value.is_external:
             assert value.extra_tensor_info is not None
             return self._symbols.number((CONSTANT, "external", value.extra_tensor_info.fully_qualified_name)), 0
@@ -58,7 +58,7 @@ class Constants:
     def _of_blob(
         self, side: int, where: str, index: int, blobs: Sequence[Blob], known: tuple[dict[int, int], dict[int, int]]
     ) -> int:
-        """Return the symbol of a blob. Equal data of the other program has the same symbol."""
+        """Return the symbol of a blob. A blob of the other program with equal data has the same symbol."""
         found = known[side].get(index)
         if found is not None:
             return found
@@ -119,9 +119,9 @@ class Constants:
 def gathered(
     data: bytes | memoryview, itemsize: int, base: int, strides: Sequence[int], sizes: Sequence[int]
 ) -> bytes | None:
-    """Copy elements of ``data`` to consecutive bytes; ``base`` and ``strides`` count elements.
+    """Copy the elements that ``base``, ``strides`` and ``sizes`` select from ``data`` to consecutive bytes.
 
-    Return None if an element is outside ``data`` or a stride is below 1.
+    ``base`` and ``strides`` count elements. Return None if an element is outside ``data`` or a stride is below 1.
     """
     if not prod(sizes):
         return b""
@@ -141,7 +141,7 @@ def gathered(
     return bytes(out)
 
 
-# Layouts of an output in the input: index of the first element, and the stride of each dimension
+# Where the elements of an output are in the input: index of the first one, and the stride of each dimension
 
 
 def _strides(sizes: Sequence[int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Effects of an instruction on the state of one program or of both."""
+"""Effects of an instruction on the symbolic state of one program or of both."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ARITHMETIC = {
 
 
 class Results:
-    """Results of an instruction, for either program."""
+    """Symbolic results of one instruction in one of the two programs."""
 
     __slots__ = ("code", "in_loop", "machine", "parts", "side", "tag")
 
@@ -46,8 +46,8 @@ class Results:
     ) -> None:
         """Keep the operands of an instruction.
 
-        ``in_loop``: whether the instruction is in a loop. ``tag``: for an instruction that does not compute the same
-        each time, what distinguishes it from others with the same operands.
+        ``in_loop``: whether the instruction is in a loop. ``tag``: set for an instruction whose results depend on more
+        than its operands. It makes these results differ from others with the same operands.
         """
         self.machine, self.side, self.code, self.parts = machine, side, code, parts
         self.in_loop = in_loop
@@ -56,7 +56,7 @@ class Results:
     def tensors(self) -> list[tuple[Dims, Content | None]]:
         """Return sizes and content of each output, then of each tensor that is changed.
 
-        Content None leaves the bytes as they are.
+        If a content is None, the instruction leaves the bytes as they are.
         """
         code = self.code
         facts = self.machine.facts[self.side]
@@ -77,9 +77,9 @@ class Results:
         return results
 
     def _learn(self, sizes: Dims) -> None:
-        """Record equal numbers of elements that the kernel requires of its operands.
+        """Record which tensors have the same number of elements, because the kernel requires it.
 
-        Only the program before the link counts: it is assumed to work.
+        Only the program before the link shows that, because it is assumed to work.
         """
         if self.side:
             return
@@ -144,7 +144,7 @@ class Results:
 
     def _dims(self, number: int, out: TensorFacts, symbol: int) -> Dims:
         machine, code = self.machine, self.code
-        # Only outputs are resized.
+        # A kernel resizes its outputs, but no tensor that it changes in place.
         if number >= len(code.writes) or code.name == ops.COPY:
             return machine.tensor_dims(self.side, out.value)
         if code.name == ops.VIEW_COPY:
@@ -160,7 +160,7 @@ class Results:
         )
 
     def _with_row(self, out: TensorFacts) -> tuple[Dims, Content | None]:
-        """Append a row to the rows written before (``et_copy_index``)."""
+        """Return sizes and content after ``et_copy_index`` has appended a row."""
         machine, code = self.machine, self.code
         (before,) = self.parts[2:]
         row, index = self.parts[:2]
@@ -215,7 +215,7 @@ def run_view(machine: Machine, side: int, code: Code) -> bool:
 
 
 def _view_dims(machine: Machine, source: Dims, wanted: Part, rank: int) -> Dims:
-    """Return the sizes of a view; sizes that are not known are the same for the same operands."""
+    """Return the sizes of a view. A size that cannot be computed is an unknown, equal for equal operands."""
     found = viewed_dims(source, wanted)
     if found is None or len(found) != rank:
         found = _odd_dims(machine, source, wanted, rank)

@@ -27,7 +27,7 @@ class Explainer:
     # Writers and instructions
 
     def who(self, symbol: int | None, depth: int = 0) -> str:
-        """Describe the meaning of a symbol: ``what instruction 7 (aten::add.out) computes``."""
+        """Describe where the content of a symbol is from: ``what instruction 7 (aten::add.out) computes``."""
         if symbol is None:
             return "nothing"
         key = self._symbols.keys[symbol]
@@ -156,7 +156,7 @@ class Explainer:
         return place[0], start, start + difference.length
 
     def overlap(self, machine: Machine, one: Code | None, other: Code, key: tuple[int, int, int]) -> Violation:
-        """Return the violation for an overlap of an operand and an output that the operator does not allow."""
+        """Return the violation for an output that overlaps an operand, if the operator does not allow that."""
         argument, item, output = key
         outs = (*other.writes, *other.updates)
         out = outs[output]
@@ -173,7 +173,7 @@ class Explainer:
         return self._violation("overlap", message, one=one, other=other, value=out, place=span)
 
     def view(self, code: Code) -> Violation:
-        """Return the violation for a view of another number of elements."""
+        """Return the violation for a view that may have another number of elements than its input."""
         message = f"{self._instruction(code)} views value {code.reads[0]}, which may have another number of elements"
         return self._violation("size", message, other=code, value=code.reads[0])
 
@@ -223,16 +223,16 @@ class Explainer:
                 yield self._violation("extent", message, value=value, place=(buffer, start, tensor.end))
 
     def outside(self, what: str, value: int) -> Violation:
-        """Return the violation for an input or output of another type."""
+        """Return the violation for an input or output that the link changed; ``what`` says how."""
         return self._violation("kind", f"{what} than before the link", value=value)
 
     def caller(self, number: int, value: int) -> Violation:
-        """Return the violation for an output outside the memory of the caller."""
+        """Return the violation for an output that is not in the caller's memory for it."""
         message = f"output {number} (value {value}) is not where the caller brings memory for it"
         return self._violation("caller's memory", message, value=value)
 
     def written_constants(self) -> Iterator[Violation]:
-        """Yield a violation for each write to a constant by an operator that wrote none before the link."""
+        """Yield a violation for each write to a constant, if its operator wrote no constant before the link."""
         before = {name for name, _ in self._writes_of_constants(self._facts[0])}
         for name, (code, value) in self._writes_of_constants(self._facts[1]):
             if name not in before:
@@ -251,7 +251,7 @@ class Explainer:
     def clobbered(self, code: Code | None, value: int, place: tuple[int, int, int], by: int) -> Violation:
         """Return the violation for a read of a value after another one was written over it.
 
-        ``by``: position of the instruction that wrote the other one; negative for the caller.
+        ``by``: position of the instruction that wrote the other value; negative if the caller did.
         """
         facts = self._facts[0]
         reader = self._instruction(code) if code else "the caller, reading the outputs,"
@@ -268,7 +268,7 @@ class Explainer:
         return self._violation("never written", message, other=code, value=value, place=place)
 
     def unwritten(self, missing: Missing) -> Violation:
-        """Return the violation for a read of a value that no instruction writes, from bytes of other values."""
+        """Return the violation for a read of a value that no instruction writes, although others write its bytes."""
         facts, value = self._facts[0], missing.value
         place = _place(facts.tensors[value])
         reader = self._instruction(missing.reader) if missing.reader else "the caller, reading the outputs,"
@@ -284,7 +284,7 @@ class Explainer:
     # State between calls
 
     def state(self, value: int, what: str) -> Violation:
-        """Return the violation for state that differs."""
+        """Return the violation for a state that the link changed; ``what`` says how."""
         return self._violation(
             "state",
             f"the state in value {value} {what} than before the link",
@@ -293,7 +293,7 @@ class Explainer:
         )
 
     def kept(self, assumed: Assumed, difference: Difference) -> Violation:
-        """Return the violation for state that the next call finds changed."""
+        """Return the violation for kept bytes that a call leaves with another content than before the link."""
         start = assumed.after + difference.offset
         place = (assumed.after_space, start, start + difference.length)
         expected, found = self.who(difference.before), self.who(difference.after)

@@ -1,4 +1,4 @@
-"""Facts about a method before execution: locations of tensors and effects of instructions."""
+"""Facts about a method that are known before execution: locations of tensors, and effects of instructions."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from etdev.validator.semantics import operators as ops
 from etdev.validator.semantics.operators import Act
 
 CONSTANT = 0
-"""The space of constants; there, the start of a place is the value index of a constant."""
+"""Space that stands for all constants. The start of a place in it is the value index of the constant."""
 UNLIMITED = 1 << 62
 """Size in bytes of a tensor without an upper bound."""
 
 Place: TypeAlias = tuple[int, int]
-"""``(space, start)``, start in bytes.
+"""Location of a tensor: ``(space, start)``, start in bytes.
 
-A space from 1 on is a planned buffer. A space below 0 is memory of the caller or of a single tensor. Space 0 is
-:data:`CONSTANT`.
+A *space* is a separate range of addresses. From 1 on, it is a planned buffer. Below 0, it is memory of the caller or of
+a single tensor. Space 0 is :data:`CONSTANT`.
 """
 
 
@@ -39,7 +39,7 @@ class TensorFacts:
     plain: bool
     """True if the dimensions are in memory in their default order."""
     place: Place | None
-    """Initial location; None if it has no address."""
+    """Initial location; None if the file gives no address."""
     planned: bool
 
     @property
@@ -51,21 +51,21 @@ class TensorFacts:
 
 @dataclass(frozen=True, slots=True)
 class Clash:
-    """Operand and output that may share bytes."""
+    """Operand and output of an instruction, or two outputs, that may share bytes."""
 
     operand: int
-    """Value index."""
+    """Value index of the operand."""
     argument: int
-    """Position of the argument that is the operand or a list with it; -1 if the operand is another output."""
+    """Position of the argument that is the operand, or the list that contains it; -1 if ``operand`` is an output."""
     out: int
-    """Value index."""
+    """Value index of the output."""
     output: int
     """Index of the output, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Decoded instruction."""
+    """Instruction, with the values that it reads, writes and changes."""
 
     position: int
     act: Act
@@ -74,11 +74,11 @@ class Code:
     reads: tuple[int, ...] = ()
     """Value indices of the operands."""
     writes: tuple[int, ...] = ()
-    """Tensors that it writes entirely."""
+    """Value indices of the outputs. The instruction writes all their bytes, unless ``act`` says otherwise."""
     updates: tuple[int, ...] = ()
-    """Tensors that it changes."""
+    """Value indices of the other tensors whose bytes it changes."""
     sets: tuple[int, ...] = ()
-    """Numbers that it sets."""
+    """Value indices of the numbers that it sets."""
     pure: bool = True
     """True if equal operands lead to equal results, without other effects."""
     call: m.Instruction | None = None
@@ -92,7 +92,7 @@ class Code:
 
 @dataclass(slots=True)
 class Facts:
-    """Facts about a method of one of the two programs."""
+    """Facts about a method, in the program before the link or in the one after."""
 
     side: int
     """0 for the program before the link, 1 for the one after."""
@@ -100,22 +100,22 @@ class Facts:
     plan: m.ExecutionPlan
     delegate_inputs: Mapping[int, int]
     constants: Mapping[int, tuple[int, int]]
-    """Value index of each constant → symbol and offset of its content."""
+    """Value index of each constant → symbol that stands for its data, and offset of its first byte there."""
     tensors: dict[int, TensorFacts] = field(init=False)
     code: tuple[Code, ...] = field(init=False)
     roving: frozenset[int] = field(init=False)
-    """Values in ``moved`` or ``viewed``."""
+    """Values whose location is not fixed: all in ``moved`` and ``viewed``."""
     moved: frozenset[int] = field(init=False)
-    """Values that moves set."""
+    """Values that a ``MoveCall`` sets."""
     viewed: frozenset[int] = field(init=False)
-    """Tensors that views point to other bytes."""
+    """Tensors that an ``et_view`` points to the bytes of another tensor."""
     variable: frozenset[int] = field(init=False)
     """Numbers that instructions set."""
     starts: tuple[int, ...] = field(init=False)
-    """Position of the first instruction of each chain, and last the number of all instructions."""
+    """Position of the first instruction of each chain. The last entry is the number of all instructions."""
 
     _ends: dict[int, int] = field(init=False)
-    """Value index of each input and output → space of the caller's memory for it."""
+    """Value index of each input and output → space that stands for the caller's memory for it."""
 
     def __post_init__(self) -> None:
         self._ends = {}
@@ -127,7 +127,7 @@ class Facts:
         code = [self._decode(position, call) for position, call in enumerate(calls)]
         self.moved = frozenset(call.move_to for call in calls if isinstance(call, m.MoveCall))
         views = {value for item in code if item.act is Act.VIEW for value in item.writes}
-        if views & self.moved:  # The view points whichever tensor the value refers to by then.
+        if views & self.moved:  # The view changes the tensor that the value refers to then.
             views.update(call.move_from for call in calls if isinstance(call, m.MoveCall))
         self.viewed = frozenset(views)
         self.roving = self.moved | self.viewed
@@ -167,7 +167,7 @@ class Facts:
         return (-3 - 3 * index, 0) if unbounded else None
 
     def list_tensors(self, values: Iterable[int]) -> Iterator[int]:
-        """Yield the tensors among some values, and those in lists among them."""
+        """Yield the tensors among these values, and the tensors in lists among them."""
         for index in values:
             value = self.plan.values[index]
             if isinstance(value, m.Tensor):
@@ -261,7 +261,7 @@ class Facts:
     def _split(self, args: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Split the arguments of a kernel call into those before its outputs, and the outputs.
 
-        A call repeats its outputs at its end.
+        A kernel call lists its outputs twice at its end: as ``out`` arguments, and as results.
         """
         if len(args) < 2:
             return args, ()
@@ -303,7 +303,7 @@ class Facts:
             # An unknown operator may change all that it reads, so its updates cover its operands.
             for argument, value in enumerate(code.reads if code.act is not Act.UNKNOWN else ()):
                 if out in code.updates and value == out and (code.act is Act.COMPUTE or argument == 0):
-                    continue  # The operand is the tensor that it changes.
+                    continue  # Not a second tensor: this is the one that the instruction changes.
                 for tensor in self.list_tensors((value,)):
                     yield Clash(tensor, argument, out, output)
             for other in outs[:output]:

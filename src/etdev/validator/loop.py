@@ -1,9 +1,12 @@
-"""Merges at the head of loops: the state at the start of an iteration, from the one before or from outside.
+"""State at the head of a loop, which comes from outside the loop or from the iteration before.
 
-At first, everything is assumed to stay as it was before the loop. Content that an iteration turns out to change varies,
-and gets a symbol of the merge. Varying content starts in as few classes as there are different contents from outside,
-counted over both programs. A class is split when iterations leave different contents in its members. When an iteration
-changes nothing more, all assumed equalities hold in every iteration.
+At first, everything is assumed to stay as it was before the loop. Content that an iteration turns out to change
+*varies*: it gets a symbol that stands for it in every iteration. Contents with one symbol form a *class* and are
+assumed to be equal. At first, content that is equal outside is in one class, in either program. A class is split when
+iterations leave different contents in its members. When an iteration changes nothing more, all assumed equalities hold
+in every iteration.
+
+A *way* is a path to the head: from outside, or from the end of an iteration.
 """
 
 from __future__ import annotations
@@ -52,24 +55,24 @@ from etdev.validator.machine import Machine
 _NONE = -1
 """Placeholder symbol for content that does not vary."""
 _SHADOWS = -(1 << 40)
-"""Base of the spaces for shadows; the space of a value's shadow is this number less the value."""
+"""Shadows (see ``Loop.shadows``) get spaces of their own. Each has the number: this constant less the value index."""
 _MOST_ROUNDS = 30
-"""Iterations after which extents of varying content are not refined any more."""
+"""Number of iterations after which the validator no longer refines how far dynamic writes reach."""
 Key = tuple[int, Hashable]
-"""Class, and the content that comes in on each way; members with equal keys are the same."""
+"""Symbol of a class, and the content that comes in on each way. Equal keys stay in one class."""
 _Pieces = tuple[tuple[int, int], ...]
 """``(symbol, offset)`` of the content that comes in on each way."""
 SHADOW = 5
-"""Kind of entry for a size of the content of a value that refers to another tensor in each iteration."""
+"""Kind of a :data:`Variable` that is one of the sizes of a shadow (see ``Loop.shadows``)."""
 Variable = tuple[int, int, int, int]
-"""Key of a number or of the size of a dimension: ``(kind, side, value, dimension)``."""
+"""Identifies a number, or the size of one dimension: ``(kind, side, value, dimension)``."""
 
 
 _Found = tuple[Slot, int, int, int, tuple[Valid, Valid], Key]
 """Piece of varying content.
 
-Its slot, first byte, end byte (exclusive), offset in the class, extents (as found now and as assumed before), and the
-key of its class.
+In order: program and space, first byte, end byte (exclusive), offset in the symbol, extents (as found now and as
+assumed before), and the key.
 """
 
 
@@ -78,19 +81,19 @@ class Loop:
     """Varying state at the head of one loop."""
 
     merge: int
-    """Number of the block."""
+    """Number of the block at the head."""
     merges: frozenset[int]
-    """All merges in the loop."""
+    """Numbers of all blocks in the loop where paths merge."""
     bytes: dict[Slot, Memory] = field(default_factory=dict)
-    """Symbols of varying bytes, by address; :data:`_NONE` elsewhere."""
+    """``(side, space)`` → memory that has the symbols of varying bytes, and :data:`_NONE` elsewhere."""
     values: dict[Variable, int] = field(default_factory=dict)
     """Symbols of varying numbers and sizes."""
     trees: dict[tuple[int, int, int], Tree] = field(default_factory=dict)
-    """``(kind, side, value)`` → which tensor a value refers to, or where it is located."""
+    """``(kind, side, value)`` → which tensor a value refers to, or where it is located, if that varies."""
     shadows: dict[tuple[int, int], Shadow] = field(default_factory=dict)
     """``(side, value)`` → content of a value that refers to another tensor in each iteration."""
     members: dict[int, frozenset[int]] = field(default_factory=dict)
-    """Symbol of varying content → the symbols that come in on any way."""
+    """Symbol of varying content → the symbols that come in for it, on all ways."""
     _count: int = 0
     _rounds: int = 0
     _ways: dict[Hashable, int] = field(default_factory=dict)
@@ -98,11 +101,11 @@ class Loop:
     _held: dict[tuple[int, int], list[Shadow]] = field(default_factory=dict)
     """``(side, value)`` → content on each way, for values that refer to another tensor in each iteration."""
     _unvarying: dict[tuple[int, int], list[tuple[int, Run]]] = field(default_factory=dict)
-    """``(side, value)`` → ``(first byte, run)`` of the content of those values that does not vary."""
+    """``(side, value)`` as in ``_held`` → ``(first byte, run)`` of each piece of its content that does not vary."""
     _head: Log = field(default_factory=lambda: Log(None))
 
     def enter(self, machine: Machine, outside: State) -> State:
-        """Return the state at the head, from the one outside, which may be used again."""
+        """Return the state at the head, with symbols for what varies. ``outside`` stays as it is."""
         state = outside.copy()
         head = Log(outside.log)
         for slot, varying in self.bytes.items():
@@ -132,7 +135,7 @@ class Loop:
         return state
 
     def settle(self, machine: Machine, agreement: Agreement, outside: State, rounds: Sequence[State]) -> bool:
-        """Learn from the states that iterations leave; return whether the assumptions at the head were right."""
+        """Learn from the states at the ends of iterations. Return whether the assumptions at the head were right."""
         states = [outside, *rounds]
         found = list(dict.fromkeys(entry for state in rounds for entry in changes_since(state, self._head)))
         settled = self._settle_trees(states, [item for item in found if item[0] in (REFERENCE, PLACE)])
@@ -149,7 +152,7 @@ class Loop:
     def _split(self, machine: Machine, keys: Sequence[Key]) -> tuple[dict[Key, int], bool]:
         """Return a symbol for each key, and whether all classes stay whole.
 
-        A class whose members have one key keeps its symbol.
+        If all members of a class have the same key, the class keeps its symbol.
         """
         of_class: dict[int, set[Key]] = defaultdict(set)
         for key in keys:
@@ -211,7 +214,7 @@ class Loop:
             name: (held[0][0], self._shadow_dims(*name), joined(run for _, run in sorted(runs[name])))
             for name, held in self._held.items()
         }
-        settled &= shadows == self.shadows  # Content outside of classes must be unchanged, too.
+        settled &= shadows == self.shadows  # Content that does not vary must be unchanged, too.
         self.shadows = shadows
         return settled
 
@@ -255,7 +258,7 @@ class Loop:
         return found
 
     def _shadow_dims(self, side: int, value: int) -> Dims:
-        """Return the sizes of the content of a value, whichever way was taken."""
+        """Return the sizes of a value's shadow at the head. Sizes that vary are unknowns."""
         first = self._held[side, value][0][1]
         return tuple(
             numbers.unknown(self.values[SHADOW, side, value, dim])
@@ -290,7 +293,7 @@ class Loop:
         return settled
 
     def _valid(self, machine: Machine, ways: Sequence[Valid]) -> Valid:
-        """Return the extent of some bytes, whichever way was taken."""
+        """Return the extent that bytes have at the head, given their extent on each way."""
         some = [way for way in ways if way is not None]
         if not some:
             return None
@@ -314,7 +317,7 @@ class Loop:
         return start, tuple(dims), itemsize
 
     def _extent(self, machine: Machine, symbol: int, start: int) -> Valid:
-        """Return a symbolic extent for bytes whose extents differ between ways. All of a class share it."""
+        """Return a symbolic extent for bytes whose extents differ between ways. A class has one such extent."""
         if self._rounds > _MOST_ROUNDS:
             return NOTHING
         extent = machine.symbols.number((OTHER, "extent", symbol), machine.merges.bit(self.merge))
@@ -339,7 +342,7 @@ class Loop:
 
 
 def _held(machine: Machine, states: Sequence[State], side: int, value: int) -> list[Shadow] | None:
-    """Return the content of a value in each state, if kind and size are the same in all of them."""
+    """Return the content of a value in each state; None if kind or number of bytes differ."""
     found = held_in(machine, states, side, value)
     if found is None:
         return None
@@ -353,14 +356,14 @@ def _varying(memory: Memory) -> list[tuple[int, int, Cell]]:
 
 
 def _piece(first: int, cells: Sequence[Cell]) -> tuple[int, Key] | None:
-    """Return offset and key of some bytes, if they vary.
+    """Return the offset and key of bytes that vary, or None if they do not.
 
-    The last cell is their class; the first is from outside.
+    The first cell is from outside, and the last one has the symbol of their class.
     """
     *ways, known = cells
     base = first - ways[0][1]
     offsets = tuple((cell[0], first - cell[1] - base) for cell in ways)
-    # A way on which all is written may also be described by the smaller extent from outside.
+    # On a way on which all bytes are written, the smaller extent from outside is correct, too.
     if known[0] == _NONE and len(set(offsets)) == 1 and {cell[2] for cell in ways} <= {None, ways[0][2]}:
         return None
     return base, (known[0], ("bytes", offsets))

@@ -1,4 +1,4 @@
-"""Reads of tensors of one program, in the current state of both."""
+"""Reads the symbolic content, sizes and location of a value, at the current point of execution."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from etdev.validator.facts import CONSTANT, Facts, Place
 from etdev.validator.semantics.operators import Act
 
 Part: TypeAlias = tuple[object, ...]
-"""Operand: ``(kind, sizes, content)`` of a tensor, or the name of another kind and its content."""
+"""Symbolic operand: ``(kind, sizes, content)`` of a tensor; otherwise a tag such as ``"i"``, and the content."""
 Kind: TypeAlias = tuple[object, ...]
 """Element type and order of dimensions in memory."""
 
@@ -39,19 +39,19 @@ _MOST_STEPS = 10_000_000
 
 
 class NotFollowedError(Exception):
-    """Error for a method that the validator does not follow; the message is the reason."""
+    """Error for a method that the validator cannot follow; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Operand that never changes."""
+    """Plan to read an operand that never changes."""
 
     part: Part
 
 
 @dataclass(frozen=True, slots=True)
 class _Fixed:
-    """Static tensor that is always located at the same place."""
+    """Plan to read a static tensor that is always located at the same place."""
 
     kind: Kind
     sizes: tuple[int, ...]
@@ -62,38 +62,38 @@ class _Fixed:
 
 @dataclass(frozen=True, slots=True)
 class _Tensor:
-    """Any other tensor."""
+    """Plan to read any other tensor."""
 
     value: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """Tensor of which only the sizes are read."""
+    """Plan to read only the sizes of a tensor."""
 
     value: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Variable:
-    """Number that instructions set."""
+    """Plan to read a number that instructions set."""
 
     value: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Items:
-    """List of operands."""
+    """Plan to read a list, item by item."""
 
     items: tuple[_Reader, ...]
 
 
 _Reader: TypeAlias = _Known | _Fixed | _Tensor | _Sizes | _Variable | _Items
-"""Plan for reading an operand."""
+"""Plan for reading an operand, which is made once and used whenever the instruction is executed."""
 
 
 class StateReader:
-    """Two methods, with the state at the current point; reads it."""
+    """Reader of a method's state before and after the link, at the current point of execution."""
 
     def __init__(
         self,
@@ -105,8 +105,8 @@ class StateReader:
     ) -> None:
         """Start with an empty state.
 
-        ``ways``: merge → number of ways that lead to it. ``canonical``: from content of the linked program to the same
-        content in terms of the program before the link, as far as known.
+        ``ways``: block where paths merge → number of paths into it. ``canonical``: function that expresses content of
+        the linked program in symbols of the program before the link, where both are known to be equal.
         """
         self.symbols = symbols
         self.facts = facts
@@ -114,17 +114,17 @@ class StateReader:
         self.state = State()
         self._canonical = canonical
         self.pairs: dict[int, int] = {}
-        """Value after the link → its counterpart before it; earlier calls are assumed to leave the same in both."""
+        """Value after the link → counterpart before it. Both are assumed to be the same when a call begins."""
         self.left_numbers: set[tuple[int, int]] = set()
-        """``(side, value)`` of the numbers that are used as an earlier call left them."""
+        """``(side, value)`` of the numbers that are read before this call sets them."""
         self.left_dims: set[tuple[int, int]] = set()
-        """``(side, value)`` of the tensors whose sizes are used as an earlier call left them."""
+        """``(side, value)`` of the dynamic tensors whose sizes are read before this call sets them."""
         self._ways = ways
         self._spent = 0
         self._plans: tuple[dict[int, list[_Reader]], ...] = ({}, {})
 
     def spend(self, steps: int) -> None:
-        """Count work. Raise :class:`NotFollowedError` beyond the limit."""
+        """Count ``steps`` of work. Raise :class:`NotFollowedError` if the total exceeds the limit."""
         self._spent += steps
         if self._spent > _MOST_STEPS:
             raise NotFollowedError(f"its control flow is too large: more than {_MOST_STEPS:,} steps")
@@ -156,8 +156,8 @@ class StateReader:
             return _Variable(index)
         found = facts.plan.values[index]
         if isinstance(found, _LISTS):
-            # No valid program has a list in a list, which may even be itself, or a tensor among numbers. A file from
-            # elsewhere may. No instruction can read them.
+            # An invalid file may have a list in a list, even in itself, or a tensor in a list of numbers. No
+            # instruction can read such an item.
             strange = (*_LISTS, m.Tensor) if isinstance(found, m.IntList) else _LISTS
             odd = [item >= 0 and isinstance(facts.plan.values[item], strange) for item in found.items]
             items = tuple(
@@ -216,7 +216,7 @@ class StateReader:
         return ("i", numbers.unknown(symbol)) if isinstance(literal, m.Int) else ("s", symbol)
 
     def tensor(self, side: int, value: int) -> Part:
-        """Return a tensor, wherever it is located."""
+        """Return a tensor as an operand, wherever it is located."""
         return self._part(side, value)
 
     def _part(self, side: int, value: int, *, sizes_only: bool = False) -> tuple[Kind, Dims, Content]:
@@ -224,7 +224,7 @@ class StateReader:
         return found or self._gather(side, self.located(side, value), (), sizes_only=sizes_only)
 
     def held(self, side: int, value: int) -> Part:
-        """Return the bytes at the place of a tensor, at its largest size, whichever instruction wrote them."""
+        """Return a tensor at its largest size, with all bytes at its place, even those past its current sizes."""
         tensor = self.facts[side].tensors[value]
         at = self.located(side, value)
         if not isinstance(at, At) or at.place is None:
@@ -232,11 +232,11 @@ class StateReader:
         return tensor.kind, tensor.sizes, self.stored(side, at.place, tensor.nbytes, None)
 
     def held_anywhere(self, side: int, value: int) -> Content:
-        """Return the content of all places where a tensor may be located."""
+        """Return the content of all places where a tensor may be located, one after another."""
         return tuple(run for _, content in self.contents(side, value) for run in content)
 
     def contents(self, side: int, value: int) -> list[tuple[At, Content]]:
-        """Return the content of a value, for each of the tensors that it may refer to."""
+        """Return ``(tensor and place, content)`` for each tensor that a value may refer to."""
         found: list[tuple[At, Content]] = []
         waiting: list[tuple[Tree, Guards]] = [(self.located(side, value), ())]
         while waiting:
@@ -283,13 +283,13 @@ class StateReader:
         return self._known(side, self.stored(side, place, most, length, guards))
 
     def _known(self, side: int, content: Content) -> Content:
-        """Return a content in terms of the program before the link, as far as known."""
+        """Return content in symbols of the program before the link, where both are known to be equal."""
         return self._canonical(content) if side else content
 
     def stored(self, side: int, place: Place, most: int, length: Number | None, guards: Guards = ()) -> Content:
-        """Return up to ``most`` bytes at a place, for a reader of ``length`` bytes.
+        """Return the ``most`` bytes at a place, as an instruction that reads the first ``length`` of them sees them.
 
-        With length None, return the bytes as they are, whatever their extent.
+        ``length`` may be unknown before run time. None means that all bytes count, however far the last write reached.
         """
         space, start = place
         found: list[Run] = []
@@ -306,7 +306,7 @@ class StateReader:
         return joined(found)
 
     def covers(self, valid: Valid, start: int, length: Number, guards: Guards = ()) -> bool:
-        """Return whether a read is inside an extent, if merges were last reached on these ways."""
+        """Return whether a write with the extent ``valid`` covers a read, on the paths given by ``guards``."""
         if valid is None:
             return True
         begin, dims, itemsize = valid
@@ -321,7 +321,7 @@ class StateReader:
         return self.state.counts.same(self.merges, elements, count, guards)
 
     def memory(self, side: int, space: int) -> Memory:
-        """Return the memory of a space."""
+        """Return the symbolic memory of a space. Create it if necessary."""
         spaces = self.state.memory[side]
         found = spaces.get(space)
         if found is None:
@@ -333,7 +333,7 @@ class StateReader:
     # Locations and sizes of tensors
 
     def located(self, side: int, value: int) -> Tree:
-        """Return which tensor a value refers to and where that is located: a tree of :class:`At`."""
+        """Return which tensor a value refers to, and where it is located, as a tree with leaves of :class:`At`."""
         facts = self.facts[side]
         if value not in facts.roving:
             return At(value, facts.tensors[value].place)
@@ -377,7 +377,7 @@ class StateReader:
 
 
 def only_leaf(tree: Tree) -> At:
-    """Return a tree that is a single tensor. Raise :class:`NotFollowedError` for an unknown one."""
+    """Return the tensor of a tree without alternatives. Raise :class:`NotFollowedError` if it is unknown."""
     if isinstance(tree, Unknown):
         raise NotFollowedError(tree.reason)
     assert isinstance(tree, At)

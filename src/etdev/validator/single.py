@@ -1,8 +1,8 @@
 """Validation of a single file: finds values that are read after another one was written over them.
 
 A file does not say what its values are meant to be. The validator assumes that a value holds what the instruction that
-writes all of it has written. A reader that finds another value in the same bytes reads something else. A value that no
-instruction writes is a view of others, or state.
+writes all of it has written. If a reader finds another value in these bytes, it reads something else than intended. A
+value that no instruction writes counts as a view of others, or as state.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WRITTEN, _CHANGED = "written", "changed"
 
 
 def validate_file(program: m.Program, delegate_inputs: Mapping[str, Mapping[int, int]]) -> ValidationReport:
-    """Find values that are read after another was written over them, and bytes that are read but never written.
+    """Find values that others overwrite before they are read, and bytes that are read but never written.
 
     ``delegate_inputs``: per method, position of each delegate call → how many of its arguments are inputs.
     """
@@ -79,9 +79,9 @@ def validate_file(program: m.Program, delegate_inputs: Mapping[str, Mapping[int,
 
 
 def _stale_reads(methods: Sequence[_File]) -> list[tuple[Violation, bool]]:
-    """Return reads of values whose write is missing, and whether that is certain.
+    """Return ``(violation, certain)`` for each read of a value whose write is missing.
 
-    Methods keep state for each other.
+    Methods share the buffers above 1, so what one method keeps there as state is state for all of them.
     """
     for method in methods:
         for other in methods if len(methods) > 1 else ():
@@ -99,11 +99,14 @@ def _facts(program: m.Program, plan: m.ExecutionPlan, inputs: Mapping[int, int],
 
 
 def _written_places(program: m.Program, plan: m.ExecutionPlan, inputs: Mapping[int, int]) -> list[tuple[int, int, int]]:
-    """Return ``(buffer, first byte, end byte)`` of all that a method writes or starts with; the end is exclusive."""
+    """Return the extents of all tensors that a method writes, or that are filled before it runs.
+
+    Each is ``(buffer, first byte, end byte)``, with an exclusive end.
+    """
     facts = Facts(0, program, plan, inputs, {})
     values = {*plan.inputs, *(value for code in facts.code for value in (*code.writes, *code.updates))}
     values.update(index for index, tensor in plan.tensors() if tensor.has_initial_value)
-    if facts.roving:  # A move or a view may have set any other one.
+    if facts.roving:  # A write to a moved or viewed value may go to any tensor.
         values.update(value for value in facts.tensors if values & facts.roving)
     found = []
     for value in values:
@@ -114,7 +117,7 @@ def _written_places(program: m.Program, plan: m.ExecutionPlan, inputs: Mapping[i
 
 
 class _File:
-    """Method of the file."""
+    """Validation of one method of the file."""
 
     def __init__(
         self, symbols: Symbols, constants: Constants, facts: Facts, written: Sequence[tuple[int, int, int]]
@@ -130,7 +133,7 @@ class _File:
         self.reads = 0
 
     def run(self) -> str | None:
-        """Execute the method. Return the reason if that is not possible."""
+        """Execute the method with symbols for contents. If that is not possible, return the reason."""
         facts = self.facts
         for code in facts.code:
             if isinstance(code.call, m.DelegateCall) and code.position not in facts.delegate_inputs:
@@ -160,17 +163,17 @@ class _File:
         return None
 
     def stale_reads(self) -> Iterator[tuple[Violation, bool]]:
-        """Yield reads of values whose write is missing, and whether that is certain."""
+        """Yield ``(violation, certain)`` for each read of a value whose write is missing."""
         for item in self.unwritten.find():
             yield self._explain.unwritten(item), item.certain
 
 
 _NO_BYTES = (Act.VIEW, Act.SIZE)
-"""Instructions that read no content."""
+"""Kinds of instructions that read no bytes of their operands."""
 
 
 class _FileSteps(Steps):
-    """Executor that gives every write its own symbol, to find the writer of each byte that is read."""
+    """Symbolic executor that gives every write its own symbol, to find the writer of each byte that is read."""
 
     def __init__(self, run: Run, written: Sequence[tuple[int, int, int]]) -> None:
         super().__init__(run)
@@ -224,7 +227,7 @@ class _FileSteps(Steps):
     # Reading
 
     def read(self, code: Code | None, value: int) -> None:
-        """Check which writes an instruction, or the caller, reads."""
+        """Check that a reader finds what was written to a value. ``code`` is None if the caller reads."""
         self._run.reads += 1
         machine = self._run.machine
         shadow = machine.state.shadows[0].get(value)
@@ -247,7 +250,7 @@ class _FileSteps(Steps):
             start += length
 
     def _owners(self, at: At) -> set[int]:
-        """Return the values whose place it is: the tensor itself, or those that it is a view of."""
+        """Return the values that these bytes belong to: the tensor itself, or the values that it is a view of."""
         view = self._facts.tensors[at.tensor]
         if view.place == at.place:
             return {at.tensor}
@@ -283,16 +286,18 @@ class _FileSteps(Steps):
     def _is_part_on_device(self, buffer: int, owners: set[int], writers: Iterable[Write]) -> bool:
         """Return whether a tensor on a device overlaps others without being a view of all of one.
 
-        Kernels run on the host, so no device has parts of tensors: a copy to the device is missing.
+        Kernels run on the host, so a tensor on a device is never a view of a part of another one. If it looks like one,
+        a copy to the device is missing.
         """
         found = self._extents(other for _, other in writers)
         return buffer in self._on_devices and bool(found) and self._extents(owners).isdisjoint(found)
 
     def _is_written(self, place: tuple[int, int, int], owners: set[int]) -> bool:
-        """Return whether an instruction writes to a place, so that its bytes may be state of an earlier call.
+        """Return whether something writes to a place, so that its bytes may be state of an earlier call.
 
-        Delegates write state that stays on a device, and they write all of it. Another value may be written at its
-        place, if it is not copied from or to the host. Values that are copied are there at other times.
+        Only delegates write state that stays on a device, and they write all of it. A place on a device also counts as
+        written if another value with the same extent is written there. Values that are copied from or to the host do
+        not count, because they use the place at other times.
         """
         buffer, start, end = place
         if buffer in self._on_devices:
@@ -308,7 +313,7 @@ class _FileSteps(Steps):
         return tensor.has_initial_value or (info is not None and info.fully_qualified_name is not None)
 
     def _leaves(self, symbol: int) -> list[tuple[object, ...]]:
-        """Return the keys of the symbols that some bytes may come from and that do not consist of others."""
+        """Follow a symbol to its sources. Return the keys of all symbols that do not consist of others."""
         found = []
         seen = {symbol}
         waiting = [symbol]
@@ -323,7 +328,7 @@ class _FileSteps(Steps):
         return found
 
     def _writers(self, leaves: Iterable[tuple[object, ...]]) -> Iterator[Write]:
-        """Yield the complete writes of values that some bytes may come from."""
+        """Yield the writes among these sources that write a whole value."""
         for key in leaves:
             if key[0] == INPUT:
                 assert isinstance(key[1], int)
@@ -338,20 +343,20 @@ class _FileSteps(Steps):
         if key[0] == LOOP:
             return self.loops[cast(int, key[1])].members.get(symbol, ())
         if key[:2] == (OTHER, _CHANGED):
-            # One of several tensors that was changed does not consist of the contents of the others.
+            # If the value may refer to several tensors, the changed one has no content of the others.
             return () if key[3] in self._facts.roving else [run[0] for run in cast(Content, key[4])]
         return [cast(int, key[3])] if key[:2] == (OTHER, "behind the end") else ()
 
 
 class _FileEnds(Ends):
-    """Caller, which fills the inputs and reads the outputs."""
+    """The caller's part of a call: it fills the inputs and reads the outputs."""
 
     def __init__(self, run: Run, steps: _FileSteps) -> None:
         super().__init__(run)
         self._file_steps = steps
 
     def check_outside(self) -> None:
-        """Check nothing: a file that was read is consistent."""
+        """Check nothing. A single file has no second program to compare its inputs and outputs with."""
 
     def enter(self) -> None:
         """Fill the inputs as the caller does."""

@@ -1,8 +1,10 @@
-"""Values of a single file that no instruction writes, although others write the bytes that are read.
+"""Values of a single file that no instruction writes, although other values are written to their bytes.
 
 Most are views, slices and the like, which share bytes on purpose. For some, an instruction is missing, and the bytes
-hold a value that was written earlier. The module looks for two traces of that. The bytes hold another element type. Or
-another value, which the missing instruction would have read, is never read.
+hold a value that was written earlier. The module looks for two traces of that:
+
+* The bytes hold a value of another element type.
+* Nothing reads a value that the missing instruction would have read.
 """
 
 from __future__ import annotations
@@ -25,25 +27,25 @@ class Missing:
     """Value whose write is missing."""
 
     reader: Code | None
-    """First instruction that reads the value; None is the caller."""
+    """First instruction that reads the value; None if only the caller reads it."""
     value: int
     write: Write
-    """Trace: a write that the bytes come from, or a write that no instruction reads."""
+    """Write that shows the fault: the bytes come from it, or no instruction reads it."""
     another_type: bool
-    """True if the bytes come from that write, which has another element type."""
+    """True if the bytes come from ``write``, which wrote another element type."""
     certain: bool
     """False if a valid file may look like this."""
 
 
 @dataclass(slots=True)
 class Unwritten:
-    """Reads of a method, to find the values without a write."""
+    """Record of the reads in a method, to find the values whose write is missing."""
 
     facts: Facts
     devices: Collection[int]
-    """Buffers on devices."""
+    """Numbers of the planned buffers on devices."""
     _reads: dict[Write, set[Write]] = field(default_factory=dict)
-    """Write → positions and values of its reads."""
+    """Write → ``(position, value)`` of each read of what it wrote."""
     _suspects: dict[int, set[Write]] = field(default_factory=dict)
     """Value that no instruction writes → the writes that its bytes come from."""
     state: set[tuple[int, int, int]] = field(default_factory=set)
@@ -51,7 +53,7 @@ class Unwritten:
     _named: Counter[int] = field(init=False)
     """Value → number of instructions that name it."""
     _touched: frozenset[int] = field(init=False)
-    """Inputs, and values that an instruction writes, changes or sets to another place."""
+    """Inputs, and values that an instruction writes, changes or points to another place."""
 
     def __post_init__(self) -> None:
         code = self.facts.code
@@ -68,7 +70,11 @@ class Unwritten:
         self.state.add(place)
 
     def note_read(self, code: Code | None, value: int, owners: Collection[int], writes: Collection[Write]) -> None:
-        """Note a read, the values whose writes would make it valid, and the writes that it comes from."""
+        """Note a read.
+
+        ``code`` is the reader, or None for the caller. ``owners`` are the values whose writes would make the read
+        valid. ``writes`` are those that the bytes come from.
+        """
         position = len(self.facts.code) if code is None else code.position
         for write in writes:
             self._reads.setdefault(write, set()).add((position, value))
@@ -92,15 +98,16 @@ class Unwritten:
             for write, alone in before:
                 sides = {self._is_on_device(value), self._is_on_device(write[1])}
                 if (alone or over) if len(sides) > 1 else (alone and over):
-                    # Host kernels may compute values that no instruction reads; copies and delegates do not.
+                    # A kernel on the host may compute a value that nothing reads. A copy or a delegate does not.
                     yield Missing(reader, value, write, another_type=False, certain=True in sides)
                     break
         yield from self._without_copy(unread)
 
     def _without_copy(self, unread: list[tuple[Write, bool]]) -> Iterator[Missing]:
-        """Find values on devices that only a delegate names, each like a value of the host that no instruction reads.
+        """Find inputs of delegates on devices whose copy from the host is missing.
 
-        The file does not say which arguments of a delegate are outputs. Such a value is an input without its copy.
+        The file does not say which arguments of a delegate are inputs. An argument counts as one without its copy if no
+        other instruction names it and if no instruction reads a value of the same type and sizes on the host.
         """
         for (position, value), _ in unread:
             code = self.facts.code[position] if position >= 0 else None
@@ -125,14 +132,15 @@ class Unwritten:
         return place is not None and place[0] in self.devices
 
     def _is_over(self, value: int, writes: Collection[Write], first: int) -> bool:
-        """Return whether each write has other reads, all of them before the first read of this value."""
+        """Return whether each write was read for other values, only before ``value`` was read for the first time."""
         others = [[at for at, read in self._reads[write] if read != value] for write in writes]
         return all(found and max(found) < first for found in others)
 
     def _unread(self) -> Iterator[tuple[Write, bool]]:
-        """Yield writes that no instruction reads, and whether all writes of the same instruction are unread.
+        """Yield ``(write, alone)`` for each write that no instruction reads.
 
-        A method may have inputs that it does not read; for these, the answer is always False.
+        ``alone`` is True if all writes of the same instruction are unread. It is False for an input, because a method
+        need not read all its inputs.
         """
         for value in self.facts.plan.inputs:
             if value in self.facts.tensors and not self._named[value] and self._is_unread(-1, value):
