@@ -1,1 +1,1 @@
-"""Commands that describe programs and never change them: `etdev inspect`, `diff` and `report`. None needs torch."""
+"""Commands that describe programs and change none: `etdev inspect`, `diff` and `report`. None of them needs torch."""

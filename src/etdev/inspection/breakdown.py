@@ -1,6 +1,6 @@
-"""Breakdown of a program's figures: tensors in use, constants, sections of the file, copies and ops.
+"""Breakdown of a program's figures into tensors in use, constants, sections of the file, copies and ops.
 
-The largest parts explain a missed limit. New parts explain growth.
+A message about a missed limit lists the largest of them. A message about growth lists those that are new or larger.
 """
 
 from __future__ import annotations
@@ -25,25 +25,28 @@ from etdev.program.info import MethodInfo, Peak, TensorInUse
 
 _LISTED = 3
 _KEY_LENGTH = 16
-"""Maximum number of characters shown of a data name that delegates look up; most are digests."""
+"""Maximum number of characters that are shown of a data name. Most names are digests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts of one figure, in any order."""
+    """The items that make up one figure, in any order."""
 
     items: tuple[tuple[str, int], ...]
-    """Name and amount of each part: bytes, or a number of ops. Several parts may have the same name."""
+    """Name and amount of each item. The amount is bytes or a number of ops. Several items may have the same name."""
     when: str = ""
-    """Instant of the peak, for memory."""
+    """For memory, a text that says when the peak is; otherwise empty."""
     unit: str = " bytes"
 
     def largest(self) -> str:
-        """Return the largest parts: ``float32 [8, 8] of aten::mm.out x2 512 bytes, … and 4 more``, or nothing."""
+        """Return the largest items as text: ``float32 [8, 8] of aten::mm.out x2 512 bytes, … and 4 more``.
+
+        The text is empty if there are none.
+        """
         return self._listed(self._totals(), "")
 
     def grown_since(self, before: Parts) -> str:
-        """Return the parts that are new or have grown; empty if there are none."""
+        """Return, as text, the items that are new or have grown since ``before``; empty if there are none."""
         return self._listed(self._totals() - before._totals(), "+")
 
     def _totals(self) -> Counter[str]:
@@ -63,7 +66,10 @@ class Parts:
 
 
 def memory_parts(program: Program, device: str) -> Parts:
-    """Return the tensors in use at the peak of each buffer on a device, in the method that needs most of it."""
+    """Return the tensors in use at the peak of each buffer on a device.
+
+    For each buffer, the peak is that in the method in which the buffer is largest.
+    """
     found: list[tuple[str, int]] = []
     highest: Peak | None = None
     where = ""
@@ -80,7 +86,7 @@ def memory_parts(program: Program, device: str) -> Parts:
 
 
 def _largest_buffers(methods: Sequence[MethodInfo], device: str) -> Iterator[tuple[int, MethodInfo]]:
-    """Return each buffer on a device, with the method that needs most of it."""
+    """Yield the number of each buffer on a device, with the method in which it is largest."""
     largest: dict[int, tuple[int, MethodInfo]] = {}
     for method in methods:
         for buffer in method.buffers:
@@ -112,7 +118,7 @@ def _moment(peak: Peak | None, method: str) -> str:
 def weight_parts(program: Program) -> Parts:
     """Return a program's constants, each with the first op that uses it, and the data that delegates look up by name.
 
-    Those of programs in its reference delegates are included.
+    Constants and data of nested programs, in its reference delegates, are included.
     """
     return Parts(tuple(part for each in (program, *nested_programs(program)) for part in _weights(each)))
 
@@ -133,7 +139,7 @@ def section_parts(file: Path) -> Parts:
 
 
 def copy_parts(plan: m.ExecutionPlan) -> Parts:
-    """Return the copies between the host and devices in a method, each once."""
+    """Return a method's copies between the host and devices, each counted once."""
     return Parts(tuple(_copies(plan)))
 
 

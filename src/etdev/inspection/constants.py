@@ -11,7 +11,10 @@ from etdev.program.info import ConstantInfo, ConstantKind
 
 
 def describe_constants(program: Program) -> tuple[ConstantInfo, ...]:
-    """Return the data of tensors, each once: in the file by its index, in data files by its name."""
+    """Return the constants and initial values of a program, each once.
+
+    Those in the file are identified by index, those in data files by name.
+    """
     found: dict[tuple[ConstantKind, int | str], ConstantInfo] = {}
     for plan in program.execution_plan:
         uses = _first_uses(plan)
@@ -49,7 +52,7 @@ def _constant(
 
 
 def _first_uses(plan: m.ExecutionPlan) -> dict[int, tuple[int, m.Instruction]]:
-    """Return per tensor the first instruction that has it as an argument, with its position."""
+    """Return, per tensor, the first instruction that has it as an argument, with the instruction's position."""
     found: dict[int, tuple[int, m.Instruction]] = {}
     for position, call in enumerate(plan.instructions):
         if isinstance(call, m.KernelCall | m.DelegateCall):

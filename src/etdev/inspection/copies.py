@@ -1,4 +1,4 @@
-"""Copies and outputs in place of a method, derived from its instructions in the file."""
+"""Copies in a method and its in-place outputs, found from the instructions in the file."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _KINDS: Mapping[str, CopyKind] = {
     "dim_order_ops::_clone_dim_order": "views",
     "dim_order_ops::_to_dim_order_copy": "views",
 }
-"""Kinds of copies by operator, without overload."""
+"""Kind of copy, by the operator's name without its overload."""
 
 
 def copy_calls(plan: m.ExecutionPlan) -> tuple[CopyCalls, ...]:
-    """Return the copies among a method's instructions, those with the most bytes first.
+    """Return the copies among a method's instructions, summed per operator, those with the most bytes first.
 
-    A copy that changes the element type computes something, so it does not count.
+    A copy that changes the element type is a computation, so it does not count.
     """
     found: dict[tuple[str, CopyKind], tuple[int, int]] = {}
     for call in plan.instructions:
@@ -51,7 +51,7 @@ def _kind(plan: m.ExecutionPlan, call: m.KernelCall) -> CopyKind | None:
 
 
 def _source(plan: m.ExecutionPlan, call: m.KernelCall, argument: int) -> m.Tensor | None:
-    """Return the tensor that is copied, or the first one of a list."""
+    """Return the tensor that a call copies; of a list of tensors, the first."""
     value = plan.values[call.args[argument]] if argument < len(call.args) else None
     if isinstance(value, m.TensorList) and value.items:
         value = plan.values[value.items[0]]
@@ -70,9 +70,9 @@ def _written(plan: m.ExecutionPlan, call: m.KernelCall) -> Iterator[m.Tensor]:
 
 
 def outputs_in_place(plan: m.ExecutionPlan, memory: MethodMemory) -> tuple[OutputInPlace, ...]:
-    """Return the outputs that share bytes with an operand of their instruction, by position.
+    """Return the outputs that share bytes with an operand of their instruction, in order of position.
 
-    An argument that an instruction updates by definition, such as that of ``index_put_``, does not count.
+    An argument that the operator always updates, such as that of ``index_put_``, does not count.
     """
     found = memory.reaching
     outs: dict[tuple[int, Place], int] = {

@@ -1,6 +1,7 @@
-"""Comparison of two ``.pte`` files, for ``etdev diff``; works without torch and executorch, and runs no code of them.
+"""Comparison of two ``.pte`` files, for ``etdev diff``.
 
-The dataclasses here are the JSON that the command writes, field by field.
+It works without torch and executorch, and runs no code of the files. The dataclasses here are the JSON that the command
+writes, field by field.
 """
 
 from __future__ import annotations
@@ -23,41 +24,41 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class MethodDiff:
-    """Comparison of a method that both files have, in addition to the two descriptions of it."""
+    """Comparison of a method that both files have. The descriptions of the method are in the two ``ProgramInfo``."""
 
     name: str
     same: bool
     """True if nothing differs except the content of constants."""
     same_code: bool
-    """True if the methods are equal except for addresses, sizes of buffers, and unused content."""
+    """True if the methods are equal, except for addresses, buffer sizes and content that nothing uses."""
     planned: int | None
     """Number of tensors in planned memory; None if the code differs, so that tensors cannot be matched."""
     moved: int | None
-    """Number of them with another address."""
+    """Number of planned tensors that have another address in the other file; None if the code differs."""
     delegates: tuple[str, ...]
-    """Backends whose parts of the method differ in data, compile specs or calls, sorted."""
+    """Ids of backends whose delegates in the method differ in data, compile specs or calls, sorted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramDiff:
-    """Two ``.pte`` files, and what only a comparison of their content tells."""
+    """Two ``.pte`` files: their descriptions, and what a comparison of their content adds."""
 
     format: int
     identical: bool
     """True if the files are equal byte for byte."""
     same_program: bool
-    """True if they hold the same program, in any file layout."""
+    """True if the files hold the same program, even if their layout differs."""
     same_weights: bool
     """True if the constants are equal byte for byte."""
     changed_data: tuple[str, ...]
-    """Named data that both files have, with other content, sorted."""
+    """Names of data that both files have with different content, sorted."""
     methods: tuple[MethodDiff, ...]
-    """Methods that both files have, in the order of the first."""
+    """Comparison of each method that both files have, in the order of the first file."""
     a: ProgramInfo
     b: ProgramInfo
 
     def to_json(self) -> str:
-        """Return the versioned document of ``etdev diff --output json``."""
+        """Return the JSON of ``etdev diff --output json``, which states its version."""
         return json.dumps(asdict(self), indent=2)
 
 
@@ -114,7 +115,7 @@ def _calls(method: MethodInfo, name: str) -> int:
 
 
 def _moved(a: m.ExecutionPlan, b: m.ExecutionPlan) -> tuple[int, int] | tuple[None, None]:
-    """Return the number of planned tensors and the number of those with another address; None for other code."""
+    """Return the number of planned tensors, and how many of them have another address; None if the code differs."""
     if _without_addresses(a) != _without_addresses(b):
         return None, None
     places = [
@@ -133,7 +134,7 @@ def _without_addresses(plan: m.ExecutionPlan) -> m.ExecutionPlan:
         else value
         for value in plan.values
     )
-    # The place of a delegate's data in the file does not affect what the method does.
+    # Where a delegate's data is in the file does not affect what the method does.
     delegates = tuple(
         replace(item, processed=m.BackendDelegateDataReference(m.DataLocation.INLINE, 0)) for item in plan.delegates
     )

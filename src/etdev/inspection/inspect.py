@@ -1,4 +1,7 @@
-"""Derivation of a :class:`ProgramInfo` from a program; works without torch and executorch, and runs no code of it."""
+"""Description of a program (:class:`ProgramInfo`), derived from its file.
+
+It works without torch and executorch, and runs no code of the program.
+"""
 
 from __future__ import annotations
 
@@ -48,16 +51,19 @@ def inspect(file: str | os.PathLike[str]) -> ProgramInfo:
 
 
 def inspect_memory(file: str | os.PathLike[str]) -> tuple[ProgramInfo, tuple[MethodMemory | str, ...]]:
-    """Describe a ``.pte`` as :func:`inspect` does; also return each method's planned memory, or why it is unknown."""
+    """Describe a ``.pte`` as :func:`inspect` does.
+
+    Also return each method's use of planned memory, or the reason why that is unknown.
+    """
     program = pte.read(file)
     memories = method_memories(program)
     return describe(program, Path(file), memories), memories
 
 
 def describe(program: Program, file: Path, memories: Sequence[MethodMemory | str] | None = None) -> ProgramInfo:
-    """Describe the program that was read from a file.
+    """Describe a program that was read from ``file``.
 
-    ``memories`` are the methods' uses of planned memory, if they are known already.
+    ``memories`` states each method's use of planned memory. Without it, it is derived from the program.
     """
     memories = method_memories(program) if memories is None else memories
     holds = _holders(program)
@@ -160,7 +166,7 @@ def _scalar(value: m.Value) -> str | None:
 
 
 def _set_by_code(plan: m.ExecutionPlan) -> set[int]:
-    """Return tensors without memory of their own that an instruction sets to another tensor, or to an alias of one."""
+    """Return the tensors that a move or a view instruction sets, so that they need no memory of their own."""
     found = set()
     for call in plan.instructions:
         if isinstance(call, m.MoveCall):
@@ -197,7 +203,7 @@ def _text(content: bytes) -> str | None:
 
 
 def _holders(program: Program) -> dict[int, tuple[str, ...]]:
-    """Return the users of each segment, in a fixed order."""
+    """Return, by segment, what uses it (such as constants or delegates), in a fixed order."""
     found: dict[int, dict[str, None]] = defaultdict(dict)
     for index, kind in _references(program):
         found[index][kind] = None
@@ -218,7 +224,7 @@ def _references(program: Program) -> Iterator[tuple[int, str]]:
 
 
 def file_sections(program: Program, file: Path) -> Sections:
-    """Return the bytes of the file by purpose; a segment with several users counts for the first."""
+    """Return the bytes of the file by purpose. A segment with several purposes counts for the first of them."""
     size, flatbuffer = _sizes(file)
     holds = _holders(program)
     spent: Counter[str] = Counter()
@@ -236,7 +242,7 @@ def file_sections(program: Program, file: Path) -> Sections:
 
 
 def _sizes(file: Path) -> tuple[int, int]:
-    """Return the bytes of the file, and of the flatbuffer at its start."""
+    """Return the size of the file, and that of the flatbuffer at its start, in bytes."""
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
         with memoryview(content) as view:
             header = parse_header(view)

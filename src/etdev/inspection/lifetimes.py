@@ -1,4 +1,4 @@
-"""Lifetimes of tensors in planned memory, and bytes in use over time."""
+"""Lifetimes of tensors in planned memory, and the number of bytes in use over time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from etdev.program.analysis.storage import MethodMemory, Storage
 
 @dataclass(frozen=True, slots=True)
 class TensorLife:
-    """Lifetime of a tensor in planned memory; instants as in :class:`~etdev.program.analysis.storage.Storage`."""
+    """Lifetime of a tensor in planned memory.
+
+    Instants are counted as in :class:`~etdev.program.analysis.storage.Storage`.
+    """
 
     value: int
     """Index among the method's values."""
@@ -25,14 +28,14 @@ class TensorLife:
     start: int
     """First instant at which the tensor itself is in use."""
     end: int
-    """Instant after its last use; equal to ``start`` if it is never in use.
+    """First instant at which the tensor is no longer in use; equal to ``start`` if it is never in use.
 
-    Its bytes may be in use for longer: by an alias, or because they are state.
+    Its bytes may be in use for longer: because of an alias, or because they are state.
     """
 
 
 def tensor_lives(memory: MethodMemory) -> tuple[TensorLife, ...]:
-    """Return the tensors of a method in planned memory, by value index."""
+    """Return the lifetimes of a method's tensors in planned memory, by value index."""
     places = memory.reaching.places
     own = lifetimes(memory.reaching, {value: value for value in places}, lambda _: True)
     found = []
@@ -47,7 +50,7 @@ def tensor_lives(memory: MethodMemory) -> tuple[TensorLife, ...]:
 
 
 def bytes_in_use(storages: Iterable[Storage]) -> tuple[tuple[int, int], ...]:
-    """Return the instants at which the number of bytes in use changes, each with the new number."""
+    """Return each instant at which the number of bytes in use changes, with the new number."""
     changes: Counter[int] = Counter()
     for storage in storages:
         changes[storage.start] += storage.size

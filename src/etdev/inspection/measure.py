@@ -1,4 +1,4 @@
-"""Measurement of the figures of a built program."""
+"""Computation of a built program's figures."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from etdev.program.footprint import constant_bytes, named_bytes
 
 
 def measure_program(program: Program, size: int, methods: Sequence[MethodResult] = ()) -> Figures:
-    """Return the figures of a file of ``size`` bytes.
+    """Return the figures of a program whose file has ``size`` bytes.
 
-    Without ``methods``, the numbers of delegated and undelegated ops are unknown.
+    ``methods`` are the build's results. Without them, the numbers of delegated and undelegated ops are unknown.
     """
     return Figures(
         file=size,
@@ -30,12 +30,12 @@ def measure_program(program: Program, size: int, methods: Sequence[MethodResult]
 
 
 def weight_bytes(program: Program) -> int:
-    """Return the bytes of constants and named data, also in reference delegates, each counted once."""
+    """Return the total bytes of constants and named data, including those in reference delegates, each counted once."""
     return sum(constant_bytes(each) + named_bytes(each) for each in (program, *nested_programs(program)))
 
 
 def nested_programs(program: Program) -> Iterator[Program]:
-    """Yield the programs in a program's reference delegates, each once; blobs that cannot be read are left out."""
+    """Yield the nested programs in a program's reference delegates, each once, except those that cannot be read."""
     seen = set()
     for plan, index, delegate in reference_delegates(program):
         if delegate.processed not in seen:

@@ -1,4 +1,4 @@
-"""Names of parts of a program, for messages and reports."""
+"""Names of dtypes and instructions, for messages and reports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAMES = {
     m.ScalarType.FLOAT: "float32",
     m.ScalarType.DOUBLE: "float64",
 }
-"""PyTorch's names of types, where the schema's name differs."""
+"""PyTorch's names of dtypes that ExecuTorch's schema names differently."""
 
 
 def dtype_name(scalar_type: m.ScalarType) -> str:
@@ -24,7 +24,7 @@ def dtype_name(scalar_type: m.ScalarType) -> str:
 
 
 def instruction_name(plan: m.ExecutionPlan, call: m.Instruction) -> str:
-    """Return the operator or delegate that an instruction calls, ``aten::add.out``, or its kind: ``MoveCall``."""
+    """Return the operator or delegate that an instruction calls (``aten::add.out``), else its kind (``MoveCall``)."""
     match call:
         case m.KernelCall():
             return operator_name(plan.operators[call.op_index])

@@ -1,4 +1,4 @@
-"""Peaks of planned buffers: the instant of each, and the tensors in use at it."""
+"""Peaks of planned buffers: when each peak is, and which tensors are in use then."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from etdev.program.info import Peak, TensorInUse
 
 
 def peaks(plan: m.ExecutionPlan, memory: MethodMemory) -> tuple[Peak, ...]:
-    """Return the peak of each buffer that holds more than state."""
+    """Return the peak of each buffer of a method. Buffers that hold only state are left out."""
     by_buffer: dict[int, list[Storage]] = defaultdict(list)
     for storage in memory.storages:
         if storage.start < storage.end:
@@ -52,12 +52,12 @@ def _peak(
 
 
 def _fullest(storages: Iterable[Storage]) -> tuple[int, int]:
-    """Return the first instant at which the most bytes are in use, and their number."""
+    """Return the largest number of bytes in use, preceded by the first instant at which it is reached."""
     return max(bytes_in_use(storages), key=lambda step: (step[1], -step[0]), default=(0, 0))
 
 
 class _Writers:
-    """Lookup of the instructions that wrote the bytes in use."""
+    """Finds the instruction that wrote the bytes that are in use at some position."""
 
     def __init__(self, plan: m.ExecutionPlan, memory: MethodMemory) -> None:
         self._plan, self._memory = plan, memory
@@ -67,7 +67,7 @@ class _Writers:
         self._inputs = {value: position for position, value in reversed(list(enumerate(plan.inputs)))}
 
     def tensor(self, storage: Storage, position: int) -> TensorInUse:
-        """Return the tensor that a storage holds while the instruction at a position runs."""
+        """Return the tensor that stands for a storage while the instruction at ``position`` runs."""
         value, written = self._shown(storage, position)
         tensor = self._plan.values[value]
         assert isinstance(tensor, m.Tensor)
@@ -83,11 +83,12 @@ class _Writers:
         )
 
     def _shown(self, storage: Storage, position: int) -> tuple[int, int | None]:
-        """Return the storage's largest tensor and the position of its last write up to a position.
+        """Return the largest tensor of a storage, and the position at which it was last written, up to ``position``.
 
-        Of several largest tensors, this is the one written last. A tensor that is never written as a whole takes the
-        last write of its storage. Examples are an alias, and the output of a ``cat`` whose parts are computed in place.
-        In a loop, bytes in use may be written at a later position. State may come from the call before.
+        Of several largest tensors, the one written last is returned. Some tensors are never written as a whole: an
+        alias, or the output of a ``cat`` whose parts are computed in place. They take the last write to their storage.
+        In a loop, the write may be at a later position than ``position``. None means that the content is state of an
+        earlier call.
         """
         last = self._last(storage.values, position)
         if not storage.persistent and not last:
@@ -97,7 +98,7 @@ class _Writers:
         return value, last.get(value, max(last.values(), default=None))
 
     def _last(self, values: Iterable[int], position: int) -> dict[int, int]:
-        """Return the last write of each tensor up to a position, for the tensors that have one."""
+        """Return, per tensor, the position of its last write up to ``position``. Tensors without one are left out."""
         written = {value: [at for at in self._writes.get(value, ()) if at <= position] for value in values}
         return {value: max(positions) for value, positions in written.items() if positions}
 

@@ -1,4 +1,4 @@
-"""Planned memory in a file: buffers with their lower bounds, and state in them."""
+"""Planned memory of a program: buffers with lower bounds on their size, and the state in them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from etdev.program.footprint import planned_buffers
 from etdev.program.info import BufferInfo, StateInfo
 
 _MOST_ALIGNMENT = 16
-"""Maximum alignment in bytes, used by ExecuTorch's planner and etdev."""
+"""Largest alignment, in bytes, that ExecuTorch's planner or etdev uses."""
 
 
 def method_memories(
     program: Program, inputs: Mapping[str, DelegateInputs] | None = None
 ) -> tuple[MethodMemory | str, ...]:
-    """Return each method's use of planned memory, from the file's data flow; or the reason why it is unknown.
+    """Return, for each method, its use of planned memory, or the reason why that is unknown.
 
-    ``inputs`` has, per method, the number of inputs of its delegate calls if known; otherwise it is derived from the
-    file. Raises nothing.
+    It is derived from the data flow in the file. ``inputs`` states, per method, how many arguments of each delegate
+    call are inputs. For other methods, the numbers are derived from the file. Raises nothing.
     """
     found: list[MethodMemory | str] = []
     for plan in program.execution_plan:
@@ -42,7 +42,7 @@ def method_memories(
 
 
 def describe_buffers(plan: m.ExecutionPlan, memory: MethodMemory | str, *, several: bool) -> tuple[BufferInfo, ...]:
-    """Return the planned buffers of a method; ``several`` means that the program has other methods."""
+    """Return the planned buffers of a method. ``several`` is true if the program has more than one method."""
     buffers = planned_buffers(plan)
     if isinstance(memory, str):
         return buffers
@@ -52,15 +52,15 @@ def describe_buffers(plan: m.ExecutionPlan, memory: MethodMemory | str, *, sever
 def _bounded(plan: m.ExecutionPlan, buffer: BufferInfo, memory: MethodMemory, *, several: bool) -> BufferInfo:
     storages = [storage for storage in memory.storages if storage.memory_id == buffer.index]
     bound = lower_bound(_problem(storages, several=several)) + padding(plan)
-    # A plan may rely on two branches never both running, which lifetimes over a range of instants do not show.
+    # Lifetimes do not show that two branches never both run. A plan that uses this can be below the bound.
     state = bool(storages) and all(storage.persistent for storage in storages)
     return replace(buffer, lower_bound=min(bound, buffer.size), state=state)
 
 
 def _problem(storages: Iterable[Storage], *, several: bool) -> Problem:
-    """Return the planning problem of a buffer.
+    """Return the planning problem that a buffer's storages pose.
 
-    In a program with ``several`` methods, state stays at the place on which the others rely.
+    In a program with ``several`` methods, shared state must keep its offset, since other methods rely on it.
     """
     storages = tuple(storages)
     alignment = _MOST_ALIGNMENT
@@ -81,7 +81,10 @@ def _problem(storages: Iterable[Storage], *, several: bool) -> Problem:
 
 
 def describe_state(program: Program, known: Sequence[MethodMemory | str]) -> dict[int, tuple[StateInfo, ...]]:
-    """Return the state by method index, in the order of addresses; nothing for a method whose memory is unknown."""
+    """Return each method's state by the method's index, sorted by address.
+
+    Methods whose use of memory is unknown are left out.
+    """
     numbers = [number for number, memory in enumerate(known) if not isinstance(memory, str)]
     plans = [program.execution_plan[index] for index in numbers]
     memories = [memory for memory in known if not isinstance(memory, str)]
@@ -96,7 +99,7 @@ def describe_state(program: Program, known: Sequence[MethodMemory | str]) -> dic
 
 
 def _name_elsewhere(plans: Sequence[m.ExecutionPlan], state: State) -> str | None:
-    """Return the name that another method has for the state; a method that only writes it may have none."""
+    """Return the name that any method has for a state. A method that only writes the state may have no name for it."""
     names = (state_name(plans[position], (value,)) for position, value, _ in state.members)
     return next(filter(None, names), None)
 

@@ -1,7 +1,8 @@
 """Stage *verify*: the checks. Each answers ``passed``, ``failed`` or ``not run: REASON``.
 
-A check that did not run is never reported as passed. The names here are for checks of other packages, which register
-an object or a class with the members of :class:`Check` in the entry-point group ``etdev.checks``.
+A check that did not run is never reported as passed. Other packages can add checks: in the entry-point group
+``etdev.checks``, they register an object or a class with the members of :class:`Check`. They import what a check needs
+from this module.
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ from etdev.program.devices import D2H_COPY, H2D_COPY
 
 
 def advise(project: Project, target: str, program: Program | None, setting: str, figure: str, *device: str) -> str:
-    """Return advice on reducing a figure, or on raising the limit that the key ``setting`` sets.
+    """Return advice on how to reduce a figure, or to raise its limit in the config.
 
-    The figure is a key of ``budget``: ``memory`` is that of a device, such as ``cuda:0``. ``program`` is None if the
-    file cannot be read.
+    ``figure`` is a key of ``budget``, such as ``memory``, and ``setting`` is the key of the limit. For ``memory``,
+    ``device`` names the device, such as ``cuda:0``. ``program`` is None if the file cannot be read.
     """
     helps = _advice(project, target, program, figure, *device)
     return f"{helps}, or raise {setting}" if helps else f"raise {setting}"

@@ -26,18 +26,19 @@ from etdev.runtime.memory import DeviceMemoryBuffer
 _GUARD = 256
 """Guard bytes after the end of each buffer, which must stay unchanged."""
 _PERIOD = 65_521
-"""Bytes after which a pattern repeats; a prime, so that places a power of two bytes from each other differ."""
+"""Length in bytes after which a byte pattern repeats. It is a prime, so addresses that differ by a power of two differ.
+"""
 _PIECE = 64 * _PERIOD
-"""Bytes per copy."""
+"""Largest number of bytes in one copy."""
 _MOST_PROBLEMS = 20
 
 DelegateInputs = Mapping[str, Mapping[int, int]]
-"""Per method: position of each delegate call → number of its arguments that are inputs."""
+"""For each method: the position of each delegate call → how many of its arguments are inputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allocations:
-    """The allocated buffers, the memory of their devices, and the problems found."""
+    """Result of the memory test: the buffers, the memory of their devices, and the problems found."""
 
     buffers: tuple[AllocatedBuffer, ...] = ()
     devices: tuple[DeviceMemory, ...] = ()
@@ -47,14 +48,15 @@ class Allocations:
 def check_allocations(
     program: Program, registry: Registry, *, alignment: int, inputs: DelegateInputs | None = None
 ) -> Allocations:
-    """Allocate all planned buffers that are on devices at once, check them, and free them.
+    """Allocate all planned buffers that are on devices at once, test them, and free them.
 
-    This checks the addresses. It writes each extent when its use begins and reads it back when its use ends. So extents
-    that are in use at the same time are in memory together.
+    The test checks the buffers' addresses, which must be multiples of ``alignment`` bytes. It also writes the bytes of
+    each storage when its lifetime begins, and reads them back when it ends. So storages that are in use at the same
+    time must hold their contents at the same time.
 
-    Addresses must be multiples of ``alignment``, in bytes. Without ``inputs``, the number of inputs of each delegate
-    call is derived from the file. Raises :class:`~etdev.errors.MissingRequirementError` if a device is missing or has
-    too little free memory. Everything is freed in every case.
+    ``inputs`` states how many arguments of each delegate call are inputs. Without it, the numbers are derived from the
+    file. Raises :class:`~etdev.errors.MissingRequirementError` if a device is missing or has too little free memory.
+    All memory is freed, also after an error.
     """
     sizes = _device_buffers(program)
     devices = sorted({device for device, _ in sizes})
@@ -89,7 +91,7 @@ def check_allocations(
 
 
 def _device_buffers(program: Program) -> dict[tuple[Device, int], int]:
-    """Return the largest size of each buffer on a device over all methods, by device and number, sorted."""
+    """Return the size of each buffer on a device, by device and buffer number: the largest size in any method."""
     sizes: dict[tuple[Device, int], int] = {}
     for plan in program.execution_plan:
         for index, size in enumerate(plan.non_const_buffer_sizes):
@@ -106,7 +108,7 @@ def _allocated(device: Device, index: int, size: int, alignment: int, registry: 
 
 @contextmanager
 def _naming(what: str) -> Iterator[None]:
-    """Add the name of the memory to errors raised in the block."""
+    """Add the name of the memory, ``what``, to errors that are raised in the block."""
     try:
         yield
     except EtdevError as error:
@@ -174,7 +176,7 @@ class _BufferCheck:
 
     @property
     def result(self) -> AllocatedBuffer:
-        """Facts about the buffer, and the bytes written to it."""
+        """Facts about the buffer, and the number of bytes written to it."""
         address = self._buffer.data()
         return AllocatedBuffer(
             device=str(self.device),
@@ -223,7 +225,7 @@ class _BufferCheck:
                 yield f"{self.label}: it overlaps {item.size:,} bytes that are allocated at {item.address:#x}"
 
     def _method_problems(self, plan: m.ExecutionPlan) -> Iterator[str]:
-        """Write each extent when its use begins, and read it back when its use ends."""
+        """Write each extent of a method when its use begins, and read it back when its use ends."""
         extents = _extents(plan, self._index, self._inputs)
         moments = [(item.start, 1, item) for item in extents] + [(item.end, 0, item) for item in extents]
         for _, begins, item in sorted(moments, key=lambda moment: moment[:2]):
@@ -255,7 +257,7 @@ class _Extent:
     """Bytes of a buffer in use from the instant ``start`` (inclusive) to the instant ``end`` (exclusive)."""
 
     name: str
-    """Method and value number of the content; the byte pattern is derived from it."""
+    """Method and value whose content the bytes hold, as text. The byte pattern is derived from it."""
     offset: int
     size: int
     start: int
@@ -263,9 +265,9 @@ class _Extent:
 
 
 def _extents(plan: m.ExecutionPlan, buffer: int, inputs: DelegateInputs | None) -> list[_Extent]:
-    """Return the extents that a method stores in a buffer.
+    """Return the extents that a method uses in a buffer.
 
-    If the data flow cannot be followed, each tensor has an instant of its own.
+    If the method's data flow cannot be followed, each tensor is tested by itself: it gets an instant of its own.
     """
     known = delegate_inputs(plan) if inputs is None else inputs.get(plan.name, {})
     calls = sum(isinstance(call, m.DelegateCall) for call in plan.instructions)
@@ -292,7 +294,7 @@ def _name(plan: m.ExecutionPlan, value: int) -> str:
 
 
 def _pieces(size: int, name: str) -> Iterator[tuple[int, bytes]]:
-    """Yield the byte pattern of a name in pieces: the offset of each piece, and its bytes."""
+    """Yield the byte pattern for a name in pieces: the offset of each piece, and its bytes."""
     pattern = random.Random(name).randbytes(min(size, _PERIOD))
     whole = pattern * min(_PIECE // _PERIOD, size // _PERIOD + 1) if size > _PERIOD else pattern
     for start in range(0, size, _PIECE):

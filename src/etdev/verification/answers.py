@@ -1,4 +1,4 @@
-"""Results that checks return."""
+"""Results of checks, and functions that make them."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from etdev.pipeline.results.result import CheckResult, Status
 
 @dataclass(frozen=True)
 class Finding:
-    """A finding about a program, to which its check adds a location and help."""
+    """Result of a check before its name, the location of the cause and help are added."""
 
     status: Status
     summary: str
     problems: tuple[str, ...] = ()
     gate: bool = False
-    """True for a missed limit of the config."""
+    """True for a failure that is a missed limit of the config, not a broken file."""
 
     @classmethod
     def of(cls, problems: Sequence[str], summary: str = "", *, gate: bool = False) -> Finding:
-        """Return a failure with these problems; without any, ``summary`` of what passed."""
+        """Return a failure with these problems. If there are none, return a pass with ``summary``."""
         if problems:
             return cls("failed", problems[0], tuple(problems), gate)
         return cls("passed", summary)
 
     def result(self, check: str, **advice: str | None) -> CheckResult:
-        """Return the result of a check; ``where`` and ``hint`` belong to a failure."""
+        """Return the result of the check named ``check``. A failure gets ``advice``: ``where`` and ``hint``."""
         more = advice if self.status == "failed" else {}
         return CheckResult(
             name=check, status=self.status, summary=self.summary, problems=self.problems, gate=self.gate, **more
@@ -44,9 +44,9 @@ def failed(
 ) -> CheckResult:
     """Return the result of a check that failed.
 
-    The file is broken, and a build ends with exit code 4. With ``gate``, it missed a limit, and the exit code is 1.
-    ``problems`` are one sentence each; the first is the summary. ``more`` are other fields of the result: ``where``,
-    the location of the cause, and ``hint``, help.
+    Without ``gate``, the file is broken, and a build ends with exit code 4. With ``gate``, the file missed a limit of
+    the config, and the exit code is 1. ``problems`` are one sentence each. The default summary is the first of them.
+    ``more`` are other fields of the result, such as ``where`` (location of the cause) and ``hint`` (help).
     """
     return CheckResult(
         name=check, status="failed", summary=summary or problems[0], problems=tuple(problems), gate=gate, **more

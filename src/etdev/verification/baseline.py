@@ -1,4 +1,4 @@
-"""Baseline of a target: the figures of an earlier build, and its file if it is available."""
+"""Baseline of a target: the figures of an earlier build, and its program if that is available."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ class Baseline:
     """An earlier build of a target."""
 
     name: str
-    """Name in the config."""
+    """Name of the baseline in messages, derived from the config's ``baseline.from``."""
     figures: Figures
     program: Program | None = None
-    """The file's content; None if the file or its external weights are not available."""
+    """The content of the baseline's file. None if that file or its external weights are not available."""
     file: Path | None = None
-    """Path of the program's file."""
+    """Path of the baseline's file. None if it is not available."""
     more_weights: str | None = None
-    """Reason why there may be more weights than the figure states, and what to name instead; None if exact.
+    """Reason why the baseline's true weights may exceed its figure, with a remedy. None if the figure is exact.
 
-    Some weights may be in a file that is not available. A limit that holds for the figure also holds for more weights.
+    Some weights may be in a file that is not available. A growth limit that is met against the figure is also met
+    against a larger one.
     """
 
 
@@ -52,11 +53,11 @@ class NoBaseline:
 
 
 def find_baseline(project: Project, target: str) -> Baseline | NoBaseline:
-    """Return the baseline of a target.
+    """Return the baseline of a target, or the reason why there is none.
 
-    Raises :class:`~etdev.errors.ConfigError` for a report, :class:`~etdev.errors.ProgramError` for a program and
-    :class:`~etdev.errors.UsageError` for a lock that cannot be read. Also raises as
-    :func:`~etdev.pipeline.project.baseline_source.committed_lock` does.
+    Raises :class:`~etdev.errors.ConfigError` for a report that cannot be read. Raises
+    :class:`~etdev.errors.ProgramError` for such a program, and :class:`~etdev.errors.UsageError` for such a lock. Also
+    raises as :func:`~etdev.pipeline.project.baseline_source.committed_lock` does.
     """
     if project.config.baseline is None:
         return NoBaseline("the config names no baseline")
@@ -99,7 +100,7 @@ def _from_report(project: Project, place: Path, target: str) -> Baseline | NoBas
 
 
 def _of_build(name: str, figures: Figures, built: TargetResult, file: Path) -> Baseline:
-    """Return the baseline that a report describes, with the program if its files are those that were built."""
+    """Return the baseline that a report describes. It has the program if the report's files exist unchanged."""
     data = {file.with_name(PurePath(item.name).name): item.sha256 for item in built.data}
     for path, digest in {file: built.sha256, **data}.items():
         if not path.is_file() or file_sha256(path) != digest:
@@ -108,7 +109,7 @@ def _of_build(name: str, figures: Figures, built: TargetResult, file: Path) -> B
 
 
 def _from_file(name: str, file: Path) -> Baseline:
-    """Return the baseline from the report next to the file if it is about this file; otherwise from the file alone."""
+    """Return the baseline from the report next to the file if that is about this file, else from the file alone."""
     report, digest = find_report(report_beside(file)), file_sha256(file)
     built = next((item for item in report.targets if item.sha256 == digest), None) if report is not None else None
     if built is not None and built.figures is not None:

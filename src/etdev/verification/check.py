@@ -1,4 +1,4 @@
-"""The contract of a check."""
+"""Interface of a check."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from etdev.verification.subject import Subject
 
 
 class Need(Enum):
-    """A part of a subject that a check cannot do without."""
+    """A precondition of a check. The value says why the check did not run if the precondition is not met."""
 
     CONFIG = "the config that the file was built from is needed"
-    """The target with its config and models: :attr:`Subject.built`."""
+    """The check needs the target with its config and models: :attr:`Subject.built`."""
     PROGRAM = "the check `bytes` failed"
-    """The content of the file: :attr:`Subject.program`."""
+    """The check needs the content of the file: :attr:`Subject.program`."""
     SOUND = "a check before it failed, so nothing is run"
-    """A program that may be run: a target's own, or one whose memory plan no check has refused."""
+    """The check runs the program, so earlier checks must not have found it unsafe to run."""
     TORCH = "torch is not installed"
-    """The package torch. A build always has it."""
+    """The check needs the package torch. A build always has it."""
 
 
 class Check(Protocol):
     """A question about a built file. A subclass inherits the defaults."""
 
     name: str
-    """Name in results, in ``require`` and in the entry point. It never changes."""
+    """Name in results, in the config's ``require`` and of the entry point. It never changes."""
     needs: Sequence[Need] = ()
-    """Parts of the subject that the check uses. If one is missing, the check does not run."""
+    """Preconditions of the check. If one is not met, the check does not run."""
 
     def applies(self, subject: Subject) -> str | None:
         """Return the reason why there is nothing to check; None if the check applies."""
         return None
 
     def run(self, subject: Subject) -> CheckResult:
-        """Answer the check. Called if no need is missing and the check applies."""
+        """Answer the check. Called only if its needs are met and it applies."""

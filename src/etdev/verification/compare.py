@@ -1,4 +1,4 @@
-"""Comparison of a program's outputs with a reference, and the differences allowed."""
+"""Comparison of a program's outputs with a reference, and the allowed differences."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ if TYPE_CHECKING:
     import torch
 
 RELATIVE_TOLERANCE = {"float64": 1e-3, "float32": 1e-3, "float16": 1e-2, "bfloat16": 5e-2}
-"""Default tolerance per dtype, relative to the largest magnitude in the sample's reference output.
+"""Default tolerance per dtype, relative to the largest magnitude in the reference output of a sample.
 
-That magnitude counts as at least :data:`SMALLEST_PEAK`. Kernels sum in other orders than eager PyTorch and round
-intermediate results; the figures leave room for that. Other dtypes must be equal. float64 has float32's figure, since
-delegates and some kernels compute it in single precision.
+If that magnitude is below :data:`SMALLEST_PEAK`, the latter is used. Kernels sum in another order than eager PyTorch
+and round intermediate results; the tolerances leave room for that. Outputs of other dtypes must be equal. float64 has
+the tolerance of float32, since delegates and some kernels compute it in single precision.
 """
 
 SMALLEST_PEAK = 1e-2
-"""Floor of the largest magnitude; outputs smaller than this are compared as if it were this."""
+"""Smallest magnitude that the tolerance is relative to, also for outputs that are smaller."""
 
 QUANTIZED_MARGIN_DB = 6.0
 QUANTIZED_SNR_RANGE = (3.0, 30.0)
-"""Range, in dB, of the SNR required by default of a quantized target.
+"""Range, in dB, of the SNR that a quantized target must have by default.
 
-The reference is the quantized model before lowering. The target needs the SNR of quantization itself, less
-:data:`QUANTIZED_MARGIN_DB`, clamped to this range. A delegate now and then rounds to the next quantization step where
-the reference rounds to the other. The model amplifies such steps as it amplifies quantization noise, so no absolute
-figure is both safe and sharp. A wrong program is near 0 dB.
+The reference is the quantized model before lowering. The required SNR is that of quantization itself, less
+:data:`QUANTIZED_MARGIN_DB`, clamped to this range. A delegate and the reference now and then round to different
+quantization steps. The model amplifies that as it amplifies quantization noise, so no absolute figure is both safe and
+sharp. A wrong program is near 0 dB.
 """
 
 
@@ -42,7 +42,7 @@ class Difference:
     max_abs_error: float = 0.0
     allowed: float = math.inf
     excess: float = -math.inf
-    """Largest error minus the allowed error; at most 0 if every call is within tolerance."""
+    """Largest value of error minus allowed error; at most 0 if every call is within tolerance."""
     signal: float = 0.0
     noise: float = 0.0
     worst: str = ""
@@ -51,16 +51,16 @@ class Difference:
 
     @property
     def snr_db(self) -> float | None:
-        """Signal-to-noise ratio over all calls, in dB; None if equal.
+        """Signal-to-noise ratio over all calls, in dB; None if the outputs equal the reference.
 
-        A reference of zeros counts as one value of :data:`SMALLEST_PEAK`.
+        If the reference is all zeros, one value of :data:`SMALLEST_PEAK` counts as the signal.
         """
         if self.noise == 0.0:
             return None
         return 10 * (math.log10(self.signal or SMALLEST_PEAK**2) - math.log10(self.noise))
 
     def add(self, found: Any, expected: Any, at: str) -> None:
-        """Compare one call's value; ``at`` names the call, such as ``sample 3``.
+        """Compare the value of one call with the expected one; ``at`` names the call, such as ``sample 3``.
 
         A difference in kind, shape, dtype, NaNs or infinities is recorded as a problem.
         """
@@ -115,12 +115,12 @@ def worst_excess(found: torch.Tensor, expected: torch.Tensor, atol: float, rtol:
 
 
 def _bounded(value: torch.Tensor) -> float:
-    """Return the value, clamped to the largest finite number so that ratios and reports stay numbers."""
+    """Return the value, clamped to the largest finite float, so that ratios and reports have no infinity."""
     return min(float(value), sys.float_info.max)
 
 
 def mismatch(found: Any, expected: Any) -> str | None:
-    """Return how the kind, shape or dtype of an output differs from the reference's; None if it does not."""
+    """Return how an output's kind, shape or dtype differs from the reference's; None if all are equal."""
     if _is_tensor(found) != _is_tensor(expected):
         return f"is {type(found).__name__}, not {type(expected).__name__}"
     if not _is_tensor(expected):
@@ -137,9 +137,9 @@ def _is_tensor(value: object) -> bool:
 
 
 def required_snr_db(reference_snr_db: float | None) -> float:
-    """Return the smallest SNR allowed between the program and the quantized reference, in dB.
+    """Return the smallest SNR that the program must have against the quantized reference, in dB.
 
-    ``reference_snr_db`` is the SNR of the reference against the float model; None if those are equal.
+    ``reference_snr_db`` is the SNR of the quantized reference against the float model; None if those two are equal.
     """
     lowest, highest = QUANTIZED_SNR_RANGE
     if reference_snr_db is None:

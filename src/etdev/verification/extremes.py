@@ -1,7 +1,7 @@
-"""Runs at the ends of a dynamic range that the user's samples leave out.
+"""Runs at the ends of a dynamic range, if the user's samples leave those sizes out.
 
-The inputs are random, so they may mean nothing to the model. An input that eager PyTorch refuses is not judged. These
-runs count for no figure of the report and no limit of the config. A quantized program is not compared by value.
+The inputs are random, so they may make no sense to the model. An input that eager PyTorch refuses is not judged. These
+runs count for no figure of the report and no limit of the config. A quantized program's values are not compared.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def shapes_of(inputs: Tensors) -> Shapes:
 def check_extremes(
     built: BuiltTarget, runtime: Runtime, method: str, signature: Signature, seen: set[Shapes], findings: Findings
 ) -> None:
-    """Run a method at its smallest and largest sizes, unless the samples (``seen``) did."""
+    """Run a method at its smallest and its largest sizes, except at those in ``seen``, which the samples had."""
     for name, inputs in _unseen(signature, seen):
         try:
             compute(built.project, built.user, built.float_model, method, inputs)
@@ -70,7 +70,7 @@ def _unseen(signature: Signature, seen: set[Shapes]) -> Iterator[tuple[str, Tens
 
 
 def _compare(built: BuiltTarget, expected: Sequence[Any], found: Sequence[Any]) -> str | None:
-    """Return how the outputs of one call are wrong; None if they are not."""
+    """Return how the outputs of one call are wrong; None if they are right."""
     if len(found) != len(expected):
         return f"returns {len(found)} outputs, eager PyTorch returns {len(expected)}"
     for position, (value, wanted) in enumerate(zip(found, expected, strict=True)):

@@ -1,4 +1,4 @@
-"""Workers for the check *accuracy*: they run several samples of a metric at once."""
+"""Worker processes for the check *accuracy*, which run several samples of a metric at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from etdev.verification.subject import BuiltTarget
 
 @dataclass
 class Jobs:
-    """Processes that load the program too; a context manager.
+    """Worker processes that load the program; a context manager.
 
     They start when the metric first calls ``run.map``.
     """
@@ -25,7 +25,7 @@ class Jobs:
     source: ProgramSource
     count: int
     obstacle: str | None = None
-    """Reason why requested workers are not used; None if they are."""
+    """Reason why the workers that ``--jobs`` asks for are not used; None if they may be used."""
     _pool: ProgramPool | None = None
     _open: ExitStack = field(default_factory=ExitStack)
 

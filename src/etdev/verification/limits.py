@@ -1,4 +1,4 @@
-"""Limits of the config on one figure each, and the result of a check that judges them."""
+"""Limits of the config, each on one figure, and the result of a check that judges them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from etdev.verification.answers import failed, not_run, passed
 
 @dataclass(frozen=True)
 class Measured:
-    """A file, and the sources of its figures."""
+    """A file, and what its figures are computed from."""
 
     path: Path
     size: int
-    """Bytes."""
+    """Size of the file in bytes."""
     program: Program | None
     """The file's content; None if it cannot be read."""
     methods: tuple[MethodResult, ...] = ()
-    """How lowering split each method; empty if unknown."""
+    """Results of lowering for each method, such as its delegates and ops; empty if unknown."""
 
     def figures(self, program: Program) -> Figures:
         """Return the figures of the file; ``program`` is its content."""
@@ -33,16 +33,16 @@ class Measured:
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit, and the figure found."""
+    """A limit of the config, compared with the figure found."""
 
     key: tuple[str, ...]
     """Key below the target's table, such as ``("budget", "file")``."""
     seen: str
     """Figure and limit in short, such as ``file 129 KiB of 144 KiB``."""
     missed: str | None
-    """Figure, and the amount by which it misses the limit; None if it does not."""
+    """Sentence with the figure and the amount by which it misses the limit; None if the limit is met."""
     cause: Callable[[], str] | None
-    """Function that returns the cause, if it can be told; called only for a limit that was missed."""
+    """Function that returns the cause of the miss, called only if the limit is missed; None if the cause is unknown."""
     remedy: str
 
 
@@ -65,7 +65,7 @@ def judge(
     note: str = "",
     latency: LatencyResult | None = None,
 ) -> CheckResult:
-    """Return the result of a check from its limits.
+    """Return the result of a check that judged these limits.
 
     The check failed if a limit was missed. It did not run if a limit could not be judged or if there are none.
     Otherwise it passed. The summary of a pass begins with ``against``. The summary of a pass or a failure ends with

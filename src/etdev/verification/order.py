@@ -1,4 +1,4 @@
-"""All checks of a file, in order."""
+"""All checks of a file, and the order in which they run."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ BUILT_IN: tuple[Check, ...] = (
 
 
 def verify(subject: Subject) -> tuple[CheckResult, ...]:
-    """Answer every check for a file: those of etdev, then those of other packages.
+    """Answer every check for a file: first etdev's checks, then those of other packages.
 
-    Raises :class:`~etdev.errors.VerifyError` if the user's samples, metric or eager model fail, or a check of another
-    package.
+    Raises :class:`~etdev.errors.VerifyError` if the user's samples, metric or eager model fail, or if a check of
+    another package fails to run.
     """
     for check in (*BUILT_IN, *load_plugins()):
         subject.results[check.name] = _answer(check, subject)
@@ -51,19 +51,19 @@ def verify(subject: Subject) -> tuple[CheckResult, ...]:
 
 
 def unverified() -> tuple[CheckResult, ...]:
-    """Return the result of each check for a file that is not verified."""
+    """Return a result for each check of a file that is not verified: ``not run``."""
     return tuple(not_run(name, NOT_VERIFIED) for name in check_names())
 
 
 def _answer(check: Check, subject: Subject) -> CheckResult:
-    """Return the result of a check: ``not run`` if a part that it needs is missing, or if it does not apply."""
+    """Return the result of a check; ``not run`` if one of its needs is not met, or if it does not apply."""
     missing = filter(None, (_missing(need, subject) for need in check.needs))
     reason = next(missing, None) or check.applies(subject)
     return check.run(subject) if reason is None else not_run(check.name, reason)
 
 
 def _missing(need: Need, subject: Subject) -> str | None:
-    """Return the reason why a subject lacks a part; None if it does not."""
+    """Return the reason why a need is not met; None if it is."""
     match need:
         case Need.CONFIG:
             lacks = subject.origin is None

@@ -13,39 +13,39 @@ class Problem:
 
     text: str
     key: tuple[str, ...]
-    """Key of the config that it concerns."""
+    """Key of the config at which to look for the cause."""
     hint: str
 
 
 @dataclass
 class Findings:
-    """Findings over all methods."""
+    """Findings of a check over all methods."""
 
     broken: list[Problem] = field(default_factory=list)
     missed: list[Problem] = field(default_factory=list)
-    """Missed limits of the config."""
+    """Failures that are missed limits of the config."""
     outputs: list[OutputError] = field(default_factory=list)
     samples: int = 0
     sessions: int = 0
     session_calls: int = 0
-    """Number of calls in all sessions together."""
+    """Number of calls, over all sessions."""
     in_sessions: set[str] = field(default_factory=set)
     """Methods that a session called."""
     stateful: set[str] = field(default_factory=set)
     """Methods that write to a buffer in eager PyTorch."""
     in_a_row: int = 0
-    """Number of calls in a row on one state, in addition to sessions."""
+    """Number of calls that were made one after the other on one state, in addition to sessions."""
     row_ended: str | None = None
-    """Reason why the calls in a row ended early."""
+    """Reason why these calls in a row ended early; None if they did not."""
     extremes: set[str] = field(default_factory=set)
-    """Members of :data:`~etdev.verification.extremes.EXTREMES` that ran in addition to the samples."""
+    """Which :data:`~etdev.verification.extremes.EXTREMES` (ends of dynamic ranges) ran in addition to the samples."""
     cut: bool = False
-    """True if :class:`Effort` cut samples or calls."""
+    """True if some samples or calls were left out because of :class:`Effort`."""
     untried: list[str] = field(default_factory=list)
     """Extremes at which the model itself fails on random inputs."""
 
     def add_output(self, output: OutputError) -> None:
-        """Add the figures of one output; merge those of its samples and of its sessions."""
+        """Add the figures of one output. If it already has figures, keep the worse of each."""
         for index, known in enumerate(self.outputs):
             if (known.method, known.output) == (output.method, output.output):
                 self.outputs[index] = _worst(known, output)
@@ -65,5 +65,5 @@ def _worst(one: OutputError, other: OutputError) -> OutputError:
 
 
 def _least(*ratios: float | None) -> float | None:
-    """Return the smallest ratio; None means no noise."""
+    """Return the smallest ratio; None stands for a ratio without noise."""
     return min((ratio for ratio in ratios if ratio is not None), default=None)

@@ -19,26 +19,29 @@ from etdev.verification.subject import BuiltTarget
 
 @dataclass
 class ComparedOutput:
-    """Differences of one output of a method, over all calls."""
+    """Differences between one output of a method and the references, over all calls."""
 
     method: str
     position: int
-    """0-based."""
+    """Position among the method's outputs, from 0."""
     against_reference: Difference
     against_float: Difference
     reference_against_float: Difference
     out_of_tolerance: float = -math.inf
-    """Largest error beyond the config's ``atol`` and ``rtol``; above 0 means out of tolerance."""
+    """Largest amount by which an error exceeds the config's ``atol`` and ``rtol``; above 0 means out of tolerance."""
 
     @classmethod
     def begin(cls, method: str, position: int, wanted: Any, compute_dtype: str) -> Self:
-        """Return an empty comparison; ``wanted`` is an output of the reference."""
+        """Return a comparison without calls; ``wanted``, an output of the reference, gives the dtype."""
         dtype = str(getattr(wanted, "dtype", type(wanted).__name__)).removeprefix("torch.")
         first, second, third = (Difference(dtype, compute_dtype) for _ in range(3))
         return cls(method, position, first, second, third)
 
     def add(self, value: Any, wanted: Any, plain: Any, at: str, settings: Verify) -> None:
-        """Compare the program's value with the reference's and the float model's; ``at`` names the call."""
+        """Compare the program's ``value`` with the reference's (``wanted``) and the float model's (``plain``).
+
+        ``at`` names the call.
+        """
         before = len(self.against_reference.problems)
         self.against_reference.add(value, wanted, at)
         if len(self.against_reference.problems) > before:
@@ -51,16 +54,16 @@ class ComparedOutput:
 
 
 class Comparison:
-    """Calls of the program, compared with the reference."""
+    """Comparison of a program's calls with the reference and the float model."""
 
     def __init__(self, built: BuiltTarget, runtime: Runtime, findings: Findings) -> None:
         self._built, self._runtime, self._findings = built, runtime, findings
         self._outputs: dict[tuple[str, int], ComparedOutput] = {}
 
     def call(self, call: Call, expected: Sequence[Any], plain: Sequence[Any], at: str, *, fresh: bool) -> bool:
-        """Make a call, and compare its outputs with the reference's and the float model's.
+        """Make a call, and compare its outputs with the reference's (``expected``) and the float model's (``plain``).
 
-        ``at`` names the call. Returns False, and records a problem, if there was nothing to compare.
+        ``at`` names the call. If it fails or returns a wrong number of outputs, record a problem and return False.
         """
         try:
             found = self._runtime.call(call.method, call.inputs, fresh=fresh)
@@ -79,7 +82,7 @@ class Comparison:
         return True
 
     def judge(self) -> None:
-        """Record the figures, broken outputs and missed limits."""
+        """Add the figures, the broken outputs and the missed limits to the findings."""
         for output in self._outputs.values():
             _judge(self._built, output, self._findings)
 

@@ -1,7 +1,7 @@
-"""Rules that keep memory on the devices where its users access it.
+"""Rules on devices: each memory must be on the device from which it is accessed.
 
-They cover tensors, planned buffers, copies and arguments of delegates. Each function yields one sentence per violation.
-Nothing here follows the data flow: the checks *plan* and *replay* verify the content of copies.
+The rules cover tensors, planned buffers, copies and arguments of delegates. Each function yields one sentence per
+violation. The rules do not follow the data flow: the checks *plan* and *replay* verify what copies contain.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from etdev.program.devices import D2H_COPY, H2D_COPY, delegate_device
 
 
 def buffer_problems(plan: m.ExecutionPlan) -> Iterator[str]:
-    """Check the table of buffers on devices: known buffers, one entry each, and devices that can exist."""
+    """Check the table of buffers on devices: its buffers exist, have one entry each, and are on valid devices."""
     seen: set[int] = set()
     for entry in plan.non_const_buffer_device:
         label = f"method {plan.name!r}, buffer {entry.buffer_idx}"
@@ -33,7 +33,7 @@ def buffer_problems(plan: m.ExecutionPlan) -> Iterator[str]:
 
 
 def agreement_problems(program: m.Program) -> Iterator[str]:
-    """Find buffers to which methods give different devices.
+    """Find buffers for which methods state different devices.
 
     Loaders allocate the same buffers for all methods of a program.
     """
@@ -49,9 +49,10 @@ def agreement_problems(program: m.Program) -> Iterator[str]:
 
 
 def tensor_problems(plan: m.ExecutionPlan, alignment: int) -> Iterator[str]:
-    """Find tensors that are not on their buffer's device, extend beyond its end, or are misaligned.
+    """Find tensors that are on another device than their buffer, extend beyond its end, or are misaligned.
 
-    ``alignment``, in bytes, applies to tensors on devices. On the host, kernels need the alignment of an element.
+    ``alignment``, in bytes, applies to tensors on devices. On the host, a tensor needs only the alignment of its
+    elements.
     """
     devices = {index: plan.buffer_device(index) for index in range(len(plan.non_const_buffer_sizes))}
     for index, tensor in plan.tensors():
@@ -93,7 +94,7 @@ def _exists(device: Device) -> bool:
 
 
 def instruction_problems(plan: m.ExecutionPlan) -> Iterator[str]:
-    """Find instructions that access memory on another device than the one that holds it."""
+    """Find instructions that would access memory of a device other than their own."""
     devices = {index: tensor.device for index, tensor in plan.tensors()}
     delegates = tuple(_device_of(delegate) for delegate in plan.delegates)
     for index, found in enumerate(delegates):
@@ -105,7 +106,7 @@ def instruction_problems(plan: m.ExecutionPlan) -> Iterator[str]:
 
 
 def _device_of(delegate: m.BackendDelegate) -> Device | str:
-    """Return the device of a delegate's arguments, or why it is unknown."""
+    """Return the device that a delegate's arguments must be on, or a text that says why it is unknown."""
     try:
         return delegate_device(delegate)
     except DeviceNameError as error:
@@ -183,9 +184,9 @@ def _unbounded(*found: m.Tensor) -> bool:
 
 
 def _kernel_problems(plan: m.ExecutionPlan, call: m.KernelCall, devices: Mapping[int, Device]) -> Iterator[str]:
-    """Find arguments on devices; kernels run on the host.
+    """Find arguments of a kernel call that are on devices. Kernels run on the host.
 
-    Operators that only read sizes may take any tensor. A view must be on the device of its base.
+    Operators that only read sizes may take tensors on any device. A view must be on the device of its base.
     """
     used = tensors(plan, call.args)
     if all(devices[index].is_host for index in used):

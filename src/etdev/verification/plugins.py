@@ -15,9 +15,9 @@ _MEMBERS = ("name", "needs", "applies", "run")
 
 
 def load_plugins() -> tuple[Check, ...]:
-    """Return the checks of other packages, by name.
+    """Return the checks of other packages, sorted by name.
 
-    Raises :class:`~etdev.errors.MissingRequirementError` for one that cannot be imported or is not a check.
+    Raises :class:`~etdev.errors.MissingRequirementError` if one cannot be imported or is not a check.
     """
     return tuple(_Plugin(_load(name)) for name in plugins.registered(CHECKS))
 
@@ -35,7 +35,7 @@ def _load(name: str) -> Check:
 
 
 class _Plugin(Check):
-    """A check of another package. Its exceptions become errors that name the package."""
+    """A check of another package. An exception that it raises becomes an error that names the package."""
 
     def __init__(self, check: Check) -> None:
         self._check = check

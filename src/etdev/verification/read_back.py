@@ -16,25 +16,25 @@ _NO_DATA = "say which files have it, with a `--data FILE.ptd` for each"
 
 @dataclass(frozen=True)
 class Contents:
-    """A program and the data that it needs, as its files have them."""
+    """A program and its data, as read back from the written files."""
 
     program: Program | None
     """None if a file cannot be read."""
     problems: tuple[str, ...] = ()
-    """Reason why a file cannot be read, or each item of data that the files lack."""
+    """Reason why a file cannot be read, or one sentence for each item of data that the files lack."""
     hint: str | None = None
-    """Help with the problems."""
+    """Help with the problems; None if there are none."""
     unknown_lookups: tuple[str, ...] = ()
-    """Ids of delegates of which nothing tells the data that they look up."""
+    """Ids of delegates that may look up data whose names are unknown."""
 
 
 def read_contents(
     path: Path, data: Sequence[Path] = (), lookups: Mapping[str, Collection[str]] | None = None
 ) -> Contents:
-    """Read a file back with its ``data`` files.
+    """Read a program back with its ``data`` files, and look for missing data.
 
-    One of the files must hold each item of data that the program needs. ``lookups`` are names, per method, that its
-    delegates are known to look up.
+    One of the files must hold each item of data that the program needs. ``lookups`` are the data names, per method,
+    that delegates are known to look up.
     """
     try:
         found = read_joined(path, data)
@@ -47,6 +47,6 @@ def read_contents(
 
 
 def _unknown_lookups(found: Program, lookups: Mapping[str, Collection[str]]) -> list[str]:
-    """Return the ids of delegates whose lookups neither their blobs nor ``lookups`` tell."""
+    """Return the ids of delegates for which neither their blobs nor ``lookups`` state what they look up."""
     plans = [plan for plan in found.execution_plan if plan.name not in lookups]
     return sorted({one.id for plan in plans for one in plan.delegates if delegate_lookups(found, one) is None})

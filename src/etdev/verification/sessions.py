@@ -1,6 +1,6 @@
-"""Sessions: calls of several methods in order on one state, in the runtime and in eager PyTorch.
+"""Sessions: calls of several methods in order on one state, compared with the same calls in eager PyTorch.
 
-The config may name sessions. A program with state is called several times in a row even without any.
+The config may name sessions. Without any, a program with state is still called several times in a row.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _ROUNDS = 3
 
 
 def check_sessions(built: BuiltTarget, runtime: Runtime, findings: Findings) -> None:
-    """Run each session on fresh state, and compare the outputs of every call.
+    """Run each session of the config from initial state, and compare the outputs of every call.
 
     Some loaders give all methods of a program the same memory, others give each method its own. State that methods
-    share needs the first kind. A method's own state must be right with both; both are tried if there are several
-    methods.
+    share needs the same memory. Without shared state, the outputs must be right with both kinds of loader. So a program
+    of several methods runs twice.
     """
     if built.settings.sessions is None:
         return
@@ -42,8 +42,8 @@ def check_calls_in_a_row(built: BuiltTarget, runtime: Runtime, findings: Finding
     """Call all methods in turn, three times each, from initial state, and compare every output.
 
     The inputs are the first samples. Every second round runs in reverse order, so the first and the last method also
-    follow themselves. The order is not the user's: the config's limits do not apply, and the calls end where eager
-    PyTorch refuses one. A method's own state is tried in both kinds of memory, as in :func:`check_sessions`.
+    follow themselves. The order is not the user's, so the config's limits do not apply. The calls end where eager
+    PyTorch refuses one. Both kinds of loader are tried, as in :func:`check_sessions`.
     """
     calls = _calls_in_a_row(built)
     shared = built.project.config.model.share_state
@@ -66,7 +66,7 @@ def _calls_in_a_row(built: BuiltTarget) -> list[Call]:
 def _run_row(
     built: BuiltTarget, runtime: Runtime, calls: Sequence[Call], findings: Findings, *, shared: bool, note: str
 ) -> int:
-    """Make the calls, and return their number."""
+    """Make and compare the calls, and return how many were compared."""
     built.load(runtime, shared=shared)
     judged = replace(built, effort=replace(built.effort, limits=False))
     comparison = Comparison(judged, runtime, Findings(broken=findings.broken))
@@ -116,9 +116,9 @@ def _run_all(built: BuiltTarget, runtime: Runtime, findings: Findings, *, shared
 def _run(
     built: BuiltTarget, comparison: Comparison, calls: tuple[Call, ...], number: int, where: str, note: str
 ) -> bool:
-    """Return whether every call of a session returned outputs to compare.
+    """Run one session; return whether every call had outputs to compare.
 
-    The session ends at the first failure, since later outputs would mean nothing.
+    The session ends at the first call without them, since later outputs would mean nothing.
     """
     reference = Session(built.project, built.user, built.reference)
     original = Session(built.project, built.user, built.float_model)

@@ -1,4 +1,4 @@
-"""Check *replay* of a file without its config: its outputs must not depend on bytes that are not in use.
+"""Check *replay* of a file without a config: its outputs must not depend on bytes that are not in use.
 
 The program runs twice on the same random inputs: once with poison in all bytes that are not in use, once without. The
 outputs differ if the program reads bytes that it never wrote, or a value that was overwritten.
@@ -22,16 +22,16 @@ from etdev.verification.answers import failed, not_run, passed
 
 _HINT = "link it again: `etdev relink`; or run it with inputs of its own: `etdev run`"
 _SEEDS = (1, 2)
-"""Seeds of the calls of each method; the second call finds the state of the first."""
+"""Seeds of each method's calls. The second call continues on the state of the first."""
 _BOUNDS = Bounds(steps=200_000, memory=1 << 31)
-"""Bounds for a file of any origin."""
+"""Bounds for running a file that may come from anywhere."""
 
 Answers = dict[str, list[tuple[Any, ...]]]
-"""Per method, the outputs of each call."""
+"""For each method, the outputs of each call."""
 
 
 def replay_alone(program: Program, device_map: DeviceMap) -> CheckResult:
-    """Run the check *replay* on a file of which nothing else is known."""
+    """Run the check *replay* on a program without a config."""
     obstacle = replay_obstacle(program, device_map)
     if obstacle is not None:
         return not_run("replay", obstacle.reason, hint=obstacle.remedy)

@@ -1,4 +1,4 @@
-"""Subject of the checks: a file, and the target that it was built for."""
+"""What the checks examine: a file, and the target that it was built for."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ from etdev.verification.read_back import Contents, read_contents
 
 @dataclass(frozen=True)
 class Effort:
-    """Limits on how much is run."""
+    """Limits on how many calls a check makes, and what it judges."""
 
     samples: int | None = None
-    """Most samples of a method; None means all."""
+    """Maximum number of samples per method; None means all."""
     session_calls: int | None = None
-    """Most calls in all sessions together; None means all."""
+    """Maximum number of calls over all sessions; None means all."""
     extremes: bool = True
-    """True if the ends of dynamic ranges run too."""
+    """True if methods also run at the ends of dynamic ranges."""
     limits: bool = True
     """True if the config's own limits are judged, in addition to etdev's defaults."""
 
 
 @dataclass(frozen=True)
 class Alteration:
-    """A difference between a file and the one that was built."""
+    """A difference between a file and the file that the build wrote."""
 
     text: str
     report: str
-    """Path of the report of the build, for messages."""
+    """Path of the build's report, for messages."""
 
 
 @dataclass(frozen=True)
@@ -62,28 +62,28 @@ class BuiltTarget:
     path: Path
     """The program's file."""
     size: int
-    """Bytes of that file."""
+    """Size of that file in bytes."""
     float_model: ExportedModel
     reference: ExportedModel
-    """The quantized model before lowering, or ``float_model`` itself."""
+    """The quantized model before lowering, or ``float_model`` itself if the target is not quantized."""
     linked: LinkedProgram | None = None
-    """The link's result; None if it is not available any more."""
+    """The link's result; None if it is no longer available."""
     inplace: Mapping[str, tuple[Donor, ...]] = field(default_factory=lambda: DEFAULT)
-    """Kernels that may write their output over an operand."""
+    """Operators whose kernels may write an output over an operand."""
     methods: tuple[MethodResult, ...] = ()
-    """How lowering split each method; empty if unknown."""
+    """Results of lowering for each method, such as its delegates and ops; empty if unknown."""
     data: tuple[Path, ...] = ()
     """Data files of the program."""
     lookups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Per method, the names of the data that its delegates look up, as emission noted them."""
+    """For each method, the names of the data that its delegates look up, as recorded at emission."""
     alteration: Alteration | None = None
-    """How the file differs from the one that was built; None if it does not or if that is unknown."""
+    """How the file differs from the one that was built. None if it does not, or if that is unknown."""
     since_built: str | None = None
-    """Changes of the model since the file was built, and their remedy; None if there are none."""
+    """Text on changes of the model since the file was built, with their remedy; None if there are none."""
     jobs: int = 1
-    """Number of workers for the metric's samples."""
+    """Number of workers that run the metric's samples."""
     count: Count = uncounted
-    """Callback for each call that the metric makes."""
+    """Function that is called for each call that the metric makes."""
     effort: Effort = Effort()
 
     def load(self, runtime: Runtime, *, shared: bool = False) -> tuple[str, ...]:
@@ -91,12 +91,15 @@ class BuiltTarget:
         return runtime.load(self.path, shared=shared, data=self.data)
 
     def measured(self, program: Program | None) -> Measured:
-        """Return the figures' sources for limits; ``program`` is the file's content, or None if it cannot be read."""
+        """Return the file and what its figures are computed from.
+
+        ``program`` is the file's content; None if it cannot be read.
+        """
         return Measured(self.path, self.size, program, self.methods)
 
     @property
     def settings(self) -> Verify:
-        """The table ``[targets.X.verify]``."""
+        """The config's table ``[targets.X.verify]``."""
         return self.project.config.targets[self.target].verify
 
     @property
@@ -108,11 +111,11 @@ class BuiltTarget:
 
     @property
     def quantized(self) -> bool:
-        """True if the reference is not the float model."""
+        """True if the reference is a quantized model, not the float model."""
         return self.reference is not self.float_model
 
     def samples(self, method: str) -> Iterator[Tensors]:
-        """Return the samples of a method, made again by each call."""
+        """Return a new iterator over the samples of a method: the config's, or random ones."""
         signature, entry = self.reference.signatures[method], self._declared(method)
         if entry is None:
             return random_samples(signature)
@@ -120,7 +123,7 @@ class BuiltTarget:
 
     @property
     def weak(self) -> frozenset[str]:
-        """Methods whose samples are random."""
+        """Names of the methods whose samples are random, because the config names none."""
         signatures = self.reference.signatures
         return frozenset(name for name in signatures if signatures[name].inputs and self._declared(name) is None)
 
@@ -129,22 +132,22 @@ class BuiltTarget:
         return None if declared is None else declared.samples
 
     def place(self, *key: str) -> str:
-        """Return the location of a key of the target's table."""
+        """Return the location in the config of a key of the target's table."""
         return self.project.where("targets", self.target, *key)
 
     def remedy(self, where: str, hint: str) -> dict[str, Any]:
-        """Return ``where`` and ``hint`` for a program that does not compute what the model does.
+        """Return ``where`` and ``hint`` of the result for a program that does not compute what the model does.
 
-        If the model has changed since the build, that is the likely cause.
+        If the model has changed since the build, that is the likely cause, and the result says so instead.
         """
         if self.since_built is None:
             return {"where": where, "hint": hint}
         return {"where": self.place(), "hint": self.since_built}
 
     def broken(self, text: str) -> Problem:
-        """Return the problem of a program that does not compute what the model does.
+        """Return the problem for a program that does not compute what the model does.
 
-        The inputs do not explain the difference.
+        The hint names likely causes other than the inputs.
         """
         if self.project.config.targets[self.target].partitioners:
             hint = "a target without this partitioner shows whether the backend is the cause"
@@ -155,48 +158,48 @@ class BuiltTarget:
 
 @dataclass(frozen=True)
 class Subject:
-    """A file to verify. A check says in its ``needs`` which parts it uses; the others may be missing."""
+    """A file to verify. Each check lists in ``needs`` the parts that it uses; other parts may be missing."""
 
     path: Path
     """The program's file."""
     data: tuple[Path, ...]
     """Data files of the program."""
     contents: Contents
-    """The files, read back."""
+    """Contents of the files, read back."""
     stock: StockRuntime
     """The runtime of the ExecuTorch wheel. It starts when it is first used."""
     device_map: DeviceMap
-    """The local devices for the program's devices."""
+    """Which local devices stand for the program's devices."""
     origin: BuiltTarget | None = None
     """The target that the file was built for; None for a file without a config."""
     results: dict[str, CheckResult] = field(default_factory=dict)
-    """Results so far, by check."""
+    """Results of the checks that have run, by name."""
 
     @classmethod
     def read(cls, path: Path, data: tuple[Path, ...], stock: StockRuntime, device_map: DeviceMap) -> Subject:
-        """Read a file without its config."""
+        """Return the subject for a file without a config."""
         return cls(path, data, read_contents(path, data), stock, device_map)
 
     @classmethod
     def read_built(cls, built: BuiltTarget, stock: StockRuntime, device_map: DeviceMap) -> Subject:
-        """Read the file of a target."""
+        """Return the subject for the file of a target."""
         contents = read_contents(built.path, built.data, built.lookups)
         return cls(built.path, built.data, contents, stock, device_map, built)
 
     @property
     def found(self) -> Program | None:
-        """The program; None if the file cannot be read, or if a target's files lack data that it needs."""
+        """The program; None if the file cannot be read, or if it belongs to a target and lacks data."""
         return None if self.contents.problems and self.origin is not None else self.contents.program
 
     @property
     def program(self) -> Program:
-        """The program, for a check with ``Need.PROGRAM``."""
+        """The program. Only for checks with ``Need.PROGRAM``."""
         assert self.found is not None, "a check that uses the program has `Need.PROGRAM` among its `needs`"
         return self.found
 
     @property
     def built(self) -> BuiltTarget:
-        """The target with its config and models, for a check with ``Need.CONFIG``."""
+        """The target with its config and models. Only for checks with ``Need.CONFIG``."""
         assert self.origin is not None, "a check that uses the config has `Need.CONFIG` among its `needs`"
         return self.origin
 
@@ -211,6 +214,6 @@ class Subject:
         return stock_obstacle(self.program, self.required, self.stock)
 
     def broken(self, *checks: str) -> bool:
-        """Return whether one of these checks has found the program broken. A missed limit is not meant."""
+        """Return whether one of these checks found the program broken. A missed limit does not count."""
         found = (self.results[name] for name in checks if name in self.results)
         return any(result.status == "failed" and not result.gate for result in found)

@@ -1,4 +1,4 @@
-"""Pages of programs: of one file, or of all targets of a build."""
+"""Content of report pages: about one file, or about all targets of a build."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def report(
     *,
     data: DataArgument = (),
 ) -> Path:
-    """Write the page of a ``.pte`` from any toolchain, by default next to the file, and return its path.
+    """Write a report page about a ``.pte`` from any toolchain, and return the page's path.
 
-    Files that the build left next to it are read if they belong to this very file. ``data`` are its data files; the
-    report of such a build names them.
+    ``place`` is the path to write, by default next to the file. Files that a build left next to the ``.pte`` are read
+    if they belong to this very file. ``data`` are its data files, by default those that the build's report names.
 
     Raises :class:`~etdev.errors.ProgramError` if a file cannot be read or is malformed, or if the weights belong to
-    another program. Raises :class:`~etdev.errors.UsageError` if the page would overwrite a file that is read, or a
-    program. Raises :class:`~etdev.errors.WriteError` if the page cannot be written.
+    another program. Raises :class:`~etdev.errors.UsageError` if the page would overwrite a file that it reads, or if
+    its name is that of a program. Raises :class:`~etdev.errors.WriteError` if the page cannot be written.
     """
     path, weights = Path(file), data_paths(data)
     target = page_place(path) if place is None else Path(place)
@@ -168,7 +168,7 @@ def _files(program: Program, info: ProgramInfo, known: Provenance) -> Iterator[F
 
 
 def _unnamed(info: ProgramInfo, known: Provenance) -> str | None:
-    """Return a message on tensors whose data is in another file, if no data file is known; otherwise None."""
+    """Return a message if a tensor's data is in a data file and none is known; otherwise None."""
     if known.data or not info.external_data:
         return None
     return f"nothing next to the file says which has {info.external_data[0]!r}; `etdev report --data FILE` does"

@@ -1,4 +1,4 @@
-"""The page's content for one method: its planned buffers, its instructions and its devices."""
+"""A method's part of the page: its planned buffers, instructions and devices."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from etdev.program.sidecar import Source
 def method_page(
     plan: m.ExecutionPlan, memory: MethodMemory | str, info: MethodInfo, known: Provenance, texts: Texts
 ) -> MethodPage:
-    """Return the page's content for a method.
+    """Return a method's part of the page.
 
-    ``memory`` is the reason, as text, if the method's data flow is unknown.
+    ``memory`` is a text, the reason, if the method's data flow is unknown.
     """
     notes = known.notes.get(plan.name)
     return MethodPage(

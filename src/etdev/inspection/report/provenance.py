@@ -1,4 +1,4 @@
-"""Files that a build left next to its program, used only if they belong to this very program."""
+"""What is known of a program's build, from files next to it that belong to this very program."""
 
 from __future__ import annotations
 
@@ -16,32 +16,35 @@ from etdev.program.sidecar import MethodNotes, read_sidecar
 
 @dataclass(frozen=True)
 class Provenance:
-    """Known facts about a file's build."""
+    """What is known of the build of a file."""
 
     build: BuildResult | None = None
     target: TargetResult | None = None
     """Target that the file was built for."""
     unbuilt: str | None = None
-    """Reason why there is no target, if there is none."""
+    """Reason why ``target`` is not known; None if it is."""
     notes: Mapping[str, MethodNotes] = field(default_factory=dict)
-    """Notes per method, with the positions of the file's instructions."""
+    """Notes of the sidecar by method, with instruction positions of the linked file."""
     unnoted: str | None = None
-    """Reason why there are no notes, if there are none."""
+    """Reason why there are no notes; None if there are."""
     objects: Path | None = None
-    """Object program that the file was linked from, in which constants have the model's names."""
+    """Object program that the file was linked from, in which constants have the model's names; None without one."""
     data: tuple[Path, ...] = ()
-    """Data files that the file was built with."""
+    """Those data files of the build that are available unchanged."""
     without: tuple[str, ...] = ()
-    """Reasons why data files that it was built with are missing."""
+    """One reason for each data file of the build that is not among ``data``."""
 
     def method(self, name: str) -> MethodResult | None:
-        """Return the build's result for a method; None without one."""
+        """Return the build's result for a method; None if there is none."""
         methods = self.target.methods if self.target is not None else ()
         return next((method for method in methods if method.name == name), None)
 
 
 def provenance(file: Path, sha256: str) -> Provenance:
-    """Return what is known from the files next to a file, whose digest is given. Raises nothing."""
+    """Return what the files next to a program say of its build.
+
+    ``sha256`` is the program's digest. Raises nothing.
+    """
     try:
         build = read_report(report_beside(file))
     except ReportError:
@@ -55,7 +58,7 @@ def provenance(file: Path, sha256: str) -> Provenance:
 
 
 def built_by(build: BuildResult, target: TargetResult, file: Path) -> Provenance:
-    """Return what is known of a target's file. Raises nothing."""
+    """Return what is known of the build of a target's file. Raises nothing."""
     return _with_data(_with_notes(Provenance(build, target), target, file), target, file)
 
 
@@ -87,7 +90,7 @@ def _with_data(known: Provenance, target: TargetResult, file: Path) -> Provenanc
 
 
 def _why_other(place: Path, sha256: str) -> str | None:
-    """Return why a file is not the data file of a build; None if it is."""
+    """Return why the file at ``place`` is not the build's data file with this digest; None if it is."""
     try:
         same = file_sha256(place) == sha256
     except OSError:
@@ -96,18 +99,18 @@ def _why_other(place: Path, sha256: str) -> str | None:
 
 
 def files_read(file: Path, data: Sequence[Path] = ()) -> tuple[Path, ...]:
-    """Return the paths that a page about ``file`` may read, among them those of files that may not exist."""
+    """Return the paths that a page about ``file`` may read. Some of them may not exist."""
     sidecar = sidecar_of(file)
     return file, report_beside(file), sidecar, sidecar.with_suffix(".pte"), *data
 
 
 def sidecar_of(file: Path) -> Path:
-    """Return the path of the notes of the object program that a file was linked from."""
+    """Return the path of the sidecar of the object program that a file was linked from."""
     return sidecar_place(file.with_name(file.name.removesuffix(REJECTED_SUFFIX)).with_suffix(".object.pte"))
 
 
 def _moved(notes: MethodNotes, method: MethodResult) -> MethodNotes:
-    """Return notes on the object program's instructions as notes on the file's."""
+    """Return the notes with the instruction positions of the object program replaced by those of the linked file."""
     noted = {*notes.sources, *notes.delegate_inputs, *notes.debug_handles}
     return notes.renumbered({position: method.renumbered.get(position) for position in noted})
 

@@ -1,4 +1,4 @@
-"""Reasons why an output shares an operand's bytes, or has bytes of its own."""
+"""Reasons why an output shares bytes with an operand, or has bytes of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from etdev.program.info import OutputInPlace
 
 
 def reasons(plan: m.ExecutionPlan, inplace: Iterable[OutputInPlace], built: MethodResult | None) -> dict[int, str]:
-    """Return reasons by the output's value index, for outputs that the file or the build's report explains."""
+    """Return the known reasons by the output's value index.
+
+    They come from the file (``inplace``) and the build's report (``built``).
+    """
     found = {} if built is None else {**_copies(plan, built), **_own_bytes(plan, built)}
     for item in inplace:
         found[item.output] = f"in place: over value {item.operand}, which is not needed any more"
@@ -19,7 +22,7 @@ def reasons(plan: m.ExecutionPlan, inplace: Iterable[OutputInPlace], built: Meth
 
 
 def _own_bytes(plan: m.ExecutionPlan, built: MethodResult) -> dict[int, str]:
-    """Return reasons for outputs that the link did not place over an operand."""
+    """Return reasons for outputs that the link gave bytes of their own, not those of an operand."""
     calls = plan.instructions
     found: dict[int, str] = {}
     for item in built.inplace_decisions:
@@ -33,7 +36,7 @@ def _own_bytes(plan: m.ExecutionPlan, built: MethodResult) -> dict[int, str]:
 
 
 def _copies(plan: m.ExecutionPlan, built: MethodResult) -> dict[int, str]:
-    """Return reasons for the outputs of copies that the link kept, fully or in part."""
+    """Return reasons for the outputs of copies of which the link kept all or a part."""
     calls = plan.instructions
     found: dict[int, str] = {}
     for item in built.copy_decisions:
@@ -47,7 +50,7 @@ def _copies(plan: m.ExecutionPlan, built: MethodResult) -> dict[int, str]:
 
 
 def _outputs(plan: m.ExecutionPlan, call: m.Instruction) -> tuple[int, ...]:
-    """Return a kernel's outputs; if it repeats no argument, its last one."""
+    """Return the outputs of a kernel call: the tensors that it has twice among its arguments, else the last one."""
     if not isinstance(call, m.KernelCall):
         return ()
     return outputs(plan, call.args) or tensors(plan, call.args[-1:])

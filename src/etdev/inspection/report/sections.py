@@ -1,4 +1,4 @@
-"""The sections of a program and of its data files, with the largest items in each."""
+"""Sections of a program's file and of its data files, with the largest items in each."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from etdev.program.constants import constant_data
 from etdev.program.info import ConstantInfo, ConstantKind, ProgramInfo
 
 _Item: TypeAlias = tuple[str, int, str]
-"""Name, bytes, and other facts."""
+"""An item of a section: its name, its bytes, and other facts as text."""
 _LISTED = 200
-"""Maximum number of items listed per section, the largest ones."""
+"""Maximum number of items listed per section. The largest are listed."""
 
 
 def sections(program: Program, info: ProgramInfo, known: Provenance) -> tuple[Section, ...]:
-    """Return the sections that a file has, in the order of ``etdev inspect``."""
+    """Return the sections of a program's file, in the order in which ``etdev inspect`` lists them."""
     items: dict[str, Iterable[_Item]] = {
         "constants": _weights(program, info, known, "constant"),
         "initial state": _weights(program, info, known, "initial value"),
@@ -33,7 +33,7 @@ def sections(program: Program, info: ProgramInfo, known: Provenance) -> tuple[Se
 
 
 def data_page(info: ProgramInfo, file: Path, known: Provenance) -> FilePage:
-    """Return the sections of one of the program's data files. Raises :class:`~etdev.errors.ProgramError`."""
+    """Return the part of the page about one of the program's data files. Raises :class:`~etdev.errors.ProgramError`."""
     data = flat_tensor.read(file)
     users = {item.name or "": _use(item, known) for item in info.constants if item.kind == "external"}
     looked_up = {name for notes in known.notes.values() for name in notes.data_names} - users.keys()
@@ -72,7 +72,7 @@ def _called(calls: int, method: str) -> str:
 
 
 def _weights(program: Program, info: ProgramInfo, known: Provenance, kind: ConstantKind) -> Iterator[_Item]:
-    """Yield the constants or initial values in the file."""
+    """Yield the items of one ``kind`` that are in the file: constants or initial values."""
     named = _parameters(known)
     for item in info.constants:
         if item.kind == kind:
@@ -84,10 +84,10 @@ def _weights(program: Program, info: ProgramInfo, known: Provenance, kind: Const
 
 
 def _parameters(known: Provenance) -> dict[int, tuple[str, Blob | None]]:
-    """Return the model's name and the bytes of each constant of the object program, by its index.
+    """Return the name in the model and the bytes of each constant of the object program, by the constant's index.
 
-    The link drops the names and keeps the indices. It may add other constants, and the object program may be of another
-    build, so a name counts only for the same bytes.
+    The linked file has no names, but the same indices. It may have further constants, and the object program may be of
+    another build. So a name is used only for a constant of the same bytes.
     """
     if known.objects is None:
         return {}

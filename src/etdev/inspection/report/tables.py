@@ -17,7 +17,7 @@ _MEMORY = {
 
 
 def method_tables(info: MethodInfo, built: MethodResult | None) -> tuple[Table, ...]:
-    """Return the tables that have rows."""
+    """Return the tables of a method. Tables without rows are left out."""
     tables = (
         _arguments("Inputs", info.inputs, built.inputs if built is not None else ()),
         _arguments("Outputs", info.outputs, ()),
@@ -36,7 +36,7 @@ def method_tables(info: MethodInfo, built: MethodResult | None) -> tuple[Table, 
 
 
 def _arguments(title: str, arguments: tuple[Argument, ...], declared: tuple[str, ...]) -> Table:
-    """Return a table of arguments; ``declared`` are the config's descriptions, with names."""
+    """Return a table of a method's arguments. ``declared`` has the config's description of each, with its name."""
     rows = tuple(
         (
             declared[position] if position < len(declared) else str(position),

@@ -1,4 +1,4 @@
-"""The tensors in planned memory, with what is known of each."""
+"""Tensors in planned memory, with everything that is known of each."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from etdev.program.analysis.storage import MethodMemory
 from etdev.program.devices import D2H_COPY, H2D_COPY
 
 TensorKind: TypeAlias = Literal["input", "state", "kernel", "delegate", "transfer", "alias"]
-"""Source of a tensor's content: the caller, an earlier call, or an instruction by kind.
+"""What fills a tensor: the caller, an earlier call, or an instruction of some kind.
 
-An alias gets its content through other tensors.
+An alias is filled by writes to other tensors of its storage.
 """
 
 
@@ -31,12 +31,12 @@ class Tensor:
     dtype: str
     shape: str
     writer: int
-    """Position of the instruction that writes it first, or :data:`NONE`.
+    """Position of the first instruction that writes the tensor; :data:`NONE` if there is none.
 
-    For an alias, this is the last instruction before that fills its bytes.
+    For an alias, it is the last instruction that writes its storage before the alias is in use.
     """
     reason: str | None
-    """Reason why it shares an operand's bytes or has bytes of its own; None if unknown."""
+    """Reason why the tensor shares an operand's bytes, or has bytes of its own; None if unknown."""
 
 
 def tensors(
@@ -46,7 +46,7 @@ def tensors(
     input_names: Sequence[str],
     reasons: Mapping[int, str],
 ) -> tuple[Tensor, ...]:
-    """Return the tensors of a method, by value index; ``reasons`` explains the places of outputs."""
+    """Return a method's tensors by value index. ``reasons`` says why outputs are in place of operands or not."""
     names = _names(plan, input_names)
     writers = _first_writers(memory)
     calls = memory.reaching.flow.instructions
@@ -70,7 +70,10 @@ def tensors(
 
 
 def columns(rows: Sequence[Tensor], shared: Mapping[int, int], texts: Texts) -> Tensors:
-    """Return the rows as the page's columns; ``shared`` maps storages of several tensors to their rows."""
+    """Return the tensors as the page's columns.
+
+    ``shared`` maps each storage of several tensors to its row on the page.
+    """
     return Tensors(
         value=tuple(row.life.value for row in rows),
         name=tuple(texts.number(row.name) for row in rows),
@@ -101,7 +104,7 @@ def _names(plan: m.ExecutionPlan, inputs: Sequence[str]) -> dict[int, str]:
 
 
 def _first_writers(memory: MethodMemory) -> dict[int, int]:
-    """Return the position of each value's first write; -1 means that the caller fills an input."""
+    """Return the position of each value's first write. A position of -1 means that the caller fills the value."""
     found: dict[int, int] = {}
     for write in memory.reaching.writes:
         found[write.place] = min(write.position, found.get(write.place, write.position))
@@ -109,7 +112,7 @@ def _first_writers(memory: MethodMemory) -> dict[int, int]:
 
 
 def _filled_by(memory: MethodMemory, life: TensorLife) -> int:
-    """Return the position of the last write to an alias's storage before the alias is in use."""
+    """Return the position of the last write to an alias's storage before the alias is in use, or :data:`NONE`."""
     before = [instant for instant in memory.storages[life.storage].writes if 0 < instant <= life.start]
     return before[-1] - 1 if before else NONE
 

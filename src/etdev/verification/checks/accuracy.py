@@ -33,14 +33,14 @@ _QUANTIZED_HINT = (
 
 @dataclass
 class _Tally:
-    """Progress of a metric's calls: the number done, and the total if it is known."""
+    """Progress of a metric: the number of calls made, and the total number if it is known."""
 
     count: Count
     done: int = 0
     total: int | None = None
 
     def announce(self, samples: object) -> None:
-        """Add these samples to the total; the total is unknown if they have no length."""
+        """Add the number of ``samples`` to the total. Without a length, the total becomes unknown."""
         self.total = max(self.total or 0, self.done) + len(samples) if isinstance(samples, Sized) else None
 
     def add(self) -> None:
@@ -61,9 +61,9 @@ class Run:
         self._tally = tally
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        """Return all outputs of one call as a tuple.
+        """Return the outputs of one call as a tuple, as the model returns them.
 
-        The inputs that the call changed are left out; a program returns those before its outputs.
+        The built program also returns inputs that the call changed. They come before its outputs and are left out.
         """
         return self._own(self._runtime.call(self._method, self._checked(inputs)))
 
@@ -84,28 +84,28 @@ class Run:
         return inputs
 
     def _own(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Count one more call, and return the method's own outputs, which come last."""
+        """Count one more call, and return the model's own outputs, which come last."""
         self._tally.add()
         return outputs[len(outputs) - self._model.outputs[self._method] :]
 
     def method(self, name: str) -> Run:
-        """Return another method of the same program, on the same state."""
+        """Return a callable for another method of the same program, on the same state."""
         if name not in self._model.signatures:
             raise ValueError(f"the program has no method {name!r}; it has {', '.join(self._model.signatures)}")
         return Run(self._runtime, self._model, name, self._jobs, self._tally)
 
 
 class AccuracyCheck(Check):
-    """Does the config's own metric, on the config's own data, hold?"""
+    """Does the config's own metric, on the config's own data, meet the config's limits?"""
 
     name = "accuracy"
     needs = (Need.CONFIG, Need.PROGRAM)
 
     def applies(self, subject: Subject) -> str | None:
-        """Return why the metric is not computed.
+        """Return why the metric is not computed; None if it is.
 
-        It runs in the stock runtime. If that cannot run the program, it runs in the replay, provided that the check
-        *replay* passed.
+        The metric calls the program in the stock runtime. If the stock runtime cannot run the program, the metric calls
+        it in the replay, provided that the check *replay* passed.
         """
         obstacle = subject.stock_obstacle
         if obstacle is not None and subject.results["replay"].status != "passed":
@@ -127,10 +127,10 @@ class AccuracyCheck(Check):
 
 
 def check_accuracy(built: BuiltTarget, program: Program, runtime: Runtime, *, alone: bool) -> CheckResult:
-    """Call the metric in a runtime; ``alone`` is true if only the replay can run the program.
+    """Compute the metric with a runtime; ``alone`` is true if only the replay can run the program.
 
     Raises :class:`~etdev.errors.VerifyError` if the metric itself fails or does not return a number. If the program
-    fails in the runtime, the check fails as for a broken artifact.
+    fails in the runtime, the check fails because the file is broken.
     """
     project, user, model, gate = built.project, built.user, built.reference, built.settings.accuracy
     assert gate is not None
@@ -180,7 +180,7 @@ def _judge(built: BuiltTarget, gate: Accuracy, value: float, note: str) -> Check
     if gate.max is not None:
         limits.append((value <= gate.max, "max", f"at most {gate.max:g}"))
     wanted = " and ".join(text for _, _, text in limits)
-    missed = [key for held, key, _ in limits if not held]  # A NaN satisfies no limit.
+    missed = [key for held, key, _ in limits if not held]  # A NaN meets no limit.
     if not missed:
         return passed("accuracy", f"{gate.fn} = {value:.6g} ({wanted}){note}", value=_json(value))
     problem = f"{gate.fn} returned {value:.6g}, the config asks for {wanted}"

@@ -35,13 +35,13 @@ class BudgetCheck(Check):
     needs = (Need.CONFIG,)
 
     def run(self, subject: Subject) -> CheckResult:
-        """Judge each limit. A file that cannot be read has a size all the same."""
+        """Judge each limit. Even if the file cannot be read, its size is judged."""
         built = subject.built
         return check_budget(built.project, built.target, built.measured(subject.found))
 
 
 def check_budget(project: Project, target: str, measured: Measured) -> CheckResult:
-    """Compare a file with each limit of ``[targets.X.budget]``, except those on growth and latency."""
+    """Compare a file with each limit of ``[targets.X.budget]``, except those of growth and latency."""
     limits, unjudged = _Limits(project, target, measured), []
     budget = limits.budget
     found = [*limits.of_file()]
@@ -60,7 +60,7 @@ def check_budget(project: Project, target: str, measured: Measured) -> CheckResu
 
 
 class _Limits:
-    """Limits of one target, and the figures found."""
+    """Limits of one target, each with the figure found."""
 
     def __init__(self, project: Project, target: str, measured: Measured) -> None:
         self._project, self._target, self._measured = project, target, measured
@@ -90,7 +90,7 @@ class _Limits:
     def of_delegation(self, program: Program, least: float) -> Limit:
         figures, methods = self._measured.figures(program), self._measured.methods
         taken, left = figures.delegated_ops or 0, figures.undelegated_ops or 0
-        share = 1.0 if figures.delegated is None else figures.delegated  # Without ops, the share is 1.
+        share = 1.0 if figures.delegated is None else figures.delegated  # Without ops, the share counts as 1.
         seen = f"{taken:,} of {taken + left:,} ops delegated"
         lacking = f"{seen}: {format_share(share)}, less than budget.delegated ({format_share(least)})"
         return Limit(

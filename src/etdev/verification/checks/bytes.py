@@ -11,7 +11,7 @@ from etdev.verification.read_back import Contents
 from etdev.verification.subject import Subject
 
 _LISTED = 20
-"""Maximum number of missing names listed."""
+"""Maximum number of missing names in a message."""
 
 
 class BytesCheck(Check):
@@ -20,7 +20,7 @@ class BytesCheck(Check):
     name = "bytes"
 
     def run(self, subject: Subject) -> CheckResult:
-        """Judge the contents. A file that is not the one that was built fails."""
+        """Judge the contents. The check fails if the file has changed since the build."""
         contents, origin = subject.contents, subject.origin
         problems, more = contents.problems[:_LISTED], len(contents.problems) - 1
         devices = None if contents.program is None or problems else tuple(map(str, named_devices(contents.program)))

@@ -1,6 +1,6 @@
 """Check *device*: allocate and test the program's memory on its devices, and judge its replay there.
 
-The check needs the devices themselves. :mod:`etdev.verification.allocations` tests their memory, and also runs on
+The check runs only on real devices. The memory test is in :mod:`etdev.verification.allocations`; it can also run on
 simulated devices. The check *replay* runs the program on the devices.
 """
 
@@ -22,12 +22,12 @@ from etdev.verification.check import Check, Need
 from etdev.verification.subject import Subject
 
 _ALIGNMENT = 16
-"""Default alignment of allocators, in bytes."""
+"""Default alignment of planned buffers on devices, in bytes."""
 _HINT = "check whether other processes use the device (`nvidia-smi`), and whether another device behaves the same"
 
 
 class DeviceCheck(Check):
-    """Is the memory available on its devices, does it hold what is written to it, does the program run there?"""
+    """Do the program's devices allocate its memory and keep the content, and does the program run there?"""
 
     name = "device"
     needs = (Need.PROGRAM, Need.SOUND)
@@ -36,7 +36,7 @@ class DeviceCheck(Check):
         return device_obstacle(subject.program, subject.device_map)
 
     def run(self, subject: Subject) -> CheckResult:
-        """Test the memory, and judge the check *replay* on the same devices."""
+        """Test the memory, and combine the result with that of the check *replay* on the same devices."""
         program, registry, replay = subject.program, registry_for(subject.device_map), subject.results["replay"]
         built = subject.origin
         if built is None:
@@ -52,7 +52,7 @@ class DeviceCheck(Check):
 
 
 def device_obstacle(program: Program, device_map: DeviceMap) -> str | None:
-    """Return why there are no devices to test; None if there are."""
+    """Return why there are no real devices to test; None if there are."""
     devices = named_devices(program)
     if not devices:
         return NO_DEVICES
@@ -72,10 +72,10 @@ def check_memory(
     inputs: DelegateInputs | None = None,
     **remedy: Any,
 ) -> CheckResult:
-    """Test the memory of a registry's devices, and combine the result with the replay on them.
+    """Test the memory of a registry's devices, and combine the result with that of the replay on them.
 
-    ``replay`` is the result of the check *replay* there, and ``remedy`` has the location and help of a failure. The
-    other parameters are those of :func:`~etdev.verification.allocations.check_allocations`.
+    ``replay`` is the result of the check *replay* on the devices. ``remedy`` has the location and help for a failure.
+    The other parameters are those of :func:`~etdev.verification.allocations.check_allocations`.
     """
     try:
         found = check_allocations(program, registry, alignment=alignment, inputs=inputs)

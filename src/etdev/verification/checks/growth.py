@@ -54,22 +54,22 @@ def check_growth(project: Project, target: str, measured: Measured, program: Pro
 
 @dataclass(frozen=True)
 class _Figure:
-    """One figure, in the baseline and now."""
+    """One figure, in the baseline and in the new file."""
 
     name: str
     before: int
     found: int
     parts: Callable[[Program, Path], Parts]
-    """Breakdown of the figure, for one of the two programs and its file."""
+    """Function that breaks the figure down, given a program and its file."""
     is_least: bool = False
-    """True if the baseline's figure is a lower bound."""
+    """True if the baseline's figure is only a lower bound."""
     device: tuple[str, ...] = ()
-    """The device, for its memory."""
+    """The device whose memory the figure is; empty for other figures."""
 
 
 @dataclass(frozen=True)
 class _Comparison:
-    """A target's file and its baseline."""
+    """Comparison of a target's file with its baseline."""
 
     project: Project
     target: str
@@ -78,7 +78,7 @@ class _Comparison:
     baseline: Baseline
 
     def judged(self) -> tuple[list[Limit], list[Unjudged]]:
-        """Return the limits, and those that the baseline's figures do not suffice to judge."""
+        """Return the judged limits, and those that the baseline's figures are not exact enough to judge."""
         limits: list[Limit] = []
         unjudged: list[Unjudged] = []
         found, reason = self.measured.figures(self.program), self.baseline.more_weights
@@ -109,7 +109,7 @@ class _Comparison:
         )
 
     def _cause(self, figure: _Figure) -> str:
-        """Return what grew, if the baseline's file is available; otherwise the largest parts now."""
+        """Return the parts that grew. If they cannot be told from the baseline's file, return the largest parts now."""
         parts = figure.parts(self.program, self.measured.path)
         if self.baseline.program is not None and self.baseline.file is not None:
             grown = parts.grown_since(figure.parts(self.baseline.program, self.baseline.file))
@@ -139,7 +139,7 @@ def _memory_of(device: str, program: Program, _: Path) -> Parts:
 
 
 def _most_copies(program: Program) -> Parts:
-    """Return the copies of the method that copies most."""
+    """Return the copies between host and devices, of the method that copies the most bytes."""
     plans = program.execution_plan
     return copy_parts(max(plans, key=lambda plan: transfers_per_call(plan).total)) if plans else Parts(())
 

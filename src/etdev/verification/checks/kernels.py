@@ -1,4 +1,4 @@
-"""Check *kernels*: compare the operators and backends that the file names with those of the target's runtime."""
+"""Check *kernels*: does the target's runtime have the operators and backends that the file names?"""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class KernelsCheck(Check):
     needs = (Need.PROGRAM,)
 
     def run(self, subject: Subject) -> CheckResult:
-        """Compare with the runtime that the config describes, or with the wheel's."""
+        """Compare the file with the runtime that the config describes, else with the wheel's runtime."""
         if subject.origin is None:
             return self._of_file(subject)
         built, stock, required = subject.origin, subject.stock, subject.required
@@ -49,7 +49,7 @@ class KernelsCheck(Check):
         return found.result(self.name, where=where, hint=hint)
 
     def _of_file(self, subject: Subject) -> CheckResult:
-        """Compare a file without its config with the wheel's runtime, if that is installed."""
+        """Compare a file that has no config with the wheel's runtime, if that is installed."""
         package = find_packages("executorch", remedy=BUILD_EXTRA)
         if not package.available:
             return not_run(self.name, f"{package.reason}; `{package.remedy}` brings a runtime to compare with")
@@ -67,7 +67,7 @@ class KernelsCheck(Check):
 
 
 def check_kernels(contents: RuntimeContents, required: Requirements) -> Finding:
-    """Compare what the file needs, per method, with what the runtime has."""
+    """Compare what each method of the file needs with what the runtime has."""
     problems = []
     unknown = set()
     for method, names in missing_operators(contents, required).items():
@@ -100,7 +100,7 @@ def _summary(contents: RuntimeContents, required: Requirements) -> str:
 
 
 def missing_operators(contents: RuntimeContents, required: Requirements) -> dict[str, list[str]]:
-    """Return the operators that the runtime lacks, sorted, per method that needs any."""
+    """Return, per method, the sorted operators that the runtime lacks. Methods that lack none are left out."""
     missing = {
         method: sorted(name for name in names if not _has_operator(contents, name))
         for method, names in required.operators.items()
@@ -113,9 +113,9 @@ def _has_operator(contents: RuntimeContents, name: str) -> bool:
 
 
 def _remedy(built: BuiltTarget, missing: dict[str, list[str]], wheel: frozenset[str]) -> tuple[str, str]:
-    """Return a location and help for a runtime that lacks operators, or backends if none are ``missing``.
+    """Return a location and help for a runtime that lacks operators, or backends if ``missing`` is empty.
 
-    The location is the lines of the model that need the operators, or the key of the config.
+    The location is the lines of the model that need the operators. If those are unknown, it is the config's key.
     """
     if not missing:
         return built.place("runtime", "backends"), (
@@ -140,7 +140,7 @@ def _remedy(built: BuiltTarget, missing: dict[str, list[str]], wheel: frozenset[
 
 
 def _libraries(operators: set[str], wheel: frozenset[str]) -> list[str]:
-    """Return the kernel libraries that each have all of these operators."""
+    """Return the kernel libraries of which each has all these operators."""
     return [library for library in _LIBRARIES if operators <= library_operators(library, wheel)]
 
 
@@ -154,9 +154,9 @@ def _model_line(project: Project, program: ExportedProgram, operator: str) -> st
 
 
 def _first_line(project: Project, programs: Iterable[ExportedProgram], operator: str) -> str:
-    """Return the first line that needs an operator.
+    """Return the first line of the model that needs an operator.
 
-    The out variant ``aten::view_copy.out`` is a node ``aten.view_copy.default`` or ``aten.view.default``.
+    An operator ``aten::view_copy.out`` comes from a node ``aten.view_copy.default`` or ``aten.view.default``.
     """
     programs = tuple(programs)
     namespace, _, rest = operator.partition("::")

@@ -1,4 +1,4 @@
-"""Check *latency*: measure calls of a method here, in the stock runtime, and compare them with the config's limits."""
+"""Check *latency*: measure a method's calls on this machine in the stock runtime, and judge the config's limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_SAMPLES = 32
 
 
 class LatencyCheck(Check):
-    """Does a call take no longer than the config allows, here, in the stock runtime?"""
+    """On this machine, in the stock runtime, does a call take no longer than the config allows?"""
 
     name = "latency"
     needs = (Need.CONFIG, Need.PROGRAM)
@@ -31,9 +31,9 @@ class LatencyCheck(Check):
         return NO_LIMIT if _budget(subject.built) is None else None
 
     def run(self, subject: Subject) -> CheckResult:
-        """Measure the method that the config names, and compare the percentiles that it limits.
+        """Measure the method that the config names, and compare the percentiles that have a limit.
 
-        Calls of a method that keeps state continue from the state of earlier calls.
+        If the method keeps state, each call continues from the state of the call before.
         """
         built, runtime, limits = subject.built, subject.stock, _budget(subject.built)
         assert limits is not None
@@ -52,7 +52,7 @@ class LatencyCheck(Check):
         judged = _limits(limits, method, found, busy)
         said = f"; {busy}" if busy is not None and all(limit.missed is None for limit in judged) else ""
         inputs = ", on random inputs" if method in built.weak else ""
-        note = f" ({found.calls:,} calls of {method!r}{inputs}{said})"  # A failure names the load as its cause.
+        note = f" ({found.calls:,} calls of {method!r}{inputs}{said})"  # A missed limit states the load itself.
         return judge(self.name, built.project, built.target, judged, note=note, latency=found)
 
 

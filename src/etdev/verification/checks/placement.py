@@ -1,6 +1,6 @@
-"""Check *placement*: compare the devices of tensors, planned buffers, copies and delegate arguments.
+"""Check *placement*: do tensors, planned buffers, copies and delegate arguments agree on their devices?
 
-This check needs no device. The check *device* allocates memory on devices.
+This check needs no device: it only reads the file. The check *device* allocates memory on devices.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ class PlacementCheck(Check):
     needs = (Need.PROGRAM,)
 
     def run(self, subject: Subject) -> CheckResult:
-        """Judge the file with the target's alignment and limits. The check `budget` has the help for a missed limit."""
+        """Judge the file with the target's alignment and memory limits.
+
+        Help for a missed limit is in the check `budget`.
+        """
         origin = subject.origin
         if origin is None:
             return check_placement(subject.program).result(self.name)
@@ -51,8 +54,8 @@ class PlacementCheck(Check):
 def check_placement(program: Program, *, alignment: int = 1, capacity: Mapping[str, int] | None = None) -> Finding:
     """Check every table of the file that locates memory, and every instruction that depends on one.
 
-    Addresses of tensors on devices are multiples of ``alignment``, in bytes. ``capacity`` has the available bytes per
-    device; planning more is a missed gate.
+    Addresses of tensors on devices must be multiples of ``alignment`` bytes. ``capacity`` states the available bytes
+    per device. A plan that needs more misses a limit, which is a failed gate.
     """
     problems = list(islice(_problems(program, alignment), _MOST_PROBLEMS + 1))
     if len(problems) > _MOST_PROBLEMS:
@@ -69,9 +72,9 @@ def _problems(program: Program, alignment: int) -> Iterator[str]:
 
 
 def _over_capacity(program: Program, capacity: Mapping[str, int]) -> Iterator[str]:
-    """Yield one sentence per device that is over its capacity.
+    """Yield one sentence per device whose planned memory exceeds its capacity.
 
-    The host is left out: the check *budget*, which has the figures of all devices, limits its memory.
+    The host is left out: the check *budget* judges its limit.
     """
     for device, sizes in device_memory(program).items() if capacity else ():
         if device != str(HOST) and device in capacity and sum(sizes) > capacity[device]:

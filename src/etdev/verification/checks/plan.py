@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 
 class PlanCheck(Check):
-    """Does the memory plan of the written bytes keep apart what is in use at the same time?"""
+    """Do storages that are in use at the same time have separate bytes in the written file?"""
 
     name = "plan"
     needs = (Need.PROGRAM,)
 
     def run(self, subject: Subject) -> CheckResult:
-        """Compare the file with the object program that it was linked from, if that is available."""
+        """Check the file's memory plan. If its object program is available, prove that both compute the same."""
         program, origin = subject.program, subject.origin
         if origin is None:
             return check_alone(program, foreign=True).result(self.name)
@@ -54,9 +54,9 @@ def check_memory_plan(
 ) -> Finding:
     """Recover storages and lifetimes from the program, and look for overlaps.
 
-    ``inputs`` has, per method, the number of inputs of each delegate call; without it, that is derived from the file.
-    Some loaders give all methods the same buffers, so that one method may write over another's state. In a ``foreign``
-    program this is noted; in one of etdev's it is a failure.
+    ``inputs`` states, per method, how many arguments of each delegate call are inputs. Without it, the numbers are
+    derived from the file. Some loaders give all methods the same buffers. Then one method may overwrite another's
+    state. That is a failure, except in a ``foreign`` program, one that another tool built: there it is a note.
     """
     problems: list[str] = []
     memories: dict[str, MethodMemory] = {}
@@ -73,7 +73,8 @@ def check_memory_plan(
             continue
         memories[plan.name] = memory
         if not foreign:
-            # Lifetimes include branches in between. Other tools may have used that two branches never both run.
+            # Lifetimes are ranges, so they cover branches that do not run. Other tools may rely on two branches never
+            # both running.
             problems += _collisions(plan, memory)
     disturbed = list(_disturbed_state(memories))
     if not foreign:
@@ -90,7 +91,10 @@ def check_memory_plan(
 
 
 def check_linked(program: Program, linked: LinkedProgram) -> Finding:
-    """Check the memory plan of the bytes read back, which must be the program that the link was proved for."""
+    """Check the memory plan of the file just written.
+
+    It must be exactly the program for which the link was proved.
+    """
     check = check_memory_plan(program, linked.delegate_inputs)
     if check.status != "passed":
         return check
@@ -102,9 +106,9 @@ def check_linked(program: Program, linked: LinkedProgram) -> Finding:
 
 
 def check_existing(program: Program, objects: Path, *, share_state: bool) -> Finding:
-    """Check the memory plan of a file that was built before, compared with the object program at ``objects``.
+    """Check the memory plan of a file that was built before, and compare it with the object program at ``objects``.
 
-    If the file was not linked from that, or if it is missing, the file is checked alone. ``share_state`` is true if
+    If the object program is missing or belongs to another file, the file is checked alone. ``share_state`` is true if
     state tensors of the same name share memory across methods.
     """
     compared = _compare(program, objects, share_state=share_state)
@@ -121,10 +125,10 @@ def check_existing(program: Program, objects: Path, *, share_state: bool) -> Fin
 
 
 def check_alone(program: Program, *, foreign: bool = False) -> Finding:
-    """Check the memory plan of a file by itself; ``foreign`` as in :func:`check_memory_plan`.
+    """Check the memory plan of a file without its object program; ``foreign`` as in :func:`check_memory_plan`.
 
-    Also, no instruction may read a value after another was written over it. In a program with memory on devices, no
-    instruction may read what no instruction writes.
+    In addition, no instruction may read a value after another value was written to the same bytes. If the program has
+    memory on devices, no instruction may read bytes that no instruction writes.
     """
     inputs = {plan.name: known_delegate_inputs(program, plan) for plan in program.execution_plan}
     check = check_memory_plan(program, inputs, foreign=foreign)
@@ -132,7 +136,7 @@ def check_alone(program: Program, *, foreign: bool = False) -> Finding:
         return check
     found = validate_file(program, inputs)
     wrong = list(found.violations)
-    if named_devices(program):  # Only copies and delegates fill memory on devices, so one is missing.
+    if named_devices(program):  # Only copies and delegate calls fill it, so a call is missing.
         wrong += found.never_written
     if wrong:
         return Finding.of([violation.message for violation in wrong])
@@ -147,9 +151,10 @@ def check_alone(program: Program, *, foreign: bool = False) -> Finding:
 def _compare(
     program: Program, objects: Path, *, share_state: bool
 ) -> tuple[ValidationReport, dict[str, dict[int, int]]] | str:
-    """Prove that the file does what its object program does.
+    """Prove that the file computes what its object program computes.
 
-    Returns the proof, and the number of inputs of each delegate call by position. Without a proof, returns the reason.
+    Return the proof, and the number of inputs of each delegate call by its position in the file. If there is no proof,
+    return the reason.
     """
     try:
         before, sidecar = read(objects), read_sidecar(objects.with_suffix(".json"))
@@ -190,7 +195,7 @@ def _collisions(plan: ExecutionPlan, memory: MethodMemory) -> Iterator[str]:
 
 
 def _disturbed_state(memories: Mapping[str, MethodMemory]) -> Iterator[str]:
-    """Find state that another method overwrites if a loader gives all methods the same buffers."""
+    """Yield a sentence for each state that another method overwrites if a loader gives all methods the same buffers."""
     for name, memory in memories.items():
         kept = [storage for storage in memory.storages if storage.persistent]
         for other, others in memories.items():
@@ -201,10 +206,10 @@ def _disturbed_state(memories: Mapping[str, MethodMemory]) -> Iterator[str]:
 
 
 def _disturbs(found: Storage, state: Storage) -> bool:
-    """Return whether another method's storage disturbs the state of a method.
+    """Return whether ``found``, a storage of another method, damages the state of a method.
 
-    Buffers after buffer 1 hold what methods share: a method may use a part of another's state, or write it without
-    reading its content.
+    Buffer 1 is a method's own, so any overlap damages the state. Later buffers may be shared on purpose: there one
+    storage may lie within the other.
     """
     end, state_end = found.offset + found.size, state.offset + state.size
     if found.memory_id != state.memory_id or found.offset >= state_end or state.offset >= end:

@@ -1,7 +1,7 @@
-"""Check *replay*: run the program in the interpreter, in the planned buffers with poison in dead bytes.
+"""Check *replay*: run the program in the interpreter, in the planned buffers, with poison in unused bytes.
 
-The comparison is that of the check *runtime*. If the stock runtime also runs the program, *runtime* takes all samples
-and the replay takes only a few. Otherwise only the replay runs the program.
+The outputs are compared as in the check *runtime*. If the stock runtime also runs the program, *runtime* takes all
+samples and the replay takes only a few. Otherwise only the replay runs the program.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from etdev.verification.standalone_replay import replay_alone
 from etdev.verification.subject import Effort, Subject
 
 STEPS_BESIDE, STEPS_ALONE = 2_000, 100_000
-"""Most instructions of a method replayed over all samples, at least one sample.
+"""Maximum number of instructions that are replayed over all samples. At least one sample is always replayed.
 
 The first figure applies if the stock runtime also runs the program, the second if it does not.
 """
 _CALLS_BESIDE = 4
-"""Most calls in sessions replayed if the stock runtime also runs the program."""
+"""Maximum number of session calls that are replayed if the stock runtime also runs the program."""
 
 
 class ReplayCheck(Check):
-    """Does etdev's interpreter, in the planned buffers and with poison in dead bytes, compute it too?"""
+    """Does etdev's interpreter, with poison in unused bytes, compute what PyTorch computes?"""
 
     name = "replay"
     needs = (Need.PROGRAM, Need.SOUND, Need.TORCH)
@@ -38,7 +38,7 @@ class ReplayCheck(Check):
     def run(self, subject: Subject) -> CheckResult:
         """Run as many samples as :func:`effort` allows, and compare the outputs with eager PyTorch's.
 
-        A file without its config runs on random inputs.
+        A file without a config runs on random inputs.
         """
         program, device_map, built = subject.program, subject.device_map, subject.origin
         if built is None:
@@ -57,9 +57,9 @@ class ReplayCheck(Check):
 
 
 def effort(program: Program, *, alone: bool) -> Effort:
-    """Return how many samples and calls in sessions to replay.
+    """Return how many samples and how many calls in sessions to replay; ``alone`` if the stock runtime cannot run them.
 
-    The config's limits are judged once, where all of them run.
+    The config's limits are judged here only if ``alone``. Otherwise the check *runtime* judges them, over all samples.
     """
     longest = max((len(plan.instructions) for plan in program.execution_plan), default=0)
     most = max((STEPS_ALONE if alone else STEPS_BESIDE) // max(longest, 1), 1)

@@ -29,7 +29,7 @@ class RuntimeCheck(Check):
         return subject.stock_obstacle
 
     def run(self, subject: Subject) -> CheckResult:
-        """Compare every output of the program in the stock runtime."""
+        """Run the program in the stock runtime, and compare every output with eager PyTorch's."""
         return compare_with_model(self.name, subject.built, subject.stock)
 
 
@@ -38,11 +38,12 @@ def compare_with_model(check: str, built: BuiltTarget, runtime: Runtime, note: s
 
     If a method writes to state, all methods are also called in a row on one state.
 
-    A crash, a wrong shape or dtype, or an error beyond the dtype's default means a broken artifact. An error beyond the
-    config's own ``atol``, ``rtol`` or ``min_snr_db`` means a missed gate. If the samples leave out the ends of a
-    dynamic range, those run on random inputs. They count for no figure and no limit of the config.
+    A crash, a wrong shape or dtype, or an error beyond the dtype's default tolerance means a broken file. An error
+    beyond the config's own ``atol``, ``rtol`` or ``min_snr_db`` means a missed gate. If the samples leave out the ends
+    of a dynamic range, the methods also run at these sizes, on random inputs. Those runs count for no figure and no
+    limit of the config.
 
-    ``note`` ends the summary of a check that passed.
+    ``note`` is added to the end of the summary if the check passes.
     """
     problem = _load(built, runtime, check)
     if problem is not None:
@@ -68,7 +69,7 @@ def compare_with_model(check: str, built: BuiltTarget, runtime: Runtime, note: s
 
 
 def _load(built: BuiltTarget, runtime: Runtime, check: str) -> str | None:
-    """Load the file; return a problem if that fails or if its methods are not those of the config."""
+    """Load the file. Return the problem if loading fails or if its methods are not those of the config."""
     declared = sorted({*built.reference.signatures, *built.reference.constants})
     try:
         found = sorted(built.load(runtime))
