@@ -107,7 +107,7 @@ class Unwritten:
         """Find inputs of delegates on devices whose copy from the host is missing.
 
         The file does not say which arguments of a delegate are inputs. An argument counts as one without its copy if no
-        other instruction names it and if no instruction reads a value of the same type and sizes on the host.
+        other instruction names it and if a value of the same type and sizes on the host is never read.
         """
         for (position, value), _ in unread:
             code = self.facts.code[position] if position >= 0 else None

@@ -1,4 +1,4 @@
-"""Equal numbers of elements, as views show them.
+"""Numbers of elements that are known to be equal, because a view connects them.
 
 A view has as many elements as its input; otherwise the program fails at run time. At a merge of paths, a fact holds if
 it holds on every path.
@@ -23,7 +23,7 @@ class Counts:
         self._same: dict[Number, Number] = {}
         """Number → equal number."""
         self._on: dict[tuple[int, int], dict[Number, Number]] = {}
-        """``(merge, way)`` → further equalities, valid if that way was the last one into the merge."""
+        """``(merge, way)`` → further equalities, valid if the merge was last reached on that way."""
 
     def copy(self) -> Counts:
         """Return a copy."""

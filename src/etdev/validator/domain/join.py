@@ -1,4 +1,4 @@
-"""Joins the states of paths that merge."""
+"""Joins the states of paths into one state at the point where they merge."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Slot = tuple[int, int]
 
 
 def join(machine: Machine, agreement: Agreement, merge: int, states: Sequence[State]) -> State:
-    """Join the states of the paths into a merge. The states cannot be used afterwards."""
+    """Return the state at a merge, from the states of the paths into it. These cannot be used afterwards."""
     if len(states) == 1:
         return states[0]
     common, entries = changes(states)
@@ -80,7 +80,7 @@ def _join_shadows(
 
 
 def held_in(machine: Machine, states: Sequence[State], side: int, value: int) -> list[Shadow] | None:
-    """Return the content of a value in each state, or None if one state does not have it."""
+    """Return the content of a value in each state; None if it cannot be determined in one of them."""
     here = machine.state
     found: list[Shadow] = []
     try:
@@ -95,7 +95,7 @@ def held_in(machine: Machine, states: Sequence[State], side: int, value: int) ->
 
 
 def memory_ranges(entries: Iterable[Entry]) -> dict[Slot, list[tuple[int, int]]]:
-    """Return the byte ranges that log entries changed, per space, sorted and without overlaps."""
+    """Return, for each space, the byte ranges that log entries changed, sorted and without overlaps."""
     found: dict[Slot, list[tuple[int, int]]] = defaultdict(list)
     for entry in entries:
         if entry[0] == MEMORY:
@@ -118,7 +118,7 @@ def without_overlaps(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]
 def pieces(
     agreement: Agreement, memories: Sequence[Memory], side: int, start: int, end: int
 ) -> Iterator[tuple[int, int, list[Cell]]]:
-    """Yield ``(start, end, cell of each memory)`` for pieces in which no memory changes its cell."""
+    """Yield ``(start, end, cell of each memory)`` for the ranges in which no memory changes its cell."""
     lists = [list(_known_pieces(agreement, memory, side, start, end)) for memory in memories]
     at = [0] * len(lists)
     while start < end:
@@ -187,7 +187,7 @@ def dims_in(machine: Machine, state: State, side: int, value: int) -> Dims:
 
 
 def tree_in(state: State, kind: int, side: int, value: int) -> Tree:
-    """Return the tensor that a value refers to in a state, or the place of a tensor."""
+    """Return the tensor that a value refers to in a state; with the kind ``PLACE``, the place of a tensor."""
     what = "a move" if kind == REFERENCE else "a view"
     return cast(Tree, state.table(kind, side).get(value, Unknown(f"value {value} is used before {what} has set it")))
 
@@ -195,7 +195,7 @@ def tree_in(state: State, kind: int, side: int, value: int) -> Tree:
 def join_trees(merge: int, trees: Sequence[Tree]) -> Tree:
     """Return the choice between the trees of the paths into a merge.
 
-    A tree that contains this merge is of an earlier iteration, and becomes unknown.
+    A tree that already contains this merge comes from an earlier iteration. It becomes :class:`Unknown`.
     """
     if any(mentions(tree, {merge}) for tree in trees):
         return Unknown(OF_OLDER_ROUND)
@@ -203,7 +203,7 @@ def join_trees(merge: int, trees: Sequence[Tree]) -> Tree:
 
 
 def forget_older(state: State, merges: set[int]) -> None:
-    """Remove trees that depend on merges that the next iteration of a loop reaches again."""
+    """Make trees unknown that depend on merges that the next iteration of a loop reaches again."""
     for side in (0, 1):
         for kind in (REFERENCE, PLACE):
             table = state.table(kind, side)

@@ -1,4 +1,4 @@
-"""Symbolic content of one block of memory."""
+"""Symbolic content of one space of memory."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TypeAlias
 from etdev.validator.domain.numbers import Number
 
 Valid: TypeAlias = tuple[int, tuple[Number, ...], int] | None
-"""Extent of the last write, if its length is dynamic: ``(address, sizes, bytes per element)``.
+"""How far the last write to some bytes reached, if its length is dynamic: ``(address, sizes, bytes per element)``.
 
-Bytes after the extent can be older. None means that the last write covered all bytes.
+Bytes after this extent can be older. None means that the last write covered all bytes.
 """
 NOTHING: Valid = (0, (0,), 1)
 """Extent of a write of zero bytes."""
@@ -20,7 +20,7 @@ Cell: TypeAlias = tuple[int, int, Valid]
 Run: TypeAlias = tuple[int, int, int]
 """``(symbol, offset, length)``: consecutive bytes of one symbol."""
 Content: TypeAlias = tuple[Run, ...]
-"""Consecutive bytes, as the smallest number of runs."""
+"""Consecutive bytes, as the smallest possible number of runs."""
 
 
 class Memory:
@@ -34,7 +34,7 @@ class Memory:
     def __init__(self, starts: list[int], cells: list[Cell | None], below: Memory | None = None) -> None:
         self.starts = starts
         self.cells = cells
-        """Cell of each range; None if the layer below has it."""
+        """Cell of each range. It is None where the layer below holds the cells."""
         self._below = below
 
     @classmethod

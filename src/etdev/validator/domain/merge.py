@@ -17,50 +17,49 @@ from etdev.validator.domain.symbols import MERGE, OTHER, Symbols
 _DEEPEST = 40
 """Maximum depth of nested merges that are resolved. Deeper ones stay unresolved."""
 _DEEPEST_PARTLY = 10
-"""The same maximum for merges with extents, where every way of each merge may have to be examined."""
+"""Maximum depth for merges whose writes have extents, where every way of each merge may have to be examined."""
 AGAIN = -1
-"""Marks an instruction in a loop whose result differs in each iteration."""
+"""Number in place of a merge, for an instruction in a loop whose result differs in each iteration."""
 Piece = tuple[int, int]
 """``(symbol, offset)``: bytes of a symbol from an offset on."""
 Guards: TypeAlias = tuple[tuple[int, int], ...]
-"""Pairs ``(merge, way)``: the paths that last reached each merge on this way."""
+"""Pairs ``(merge, way)``. They mean the paths on which each merge was last reached by this way."""
 _Merged: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...], tuple[Valid, ...], bool]
-"""Merge, incoming symbols, their offsets, their extents, and whether the merge was reached before."""
+"""Number of the merge, incoming symbols, their offsets, their extents, and whether the merge was reached before."""
 Covers: TypeAlias = Callable[[Valid, int, Number, Guards], bool]
-"""Returns whether an extent covers a read, given the extent, start and length of the read, and ways."""
+"""Returns whether an extent covers a read, given the extent, the read's start and length, and guards."""
 
 
 class Merges:
-    """Merged contents of one method."""
+    """Symbols for contents at the merges of one method."""
 
     def __init__(self, symbols: Symbols, bits: Mapping[int, int], heads: Collection[int]) -> None:
         """Start without symbols. ``bits``: merge in a loop → its bit. ``heads``: merges at the heads of loops.
 
-        A choice at a head is made when it is read, not when the merge is reached. None of it is of an earlier
-        iteration.
+        At a head, the way is resolved when the content is read. So no content there comes from an earlier iteration.
         """
         self._symbols = symbols
         self._bits = bits
         self._heads = heads
         self._known: dict[tuple[int, int, int], Piece] = {}
         self.partly: set[int] = set()
-        """Symbols of merged contents that, on some way, are partly older than the last write."""
+        """Symbols of merged contents of which some bytes are older than the last write, on some way."""
 
     def bit(self, merge: int) -> int:
-        """Return the bit of a merge in a loop; 0 outside of loops."""
+        """Return the bit that stands for a merge in a loop; 0 for a merge outside of loops."""
         return self._bits.get(merge, 0)
 
     def _older(self, merge: int) -> int:
-        """Return the bit for content of an earlier iteration."""
+        """Return the bit that marks content from an earlier iteration; 0 for the head of a loop."""
         return 0 if merge in self._heads else self.bit(merge)
 
     def bytes(
         self, merge: int, pieces: Sequence[Piece], valids: Sequence[Valid] = (), *, reached: bool = False
     ) -> Piece:
-        """Return the content at a merge where these pieces come in.
+        """Return the content at a merge where these pieces come in, one on each way.
 
-        In a loop, content that mentions the merge itself is of the iteration before. It is of this iteration if the
-        merge was ``reached`` before the content was computed. ``valids``: extents of the pieces, where they differ;
+        In a loop, content that depends on the merge itself is from the iteration before. If the merge was ``reached``
+        before the content was computed, it is from this iteration. ``valids``: extents of the pieces, if they differ;
         addresses count from the start of the symbol.
         """
         if merge in self._heads:
@@ -98,7 +97,8 @@ class Merges:
     def fresh(self, side: int, piece: Piece, start: int, length: Number, covers: Covers) -> Piece:
         """Return a piece as a reader of ``length`` bytes from ``start`` sees it.
 
-        Bytes outside of the extent on a way may be anything there. Addresses count from the start of the symbol.
+        On a way whose last write does not reach that far, the bytes may be anything. Addresses count from the start of
+        the symbol.
         """
         return self._fresh(side, piece, start, length, covers, 0)
 
@@ -122,8 +122,9 @@ class Merges:
     def behind(self, side: int, symbol: int, shift: int, valid: Valid, length: Number) -> int:
         """Return a symbol for bytes that may be older than ``symbol``, for a reader of ``length`` bytes.
 
-        Both programs have the same one if the same extent is known: the program before the link reads only what it has
-        written. That does not hold for static tensors, whose bytes past the end of a dynamic one may be state.
+        If the extent of the write is known, the symbol is the same for both programs, because the program before the
+        link reads only what it has written. It differs if ``length`` is static: bytes after the end of a dynamic tensor
+        may then be state.
         """
         own = side if isinstance(length, int) or valid is None or valid == NOTHING else -1
         known = shifted(valid, -shift) if own == -1 else None
@@ -136,13 +137,13 @@ class Merges:
         return self._symbols.mentioned(item for size in sizes for item in numbers.unknowns(size))
 
     def content(self, merge: int, contents: Sequence[Content], *, reached: bool = False) -> Content:
-        """Return the merged content of contents of the same size, one per way."""
+        """Return the content at a merge where these contents come in, one on each way. All have the same size."""
         if all(content == contents[0] for content in contents) and (reached or not self._older(merge)):
             return contents[0]
         return joined((*self.bytes(merge, pieces, reached=reached), length) for length, pieces in aligned(contents))
 
     def number(self, merge: int, found: Sequence[Number]) -> Number:
-        """Return the merged number."""
+        """Return the number at a merge where these numbers come in, one on each way."""
         mentioned = self._symbols.mentioned(symbol for item in found for symbol in numbers.unknowns(item))
         bit = self.bit(merge)
         if all(item == found[0] for item in found) and not mentioned & self._older(merge):
@@ -153,7 +154,7 @@ class Merges:
         return numbers.multiply(numbers.unknown(symbol), common)
 
     def dims(self, merge: int, found: Sequence[Dims]) -> Dims:
-        """Return the merged sizes."""
+        """Return the sizes at a merge where these sizes come in, one on each way."""
         if any(len(sizes) != len(found[0]) for sizes in found):
             known = (symbol for sizes in found for size in sizes for symbol in numbers.unknowns(size))
             mentioned = self._symbols.mentioned(known) | self.bit(merge)
@@ -173,7 +174,7 @@ class Merges:
     # Contents on one way
 
     def content_on(self, content: Content, guards: Guards) -> Content:
-        """Return the content on the paths given by ``guards``."""
+        """Return the content on the paths that ``guards`` describes."""
         for merge, way in guards:
             content = joined((*self._on(symbol, offset, merge, way, 0), length) for symbol, offset, length in content)
         return content
@@ -181,12 +182,12 @@ class Merges:
     def piece_on(self, piece: Piece, merge: int, way: int) -> Piece:
         """Return a piece on the paths that last reached a merge on one way.
 
-        A piece with an extent on that way does not change; :meth:`fresh` resolves it.
+        A piece with an extent on that way is returned as it is; :meth:`fresh` resolves it.
         """
         return self._on(*piece, merge, way, 0)
 
     def dims_on(self, dims: Dims, guards: Guards) -> Dims:
-        """Return the sizes on the paths given by ``guards``."""
+        """Return the sizes on the paths that ``guards`` describes."""
         return tuple(self.number_on(size, guards) for size in dims) if guards else dims
 
     def _on(self, symbol: int, offset: int, merge: int, way: int, depth: int) -> Piece:
@@ -211,7 +212,7 @@ class Merges:
         return self.bytes(own, pieces, [shifted(valid, base) for valid in valids], reached=reached)
 
     def number_on(self, number: Number, guards: Guards) -> Number:
-        """Return the number on the paths given by ``guards``."""
+        """Return the number on the paths that ``guards`` describes."""
         for merge, way in guards:
             number = self._number_on(number, merge, way, 0)
         return number

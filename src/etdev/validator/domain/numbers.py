@@ -82,12 +82,12 @@ def divide(one: Number, other: Number) -> Number | None:
 
 
 def unknowns(number: Number) -> Iterable[int]:
-    """Return the symbols of the unknowns in a number."""
+    """Return the symbols of the unknowns in a number, which are its variables."""
     return () if isinstance(number, int) else [symbol for monomial, _ in number for symbol in monomial]
 
 
 def factors(number: Number) -> Iterable[int]:
-    """Return the factors of the monomials in a number."""
+    """Return the factor of each monomial in a number."""
     return (number,) if isinstance(number, int) else [factor for _, factor in number]
 
 

@@ -14,7 +14,7 @@ from etdev.validator.facts import Place
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Alternatives, one for each way into a merge of paths."""
+    """Alternatives that depend on the way into a merge of paths."""
 
     merge: int
     """Number of the block where the paths merge."""
@@ -26,7 +26,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Tree of something that the validator does not follow."""
+    """Tree in place of a tensor or place that the validator cannot follow."""
 
     reason: str
 
@@ -42,20 +42,20 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Distance of an operand from an output that it overlaps."""
+    """Distance between the starts of an output and of an operand that overlap."""
 
     bytes: int
     """Bytes from the start of the output to the start of the operand."""
     same: bool
-    """True if operand and output are known to be the same tensor with the same shape."""
+    """True if both are known to have the same bytes and the same shape."""
 
 
 Tree: TypeAlias = Choice | Unknown | At | Gap | int | Place | None
-"""Tensor that a value refers to, or place, or distance. It can differ from path to path."""
+"""Tensor that a value refers to, or a place, or a distance. A tree, because it can differ between paths."""
 Number_: TypeAlias = tuple[object, ...]
 """Content of a number, as part of a key: ``("i", Number)`` or ``("s", symbol)``."""
 Shadow: TypeAlias = tuple[tuple[object, ...], Dims, Content]
-"""Type, sizes and content of a tensor."""
+"""Type, sizes and content of a value that may refer to one of several tensors."""
 
 _MOST_LEAVES = 256
 """Maximum number of leaves of a tree. A larger one becomes unknown."""
@@ -123,15 +123,15 @@ class State:
     def __init__(self) -> None:
         self.memory: tuple[dict[int, Memory], dict[int, Memory]] = ({}, {})
         self.numbers: tuple[Table[Number_], Table[Number_]] = (Table(), Table())
-        """Value → number that was set."""
+        """Value → number that an instruction has set."""
         self.dims: tuple[Table[Dims], Table[Dims]] = (Table(), Table())
-        """Dynamic tensor → sizes that were set."""
+        """Dynamic tensor → sizes that an instruction has set."""
         self.references: tuple[Table[Tree], Table[Tree]] = (Table(), Table())
         """Value that a move has set → tensor that it refers to."""
         self.places: tuple[Table[Tree], Table[Tree]] = (Table(), Table())
-        """Tensor that a view has set → its place."""
+        """Tensor that a view has pointed to other bytes → its place."""
         self.shadows: tuple[dict[int, Shadow], dict[int, Shadow]] = ({}, {})
-        """Content of values that refer to another tensor in each iteration of a loop."""
+        """Value that refers to another tensor in each iteration of a loop → its content."""
         self.counts = Counts()
         self.log = Log(None)
 
@@ -147,12 +147,12 @@ class State:
         return found
 
     def table(self, kind: int, side: int) -> Table[object]:
-        """Return the table for a kind of log entry, of one program."""
+        """Return the table in which one program keeps the facts that log entries of this kind are about."""
         return (self.numbers, self.dims, self.references, self.places)[kind - 1][side]  # type: ignore[return-value]
 
 
 def changes(states: Iterable[State]) -> tuple[Log | None, list[Entry]]:
-    """Return the last common log of several states, and all changes since."""
+    """Return the last log that several states have in common, and all changes since."""
     logs: list[Log | None] = [state.log for state in states]
     entries: dict[Entry, None] = {}
     while any(log is not logs[0] for log in logs):

@@ -1,7 +1,8 @@
 """Symbols for contents. Equal keys stand for equal contents.
 
-A symbol stands for bytes without an end, of which programs use a part, or for a number. The key of a result has the
-operator, its attributes and the contents of its operands. The key of a merge has the content from each path.
+A symbol stands for a number, or for a sequence of bytes without an end, of which programs use a part. The key of a
+result has the operator, its attributes and the contents of its operands. The key of a merge has the content from each
+path.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ class Origin:
     """Instruction that computed a content."""
 
     position: int
-    """Position before the link; if the instruction is new, its position after the link."""
+    """Position before the link; for an instruction that the link added, its position after the link."""
     operator: str
     value: int | None
-    """Index of the output among the values."""
+    """Value index of the output."""
     side: int
 
 
@@ -32,7 +33,7 @@ class Symbols:
         self._numbers: dict[Hashable, int] = {}
         self.keys: list[tuple[object, ...]] = []
         self.mentions: list[int] = []
-        """Symbol → bits of the merges in loops that it depends on. Each of them changes its meaning."""
+        """Symbol → bits of the merges in loops that it depends on. Each time one is reached, its meaning changes."""
         self._origins: dict[int, Origin] = {}
 
     def number(self, key: tuple[object, ...], mentions: int = 0) -> int:
@@ -49,7 +50,7 @@ class Symbols:
         self._origins.setdefault(symbol, origin)
 
     def origin(self, symbol: int) -> Origin | None:
-        """Return the instruction that computed a symbol, or None."""
+        """Return the instruction that computed the content of a symbol; None if no instruction did."""
         return self._origins.get(symbol)
 
     def mentioned(self, symbols: Iterable[int]) -> int:

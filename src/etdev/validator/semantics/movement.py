@@ -1,7 +1,7 @@
 """Operators that only move bytes: their outputs consist of bytes of their operands.
 
-The validator follows the bytes if an output is a few runs of them. Otherwise, as for a transposition, it treats the
-operator like a computation. A copy between host and device keeps the content. Source:
+The validator follows the bytes if an output consists of a few contiguous runs of them. Otherwise, as for a
+transposition, it treats the operator like a computation. A copy between host and device keeps the content. Source:
 ``kernels/portable/cpu/op_*_copy.cpp`` of executorch.
 """
 
@@ -18,7 +18,7 @@ from etdev.validator.facts import TensorFacts
 from etdev.validator.reading import Part
 
 Rule: TypeAlias = Callable[[Sequence[Part], Sequence[TensorFacts]], list[Content] | None]
-"""Computes the content of each output from the operands; None if it is not a few runs of bytes."""
+"""Computes the content of each output from the operands. Returns None if it is not a few contiguous runs."""
 
 
 def moved(name: str, parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
@@ -28,7 +28,7 @@ def moved(name: str, parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list
         return None
     try:
         return rule(parts, outs)
-    except (IndexError, TypeError, ValueError, ZeroDivisionError):  # The schema does not allow these arguments.
+    except (IndexError, TypeError, ValueError, ZeroDivisionError):  # A file may have arguments that the schema forbids.
         return None
 
 
@@ -77,7 +77,7 @@ def truth(found: Part) -> bool:
 
 
 def _static(found: Part) -> tuple[int, ...]:
-    """Return the sizes of a tensor. Raise :class:`ValueError` if one is unknown."""
+    """Return the static sizes of a tensor. Raise :class:`ValueError` if one is known only at run time."""
     if not is_tensor(found) or not all(isinstance(item, int) for item in dims(found)):
         raise ValueError("sizes that are not known")
     return cast("tuple[int, ...]", dims(found))
@@ -103,7 +103,7 @@ def _view(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] |
 
 
 def _clone(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
-    """Return all bytes, if shape, element type and dimension order stay the same."""
+    """Return all bytes of the operand if shape, element type and dimension order stay the same."""
     source, (out,) = parts[0], outs
     if not is_tensor(source) or kind(source) != out.kind or not _fits(source, out):
         return None
@@ -124,19 +124,19 @@ def _fits(source: Part, out: TensorFacts) -> bool:
 
 
 def _copy(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
-    """Return all bytes of the second operand of ``copy.out(self, src)``, if it is not broadcast."""
+    """Return all bytes of ``src`` in ``copy.out(self, src)``, if the operator does not broadcast it."""
     if not is_tensor(parts[0]) or not is_tensor(parts[1]) or dims(parts[0]) != dims(parts[1]):
         return None
     return _clone(parts[1:], outs)
 
 
 def _copy_into(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
-    """Return all bytes of the second operand of ``copy_(self, src)``, if it is not broadcast."""
+    """Return all bytes of ``src`` in ``copy_(self, src)``, if the operator does not broadcast it."""
     return None if outs[0].dynamic else _clone(parts, outs)
 
 
 def _expand(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
-    """Return all bytes if no element is repeated."""
+    """Return all bytes of the operand if the operator repeats no element."""
     _static(parts[0])
     return None if outs[0].dynamic else _view(parts, outs)
 
@@ -158,7 +158,7 @@ def _t(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | No
 
 
 def _reordered(source: Part, order: Sequence[int], outs: Sequence[TensorFacts]) -> list[Content] | None:
-    """Return all bytes if dimensions larger than one keep their order."""
+    """Return all bytes of the operand if its dimensions larger than one keep their order."""
     sizes, (out,) = _static(source), outs
     order = [item % len(sizes) for item in order] if sizes else []
     if sorted(order) != list(range(len(sizes))) or not _same_type(source, out) or out.dynamic:
@@ -220,9 +220,9 @@ def _unbind(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content]
 def _cut(
     source: Part, dim: int, pieces: Sequence[tuple[int, int]], outs: Sequence[TensorFacts]
 ) -> list[Content] | None:
-    """Return a range of one dimension for each output.
+    """Return, for each output, the bytes of its range of one dimension.
 
-    The range is one run of bytes if all dimensions before it have size 1.
+    They are one run if all dimensions before that one have size 1.
     """
     sizes = _static(source)
     if len(pieces) != len(outs) or not _is_plain(source) or prod(sizes[:dim]) != 1:
@@ -265,7 +265,7 @@ def _stack(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] 
 
 
 def _laid(tensors: Sequence[Part], out: TensorFacts) -> list[Content] | None:
-    """Concatenate tensors. Only the last one may be dynamic, because the place of later bytes would be unknown."""
+    """Return the bytes of these tensors one after another. Only the last tensor may be dynamic."""
     if not out.plain or not all(_same_type(item, out) and _is_plain(item) for item in tensors):
         return None
     for item in tensors[:-1]:
@@ -313,7 +313,7 @@ KEEPS_COUNT = frozenset(name for name, rule in RULES.items() if rule in (_clone,
 
 
 def joined_dims(parts: Sequence[Part], sizes: Dims) -> list[tuple[Dims, Dims]]:
-    """Return, for each tensor that ``cat`` joins, its own sizes and those that the output implies."""
+    """Return pairs for the tensors that ``cat`` joins: a tensor's own sizes, and those that the output implies."""
     try:
         dim = integer(parts[1], 0) % len(sizes)
     except (IndexError, ValueError, ZeroDivisionError):

@@ -35,7 +35,7 @@ class Act(Enum):
 
 
 NAMESPACES = frozenset({"aten", "dim_order_ops", "quantized_decomposed", "et_copy"})
-"""Namespaces in which the ``out`` form of an operator determines its effect."""
+"""Namespaces in which the ``out`` variant of an operator shows its effect."""
 PRIM = "executorch_prim"
 
 ET_VIEW = "executorch_prim::et_view.default"
@@ -78,7 +78,7 @@ def is_random(name: str) -> bool:
 
 
 def same_function(name: str) -> str:
-    """Return a common name for operators that compute the same function."""
+    """Return one name for all operators that compute the same function."""
     return {"aten::index_put_": "aten::index_put.out"}.get(name, name)
 
 
@@ -129,7 +129,7 @@ the norms read a row before they write it. Contractions, pools, gathers, flips a
 """
 
 READS_FIRST = frozenset({"EtdevReferenceBackend"})
-"""Backends whose delegates read all inputs before they write an output."""
+"""Backends whose delegates read all inputs before they write any output."""
 
 POINTWISE = frozenset(
     {

@@ -1,4 +1,4 @@
-"""Overlaps of operands and outputs."""
+"""Overlaps of operands and outputs of an instruction, and whether its operator allows them."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from etdev.validator.run import Run
 from etdev.validator.semantics import operators as ops
 
 Key: TypeAlias = tuple[int, int, int]
-"""``(argument, tensor in it, output)``.
+"""Identifies an overlap: ``(argument, tensor in it, output)``.
 
-The second number is 0 for the argument itself, and counts from 1 in a list of tensors. A negative argument stands for
-another output.
+The second number is 0 if the argument is the tensor. In a list of tensors, it counts from 1. A negative argument stands
+for another output.
 """
 
 
 class Overlaps:
-    """Finds overlaps between operands and outputs of an instruction."""
+    """Finder of overlaps between operands and outputs of an instruction."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
 
     def find(self, side: int, code: Code, dims: Sequence[Dims] = ()) -> dict[Key, Tree]:
-        """Return the distance of each operand from the outputs that it overlaps.
+        """Return, for each overlap, the distance of the operand from the output.
 
         ``dims`` are the sizes that the outputs get.
         """
@@ -48,7 +48,7 @@ class Overlaps:
     def check(self, one: Code | None, other: Code, known: Mapping[Key, Tree], dims: Sequence[Dims]) -> None:
         """Report overlaps after the link that the operator does not allow.
 
-        ``known`` has the overlaps of the program before the link, which are allowed, too.
+        ``known`` has the overlaps of the program before the link. They are allowed, too.
         """
         for key, tree in self.forbidden(other, self.find(1, other, dims)).items():
             if key in known and _gaps(known[key]) == _gaps(tree):
@@ -80,9 +80,9 @@ class Overlaps:
 
 
 def _is_allowed(code: Code, key: Key, tree: Tree, tried: Collection[tuple[int, int]]) -> bool:
-    """Return whether the operator may overwrite the operand, on all paths.
+    """Return whether the operator may write its output over the operand, on all paths.
 
-    ``tried`` has further ``(argument, output)`` pairs that it may overwrite.
+    ``tried`` has further ``(argument, output)`` pairs for which it may.
     """
     argument, item, output = key
     if isinstance(code.call, m.DelegateCall) and code.name in ops.READS_FIRST and argument >= 0:

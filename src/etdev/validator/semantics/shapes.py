@@ -1,6 +1,6 @@
 """Sizes of dynamic outputs, computed from the sizes of the operands.
 
-If they cannot be computed, they are an unknown that depends on the operator and its operands.
+A size that cannot be computed becomes an unknown that depends on the operator and its operands.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from etdev.validator.semantics.movement import dims, integer, is_tensor, truth
 from etdev.validator.semantics.operators import POINTWISE
 
 Partly: TypeAlias = Sequence[Number | None]
-"""Sizes, with None for each that cannot be computed."""
+"""Sizes of a tensor. A size that cannot be computed is None."""
 Rule: TypeAlias = Callable[[Sequence[Part], int], Partly | None]
 """Computes the sizes of an output from the operands and its rank."""
 
 
 def output_dims(name: str, parts: Sequence[Part], rank: int) -> Partly | None:
-    """Return the sizes of an operator's first output. None stands for sizes that cannot be computed."""
+    """Return the sizes of an operator's first output. A size that cannot be computed is None."""
     rule = _broadcast if name in POINTWISE else RULES.get(name)
     if rule is None:
         return None
     try:
         found = rule(parts, rank)
-    except (IndexError, TypeError, ValueError, ZeroDivisionError):  # The schema does not allow these arguments.
+    except (IndexError, TypeError, ValueError, ZeroDivisionError):  # A file may have arguments that the schema forbids.
         return None
     return found if found is not None and len(found) == rank else None
 
 
 def viewed_dims(source: Dims, wanted: Part) -> Dims | None:
-    """Return the sizes of a view. A size of -1 is computed from the others."""
+    """Return the sizes of a view. If a wanted size is -1, compute it from the others."""
     sizes: list[Number] = []
     for item in wanted[1:]:
         if not isinstance(item, tuple) or item[0] != "i":
@@ -72,7 +72,7 @@ def _broadcast(parts: Sequence[Part], rank: int) -> Partly | None:
         sizes = {size[place] for size in tensors if len(size) >= -place} - {1}
         known = [size for size in sizes if isinstance(size, int)]
         if known:
-            # Sizes broadcast to this one, because it is known and not 1.
+            # The other sizes broadcast to this one, because it is known and not 1.
             found.append(known[0])
         elif len(sizes) > 1:
             return None
@@ -127,7 +127,7 @@ def _integers(found: Part) -> list[int]:
 
 
 def _reduced(parts: Sequence[Part], rank: int) -> Partly | None:
-    """Return the sizes for ``(self, dim, keepdim)``."""
+    """Return the output sizes of a reduction with the arguments ``(self, dim, keepdim)``."""
     sizes = list(dims(parts[0]))
     chosen = _integers(parts[1]) if parts[1][0] == "list" else []
     gone = {dim % len(sizes) for dim in chosen} or set(range(len(sizes)))
@@ -137,12 +137,12 @@ def _reduced(parts: Sequence[Part], rank: int) -> Partly | None:
 
 
 def _reduced_at(parts: Sequence[Part], rank: int) -> Partly | None:
-    """Return the sizes for ``(self, dim, keepdim)`` with one dimension."""
+    """Return the output sizes of a reduction over one dimension, with the arguments ``(self, dim, keepdim)``."""
     return _reduced((parts[0], ("list", ("i", integer(parts[1]))), *parts[2:]), rank)
 
 
 def _variance(parts: Sequence[Part], rank: int) -> Partly | None:
-    """Return the sizes for ``(self, dim, correction, keepdim)``."""
+    """Return the output sizes of a variance, with the arguments ``(self, dim, correction, keepdim)``."""
     return _reduced((parts[0], parts[1], parts[3]), rank)
 
 
@@ -160,7 +160,7 @@ def _padded(parts: Sequence[Part], rank: int) -> Partly | None:
 
 
 def _convolved(parts: Sequence[Part], rank: int) -> Partly | None:
-    """Return the sizes for ``(input, weight, bias, stride, padding, dilation, transposed, …)``."""
+    """Return the output sizes of a convolution."""
     sizes, weight = dims(parts[0]), dims(parts[1])
     found: list[Number | None] = [sizes[0], None if truth(parts[6]) else weight[0]]
     steps = [_integers(parts[at]) for at in (3, 4, 5)]
@@ -175,7 +175,7 @@ def _convolved(parts: Sequence[Part], rank: int) -> Partly | None:
 
 
 def _pooled(parts: Sequence[Part], rank: int) -> Partly | None:
-    """Return the sizes of a pooling, which keeps batch and channels."""
+    """Return the output sizes of a pooling, which keeps batch and channels."""
     return (*dims(parts[0])[:-2], None, None)
 
 
@@ -186,7 +186,7 @@ def _sliced(parts: Sequence[Part], rank: int) -> Partly | None:
 
 
 def _indexed(parts: Sequence[Part], rank: int) -> Partly | None:
-    """Return the sizes for ``(self, indices)`` with one list of indices, for the first dimension."""
+    """Return the output sizes for ``(self, indices)``, if ``indices`` has one tensor, for the first dimension."""
     (index,) = cast("tuple[Part, ...]", parts[1][1:])
     return (*dims(index), *dims(parts[0])[1:])
 
