@@ -1,1 +1,4 @@
-"""Stages of a build. Each is a function from one artifact of :mod:`etdev.pipeline.stages.artifacts` to the next."""
+"""The stages of a build: functions that take one artifact and return the next.
+
+The artifacts are those of :mod:`etdev.pipeline.stages.artifacts`.
+"""

@@ -1,6 +1,7 @@
-"""The artifacts that the stages of a build pass on. They are frozen: a stage makes a new one and changes none.
+"""The artifacts that one stage of a build passes to the next.
 
-The torch and executorch types of their fields are imported only for type checking, so that this module imports neither.
+They are frozen: a stage changes no artifact but makes a new one. Types of torch and executorch are imported for type
+checking only. So importing this module imports neither package.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """The model from the user's code, a transformers directory or a saved program."""
+    """The model as loaded from the user's code, a transformers directory or a saved program."""
 
     module: torch.nn.Module
-    """In eval mode. For a saved program, the module that the program unlifts to."""
+    """The module in eval mode. For a saved program, this is the module that ``ExportedProgram.module()`` returns."""
     program: ExportedProgram | None = None
     """The exported program if the model was saved after export, else None."""
     notes: tuple[str, ...] = ()
@@ -51,9 +52,9 @@ class ExportedModel:
     """All methods of the program, by name, in the config's order."""
 
     methods: Mapping[str, ExportedMethod]
-    """Empty for a model that is not exported because an earlier build's object program is linked again."""
+    """The exported methods; empty if an earlier build's object program is linked again, so that no export is needed."""
     eager: Mapping[str, Callable[..., Any]]
-    """Functions that compute each method without lowering: the float module, or the quantized one."""
+    """Functions that compute each method eagerly: with the float module, or with the quantized one."""
     signatures: Mapping[str, Signature]
     """The inputs of each method."""
     outputs: Mapping[str, int]
@@ -65,7 +66,7 @@ class ExportedModel:
     notes: tuple[str, ...] = ()
     """Notes from quantization, for the report."""
     known: KnownOutputs | None = None
-    """Outputs that need not be computed again, and outputs to remember."""
+    """Outputs of the quantized model that earlier runs computed; outputs of this run are added."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class ReplacedOps:
     forms: Mapping[str, int]
     """Number of ops by the form that replaced them (:data:`etdev.lowering.forms.FORMS`)."""
     tiling: TilingDecision | None = None
-    """None if no decision was necessary."""
+    """The decision whether to tile the method; None if no decision was necessary."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class EmittedFiles:
 
     path: Path
     folder: TemporaryDirectory[str]
-    """Folder of its files only; it is removed with this object."""
+    """Temporary folder that has only these files. It is removed together with this object."""
 
 
 @dataclass(frozen=True)
@@ -107,20 +108,20 @@ class LoweredModel:
     """``executorch.exir.EdgeProgramManager``."""
     delegations: tuple[Delegation, ...]
     stateful: frozenset[str]
-    """Methods that change buffers, so that the order of calls matters."""
+    """Methods that change buffers, so that their results depend on the order of calls."""
     replaced: tuple[ReplacedOps, ...] = ()
     emitted: EmittedFiles | None = None
     """The object program if it was emitted already to be measured, else None."""
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The lowered methods, in order: all of the model, or some."""
+        """The names of the lowered methods, in order. These can be all methods of the model or some of them."""
         return tuple(item.method for item in self.delegations)
 
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A file at its temporary place until verification accepts or rejects it."""
+    """A file at a temporary path, until verification accepts or rejects it."""
 
     path: Path
     size: int

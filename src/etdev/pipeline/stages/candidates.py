@@ -1,7 +1,8 @@
-"""The choice of forms and tiling for a program, by the measured costs of linked candidates.
+"""The choice of forms and tiling for a program: candidates are linked, and their costs are compared.
 
-Estimates only steer the forms; linked programs decide. A method never takes more planned memory than its stock
-lowering. It is tiled only if that saves more memory than it adds to the file.
+Estimates of memory only propose which ops to replace. The measured costs of the linked candidates decide. A method
+never takes more planned memory than without forms (the *stock lowering*). It is tiled only if that saves more memory
+than it adds to the file, or if ops would otherwise run on a slow kernel.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from etdev.program.writer import flatbuffer_size
 _NEUTRAL = frozenset({"linear", "addmm", "clamp"})
 """Forms that take at most the memory of the ops that they replace."""
 _GREEDY = frozenset({"pow", "gelu", "pooling"})
-"""Forms that take additional memory at any limit."""
+"""Forms that take additional memory whatever limit on memory is set."""
 _NEAR = 0.99
-"""Safety factor of a limit on estimated memory: linked programs may exceed the estimate."""
+"""Factor for limits on estimated memory, below 1 because linked programs may need more than the estimate."""
 _STEP = 0.92
-"""Largest factor from a limit that a linked program exceeded to the next one."""
+"""Largest factor by which the limit is lowered after a linked program exceeded it."""
 _LEAST = 0.8
-"""Share of the stock lowering's memory below which a limit is not lowered further."""
+"""Share of the stock lowering's memory; a limit below this share is not lowered any further."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +45,14 @@ class _Cost:
     """Bytes that one linked method takes."""
 
     memory: int
-    """Planned memory."""
+    """Bytes of planned memory."""
     file: int
-    """Instructions, values and constants."""
+    """Bytes of instructions, values and constants in the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A lowering and its costs."""
+    """One way to lower the methods, with its costs."""
 
     lowered: LoweredModel
     applied: Mapping[str, Applied]
@@ -69,7 +70,8 @@ def choose_forms(
 ) -> LoweredModel:
     """Return the lowered methods with the forms that pay off.
 
-    With ``place``, the path of the object program, the result includes the emitted files of the choice.
+    ``place`` is the final path of the object program. If it is given and the choice was measured, the result includes
+    the files that were emitted for that.
     """
     tiling = project.config.targets[target].memory.tiling
     wanted = dict.fromkeys(lowered.methods, FormSettings(frozenset(names), tiling))
@@ -95,7 +97,7 @@ _ESTIMATED = "by estimate, the file would grow by more than memory would shrink"
 
 
 def _decided(candidate: _Candidate, decisions: Mapping[str, TilingDecision]) -> LoweredModel:
-    """Return the lowered methods with the decision on each."""
+    """Return the candidate's methods, each with the decision whether to tile it."""
     replaced = []
     for item in candidate.lowered.replaced:
         settings, applied = candidate.settings[item.method], candidate.applied[item.method]
@@ -107,7 +109,7 @@ def _decided(candidate: _Candidate, decisions: Mapping[str, TilingDecision]) -> 
 
 
 class _Trials:
-    """Trials that lower, emit and link candidates of one program."""
+    """A search that lowers, emits and links candidates of one program."""
 
     def __init__(
         self, project: Project, exported: ExportedModel, target: str, lowered: LoweredModel, place: Path | None
@@ -117,7 +119,7 @@ class _Trials:
         self._stock = self._measured(lowered)[1]
 
     def within_stock(self, settings: Mapping[str, FormSettings]) -> _Candidate:
-        """Apply the forms so that no method takes more memory than its stock lowering."""
+        """Apply forms, fewer and fewer of them, until no method takes more memory than its stock lowering."""
         settings = {name: replace(found, limit=self._stock[name].memory) for name, found in settings.items()}
         while True:
             lowered, applied = _apply(self._lowered, settings)
@@ -131,7 +133,7 @@ class _Trials:
                 settings[name] = _stricter(settings[name], self._stock[name].memory, costs[name].memory)
 
     def tiled(self, settings: Mapping[str, FormSettings]) -> _Candidate:
-        """Apply the forms as the estimates suggest; measure the result if anything is tiled."""
+        """Apply the forms, including tiling, that the estimates suggest; measure the result if anything is tiled."""
         room = {name: int(_NEAR * cost.memory) for name, cost in self._stock.items()}
         settings = {name: replace(found, limit=room[name]) for name, found in settings.items()}
         lowered, applied = _apply(self._lowered, settings)
@@ -141,7 +143,7 @@ class _Trials:
         return _Candidate(replace(lowered, emitted=emitted), applied, settings, costs)
 
     def decide(self, tiled: _Candidate, whole: _Candidate, method: str) -> TilingDecision:
-        """Weigh the memory that tiling a method saves against the growth of the file."""
+        """Decide whether to tile a method: compare the memory that this saves with the growth of the file."""
         if not tiled.applied[method].is_tiled:
             return TilingDecision(False, reason=_ESTIMATED)
         saved = whole.costs[method].memory - tiled.costs[method].memory
@@ -156,7 +158,7 @@ class _Trials:
         return TilingDecision(False, saved, growth)
 
     def _measured(self, lowered: LoweredModel) -> tuple[EmittedFiles | None, dict[str, _Cost]]:
-        """Emit a copy of the lowered methods and link each of them separately."""
+        """Emit a copy of the lowered methods, link each of them separately, and return the files and the costs."""
         folder = _folder(self._place)
         path = Path(folder.name) / (self._place.name if self._place else "candidate.object.pte")
         objects = emit_object(self._project, _copied(lowered), self._exported, self._target, path)
@@ -166,7 +168,7 @@ class _Trials:
 
 
 def _folder(place: Path | None) -> TemporaryDirectory[str]:
-    """Make a folder next to an object program; it is removed with the last reference to it."""
+    """Make a temporary folder next to ``place``; it is removed when nothing refers to it any more."""
     if place is None:
         return TemporaryDirectory(prefix="etdev-")
     try:
@@ -178,7 +180,7 @@ def _folder(place: Path | None) -> TemporaryDirectory[str]:
 
 
 def _stricter(settings: FormSettings, limit: int, memory: int) -> FormSettings:
-    """Return the next settings after a method exceeded its limit; the last attempt is the stock lowering."""
+    """Return stricter settings for a method that needs more ``memory`` than ``limit``; the last ones allow no form."""
     assert settings.limit is not None
     if settings.limit > _LEAST * limit:
         return replace(settings, limit=int(settings.limit * min(_NEAR * limit / memory, _STEP)))
@@ -190,7 +192,7 @@ def _stricter(settings: FormSettings, limit: int, memory: int) -> FormSettings:
 
 
 def _cost(objects: ObjectProgram, method: str, *, share_state: bool) -> _Cost:
-    """Return the cost of a method in a program of its own, linked with the default settings."""
+    """Return what a method costs in a program that has no other method, linked with the default settings."""
     alone = replace(objects.program, execution_plan=(objects.program.method(method),))
     sidecar = Sidecar({method: objects.sidecar.methods[method]})
     linked = link(alone, LinkOptions(share_state=share_state), sidecar).program
@@ -206,7 +208,7 @@ def _apply(lowered: LoweredModel, settings: Mapping[str, FormSettings]) -> tuple
 
 
 def _copied(lowered: LoweredModel) -> LoweredModel:
-    """Return a copy with its own graphs. It shares tensors and delegates, which no stage changes."""
+    """Return a copy with its own graphs. The copy shares tensors and delegates, because no stage changes them."""
     from executorch.exir.lowered_backend_module import LoweredBackendModule
 
     shared: list[Any] = []

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule, Node
 
 _BOOKKEEPING = ("getitem", "sym_size", "alloc", "_assert", "sym_constrain", "cond", "map_impl", "scan")
-"""Prefixes of nodes that only move references and sizes, or that call a branch whose ops are counted separately."""
+"""Prefixes of the names of ops that are not counted.
+
+These ops only move references and sizes, or call a branch whose ops are counted separately.
+"""
 
 
 def summarize_delegation(method: str, program: ExportedProgram) -> Delegation:
@@ -35,7 +38,7 @@ def summarize_delegation(method: str, program: ExportedProgram) -> Delegation:
 
 
 def _calls(module: GraphModule) -> Iterator[tuple[GraphModule, Node]]:
-    """Yield every op of a graph and of its control-flow branches, without those that only move references and sizes."""
+    """Yield every op of a graph and of its branches and loop bodies, except ops that only move references and sizes."""
     for node in module.graph.nodes:
         if node.op == "get_attr" and type(branch := getattr(module, str(node.target), None)).__name__ == "GraphModule":
             yield from _calls(branch)  # type: ignore[arg-type]

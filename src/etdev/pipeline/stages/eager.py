@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 State = dict[str, "torch.Tensor"]
-"""Buffers that calls have changed, by name."""
+"""Buffers that earlier calls have changed, by name."""
 
 
 class Session:
@@ -32,12 +32,14 @@ class Session:
         self._user, self._model, self._shared = user, model, project.config.model.share_state
         self._states: dict[str, State] = {}
         self._key: str | None = ""
-        """Key of all calls so far."""
+        """Digest that identifies all calls so far, for the lookup of known outputs; None if they cannot be identified.
+        """
         self._waiting: list[tuple[Call, str, str]] = []
-        """Calls whose outputs were known, so that their state is not computed yet."""
+        """Calls whose outputs were looked up. They are computed only if a later call needs the state that they leave.
+        """
 
     def compute(self, call: Call, at: str, where: str) -> list[Any]:
-        """Return the outputs of the next call, as :func:`compute` does.
+        """Return the outputs of the next call, flattened as by :func:`compute`.
 
         ``at`` names the call, and ``where`` is the location for errors.
         """
@@ -51,7 +53,8 @@ class Session:
         waiting, self._waiting = self._waiting, []
         outputs = [self._computed(*item) for item in waiting][-1]
         if known is not None:
-            # The first call has the key that `compute` uses for it, and `compute` needs the written buffers.
+            # `compute` may look up the first call too, since both use the same key. It needs the names of the written
+            # buffers.
             known.add(self._key, outputs, self._state(call.method))
         return outputs
 
@@ -99,7 +102,7 @@ def compute(
 
 
 def _compute(function: Callable[..., Any], inputs: Tensors, state: State, where: str) -> list[Any]:
-    """Run on the model's initial state overlaid with ``state``, and record changes in ``state``."""
+    """Run the function with ``state`` in place of the initial buffers, and record in ``state`` what it changes."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -118,7 +121,7 @@ def _compute(function: Callable[..., Any], inputs: Tensors, state: State, where:
 def _require_values(what: str, found: Iterable[object], where: str) -> None:
     """Raise an error if a tensor has no values.
 
-    A model that keeps a result of its first call may hold a tensor from its export or from a dry run.
+    Such a tensor stems from an export or a dry run. A model that stores a result of its first call may still hold one.
     """
     from torch._subclasses.fake_tensor import FakeTensor
 
@@ -132,9 +135,9 @@ def _require_values(what: str, found: Iterable[object], where: str) -> None:
 
 @contextmanager
 def _overlaid_state(module: torch.nn.Module | None, state: State) -> Iterator[None]:
-    """Overlay the buffers with ``state``, record the writes of the block in it, and restore the buffers.
+    """Set the buffers to ``state`` for the block; then record in ``state`` what the block wrote, and restore them.
 
-    A write of the same value counts: a reset to initial state is a write.
+    A write of the value that the buffer had counts as a write: a reset to the initial state is one.
     """
     buffers = dict(module.named_buffers()) if module is not None else {}
     with restored_buffers(module):
@@ -153,7 +156,7 @@ def _overlaid_state(module: torch.nn.Module | None, state: State) -> Iterator[No
 
 @contextmanager
 def restored_buffers(module: torch.nn.Module | None) -> Iterator[None]:
-    """Restore the values of the buffers after the block."""
+    """Restore the buffers on exit to the values that they had before the block."""
     buffers = dict(module.named_buffers()) if module is not None else {}
     before = {name: buffer.clone() for name, buffer in buffers.items()}
     try:
@@ -166,7 +169,7 @@ def restored_buffers(module: torch.nn.Module | None) -> Iterator[None]:
 
 
 def _undo_rebinding(module: torch.nn.Module, buffers: dict[str, torch.Tensor]) -> None:
-    """Undo assignments of new tensors to buffers, such as ``self.count = self.count + 1``."""
+    """Put the module's own tensors back where the model assigned new ones, such as ``self.count = self.count + 1``."""
     for name, buffer in module.named_buffers():
         if name in buffers and buffers[name] is not buffer:
             owner, _, attribute = name.rpartition(".")
@@ -174,7 +177,7 @@ def _undo_rebinding(module: torch.nn.Module, buffers: dict[str, torch.Tensor]) -
 
 
 def module_of(function: Any) -> torch.nn.Module | None:
-    """Return the module of ``module`` or ``partial(module.method)``; None for any other function."""
+    """Return the module if the function is a module or ``partial(module.method)``; None for any other function."""
     import torch
 
     for candidate in (function, getattr(getattr(function, "func", None), "__self__", None)):

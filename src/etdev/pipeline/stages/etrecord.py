@@ -1,8 +1,9 @@
-"""ETRecords: zip files that tell ExecuTorch's Inspector which op an event of the runtime belongs to.
+"""ETRecords: zip files that tell ExecuTorch's Inspector which op a runtime event belongs to.
 
-The runtime names an event by the position of its instruction. Three JSON members of the zip map positions to ops and
-delegates. The others are serialized graphs, which a link does not change. So a record follows a link without torch and
-executorch. The format is that of ``executorch/devtools/etrecord/_etrecord.py`` of executorch 1.4.
+The runtime identifies an event by the position of its instruction. Three JSON files in the zip map positions to ops and
+delegates. The other files are serialized graphs, which a link does not change. So the record of a linked program can be
+written without torch and executorch. The format is that of ``executorch/devtools/etrecord/_etrecord.py`` of executorch
+1.4.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from etdev.program import Program
 from etdev.program.model import DelegateCall
 
 DelegateMap: TypeAlias = Mapping[str, Any]
-"""ExecuTorch's description of a delegate: its ``name``, and in ``delegate_map`` its own numbers → debug handles."""
+"""ExecuTorch's description of a delegate.
+
+It has the delegate's ``name``, and in ``delegate_map`` the debug handles for each of the backend's own op numbers.
+"""
 
 _HANDLES = "debug_handle_map"
 _DELEGATES = "delegate_map"
@@ -30,19 +34,19 @@ _OUTPUTS = "instruction_id_to_num_outs_map"
 
 @dataclass(frozen=True, slots=True)
 class InstructionMaps:
-    """A record's data on a program's instructions, by method and position of the instruction."""
+    """A record's maps from instructions to ops and delegates: by method, then by the instruction's position."""
 
     handles: Mapping[str, Mapping[int, tuple[int, ...]]]
-    """Debug handles of the ops that became the instruction."""
+    """Debug handles of the ops that each instruction comes from."""
     delegates: Mapping[str, Mapping[int, DelegateMap]]
-    """Description of the delegate of each delegate call."""
+    """Description of the delegate that each delegate call runs."""
     outputs: Mapping[str, Mapping[int, int]]
     """Number of outputs of each delegate call."""
 
     def members(self) -> dict[str, Any]:
-        """Return the members of the zip as ExecuTorch has them before it writes JSON.
+        """Return the content of the zip's JSON files, as Python objects.
 
-        A single handle is a number. Several handles, and those of a delegate call, are a list.
+        One debug handle is a number. Several handles, and those of a delegate call, are a list.
         """
         handles = {
             method: {
@@ -57,7 +61,7 @@ class InstructionMaps:
 def delegate_outputs(program: Program, inputs: Mapping[str, Mapping[int, int]]) -> dict[str, dict[int, int]]:
     """Return the number of outputs of each delegate call of the given methods.
 
-    ``inputs`` has the number of arguments that are inputs.
+    ``inputs`` has the number of inputs among the arguments of each delegate call. The other arguments are outputs.
     """
     return {
         name: {
@@ -86,18 +90,18 @@ def read_delegates(path: Path) -> dict[str, dict[int, DelegateMap]]:
 
 
 def write_record(source: Path, maps: InstructionMaps, path: Path) -> None:
-    """Write the record at ``source`` with other maps to ``path``.
+    """Write a copy of the record at ``source`` to ``path``, with ``maps`` in place of its maps.
 
-    Equal content makes equal bytes. Raises OSError.
+    Equal content gives equal bytes. Raises OSError.
     """
     members = {name: json.dumps(content) for name, content in maps.members().items()}
     with ZipFile(source) as before, ZipFile(path, "w") as after:
         for item in before.infolist():
-            # Leave out the time of the original, which has no meaning.
+            # The time in the original is left out, so that equal content gives equal bytes.
             if item.filename in members:
                 after.writestr(ZipInfo(item.filename), members[item.filename])
                 continue
             copied = ZipInfo(item.filename)
-            copied.file_size = item.file_size  # It determines the size of the fields for sizes.
+            copied.file_size = item.file_size  # zipfile derives the width of the size fields from this.
             with before.open(item) as content, after.open(copied, "w") as file:
                 shutil.copyfileobj(content, file, 1 << 20)

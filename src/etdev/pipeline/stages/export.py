@@ -27,7 +27,7 @@ DynamicShapes = tuple[dict[int, Any] | None, ...]
 
 
 def signatures(project: Project, loaded: LoadedModel) -> dict[str, Signature]:
-    """Return the declared inputs of every method; those of a saved program come from its placeholders."""
+    """Return the signature of every method, as declared; that of a saved program comes from its placeholders."""
     from etdev.pipeline.stages.load.saved_program import signature_of_program
 
     if loaded.program is not None:
@@ -39,8 +39,8 @@ def signatures(project: Project, loaded: LoadedModel) -> dict[str, Signature]:
 def export_model(project: Project, loaded: LoadedModel, user: UserCode) -> ExportedModel:
     """Export every method that the config names.
 
-    Raises :class:`~etdev.errors.ExportError` in the config's terms: which dimension, which input, which line of the
-    user's model.
+    Raises :class:`~etdev.errors.ExportError`, which names the dimension, the input or the line of the model that is at
+    fault.
     """
     methods: dict[str, ExportedMethod] = {}
     eager: dict[str, Callable[..., Any]] = {}
@@ -59,7 +59,10 @@ def export_model(project: Project, loaded: LoadedModel, user: UserCode) -> Expor
 
 
 def unexported_model(project: Project, loaded: LoadedModel, outputs: Mapping[str, int]) -> ExportedModel:
-    """Return the model for verification without exporting it; ``outputs`` has the counts of an earlier export."""
+    """Return the model for verification without exporting it.
+
+    ``outputs`` has the number of outputs of each method, from an earlier export.
+    """
     declared = signatures(project, loaded)
     eager = {name: method_of(project, loaded.module, name) for name in declared}
     return ExportedModel({}, eager, declared, outputs, constants=loaded.constants)
@@ -92,7 +95,7 @@ def export_module(
 
 
 def _refuse_unclear_writes(project: Project, program: ExportedProgram) -> None:
-    """Refuse writes that would reach another tensor than in the model."""
+    """Raise an error for a write that would reach another tensor in the exported program than in the model."""
     if (clash := find_clash(program)) is not None:
         name, node = clash
         raise ExportError(
@@ -111,7 +114,7 @@ def _refuse_unclear_writes(project: Project, program: ExportedProgram) -> None:
 
 
 def dynamic_shapes(signature: Signature) -> DynamicShapes:
-    """Return the declaration in ``torch.export``'s terms: the dynamic axes of each input."""
+    """Return the ``dynamic_shapes`` argument of ``torch.export``: the dynamic axes of each input."""
     import torch
 
     dims = {
@@ -126,7 +129,7 @@ def dynamic_shapes(signature: Signature) -> DynamicShapes:
 
 
 def _packed_shapes(function: Callable[..., Any], shapes: DynamicShapes) -> tuple[Any, ...]:
-    """Pack the shapes of ``*args`` into one tuple, as ``torch.export`` expects."""
+    """Wrap the shapes in a tuple if the function takes ``*args``, as ``torch.export`` expects."""
     for index, parameter in enumerate(inspect.signature(function).parameters.values()):
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL and index < len(shapes):
             return (*shapes[:index], shapes[index:])
@@ -134,7 +137,7 @@ def _packed_shapes(function: Callable[..., Any], shapes: DynamicShapes) -> tuple
 
 
 def method_of(project: Project, module: torch.nn.Module, name: str) -> Callable[..., Any]:
-    """Return ``module.NAME`` as a function to call eagerly."""
+    """Return the module's method of this name as a function to call eagerly."""
     function = module if name == "forward" else getattr(module, name, None)
     if not callable(function) or (name == "forward" and _has_no_forward(module)):
         own = [key for key, value in vars(type(module)).items() if callable(value) and not key.startswith("_")]
@@ -153,7 +156,7 @@ def _has_no_forward(module: torch.nn.Module) -> bool:
 
 
 def check_call(project: Project, function: Callable[..., Any], signature: Signature) -> None:
-    """Raise an error if the method cannot be called with as many inputs as the config declares."""
+    """Raise an error if the method does not take as many inputs as the config declares."""
     target = getattr(function, "forward", function)
     parameters = inspect.signature(target)
     try:
@@ -173,7 +176,7 @@ def _count(signature: Signature) -> str:
 
 @contextmanager
 def as_forward(module: torch.nn.Module, name: str) -> Iterator[None]:
-    """Let ``module.forward`` be ``module.NAME`` inside the block; parameters and buffers keep their names."""
+    """Make ``module.forward`` call the method ``name`` inside the block; parameters and buffers keep their names."""
     if name == "forward":
         yield
         return

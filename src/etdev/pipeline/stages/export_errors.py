@@ -1,6 +1,6 @@
 """Translation of ``torch.export``'s errors into the terms of the config and of the user's code.
 
-The texts matched here are those of torch 2.13. An unknown text is passed on with its place.
+It recognizes the messages of torch 2.13. An unknown message is passed on with the location of the error.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _MULTIPLE = re.compile(r"^\s*(?P<dim>\w+) = (?P<factor>\d+)\*_\w+\s*$", re.MULTI
 def explain_export_error(
     error: Exception, project: Project, user: UserCode, signature: Signature, module: torch.nn.Module
 ) -> ExportError:
-    """Return the error to raise in place of ``error``, which calling or exporting ``module`` raised.
+    """Return the error to raise in place of ``error``, which was raised while calling or exporting ``module``.
 
-    If the model itself raised, call it with other inputs to find some that it takes.
+    If the model itself raised it, call the model with other inputs to find some that it takes.
     """
     kinds: dict[str, Callable[[Exception, Project, UserCode, Signature], ExportError]] = {
         "UserError": _guard,
@@ -59,7 +59,7 @@ def explain_export_error(
 def unfit_input(
     error: Exception, project: Project, user: UserCode, signature: Signature, remedy: Remedy
 ) -> ExportError:
-    """Return the error of a method that does not take its declared inputs but is known to take others."""
+    """Return the error for a method that fails on its declared inputs but runs with the change in ``remedy``."""
     place = user.place(error.__traceback__)
     return ExportError(
         f"method {signature.method!r} does not take {remedy.found}: {type(error).__name__}: "
@@ -71,7 +71,7 @@ def unfit_input(
 
 
 def _guard(error: Exception, project: Project, user: UserCode, signature: Signature) -> ExportError:
-    """Explain that the model does not work for the whole range of a dynamic dimension."""
+    """Return the error for a model that works only in part of a dynamic dimension's range."""
     text = str(error).partition("\n\nThe error above occurred")[0]
     equal = _EQUAL.search(text)
     if equal:
@@ -127,7 +127,7 @@ def _guard_remedy(text: str, dim: str) -> str:
 
 
 def _data_dependent(error: Exception, project: Project, user: UserCode, signature: Signature) -> ExportError:
-    """Explain that the model depends on values in a tensor, which are unknown during export."""
+    """Return the error for a model that depends on the values of a tensor, which are unknown during export."""
     place = user.place(error.__traceback__)
     expression = re.search(r"data-dependent expression (.+?) \(unhinted", str(error))
     number = "extract" in str(error)[:60] or (expression is not None and expression[1].isalnum())
@@ -145,7 +145,7 @@ def _data_dependent(error: Exception, project: Project, user: UserCode, signatur
 
 
 def _model_error(error: Exception, project: Project, user: UserCode, signature: Signature) -> ExportError:
-    """Explain that the model itself raised on inputs of the declared types."""
+    """Return the error for a model that raises an exception on inputs of the declared types."""
     text = _first_line(error, signature)
     place = user.place(error.__traceback__)
     where = project.where("methods", signature.method)
@@ -174,7 +174,10 @@ def _model_error(error: Exception, project: Project, user: UserCode, signature: 
 
 
 def _first_line(error: Exception, signature: Signature) -> str:
-    """Return the error's first line; replace torch's symbol (``s77``) by the config's name if only one is possible."""
+    """Return the first line of the error's message.
+
+    If the config has only one dynamic dimension to choose from, its name replaces torch's symbol (``s77``).
+    """
     text = next(iter(str(error).strip().splitlines()), "no message")
     symbols = set(re.findall(r"\bs\d+\b", text))
     if len(symbols) == 1 and len(signature.dims) == 1:

@@ -25,23 +25,23 @@ class Signature:
 
     @classmethod
     def of(cls, name: str, method: Method) -> Signature:
-        """Return the declaration of ``[methods.NAME]``."""
+        """Return the signature that ``[methods.NAME]`` of the config declares."""
         return cls(name, method.inputs or (), method.dims)
 
     def sizes(self, choice: Mapping[str, int]) -> list[tuple[int, ...]]:
-        """Return the shape of every input for one size per dynamic dimension."""
+        """Return the shape of every input; ``choice`` has a size for each dynamic dimension."""
         return [tuple(choice[size] if isinstance(size, str) else size for size in item.shape) for item in self.inputs]
 
     def largest(self) -> dict[str, int]:
-        """Return every dynamic dimension at its maximum."""
+        """Return the maximum size of every dynamic dimension."""
         return {name: dim.max for name, dim in self.dims.items()}
 
     def smallest(self) -> dict[str, int]:
-        """Return every dynamic dimension at its minimum."""
+        """Return the minimum size of every dynamic dimension."""
         return {name: dim.min for name, dim in self.dims.items()}
 
     def describe_each(self) -> tuple[str, ...]:
-        """Return each input as ``image: float32 [batch, 1, 8, 8]``."""
+        """Return a text for each input, such as ``image: float32 [batch, 1, 8, 8]``."""
         return tuple(f"{item.name}: {item.dtype} [{', '.join(map(str, item.shape))}]" for item in self.inputs)
 
     def describe(self) -> str:
@@ -67,7 +67,7 @@ def make_inputs(signature: Signature, choice: Mapping[str, int], seed: int = 0) 
 
 
 def random_samples(signature: Signature) -> Iterator[Tensors]:
-    """Yield inputs for a method without samples: largest sizes, smallest sizes, largest sizes with other numbers."""
+    """Yield random inputs for a method without samples: at the largest sizes, the smallest, and the largest again."""
     yield make_inputs(signature, signature.largest(), seed=1)
     if signature.dims:
         yield make_inputs(signature, signature.smallest(), seed=2)
@@ -79,8 +79,8 @@ def read_samples(
 ) -> Iterator[Tensors]:
     """Yield the tuples from a config's ``samples`` or ``calibration`` function, each checked against the declaration.
 
-    The function is read lazily. Raises ``kind`` with the sample, the input and the axis that do not fit, or with the
-    error that the user's code raised.
+    Items are requested from the function one at a time. Raises ``kind`` if the user's code fails or an item does not
+    fit. The error names the sample, the input and the axis.
     """
     hint = "return a list of tuples, or yield them"
     for index, sample in _items(user, function, entry, where, kind, "sample", "tuples of tensors", hint):
@@ -103,7 +103,7 @@ def samples_at(
     key: tuple[str, ...],
     kind: type[EtdevError] = LoadError,
 ) -> Iterator[Tensors]:
-    """Return the samples of the function that a key names, checked by :func:`read_samples`."""
+    """Yield the samples from the function that the config names at ``key``, checked by :func:`read_samples`."""
     where = project.where(*key)
     return read_samples(user, user.get(entry, project.base(*key), where), entry, signature, where, kind)
 
@@ -113,8 +113,8 @@ def read_sessions(
 ) -> Iterator[tuple[Call, ...]]:
     """Yield the lists of (method, inputs) from a config's ``sessions`` function, checked against the declarations.
 
-    The function is read lazily. Raises :class:`~etdev.errors.LoadError` with the session, the call and the mismatch, or
-    with the error that the user's code raised.
+    Items are requested from the function one at a time. Raises :class:`~etdev.errors.LoadError` if the user's code
+    fails or a call does not fit. The error names the session and the call.
     """
     hint = "return a list of sessions, each a list of pairs (method, inputs), or yield them"
     for index, session in _items(user, function, entry, where, LoadError, "session", "lists of calls", hint):
@@ -132,7 +132,7 @@ def read_sessions(
 
 
 def _check_call(call: object, signatures: Mapping[str, Signature]) -> tuple[str, str | None] | None:
-    """Return the problem with one call of a session, and a remedy if it has a specific one; None if the call fits."""
+    """Return the problem with one call of a session, and how to remedy it if that is known; None if the call fits."""
     if not isinstance(call, tuple | list):
         return f"it is {_kind(call)}, not a pair (method, inputs)", None
     if len(call) != 2 or not isinstance(call[0], str):
@@ -165,7 +165,7 @@ def _items(
 ) -> Iterator[tuple[int, Any]]:
     """Yield the items that a user's function returns or yields, numbered.
 
-    Raises ``kind`` if it has no ``noun``.
+    Raises ``kind`` if there is no item; ``noun`` names an item in the message.
     """
     assert callable(function)
     with translated(user, kind, f"{entry!r} failed", where=where):
@@ -212,7 +212,7 @@ def check_sample(sample: object, signature: Signature) -> str | None:
 
 
 def _sample_remedy(sample: object, signature: Signature) -> str | None:
-    """Return the change of the config that makes a correct sample fit, or a change of the sample."""
+    """Return a change of the config, or of the sample, with which the sample fits; None if none is known."""
     import torch
 
     if not isinstance(sample, tuple | list) or len(sample) != len(signature.inputs):

@@ -1,4 +1,4 @@
-"""Owners of the memory of inputs and outputs: maps the config's names to the linker's positions and back."""
+"""Owners of the memory of inputs and outputs. The config names inputs and outputs; the linker numbers them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from etdev.pipeline.stages.emit import ObjectProgram
 from etdev.pipeline.stages.inputs import Signature
 
 _END = re.compile(r"\b(?P<kind>input|output) (?P<position>\d+)(?= of method )")
-"""The linker's name for an input or output."""
+"""The words by which the linker's messages refer to an input or output: ``input 0 of method``."""
 
 
 def caller_owned(
     project: Project, target: str, method: str, objects: ObjectProgram, signatures: Mapping[str, Signature]
 ) -> CallerOwned:
-    """Return ``[targets.X.io.METHOD]`` by positions.
+    """Return the owners that ``[targets.X.io.METHOD]`` sets, by the positions of inputs and outputs.
 
     Raises :class:`~etdev.errors.ConfigError` for an unknown name.
     """
@@ -43,7 +43,7 @@ def caller_owned(
 
 
 def refused_end(project: Project, target: str, error: CallerOwnedError, signature: Signature) -> ConfigError:
-    """Return the linker's refusal as an error at the key that asks for it, with the input's name."""
+    """Return the linker's refusal of an owner as an error at the config's key, with the input's name."""
     key: KeyPath = ("targets", target, "io", error.method)
     found = _END.search(error.message)
     if found is None:
@@ -68,7 +68,7 @@ def _positions_of(owner: Owner, owners: Mapping[int, Owner]) -> frozenset[int]:
 def _owners(
     project: Project, key: KeyPath, owners: Owner | Mapping[str, Owner], names: Sequence[str]
 ) -> dict[int, Owner]:
-    """Return the owner that the config names, by position among ``names``."""
+    """Return the owners that the config sets, by position of the input or output in ``names``."""
     given = dict.fromkeys(names, owners) if isinstance(owners, str) else owners
     kinds = str(key[-1])
     for name in given:

@@ -1,4 +1,4 @@
-"""Outputs of a quantized model on the calls of its verification, so that the model need not be made again."""
+"""Outputs of a quantized model that are kept, so that later runs need not quantize it again for verification."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from etdev.pipeline.project.torch_tensors import Tensors
 
 _MOST_BYTES = 256 << 20
-"""Limit of a cache entry in bytes; outputs beyond it are computed again."""
+"""Maximum size of a cache entry in bytes; outputs that do not fit are computed again by the next run."""
 
 _PLAIN = (int, float, bool, str, type(None))
 
@@ -22,29 +22,32 @@ _Kept = tuple[list[Any], list[str]]
 
 
 class Known(NamedTuple):
-    """The known facts about a call."""
+    """A call's outputs, and the buffers that it writes to."""
 
     outputs: list[Any]
     written: Sequence[str]
-    """Names of the buffers that it writes to."""
+    """Names of the buffers that the call writes to."""
 
 
 class KnownOutputs:
-    """Outputs by the digest of a call: its method, its inputs, and the calls before it on the same state."""
+    """A table of known outputs, by digest of the call.
+
+    The digest covers the method, its inputs, and the calls before it on the same state.
+    """
 
     def __init__(self, content: bytes | None = None) -> None:
-        """Start with the content that :meth:`content` returned in an earlier run, or empty if it cannot be read."""
+        """Start with the ``content`` of an earlier run; start empty if there is none or it cannot be read."""
         self._found = {} if content is None else _loaded(content)
         self._used: dict[str, _Kept] = {}
         self._size = 0
         self.has_new = False
-        """True if there are outputs that no earlier run knew."""
+        """True if outputs were added that no earlier run computed."""
 
     def __bool__(self) -> bool:
         return bool(self._found)
 
     def find(self, key: str | None) -> Known | None:
-        """Return the known facts about a call, with copies of its tensors; None if it is unknown."""
+        """Return a call's outputs and written buffers, with copies of the tensors; None if the call is unknown."""
         found = None if key is None else self._found.get(key)
         if key is None or found is None:
             return None
@@ -53,7 +56,7 @@ class KnownOutputs:
         return Known([item.clone() if hasattr(item, "clone") else item for item in outputs], written)
 
     def add(self, key: str | None, outputs: Sequence[Any], written: Iterable[str]) -> None:
-        """Record the outputs of a call and the buffers that it writes to, if they can be stored in a file."""
+        """Keep the outputs of a call and the buffers that it writes to, if a file can store them."""
         if key is None or not all(_can_be_kept(item) for item in outputs):
             return
         self.has_new = True
@@ -69,7 +72,7 @@ class KnownOutputs:
             self._size += size
 
     def content(self) -> bytes:
-        """Return the outputs of this run's calls as the content of a file."""
+        """Return the bytes of a file that holds the outputs of all calls of this run."""
         import torch
 
         file = io.BytesIO()
@@ -78,7 +81,10 @@ class KnownOutputs:
 
 
 def key_of_call(method: str, inputs: Tensors, before: str | None = "") -> str | None:
-    """Return the digest of a call after the calls of the digest ``before``; None if it cannot be identified."""
+    """Return the digest of a call that follows the calls with the digest ``before``.
+
+    Return None if its inputs cannot be identified.
+    """
     import torch
 
     if before is None:
@@ -96,7 +102,7 @@ _T = TypeVar("_T")
 
 
 class MadeOnDemand(Mapping[str, _T]):
-    """A table that is made when one of its items is first accessed."""
+    """A mapping that calls ``make`` for its items at the first access."""
 
     def __init__(self, make: Callable[[], Mapping[str, _T]]) -> None:
         self._make = make

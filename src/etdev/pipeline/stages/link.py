@@ -1,4 +1,4 @@
-"""Stage *link*: turns an object program into a program with physical addresses, by the target's settings."""
+"""Stage *link*: turns an object program into a program with planned memory, by the target's settings."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from etdev.validator import ValidationReport
 
 @dataclass(frozen=True)
 class LinkedProgram:
-    """A program with physical addresses, ready to be written."""
+    """A program with planned memory, ready to be written."""
 
     linked: Linked
     greedy: Mapping[str, Mapping[int, int]]
-    """For comparison: bytes that ExecuTorch's greedy planner needs for the same tensors, per method and buffer."""
+    """Bytes that ExecuTorch's greedy planner needs for the same tensors, per method and memory id; for comparison."""
     delegate_inputs: Mapping[str, Mapping[int, int]]
-    """Number of arguments that are inputs, per method and position of each delegate call."""
+    """Number of inputs among the arguments of each delegate call, by method and position of the call."""
     proof: ValidationReport
-    """Proof that it computes what the object program computes."""
+    """The proof that the program computes what its object program computes."""
     debug_handles: Mapping[str, Mapping[int, tuple[int, ...]]]
-    """ExecuTorch's numbers of the ops that an instruction comes from, per method and position."""
+    """Debug handles: ExecuTorch's numbers of the ops that an instruction comes from, by method and position."""
     data: DataFiles = field(default_factory=DataFiles)
-    """The files that its data is written to."""
+    """The data files to write beside the program."""
     nested: tuple[NestedReport, ...] = ()
-    """Reports on the programs in reference delegates."""
+    """Reports on the programs inside the blobs of reference delegates."""
 
 
 def link_program(
@@ -55,8 +55,8 @@ def link_program(
 ) -> LinkedProgram:
     """Link an object program with the target's ``memory``, ``io``, ``elide``, ``inplace`` and ``external_weights``.
 
-    The link is proved. Raises :class:`~etdev.errors.ConfigError` with the key of ``io`` that asks for the impossible,
-    and :class:`~etdev.errors.LinkError` with the key of a planner that fails.
+    The result is proved to compute the same. Raises :class:`~etdev.errors.ConfigError` at a key of ``io`` that asks for
+    the impossible, and :class:`~etdev.errors.LinkError` at the key of a planner that fails.
     """
     data = _data_files(project, target, objects)
     options = replace(_options(project, target, user, objects, signatures), inplace=inplace.table)
@@ -92,9 +92,9 @@ def link_program(
 
 
 def _aligned(program: Program) -> Program:
-    """Set the alignments that ExecuTorch used.
+    """Set the alignment of each tensor to the one that ExecuTorch used.
 
-    The file does not state them, and its offsets may fit larger ones by chance.
+    The file does not state alignments, and an offset may happen to fit a larger one.
     """
     return replace(program, segment_alignment=SEGMENT_ALIGNMENT, inline_alignment=CONSTANT_ALIGNMENT)
 

@@ -1,4 +1,4 @@
-"""Stage *lower*: runs the partitioners in the config's order, then chooses forms for the remaining ops."""
+"""Stage *lower*: runs the partitioners in the config's order, then chooses forms for ops outside delegates."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def lower_model(
     methods: Sequence[str] | None = None,
     place: Path | None = None,
 ) -> LoweredModel:
-    """Lower all methods, or the given ones, with the target's partitioners; then apply forms to the remaining ops.
+    """Lower all methods, or the given ones: run the target's partitioners, and apply forms to ops outside delegates.
 
-    ``place`` is the final path of the object program. Lowering may emit object programs to compare their memory;
-    emission then moves the chosen one to ``place``.
+    ``place`` is the final path of the object program. Lowering may emit object programs to compare their memory. Then
+    emission moves the files of the chosen one to ``place``.
 
     Raises :class:`~etdev.errors.LowerError` with the backend that failed, and
     :class:`~etdev.errors.MissingRequirementError` for a backend that is not installed.
@@ -73,7 +73,7 @@ def lower_model(
 
 
 def require_backends(project: Project, target: str) -> None:
-    """Fail early if a backend, the planner or another package of the target is not installed or does not work."""
+    """Raise an error early if a backend, the planner or a package of the target is missing or does not work."""
     require_packages(project, [target], "building")
     for index in range(len(project.config.targets[target].partitioners)):
         _backend(project, target, index)
@@ -118,10 +118,10 @@ def _make(project: Project, target: str, index: int, method: str) -> Any | None:
 
 @contextmanager
 def _kept_tables(program: ExportedProgram) -> Iterator[None]:
-    """Give lowering its own copies of the program's tables.
+    """Give lowering copies of the exported program's tables of buffers while the block runs.
 
-    ExecuTorch 1.4.1 removes buffers that delegates own from the tables of the export, which the next target lowers
-    again.
+    ExecuTorch 1.4.1 removes buffers from these tables if delegates own them. The next target lowers the same export and
+    needs them.
     """
     tables: Any = program._state_dict, program._constants
     program._state_dict, program._constants = map(dict, tables)

@@ -1,6 +1,6 @@
 """Translation of errors of lowering and emission into the terms of the config and of the user's model.
 
-The texts matched here are those of executorch 1.4.1. An unknown text is passed on with its place.
+It recognizes the messages of executorch 1.4.1. An unknown message is passed on with the location of the error.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _VERBOSE = "run with -v for the whole trace"
 
 @contextmanager
 def translated_lowering(project: Project, target: str, names: list[str], exported: ExportedModel) -> Iterator[None]:
-    """Turn errors of partitioners and of the edge dialect's checks into a :class:`~etdev.errors.LowerError`."""
+    """Raise errors of partitioners and of the edge dialect's checks as :class:`~etdev.errors.LowerError`."""
     try:
         yield
     except EtdevError:
@@ -98,7 +98,10 @@ def _explain_lowering(
 
 
 def _unsupported_ops(project: Project, programs: Iterable[ExportedProgram], met: str, where: str) -> LowerError:
-    """Return an error that names every op outside Core ATen; ExecuTorch names only the first, ``met``."""
+    """Return an error that names every op outside Core ATen.
+
+    ExecuTorch's own error names only the first of them, ``met``.
+    """
     edge = tuple(decomposed(programs))
     ops = dict.fromkeys((met, *_outside_core(edge)))
     found = [f"{op}{line_of(project, edge, op)}" for op in ops]
@@ -110,7 +113,7 @@ def _unsupported_ops(project: Project, programs: Iterable[ExportedProgram], met:
 
 
 def _outside_core(programs: Iterable[ExportedProgram]) -> Iterator[str]:
-    """Yield the ops that ExecuTorch's check refuses, each by its name there."""
+    """Yield the ops that ExecuTorch's check for Core ATen refuses, by the names that it uses."""
     from executorch.exir.verification.verifier import EXIRATenDialectVerifier
 
     verifier = EXIRATenDialectVerifier()
@@ -201,7 +204,7 @@ def _missing_out_variants(ops: list[str], lines: list[str], where: str) -> EmitE
 
 
 def decomposed(programs: Iterable[ExportedProgram]) -> Iterator[ExportedProgram]:
-    """Yield the programs decomposed into the ops that lowering checks; slow, for errors only."""
+    """Decompose the programs into the ops that lowering checks; because this is slow, it is done after errors only."""
     return (program.run_decompositions() for program in programs)
 
 
@@ -211,7 +214,10 @@ def _lines_of(project: Project, programs: Iterable[ExportedProgram], ops: list[s
 
 
 def line_of(project: Project, programs: Iterable[ExportedProgram], op: str) -> str:
-    """Return `` (model.py:12, in forward)`` for the first node of this op that a project file made, else nothing."""
+    """Return the source line of the first node of an op, as `` (model.py:12, in forward)``.
+
+    Return an empty text if no line in the project's files is known.
+    """
     for program in programs:
         graphs = [module.graph for module in program.graph_module.modules() if hasattr(module, "graph")]
         for node in (node for graph in graphs for node in graph.nodes):
@@ -221,7 +227,10 @@ def line_of(project: Project, programs: Iterable[ExportedProgram], op: str) -> s
 
 
 def line_of_node(project: Project, node: Node) -> str:
-    """`` (model.py:12, in forward)`` if a line next to the config made this node, else nothing."""
+    """Return the source line of a node, as `` (model.py:12, in forward)``.
+
+    Return an empty text if no file below the config's folder made the node.
+    """
     root = project.loaded.root
     for frame in reversed(list(_FRAME.finditer(node.meta.get("stack_trace") or ""))):
         if (path := Path(frame["file"])).is_relative_to(root):
@@ -230,7 +239,7 @@ def line_of_node(project: Project, node: Node) -> str:
 
 
 def root_cause(error: BaseException) -> str:
-    """Return the first line of the innermost exception; pass managers wrap errors several times."""
+    """Return the first line of the innermost exception, since pass managers wrap an error several times."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = [line for line in str(error).strip().splitlines() if line.strip()]

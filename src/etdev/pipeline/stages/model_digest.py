@@ -1,4 +1,4 @@
-"""A digest of a project's model, to compare the models that two processes made."""
+"""The digest of a model, to compare the models that two processes made."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from etdev.pipeline.stages.artifacts import ExportedModel
 
 
 def digest_of_model(model: ExportedModel) -> str:
-    """Return the SHA-256 of the weights, buffers and other tensors of all methods, and of the constant methods."""
+    """Return the SHA-256 over all tensors of all methods (weights, buffers, others) and over the constant methods."""
     known: dict[object, str] = {}
     found = hashlib.sha256(repr(sorted(model.constants.items())).encode())
     for method, exported in model.methods.items():
@@ -20,7 +20,10 @@ def digest_of_model(model: ExportedModel) -> str:
 
 
 def _digest_of(value: object, known: dict[object, str]) -> str:
-    """Return the digest of a tensor; empty for other values. Weights that methods share are read once."""
+    """Return the digest of a tensor; an empty text for other values.
+
+    Weights that methods share are read once; ``known`` has their digests.
+    """
     import torch
 
     if not isinstance(value, torch.Tensor) or value.layout != torch.strided:

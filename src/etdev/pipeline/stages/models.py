@@ -1,4 +1,4 @@
-"""The models that the targets of one build lower: the float one, made once, and the quantized ones made from it."""
+"""The models that one build lowers: the float model, made once for all targets, and quantized models made from it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from etdev.pipeline.stages.quantize import quantize_exported, quantize_loaded, w
 
 
 class Models:
-    """A store of models that loads and exports on first use; later targets share the result, which no stage changes."""
+    """The models of a build, loaded and exported when first needed.
+
+    Later targets use the same models, because no stage changes them.
+    """
 
     def __init__(self, project: Project, user: UserCode) -> None:
         self._project, self._user = project, user
@@ -43,7 +46,7 @@ class Models:
         return self._loaded
 
     def signatures(self, clock: StageClock) -> dict[str, Signature]:
-        """Return the declared inputs of each method."""
+        """Return the signature of each method."""
         if self._project.config.model.pt2 is None:
             return {name: Signature.of(name, method) for name, method in self._project.config.methods.items()}
         return signatures(self._project, self.load(clock))
@@ -61,7 +64,10 @@ class Models:
             self._samples_checked = True
 
     def prepare(self, target: str, clock: StageClock) -> tuple[ExportedModel, ExportedModel]:
-        """Return the float model and the one that the target lowers: the same object if the target is not quantized."""
+        """Return the float model and the model that the target lowers.
+
+        They are the same object if the target is not quantized.
+        """
         loaded = self.load(clock)
         if self._exported is None:
             with clock.stage("export"):
@@ -77,10 +83,10 @@ class Models:
     def prepare_unexported(
         self, target: str, outputs: Mapping[str, int], clock: StageClock, known: KnownOutputs
     ) -> tuple[ExportedModel, ExportedModel]:
-        """Return the models of :meth:`prepare` without an export, to verify a target that is linked again.
+        """Return the models of :meth:`prepare` without an export, to verify a target that is only linked again.
 
-        ``outputs`` has the number of outputs of each method. If outputs of the quantized model are ``known``, the model
-        is made only when others are needed. A scheme that works on exported graphs needs the export then; an export for
+        ``outputs`` has the number of outputs of each method. The quantized model is made only if verification needs
+        outputs that are not in ``known``. A scheme that works on exported graphs then needs an export; an export for
         another target is reused.
         """
         name = self._project.config.targets[target].quantize
@@ -122,7 +128,10 @@ class Models:
         )
 
     def _calibration(self, exported: ExportedModel, name: str, method: str) -> Iterator[Tensors]:
-        """Return calibration inputs of a method; if none are needed, the example, which sets up the observers."""
+        """Return calibration inputs of a method; the example inputs if none are given and none are needed.
+
+        The observers must see at least one call.
+        """
         if not exported.signatures[method].inputs:
             return iter([exported.methods[method].example])
         settings = self._project.config.quantize[name]

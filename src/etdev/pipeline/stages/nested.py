@@ -1,4 +1,4 @@
-"""Programs inside programs: the blobs of reference delegates are linked and proved like the program around them."""
+"""Programs inside delegates: the blob of a reference delegate is a program, which is linked and proved, too."""
 
 from __future__ import annotations
 
@@ -31,23 +31,24 @@ from etdev.validator import guess_correspondences, validate_link
 
 @dataclass(frozen=True, slots=True)
 class NestedReport:
-    """The result of linking the program in one delegate."""
+    """The result of linking the program inside one delegate."""
 
     method: str
     delegate: int
     """Index into the method's delegates."""
     device: Device
     before: int
-    """Bytes of planned memory before the link."""
+    """Bytes of planned memory that the delegate's program needed before the link."""
     memory: int
-    """Bytes of planned memory that the delegate allocates on its device, in addition to the method's plan."""
+    """Bytes of planned memory that the delegate allocates on its device; the method's own plan does not include them.
+    """
 
 
 def link_nested(program: Program, options: LinkOptions | None = None) -> tuple[Program, tuple[NestedReport, ...]]:
-    """Link the program in each reference delegate with the same settings; equal blobs stay one.
+    """Link the program in each reference delegate with the same settings.
 
-    Each link is proved. Raises :class:`~etdev.errors.LinkError` for a blob that is not a program, or as
-    :func:`etdev.linker.link` does, with the delegate.
+    Each link is proved. A blob that several delegates refer to is linked once. Raises :class:`~etdev.errors.LinkError`,
+    naming the delegate, if a blob is not a program or if :func:`etdev.linker.link` raises it.
     """
     options = replace(options or LinkOptions(), caller={}, keep={}, share_state=False)
     linked: dict[BackendDelegateDataReference, tuple[Program, Program]] = {}
@@ -88,9 +89,10 @@ def nested_program(program: Program, plan: ExecutionPlan, index: int) -> Program
 
 
 def known_delegate_inputs(program: Program, plan: ExecutionPlan) -> dict[int, int]:
-    """Return the number of arguments of each delegate call that are inputs, by position.
+    """Return the number of inputs among the arguments of each delegate call, by position of the call.
 
-    A nested program states it. For other delegates, it follows from the instructions before the call.
+    The program in a reference delegate states that number. For other delegates, it follows from the instructions before
+    the call.
     """
     found = dict(delegate_inputs(plan))
     nested: dict[int, int] = {}
@@ -105,9 +107,10 @@ def known_delegate_inputs(program: Program, plan: ExecutionPlan) -> dict[int, in
 
 
 def with_nested_of(before: Program, after: Program) -> Program:
-    """Return ``before`` with the nested programs of ``after`` that are proved to compute the same.
+    """Return ``before`` with the nested programs of ``after``, if they are proved to compute the same.
 
-    This serves a comparison of the two: programs without a proof stay different.
+    Then a comparison of the two programs finds no difference in these delegates. Programs without a proof stay
+    different.
     """
     for one, other in zip(before.execution_plan, after.execution_plan, strict=False):
         for index in range(min(len(one.delegates), len(other.delegates))):
@@ -120,7 +123,7 @@ def with_nested_of(before: Program, after: Program) -> Program:
 
 
 def device_memory(program: Program) -> dict[str, tuple[int, int]]:
-    """Return bytes per device: planned by methods, and planned by the programs of delegates in addition.
+    """Return two numbers of bytes per device: planned by methods, and planned by programs in delegates.
 
     A blob that is not a program counts as 0.
     """
@@ -134,7 +137,10 @@ def device_memory(program: Program) -> dict[str, tuple[int, int]]:
 
 
 def memory_by_device(reports: Sequence[NestedReport]) -> dict[str, int]:
-    """Return the bytes that delegates allocate for their programs, by device; each has memory of its own."""
+    """Return the bytes that delegates allocate for their programs, by device.
+
+    The bytes of all delegates add up, because each has memory of its own.
+    """
     found: dict[Device, int] = defaultdict(int)
     for report in reports:
         found[report.device] += report.memory
@@ -142,7 +148,7 @@ def memory_by_device(reports: Sequence[NestedReport]) -> dict[str, int]:
 
 
 def describe_nested(reports: Sequence[NestedReport]) -> Iterator[str]:
-    """Yield a note for the author of a program with reference delegates; nothing for one without."""
+    """Yield a note on the memory of reference delegates, and on what runs them; nothing for a program without any."""
     if reports:
         sizes = ", ".join(f"{format_size(size)} on {device}" for device, size in memory_by_device(reports).items())
         calls = f"{len(reports)} delegates" if len(reports) > 1 else "a delegate"

@@ -1,4 +1,4 @@
-"""Proofs of links: the linked program computes what the program before the link computes."""
+"""Proofs of links: a linked program computes what the program before the link computes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def compare_link(
 ) -> ValidationReport:
     """Compare a program with the program linked from it, including methods that keep their plans.
 
-    ``delegate_inputs`` has the number of arguments that are inputs, per method and position of each delegate call
-    before the link. ``tried`` has kernels that may write over an operand, according to trials.
+    ``delegate_inputs`` has the number of inputs among the arguments of each delegate call, by method and position
+    before the link. ``tried`` has the kernels that may write over an operand, as trials have shown.
     """
     correspondences = {
         report.name: Correspondence(report.renumbered, delegate_inputs.get(report.name, {}))
@@ -46,7 +46,7 @@ def prove_link(
     *,
     tried: Mapping[str, Sequence[Donor]] | None = None,
 ) -> ValidationReport:
-    """Compare as :func:`compare_link`.
+    """Compare the programs as :func:`compare_link` does, and require that they compute the same.
 
     Raises :class:`~etdev.errors.LinkError` for a method that computes something else.
     """
@@ -57,7 +57,7 @@ def prove_link(
 
 
 def wrong_link(violation: Violation, where: str | None = None) -> LinkError:
-    """Return the error for a program that was linked to a different one."""
+    """Return the error for a link whose result computes something else than the program before."""
     return LinkError(
         f"the link is wrong: {violation.message}",
         where=where,
@@ -66,7 +66,7 @@ def wrong_link(violation: Violation, where: str | None = None) -> LinkError:
 
 
 def summarize_proof(found: ValidationReport) -> str:
-    """Return a short text on the extent of the proof."""
+    """Return a short text on what was proved."""
     does = "instruction does what it" if found.instructions == 1 else "instructions do what they"
     values = "value" if found.reads == 1 else "values"
     counts = f"{found.instructions:,} {does} did before the link, {found.reads:,} {values} compared"

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def fixed_ranges(program: ExportedProgram) -> Iterator[None]:
-    """Keep lowering and emission from narrowing the ranges of dynamic dimensions.
+    """Keep lowering and emission from narrowing the ranges of dynamic dimensions while the block runs.
 
-    Both run the graph on fake tensors again, including convolutions. Torch's choice of a convolution backend asks
-    whether the batch is below 16. The answer would become a bound of the dimension (max 32 was emitted as 15), also for
-    every later lowering of the same export. Seen with executorch 1.4.1 and torch 2.13.0.
+    Both run the graph on fake tensors again. When torch chooses a backend for a convolution, it asks whether the batch
+    is below 16. The answer would become a bound of the dimension: a maximum of 32 was emitted as 15. Later lowerings of
+    the same export would have that bound, too. Seen with executorch 1.4.1 and torch 2.13.0.
     """
     import torch
     from torch.utils._pytree import tree_leaves

@@ -1,7 +1,8 @@
 """The operators that a program needs, in the format of ExecuTorch's selective build: ``selected_operators.yaml``.
 
-The content is that of ``executorch/codegen/tools/gen_oplist.py`` of executorch 1.4 for a ``.pte``: every operator that
-a method names, and the dtypes and dimension orders of its calls. Operators inside delegates are not included.
+The content is that of ``executorch/codegen/tools/gen_oplist.py`` of executorch 1.4 for a ``.pte``. It has every
+operator that a method names, and the dtypes and dimension orders of its calls. Operators inside delegates are not
+included.
 """
 
 from __future__ import annotations
@@ -20,15 +21,18 @@ _KEY_VERSION = "v1"
 
 
 def file_operators(file: Path) -> str:
-    """Return the YAML of the program in a file.
+    """Return the YAML text for the program in a file.
 
-    Raises :class:`~etdev.errors.ProgramError`.
+    Raises :class:`~etdev.errors.ProgramError` if the file is not a valid program.
     """
     return operators_yaml(read(file), file.name)
 
 
 def operators_yaml(program: Program, name: str) -> str:
-    """Return the YAML of a program, with ``name`` as the origin of the operators. Equal programs have equal texts."""
+    """Return the YAML text for a program, with ``name`` as the origin of the operators.
+
+    Equal programs have equal texts.
+    """
     from ruamel.yaml import YAML
 
     yaml = YAML(typ="safe", pure=True)
@@ -39,7 +43,7 @@ def operators_yaml(program: Program, name: str) -> str:
 
 
 def selected_operators(program: Program, name: str) -> dict[str, Any]:
-    """Return the content of the YAML, with everything in a fixed order."""
+    """Return the YAML's content as Python objects, always in the same order."""
     operators = {operator_name(operator) for plan in program.execution_plan for operator in plan.operators}
     keys = kernel_keys(program)
     return {
@@ -62,7 +66,10 @@ def selected_operators(program: Program, name: str) -> dict[str, Any]:
 
 
 def kernel_keys(program: Program) -> dict[str, set[str]]:
-    """Return the kernel keys of each operator's calls: dtype and dimension order per tensor, ``v1/6;0,1|6;0,1``."""
+    """Return the kernel keys of each operator's calls.
+
+    A kernel key has dtype and dimension order of each tensor: ``v1/6;0,1|6;0,1``.
+    """
     found: dict[str, set[str]] = defaultdict(set)
     for plan in program.execution_plan:
         for call in plan.instructions:
@@ -74,7 +81,7 @@ def kernel_keys(program: Program) -> dict[str, set[str]]:
 
 
 def _key_part(plan: m.ExecutionPlan, value: m.Value) -> str | None:
-    """Return the part of a key for an argument; a list has the part of its first tensor."""
+    """Return the part of a kernel key for one argument; a list has the part of its first tensor."""
     if isinstance(value, m.TensorList | m.OptionalTensorList):
         tensors = (plan.values[item] for item in value.items if item >= 0)
         first = next((item for item in tensors if isinstance(item, m.Tensor)), None)

@@ -1,4 +1,4 @@
-"""Files of a target that stay next to their places until all of them are accepted or rejected."""
+"""Staged files: files of a target that stay at temporary paths until all of them are accepted or rejected."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from etdev.pipeline.project.places import (
 
 
 class StagedFile:
-    """A file that stays next to its place until it is accepted or rejected.
+    """A file at a temporary path next to ``target``, its final path, until it is accepted or rejected.
 
-    A context manager. Leaving it without a verdict (an error, Ctrl-C) removes the file and leaves the file at
-    ``target`` as it was.
+    This is a context manager. If the block ends before that (an error, Ctrl-C), the file is removed, and the file at
+    ``target`` stays as it was.
     """
 
     path: Path
-    """Path of the file until the verdict; set on entry."""
+    """The temporary path; set on entry."""
 
     def __init__(self, target: Path) -> None:
         self.target = target
@@ -47,24 +47,27 @@ class StagedFile:
         self._stack.close()
 
     def accept(self) -> Path:
-        """Put the file at its place; remove a rejected file of an earlier build."""
+        """Move the file to its final path, and remove a file that an earlier build rejected."""
         return self._settle(self.target, self.rejected)
 
     def reject(self) -> Path:
-        """Put the file next to its place as ``NAME.pte.rejected``; remove the artifact of an earlier build.
+        """Move the file to ``NAME.pte.rejected``, and remove the file that an earlier build left at the final path.
 
-        Otherwise the old artifact could be mistaken for the new one.
+        Otherwise that file could be mistaken for the new one.
         """
         return self._settle(self.rejected, self.target)
 
     def withdraw(self) -> None:
-        """Remove the file at the place and a rejected one; this file may still take the place."""
+        """Remove the file at the final path, and a rejected one.
+
+        Both come from earlier builds. This file can still be accepted.
+        """
         with write_errors_named(self.target):
             self.target.unlink(missing_ok=True)
             self.rejected.unlink(missing_ok=True)
 
     def is_in_place(self) -> bool:
-        """Return whether the bytes of this file are already at the place."""
+        """Return whether the file at the final path already has the same bytes."""
         with write_errors_named(self.target):
             same_size = self.target.is_file() and self.target.stat().st_size == self.path.stat().st_size
             return same_size and file_sha256(self.target) == file_sha256(self.path)
@@ -77,13 +80,13 @@ class StagedFile:
 
 
 class StagedObjects:
-    """The object program of a target in a folder of its own, until its files are moved to their places.
+    """The files of a target's object program in a temporary folder, until they are moved to their final paths.
 
-    A context manager.
+    This is a context manager.
     """
 
     folder: Path
-    """Folder in which the files are made; set on entry."""
+    """The temporary folder; set on entry."""
 
     def __init__(self, project: Project, target: str) -> None:
         self._place = object_place(project, target)
@@ -100,7 +103,7 @@ class StagedObjects:
 
     @contextmanager
     def places_named(self) -> Iterator[None]:
-        """Report the final place of a file, not its temporary one, if the block cannot write it."""
+        """If the block cannot write a file in the temporary folder, let the error name the file's final path."""
         try:
             yield
         except WriteError as error:
@@ -110,11 +113,11 @@ class StagedObjects:
             raise WriteError(error.message, where=str(self._place.with_name(path.name)), hint=error.hint) from error
 
     def settle(self, program: StagedFile) -> None:
-        """Move the files to their places, unless those of an earlier build stay.
+        """Move the files to their final paths; if there are none, the files of an earlier build stay.
 
-        The earlier linked program is removed before they change.
+        ``program`` is the linked program. An earlier one is removed before the object program changes.
         """
-        last = sidecar_place(self._place).name  # Once it is in place, all files belong together.
+        last = sidecar_place(self._place).name  # Its presence means that all files belong together.
         new = sorted((path.name for path in self.folder.iterdir()), key=lambda name: (name == last, name))
         record = record_place(self._place)
         gone = [record] if not self._has_record and record.exists() else []
@@ -130,9 +133,10 @@ class StagedObjects:
 
 
 class StagedTarget:
-    """The files of a target; ``data`` are the names of its data files. A context manager, as :class:`StagedFile` is.
+    """All files of a target at temporary paths; a context manager, as :class:`StagedFile` is.
 
-    At no time is a file at its place next to the program or the report of another build.
+    ``data`` are the names of its data files. No file is ever at its final path together with the program or report of
+    another build.
     """
 
     def __init__(self, project: Project, target: str, objects: StagedObjects, data: Sequence[str] = ()) -> None:
@@ -158,14 +162,14 @@ class StagedTarget:
         self._stack.close()
 
     def write_report(self, text: str) -> None:
-        """Write the report, which is moved to its place last."""
+        """Write the report to its temporary path; it is the last file that is moved to its final path."""
         with write_errors_named(self._report.target):
             self._report.path.write_text(text, encoding="utf-8")
 
     def settle(self, *, rejected: bool) -> Path:
-        """Move all files to their places and return the program's place.
+        """Move all files to their final paths, and return the path of the program.
 
-        A file that needs or describes another is removed before the other changes, and placed after it. A rejected
+        A file that needs or describes another one is removed before that one changes, and is moved after it. A rejected
         program and its data files get ``.rejected`` added to their names.
         """
         self._withdraw_others()
@@ -176,7 +180,10 @@ class StagedTarget:
         return place
 
     def _accept(self) -> Path:
-        """Place data files before the program that needs them; remove the last program before one of them changes."""
+        """Move the data files before the program that needs them.
+
+        If a data file changes, remove the earlier build's program first.
+        """
         changed = [file for file in self.data.values() if not file.is_in_place()]
         if changed:
             self.program.withdraw()

@@ -1,7 +1,7 @@
 """Trial calls of a method: check that it takes its declared inputs, or find a declaration that works.
 
-Torch's messages on unfit inputs have many forms, and often name neither input nor axis. So they are not parsed.
-Instead, the declaration is changed one thing at a time; a change with which the method runs is a remedy.
+Torch's messages on unfit inputs have many forms, and often name neither the input nor the axis. So they are not parsed.
+Instead, the declaration is changed in one respect at a time. A change with which the method runs is a *remedy*.
 """
 
 from __future__ import annotations
@@ -24,29 +24,32 @@ if TYPE_CHECKING:
 Choice = Mapping[str, int]
 """A size for each dynamic dimension."""
 Call = Callable[[Signature, Choice], Any]
-"""A call of a method on inputs of a declaration; it raises what the method raises."""
+"""A function that calls the method on inputs as declared, at the chosen sizes.
+
+It passes on the exception that the method raises.
+"""
 
 _MOST_SECONDS = 10.0
-"""Time limit of the search for remedies; a large model takes a while for each call."""
+"""Time limit of the search for remedies in seconds, since each call of a large model takes a while."""
 _MOST_SIZES = 10
-"""Number of sizes tried per axis, the nearest first."""
+"""Number of sizes to try for each axis, those nearest to the declared size first."""
 _MOST_INSIDE = 64
-"""Number of sizes tried inside a range, from its smallest on."""
+"""Number of sizes to try inside a range, from its minimum upwards."""
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """A change of the declaration with which a method runs."""
+    """A change of the declaration with which the method runs."""
 
     key: tuple[str | int, ...]
-    """Key to change, below ``methods.NAME``."""
+    """Key of the config to change, below ``methods.NAME``."""
     found: str
-    """Input that the method does not take, in the config's terms: ``input 'x' as float32 [2, 5]``."""
+    """The input that the method does not take, as the config declares it: ``input 'x' as float32 [2, 5]``."""
     hint: str
 
 
 def on_fakes(function: Callable[..., Any]) -> Call:
-    """Return a call on fake tensors: nothing is computed, and dtypes are not compared everywhere."""
+    """Return a :data:`Call` that uses fake tensors: nothing is computed, and not every wrong dtype is noticed."""
 
     def call(signature: Signature, choice: Choice) -> Any:
         import torch
@@ -94,7 +97,7 @@ def _restored_attributes(module: torch.nn.Module | None) -> Iterator[None]:
 
 
 def _contents(table: Mapping[str, Any], but: Sequence[str]) -> dict[str, tuple[Any, Any]]:
-    """Return each attribute, and its content if it is a dict or a list."""
+    """Return each attribute, except those named in ``but``, and its content if it is a dict or a list."""
     return {
         name: (value, type(value)(value) if type(value) in (dict, list) else None)
         for name, value in table.items()
@@ -103,7 +106,7 @@ def _contents(table: Mapping[str, Any], but: Sequence[str]) -> dict[str, tuple[A
 
 
 def on_numbers(function: Callable[..., Any]) -> Call:
-    """Return a call on random numbers, which computes."""
+    """Return a :data:`Call` that computes the method on random inputs."""
 
     def call(signature: Signature, choice: Choice) -> Any:
         import torch
@@ -115,7 +118,7 @@ def on_numbers(function: Callable[..., Any]) -> Call:
 
 
 def sizes_to_try(signature: Signature) -> list[dict[str, int]]:
-    """Return both ends of all ranges, then two choices between them, in which dimensions differ if possible."""
+    """Return choices of sizes: both ends of all ranges, then two between them, with dimensions unequal if possible."""
     ends = [signature.smallest(), signature.largest()]
     spread = {
         name: dim.min + (dim.max - dim.min) * (index + 1) // (len(signature.dims) + 1)
@@ -133,14 +136,15 @@ def sizes_to_try(signature: Signature) -> list[dict[str, int]]:
 
 
 def describe_choice(choice: Choice) -> str:
-    """Return ``n = 1, m = 4``."""
+    """Return the choice as text: ``n = 1, m = 4``."""
     return ", ".join(f"{name} = {size}" for name, size in choice.items())
 
 
 def find_remedy(signature: Signature, call: Call, sizes: Iterable[int] = ()) -> Remedy | None:
-    """Return the first single change with which the method runs; None if it runs as declared, or with no change.
+    """Return the first single change of the declaration with which the method runs.
 
-    ``sizes`` are those of the model's own tensors.
+    Return None if the method runs as declared, or if no such change was found. ``sizes`` are the sizes of the model's
+    own tensors, which the inputs often need.
     """
     outcomes = [(choice, _runs(call, signature, choice)) for choice in sizes_to_try(signature)]
     good = [choice for choice, runs in outcomes if runs]
@@ -159,7 +163,10 @@ def find_remedy(signature: Signature, call: Call, sizes: Iterable[int] = ()) -> 
 
 
 def _sizes_inside(signature: Signature, call: Call, sizes: Iterable[int]) -> list[dict[str, int]]:
-    """Return the first choice that runs with one dimension at a size inside its range: a model may fix that size."""
+    """Return the first choice that runs with one dimension inside its range, in a list; an empty list if none does.
+
+    This finds a model that works for one size only.
+    """
     end = time.monotonic() + _MOST_SECONDS
     known = sorted(set(sizes))
     for name, dim in signature.dims.items():
@@ -176,7 +183,7 @@ def _sizes_inside(signature: Signature, call: Call, sizes: Iterable[int]) -> lis
 def find_dtype(signature: Signature, call: Call) -> Remedy | None:
     """Return the first change of a dtype with which the method runs on the smallest sizes; ``call`` may compute.
 
-    The result is None as for :func:`find_remedy`.
+    Return None if the method runs as declared, or if no such change was found.
     """
     if _runs(call, signature, signature.smallest()):
         return None
@@ -222,7 +229,7 @@ def _runs(call: Call, signature: Signature, choice: Choice) -> bool:
 
 
 def _of_dims(signature: Signature, good: list[dict[str, int]], bad: Choice) -> Remedy:
-    """Return the remedy if the method runs with some of the sizes that the config allows."""
+    """Return the remedy for a method that runs with only some of the sizes that the config allows."""
     names = list(signature.dims)
     one = names[0] if len(names) == 1 else None
     works = " and with ".join(describe_choice(choice) for choice in good)
@@ -260,7 +267,7 @@ _Shape = tuple[int | str, ...]
 
 
 def _other_shapes(shape: _Shape, signature: Signature, sizes: list[int]) -> Iterator[tuple[_Shape, str]]:
-    if not shape or isinstance(shape[0], int):  # A dynamic first axis is the batch.
+    if not shape or isinstance(shape[0], int):  # A dynamic first axis is taken for the batch.
         yield (1, *shape), "add a batch axis"
     if len(shape) == 3:
         yield (shape[0], 1, *shape[1:]), "add an axis of one channel"
@@ -279,5 +286,5 @@ def _other_shapes(shape: _Shape, signature: Signature, sizes: list[int]) -> Iter
 
 
 def tensor_sizes(module: torch.nn.Module) -> set[int]:
-    """Return the sizes of a model's parameters and buffers, which are often those that its inputs need."""
+    """Return the sizes of all axes of the model's parameters and buffers; its inputs often need the same sizes."""
     return {size for tensor in (*module.parameters(), *module.buffers()) for size in tensor.shape}

@@ -1,4 +1,4 @@
-"""Stage *write*: writes the program to files that are not yet at their places."""
+"""Stage *write*: writes the program to temporary files, which are moved to their final paths later."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from etdev.program.writer import write_into
 
 
 def write_files(linked: Program, data: DataFiles, staged: StagedTarget) -> WrittenProgram:
-    """Write a linked program and its data files to the places of ``staged``.
+    """Write a linked program and its data files to the temporary paths in ``staged``.
 
-    Raises as :func:`write_program`.
+    Raises the errors of :func:`write_program`.
     """
     rest, files = data.split(linked)
     program = write_program(rest, staged.program)
@@ -35,7 +35,7 @@ def write_files(linked: Program, data: DataFiles, staged: StagedTarget) -> Writt
 
 
 def write_program(program: Program, staged: StagedFile) -> WrittenFile:
-    """Write a program to its staged file; compute the digest from the written file.
+    """Write a program to its temporary path, and compute the digest of the written file.
 
     Raises :class:`~etdev.errors.WriteError` with the path and the cause; no file remains then.
     """
@@ -45,7 +45,7 @@ def write_program(program: Program, staged: StagedFile) -> WrittenFile:
 def write_operators(written: Program, program: Path, staged: StagedFile) -> WrittenFile:
     """Write the list of operators that a program needs; ``program`` is the final path of that program.
 
-    Raises as :func:`write_program`.
+    Raises the errors of :func:`write_program`.
     """
     text = operators_yaml(written, program.name)
     return _written(staged, lambda path: path.write_text(text, encoding="utf-8"))
@@ -61,10 +61,10 @@ def _written(staged: StagedFile, write: Callable[[Path], object]) -> WrittenFile
 
 
 def write_linked_record(objects: ObjectProgram, program: LinkedProgram, staged: StagedFile) -> None:
-    """Write the ETRecord of a linked program: the object program's record with the new positions of instructions.
+    """Write the ETRecord of a linked program.
 
-    Raises :class:`~etdev.errors.WriteError`, and :class:`~etdev.errors.ProgramError` if the object program's record has
-    been changed since.
+    It is the object program's record with the new positions of instructions. Raises :class:`~etdev.errors.WriteError`,
+    and :class:`~etdev.errors.ProgramError` if someone has changed the object program's record.
     """
     source = record_place(objects.path)
     moved = {method.name: method.renumbered for method in program.linked.methods}

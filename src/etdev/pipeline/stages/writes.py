@@ -1,10 +1,10 @@
-"""Writes to buffers and inputs: every one gets a value of its own.
+"""Writes to buffers and inputs: each write gets a value that no other write has.
 
-A method that ends with ``state.copy_(initial)`` has no op left that computes the new content: once the graph is
-functional, the content is the placeholder of another buffer. Several parts of torch 2.13 and ExecuTorch 1.4 get that
-wrong. Emission drops such a write, and decomposition refuses two writes of one value. A clone gives each write a value
-that no other write has. All clones come before the first write, so a swap does not read what it has written. The
-linker removes the clones that are not needed.
+A method may end with ``state.copy_(initial)``. Its functional graph has no op that computes the new content: the
+content is the placeholder of another buffer. Parts of torch 2.13 and ExecuTorch 1.4 handle that incorrectly. Emission
+drops such a write, and decomposition refuses two writes of one value. So this module clones such values. All clones
+come before the first write, so that a swap of two buffers reads the old values. The linker removes the clones that are
+not needed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
     Clone = Callable[[Node], Node]
-    """Factory of clone nodes, at the graph's insertion point."""
+    """A function that makes a clone of a value, at the graph's insertion point."""
 
 
 def aten_clone(value: Node) -> Node:
-    """Return a clone node in the ops of an exported graph."""
+    """Return a clone of a value, in the ops of an exported graph."""
     import torch
 
     return value.graph.call_function(torch.ops.aten.clone.default, (value,))
@@ -44,11 +44,11 @@ def separate_copies(program: ExportedProgram) -> None:
 
 
 def untie_buffers(program: ExportedProgram) -> tuple[str, str, Node] | None:
-    """Give each buffer that shares memory with a written one, and that the graph does not use, memory of its own.
+    """Give unused buffers that share memory with a written one memory of their own.
 
-    The same tensor under two names is used by one of them: ``torch.export`` takes one for both. Buffers that are parts
-    of each other are both used, and a write to one does not reach the other. Returns the names of such a pair, and
-    the node that writes.
+    Of one tensor under two names, the graph uses only one name: ``torch.export`` merges them. Two buffers that overlap
+    in part are both used, and a write to one does not reach the other. This function cannot repair that. It returns the
+    names of such a pair, and the node that writes.
     """
     signature, writes = program.graph_signature, _write_nodes(program)
     nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
@@ -65,9 +65,9 @@ def untie_buffers(program: ExportedProgram) -> tuple[str, str, Node] | None:
 
 
 def find_clash(program: ExportedProgram) -> tuple[str, Node] | None:
-    """Return an input that is written and has the name of a buffer, with the node that writes it.
+    """Return an input that is written and has the same name as a buffer, with the node that writes it.
 
-    Lowering in ExecuTorch 1.4 takes such a write for one to the buffer.
+    ExecuTorch 1.4 would lower such a write to a write to the buffer.
     """
     signature, writes = program.graph_signature, _write_nodes(program)
     buffers = {spec.target for spec in signature.input_specs if spec.kind.name == "BUFFER"}
@@ -77,7 +77,10 @@ def find_clash(program: ExportedProgram) -> tuple[str, Node] | None:
 
 
 def _write_nodes(program: ExportedProgram) -> dict[Node, Node]:
-    """Return by placeholder the first node that writes to its memory; in a functional graph, its new content."""
+    """Return, for each placeholder whose memory is written, the first node that writes it.
+
+    In a functional graph, that is the node of the new content.
+    """
     found: dict[Node, Node] = {}
     for node in program.graph.nodes:
         schema = getattr(node.target, "_schema", None)
@@ -91,7 +94,7 @@ def _write_nodes(program: ExportedProgram) -> dict[Node, Node]:
 
 
 def _content(program: ExportedProgram, buffer: str) -> dict[str, Any]:
-    """Return the tensors among which a buffer's is: the saved ones, or the constants."""
+    """Return the table of tensors that has a buffer: the state dict, or the constants."""
     contents: dict[str, Any] = program.state_dict
     return contents if buffer in contents else program.constants
 
@@ -106,9 +109,9 @@ def _share_memory(one: Any, other: Any) -> bool:
 
 
 def separate_writes(program: ExportedProgram, clone: Clone) -> None:
-    """Clone the written values of a functional graph that are placeholders, or written twice.
+    """Clone the written values of a functional graph that are placeholders or that are written twice.
 
-    A returned value is cloned too if it is the old content of a buffer or input that the method writes to.
+    A returned value is cloned, too, if it is the old content of a buffer or input that the method writes to.
     """
     output = program.graph.output_node()
     values: list[Any] = list(output.args[0])
@@ -130,9 +133,9 @@ def separate_writes(program: ExportedProgram, clone: Clone) -> None:
 
 
 def rename_inputs(program: ExportedProgram) -> None:
-    """Give inputs that have the name of a buffer, parameter or constant another one.
+    """Rename the inputs that have the name of a buffer, parameter or constant.
 
-    ExecuTorch 1.4 finds the target of a write by its name, among both, and would write to the input.
+    ExecuTorch 1.4 looks up the target of a write by name among all of these. It would write to the input.
     """
     signature = program.graph_signature
     targets = {spec.target for spec in signature.input_specs if spec.target is not None}
@@ -151,7 +154,10 @@ def rename_inputs(program: ExportedProgram) -> None:
 
 
 def write_targets(program: ExportedProgram) -> list[Node | None]:
-    """Return per output of a functional graph the placeholder that it is written to; None for a returned value."""
+    """Return, for each output of a functional graph, the placeholder that it is written to.
+
+    The entry is None for a returned value.
+    """
     signature = program.graph_signature
     nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
     names = {spec.target: spec.arg.name for spec in signature.input_specs if spec.target is not None}
@@ -170,17 +176,18 @@ def _is_buffer(spec: Any) -> bool:
 
 
 def _is_assignment(copy: Node) -> bool:
-    """Return whether a copy stems from ``self.buffer = value``.
+    """Return whether a copy comes from an assignment ``self.buffer = value``.
 
-    ``torch.export`` appends such copies with the metadata of the value itself.
+    ``torch.export`` appends such copies with the metadata of ``value``.
     """
     return copy.meta is copy.args[1].meta  # type: ignore[union-attr]
 
 
 def _keep_returned(program: ExportedProgram, assignments: list[Node]) -> None:
-    """Clone the returned values that share memory with a buffer before it is assigned another tensor.
+    """Clone returned values that share memory with a buffer to which the method assigns another tensor.
 
-    The model returns the tensor that the buffer was; what ``torch.export`` makes of it overwrites that tensor.
+    The model returns the tensor that the buffer was before. In the exported graph, a copy into the buffer would
+    overwrite that tensor.
     """
     output, replaced = program.graph.output_node(), {_base(copy.args[0]) for copy in assignments}
     for value in {value for value in output.all_input_nodes if _base(value) in replaced}:
@@ -191,7 +198,7 @@ def _keep_returned(program: ExportedProgram, assignments: list[Node]) -> None:
 
 
 def _base(node: Any) -> Any:
-    """Return the node that owns the memory at the end of a chain of views and in-place ops."""
+    """Return the node whose memory a value is in, after following views and in-place ops."""
     while node.op == "call_function" and _may_alias(node) and node.all_input_nodes:
         node = node.all_input_nodes[0]
     return node

@@ -1,4 +1,4 @@
-"""Stage *emit*: it turns the lowered model into an object program with its sidecar."""
+"""Stage *emit*: turns the lowered model into an object program with its sidecar."""
 
 from etdev.pipeline.stages.emit.emission import ObjectProgram, emit_object, merge_objects
 from etdev.pipeline.stages.emit.mutable_state import find_common

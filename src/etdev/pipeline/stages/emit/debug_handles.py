@@ -1,4 +1,4 @@
-"""Debug handles: ExecuTorch's numbers of the ops of the exported model."""
+"""Debug handles: the numbers by which ExecuTorch identifies the ops of the exported model."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule, Node
 
 Handles: TypeAlias = "dict[Node, tuple[int, ...]]"
-"""Debug handles of the nodes that become a kernel or delegate call."""
+"""The debug handles of each node that becomes a kernel call or a delegate call."""
 
 
 def debug_handles(graph_module: GraphModule) -> Handles:
-    """Return the handles of a graph with its branches and loop bodies, before emission replaces them by indices.
+    """Return the debug handles of the nodes in a graph, its branches and its loop bodies.
 
-    A delegate call has the handles of the ops inside, as upstream's ``_add_debug_handle`` collects them. Upstream's own
-    map lacks branches and loop bodies.
+    Call this before emission, which replaces the handles by indices. A delegate call has the handles of all ops inside
+    the delegate, as in ExecuTorch's ``_add_debug_handle``. ExecuTorch's own map lacks branches and loop bodies.
     """
     found: Handles = {}
     for module in graph_modules(graph_module):

@@ -1,10 +1,10 @@
-"""Dimension orders that must be copied to another order for a kernel.
+"""Dimension orders: makes copies in another order where a kernel needs one.
 
-PyTorch computes the same for every order of dimensions in memory. Most kernels of ExecuTorch 1.4 do not. Some fail
-(0x12) on tensors in channels-last order, since they require one order for all operands. An operand of another rank or
-shape, even a single number, is in the order of the sizes. Others take the bytes as they are and compute something else:
-views, ``cat``, ``pad``, ``flip``, ``gather`` and ``layer_norm``. Only kernels that were tested with such an order keep
-it.
+PyTorch computes the same for every order of dimensions in memory. Most kernels of ExecuTorch 1.4 do not. Some fail with
+error 0x12 on tensors in channels-last order, since they require one order for all operands. An operand of another rank
+or shape, even a single number, is in contiguous order and so differs. Other kernels ignore the order and compute
+something else: views, ``cat``, ``pad``, ``flip``, ``gather`` and ``layer_norm``. So only kernels that were tested with
+channels-last order get tensors in that order.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ _ANY_ORDER = frozenset(
         "var",
     )
 )
-"""Ops whose kernels were right with tensors in channels-last order."""
+"""Ops whose kernels computed correct results in tests with channels-last tensors."""
 
 
 def set_plain_orders(graph_module: GraphModule) -> None:
-    """Compute in the order of the sizes where a kernel needs that, also in branches and loops.
+    """Let each op compute on contiguous tensors if its kernel needs that, also in branches and loop bodies.
 
-    The results keep their order, for kernels that derive theirs from it.
+    The results are copied back to the order that they had, for kernels that derive the order of their own results from
+    it.
     """
     for module in graph_modules(graph_module):
         plain: dict[Node, Node] = {}
@@ -54,7 +55,7 @@ def set_plain_orders(graph_module: GraphModule) -> None:
 
 
 def set_written_orders(program: ExportedProgram) -> None:
-    """Give each value that is written to a buffer or an input the buffer's or input's order of dimensions."""
+    """Copy each value that is written to a buffer or an input into the dimension order of that buffer or input."""
     output = program.graph.output_node()
     values: list[Any] = list(output.args[0])
     for position, target in enumerate(write_targets(program)):
@@ -69,7 +70,7 @@ def set_written_orders(program: ExportedProgram) -> None:
 
 
 def edge_clone(value: Node, order: list[int] | None = None) -> Node:
-    """Return a clone at the graph's insertion point, in this order of dimensions or the value's own."""
+    """Insert a clone of a value and return it; without ``order``, the clone has the value's dimension order."""
     from executorch.exir.dialects._ops import ops
 
     op = ops.edge.dim_order_ops._clone_dim_order.default
@@ -78,7 +79,7 @@ def edge_clone(value: Node, order: list[int] | None = None) -> Node:
 
 
 def _needs_plain(node: Node) -> bool:
-    """Return whether the op has a tensor in another order that its kernel does not take."""
+    """Return whether the op has a tensor that is not contiguous and whose order its kernel does not take."""
     import torch
 
     op: Any = getattr(node.target, "_op", None)
@@ -103,7 +104,10 @@ def _set_plain_inputs(node: Node, plain: dict[Node, Node]) -> None:
 
 
 def _set_plain_results(node: Node, plain: dict[Node, Node]) -> None:
-    """Restore the results' order; ``plain`` maps each restored result to the one in the order of the sizes."""
+    """Make the node's results contiguous, and clone each to its old order for its users.
+
+    ``plain`` maps each such clone to the contiguous result.
+    """
     value = node.meta["val"]
     if isinstance(value, tuple | list):
         node.meta["val"] = type(value)(item.contiguous() if hasattr(item, "contiguous") else item for item in value)
@@ -119,7 +123,7 @@ def _set_plain_results(node: Node, plain: dict[Node, Node]) -> None:
 
 
 def _tensors(node: Node) -> list[Any]:
-    """Return the values of a node that are tensors."""
+    """Return the tensors among the results of a node."""
     import torch
 
     value = node.meta.get("val")

@@ -1,4 +1,4 @@
-"""Stage *emit*: the object program, in which every tensor has an address of its own."""
+"""Stage *emit*: makes the object program, in which every tensor has an address of its own."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ObjectProgram:
-    """The result of emission and the start of every link."""
+    """An object program: the result of emission, which the link starts from."""
 
     path: Path
     """Path of the ``.object.pte``."""
     program: Program
-    """Content of that file; weights and blobs stay in it."""
+    """Content of that file; weights and blobs are not loaded but read from the file when needed."""
     sidecar: Sidecar
     """Content of the ``.object.json`` next to it."""
 
@@ -92,7 +92,7 @@ def emit_object(
 
 
 def _moved(emitted: EmittedFiles, path: Path) -> ObjectProgram:
-    """Move the files of a measured object program to the target's place, the sidecar last."""
+    """Move the files of an object program that was emitted to be measured to their final paths, the sidecar last."""
     sidecar_place(path).unlink(missing_ok=True)
     record_place(path).unlink(missing_ok=True)
     notes = sidecar_place(emitted.path)
@@ -106,9 +106,9 @@ def _moved(emitted: EmittedFiles, path: Path) -> ObjectProgram:
 
 
 def merge_objects(parts: Mapping[str, Path], path: Path) -> ObjectProgram:
-    """Merge object programs of one method each into one at ``path``.
+    """Merge object programs that have one method each into one at ``path``.
 
-    The result is that of :func:`emit_object` for all methods, without an ETRecord. Raises
+    The result is the same as if :func:`emit_object` emitted all methods together, but without an ETRecord. Raises
     :class:`~etdev.errors.WriteError`.
     """
     sidecars = {name: read_sidecar(sidecar_place(part)) for name, part in parts.items()}
@@ -136,10 +136,12 @@ def _to_executorch(
 
     if _uses_quantized_ops(lowered):
         import executorch.kernels.quantized  # noqa: F401 - registers the out variants of quantized_decomposed
-    # Views stay copies: emission would give a view of a branch's result a fixed address. The planning sets the names.
+    # `remove_view_copy` stays off: with it, emission would give a view of a branch's result a fixed address. The names
+    # of states are set by `VirtualAddresses`.
     config = ExecutorchBackendConfig(remove_view_copy=False, memory_planning_pass=dict(plannings))
     try:
-        # With gradients on, written state would require a gradient from then on, also while the next target is lowered.
+        # With gradients enabled, a buffer that the emitter writes would require a gradient ever after, also while the
+        # next target is lowered.
         with torch.no_grad(), ExitStack() as stack:
             for name in lowered.methods:
                 stack.enter_context(fixed_ranges(exported.methods[name].program))
@@ -167,7 +169,7 @@ def _describe(
     plannings: dict[str, VirtualAddresses],
 ) -> dict[str, MethodNotes]:
     lines = SourceLines(project.loaded.root)
-    notes = {plan.name: MethodNotes() for plan in program.execution_plan}  # Constant methods need no notes.
+    notes = {plan.name: MethodNotes() for plan in program.execution_plan}  # Constant methods keep these empty notes.
     for name, planning in plannings.items():
         graph: Any = manager.exported_program(name).graph_module
         try:
@@ -183,7 +185,7 @@ def _describe(
 
 
 def _completed(program: Program, sidecar: Sidecar, path: Path) -> Program:
-    """Add what emission could not be told to the program, and write the file again if that changes it."""
+    """Add the names of states and devices, which emission leaves out; write the file again if that changes it."""
     plans = tuple(with_names(with_devices(plan), sidecar.methods[plan.name]) for plan in program.execution_plan)
     if plans == program.execution_plan:
         return program
@@ -192,9 +194,9 @@ def _completed(program: Program, sidecar: Sidecar, path: Path) -> Program:
 
 
 def _check_planned_sizes(project: Project, plan: ExecutionPlan, exported: ExportedModel) -> None:
-    """Raise an error if the file does not take inputs up to the declared maximum.
+    """Raise an error if a method does not take inputs up to their declared maximum sizes.
 
-    Memory is planned for the sizes in the file.
+    The sizes in the file are the maximum, because memory is planned for them.
     """
     signature = exported.signatures[plan.name]
     for item, index, shape in zip(signature.inputs, plan.inputs, signature.sizes(signature.largest()), strict=False):

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 def put_data_inside(
     project: Project, target: str, manager: ExecutorchProgramManager, path: Path
 ) -> tuple[Program, dict[str, Keys]]:
-    """Put the data of the files that ExecuTorch would write into the program at ``path``.
+    """Put the data that ExecuTorch would write to separate files into the program at ``path``.
 
-    Returns the program, and per file the data that its backend wants in it. Raises :class:`~etdev.errors.EmitError` for
-    an unusable file name.
+    Returns the program, and for each separate file the keys of the data that a backend tagged for it. Raises
+    :class:`~etdev.errors.EmitError` if a tag cannot be a file name.
     """
     program = read(path)
     cords: Mapping[str, Any] = manager._tensor_data or {}
@@ -44,10 +44,10 @@ def put_data_inside(
         with temporary_beside(path.with_name(name)) as temporary:
             with temporary.open("wb") as file:
                 cords[tag].write_to_file(file)
-            files[name] = flat_tensor.read(temporary)  # Its mapping stays valid after the file is removed.
+            files[name] = flat_tensor.read(temporary)  # memory-mapped, so readable after removal
     program = internalize(program, *files.values())
     write(program, path)
-    inside = {item.key for item in program.named_data}  # The data of constants is in the constant segment now.
+    inside = {item.key for item in program.named_data}  # without constants' data, which moved
     keys = {
         name: {item.key: item.tensor_layout for item in data.named_data if item.key in inside}
         for name, data in files.items()
@@ -56,7 +56,7 @@ def put_data_inside(
 
 
 def data_names(graph: GraphModule) -> tuple[str, ...]:
-    """Return the names of all data that the delegates of a method look up, sorted."""
+    """Return the names of all data that the delegates of a method look up by name, sorted."""
     found: set[str] = set()
     for module in lowered_modules(graph):
         stored = module.named_data_store_output
@@ -66,7 +66,7 @@ def data_names(graph: GraphModule) -> tuple[str, ...]:
 
 
 def _file_names(project: Project, target: str, tags: Iterable[str]) -> dict[str, str]:
-    """Return the name of each file, with its backend's tag; names differ in more than letter case."""
+    """Return the backend's tag for each file name. Raises an error for names that differ only in letter case."""
     names: dict[str, str] = {}
     for tag in tags:
         name = tag if tag.endswith(SUFFIX) else tag + SUFFIX

@@ -24,7 +24,7 @@ def lowered_modules(graph_module: GraphModule) -> Iterator[Any]:
 
 
 def lowered_module(module: GraphModule, node: Node) -> Any | None:
-    """Return the module that a delegate call calls; None for any other node."""
+    """Return the ``LoweredBackendModule`` that a delegate call runs; None for any other node."""
     from executorch.exir.delegate import executorch_call_delegate
 
     if node.target is not executorch_call_delegate:
@@ -33,6 +33,6 @@ def lowered_module(module: GraphModule, node: Node) -> Any | None:
 
 
 def delegated_nodes(module: GraphModule, node: Node) -> list[Node]:
-    """Return the ops inside a delegate call, in order; none for any other node."""
+    """Return the ops inside the delegate that a node calls, in order; an empty list for any other node."""
     lowered = lowered_module(module, node)
     return [] if lowered is None else list(lowered.original_module.graph.nodes)

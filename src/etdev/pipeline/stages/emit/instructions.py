@@ -1,8 +1,8 @@
 """Mapping from each instruction of an emitted method to its node in the graph.
 
-ExecuTorch's own maps cover only kernel and delegate calls outside branches and loop bodies, where their numbers are
-right; inside they count from the body's start and are dropped. So this module walks the graph like the emitter
-(``exir/emit/_emitter.py`` of executorch 1.4). It checks every instruction against its node.
+ExecuTorch's own maps cover only kernel and delegate calls outside branches and loop bodies. Inside a body, ExecuTorch
+counts positions from the body's start, so its numbers cannot be used. So this module visits the graph in the same order
+as ExecuTorch's emitter (``exir/emit/_emitter.py`` of executorch 1.4). It checks that every instruction fits its node.
 """
 
 from __future__ import annotations
@@ -30,25 +30,28 @@ _Kind = TypeVar("_Kind", bound=Instruction)
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Origin of an instruction in the graph."""
+    """The graph and the node that an instruction comes from."""
 
     module: GraphModule
     """The method's graph, or a branch or loop body in it."""
     node: Node
-    """Node of the instruction.
+    """The node that the instruction comes from.
 
-    For jumps and moves of a branch or loop body, and for its counter, this is the node that has the branch or body.
+    Jumps, moves and the counter of a branch or loop belong to the node that has the branch or loop body.
     """
     whole: bool
-    """True if the node became this instruction only."""
+    """True if this is the only instruction that the node became."""
 
 
 class MismatchError(Exception):
-    """The instructions differ from the graph."""
+    """An error that is raised if the instructions do not fit the graph."""
 
 
 def match_instructions(graph_module: GraphModule, plan: ExecutionPlan) -> list[Origin]:
-    """Return the origin of each instruction of the method's chain. Raises :class:`MismatchError`."""
+    """Return the origin of each instruction of a method.
+
+    Raises :class:`MismatchError`.
+    """
     if len(plan.chains) != 1:
         raise MismatchError(f"there are {len(plan.chains)} chains of instructions, expected one")
     walk = _Walk(plan)
@@ -58,7 +61,7 @@ def match_instructions(graph_module: GraphModule, plan: ExecutionPlan) -> list[O
 
 
 class _Walk:
-    """A position among the instructions that advances with the nodes."""
+    """A position in the list of instructions, which moves on as the graph's nodes are matched."""
 
     def __init__(self, plan: ExecutionPlan) -> None:
         import operator
@@ -82,7 +85,7 @@ class _Walk:
         }
 
     def graph(self, module: GraphModule) -> None:
-        """Advance past the instructions of a graph, except for those that bind its results."""
+        """Match the instructions of a graph, except those that assign the graph's results."""
         for node in module.graph.nodes:
             if node.op == "call_function":
                 self._emitters.get(node.target, self._kernel)(module, node)
@@ -120,14 +123,14 @@ class _Walk:
             raise MismatchError(f"instruction {index} has {len(call.args)} arguments, not {arguments} ({node.name})")
 
     def _cond(self, module: GraphModule, node: Node) -> None:
-        """Match a jump to the false branch, the true branch, a jump past the false branch, and the false branch."""
+        """Match a conditional: jump to the false branch, true branch, jump past the false branch, false branch."""
         jump = self._take(JumpFalseCall, module, node)
         self._branch(module, node, 1, jump.destination_instruction - 1)
         jump = self._take(JumpFalseCall, module, node)
         self._branch(module, node, 2, jump.destination_instruction)
 
     def _branch(self, module: GraphModule, node: Node, position: int, end: int) -> None:
-        """Match a branch; it ends with moves of its results to the place of both branches' results."""
+        """Match a branch; it ends with moves of its results to the values that both branches set."""
         self.graph(_body(module, node, position))
         while len(self.origins) < end:
             self._take(MoveCall, module, node)
@@ -163,7 +166,7 @@ class _Walk:
         self._iterate(module, node, start)
 
     def _iterate(self, module: GraphModule, node: Node, start: int) -> None:
-        """Match the end of a loop: count, jump back unless done, and reset the counter for the next call."""
+        """Match the end of a loop: count, jump back unless done, reset the counter for the method's next call."""
         self._call(module, node, "executorch_prim::add", "Scalar")
         self._call(module, node, "executorch_prim::eq", "Scalar")
         jump = self._take(JumpFalseCall, module, node)

@@ -1,4 +1,4 @@
-"""The sidecar's notes on an emitted method."""
+"""The sidecar's notes on an emitted method: facts that the ``.pte`` cannot hold."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 def describe_method(
     graph_module: GraphModule, plan: ExecutionPlan, planning: VirtualAddresses, lines: SourceLines
 ) -> MethodNotes:
-    """Return the notes on the method emitted as ``plan`` from this graph and planning.
+    """Return the notes on an emitted method, from its graph and its virtual addresses.
 
-    Raises :class:`~etdev.pipeline.stages.emit.instructions.MismatchError` if these do not belong together.
+    ``plan`` is the emitted method. Raises :class:`~etdev.pipeline.stages.emit.instructions.MismatchError` if it was not
+    emitted from ``graph_module``.
     """
     origins = match_instructions(graph_module, plan)
     return MethodNotes(

@@ -27,16 +27,16 @@ class State:
     initialized: bool
     """True if the initial value has a byte that is not zero.
 
-    The runtime sets zeros, and other values go into the file.
+    Such a value is stored in the file. Other states are zeroed by the runtime.
     """
 
 
 def find_state(project: Project, lowered: LoweredModel, exported: ExportedModel, method: str) -> dict[str, State]:
-    """Return the state of a method by the name of its placeholder in the lowered graph.
+    """Return the state buffers of a method, by the names of their placeholders in the lowered graph.
 
-    This is the state that the method changes and, if methods share state, also the state that it reads and another
-    method changes. Raises :class:`~etdev.errors.EmitError` for state of which a delegate has its own copy that nothing
-    updates.
+    These are the buffers that the method changes. If methods share state, buffers that it reads and another method
+    changes are included. Raises :class:`~etdev.errors.EmitError` if a delegate has its own copy of a state, since
+    nothing updates that copy.
     """
     program = lowered.manager.exported_program(method)
     buffers: Mapping[str, str] = program.graph_signature.inputs_to_buffers
@@ -59,7 +59,10 @@ def find_state(project: Project, lowered: LoweredModel, exported: ExportedModel,
 
 
 def with_names(plan: ExecutionPlan, notes: MethodNotes) -> ExecutionPlan:
-    """Return the emitted method with a name at every state, as ``emit_mutable_buffer_names`` writes it."""
+    """Return the emitted method with a name at each state tensor.
+
+    ExecuTorch's ``emit_mutable_buffer_names`` would set the same names.
+    """
     values = list(plan.values)
     for note in notes.state:
         tensor = values[note.value]
@@ -70,7 +73,10 @@ def with_names(plan: ExecutionPlan, notes: MethodNotes) -> ExecutionPlan:
 
 
 def find_common(lowered: LoweredModel, exported: ExportedModel) -> dict[str, list[str]]:
-    """Return the buffers that several methods use and at least one changes, each with these methods in order."""
+    """Return the buffers that several methods use and at least one of them changes.
+
+    Each buffer is mapped to the methods that use it, in order.
+    """
     if len(exported.methods) < 2:
         return {}
     changed = {name for each in lowered.methods for name in _changed(lowered.manager.exported_program(each))}
@@ -86,7 +92,7 @@ def find_common(lowered: LoweredModel, exported: ExportedModel) -> dict[str, lis
 def _changed(program: ExportedProgram) -> Iterator[str]:
     """Yield the buffers that a lowered method changes, on the host or in a delegate.
 
-    Before lowering, in-place ops hide these changes.
+    This works only after lowering: before that, in-place ops hide the changes.
     """
     yield from program.graph_signature.buffers_to_mutate.values()
     for delegate in lowered_modules(program.graph_module):
@@ -94,7 +100,7 @@ def _changed(program: ExportedProgram) -> Iterator[str]:
 
 
 def _changed_unlowered(program: ExportedProgram) -> Iterator[str]:
-    """Yield the buffers that a method changes that is lowered elsewhere, without its in-place ops."""
+    """Yield the buffers that a method changes, if this process has exported but not lowered the method."""
     yield from program.run_decompositions({}).graph_signature.buffers_to_mutate.values()
 
 
@@ -105,7 +111,7 @@ def _used(program: ExportedProgram) -> Iterator[str]:
 
 
 def _inside_delegates(program: ExportedProgram) -> set[str]:
-    """Return the buffers that delegates of the method hold as their own."""
+    """Return the names of the buffers of which a delegate of the method has its own copy."""
     return {
         name
         for delegate in lowered_modules(program.graph_module)

@@ -29,11 +29,11 @@ def save_record(
     notes: Mapping[str, MethodNotes],
     path: Path,
 ) -> None:
-    """Write the ETRecord of a program whose lowering kept the graphs for it.
+    """Write the ETRecord of an object program; lowering must have kept the graphs for it.
 
-    ``notes`` are the sidecar's notes on the methods that have a graph. Their debug handles are used, since ExecuTorch's
-    own map lacks branches and loop bodies. Raises :class:`~etdev.errors.EmitError` if ExecuTorch cannot serialize a
-    graph, and OSError.
+    ``notes`` are the sidecar's notes on the methods that have a graph. The debug handles come from them, because
+    ExecuTorch's own map lacks branches and loop bodies. Raises :class:`~etdev.errors.EmitError` if ExecuTorch cannot
+    serialize a graph, and OSError.
     """
     maps = InstructionMaps(
         {name: note.debug_handles for name, note in notes.items()},
@@ -56,7 +56,10 @@ def save_record(
 
 
 def _delegates(graph_module: GraphModule, plan: ExecutionPlan) -> dict[int, DelegateMap]:
-    """Return the backends' own op numbers for every delegate call, also in branches and loop bodies."""
+    """Return, for every delegate call, the map from the backend's own op numbers to debug handles.
+
+    Calls in branches and loop bodies are included.
+    """
     origins = match_instructions(graph_module, plan)
     found: dict[int, DelegateMap] = {}
     for position, call in enumerate(plan.chains[0].instructions):
@@ -68,7 +71,7 @@ def _delegates(graph_module: GraphModule, plan: ExecutionPlan) -> dict[int, Dele
 
 
 def _cause(error: BaseException) -> str:
-    """Return the message of the root cause; executorch wraps it in errors that print whole graphs."""
+    """Return the message of the root cause, since executorch wraps the error in others that print whole graphs."""
     while error.__cause__ is not None:
         error = error.__cause__
     return str(error) or type(error).__name__

@@ -21,17 +21,17 @@ _FRAME = re.compile(
     r'^ *File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<function>.+)(?:\n {4}(?P<text>.*))?', re.MULTILINE
 )
 _TRACING = ("torch", "torchao", "executorch", "etdev")
-"""Packages whose frames show how an op was traced, not its place in the model."""
+"""Packages whose stack frames belong to tracing, not to the model."""
 
 
 class SourceLines:
-    """Lookup of source lines: the innermost frame in the user's code, or else in an installed package."""
+    """A lookup of source lines: the innermost frame in the user's code, or else in an installed package."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
-        """Remember the project's folder, ``root``, and the folders of packages.
+        """Remember ``root``, the project's folder, and the folders of the packages that trace.
 
-        Files in it are named relative to it. Other files are named relative to the entry of ``sys.path`` from which
-        they were imported. So the same model has the same names on every machine.
+        Files below ``root`` are named relative to it. Other files are named relative to the entry of ``sys.path`` from
+        which they were imported. So the same model gives the same names on every machine.
         """
         self._root = PurePath(os.path.realpath(root))
         self._packages = tuple(
@@ -44,7 +44,7 @@ class SourceLines:
         self._located = cache(self._locate)
 
     def of(self, module: GraphModule, node: Node) -> Source | None:
-        """Return the line of a node, or of the last op inside a delegate call; None if no user code is known."""
+        """Return the source line of a node, or of the last op in a delegate call; None if no such line is known."""
         for item in reversed(delegated_nodes(module, node) or [node]):
             trace = item.meta.get("stack_trace")
             if trace and (source := self._located(trace)) is not None:
@@ -64,8 +64,8 @@ class SourceLines:
         return installed
 
     def _name(self, file: str) -> tuple[str | None, bool]:
-        """Return the file's name, or None if it does not count, and whether it is of an installed package."""
-        if file.startswith("<"):  # Code that torch generated, such as that of branches.
+        """Return the file's name and whether the file is of an installed package; the name is None for code to skip."""
+        if file.startswith("<"):  # Torch generated this code, for example for a branch.
             return None, False
         path = PurePath(os.path.realpath(file))
         if any(path.is_relative_to(place) for place in self._tracing):

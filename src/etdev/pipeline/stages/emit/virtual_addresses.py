@@ -1,4 +1,4 @@
-"""Virtual addresses: planned memory in which no two tensors share a byte unless the graph unites them."""
+"""Virtual addresses: planned memory in which only tensors that the graph makes one share bytes."""
 
 from __future__ import annotations
 
@@ -13,42 +13,45 @@ if TYPE_CHECKING:
     from torch.fx.passes.infra.pass_base import PassResult
 
 MEMORY_ID = 1
-"""Planned buffer that contains every tensor."""
+"""Memory id of the only planned buffer, which contains every tensor."""
 
 ALIGNMENT = 64
-"""Alignment of every address in bytes; enough for any kernel's vectors."""
+"""Alignment of every address in bytes; enough for the vector instructions of any kernel."""
 
 GAP = 64
-"""Minimum number of bytes between tensors; XNNPACK reads up to that many past the end of a tensor."""
+"""Minimum number of bytes between tensors, because XNNPACK reads up to that many bytes past a tensor's end."""
 
 
 def next_address(address: int, size: int) -> int:
-    """Return the address after a tensor of ``size`` bytes at ``address``; an empty tensor takes room too."""
+    """Return the first free address after a tensor of ``size`` bytes at ``address``.
+
+    An empty tensor has an address of its own, too.
+    """
     return -(-(address + size + GAP) // ALIGNMENT) * ALIGNMENT
 
 
 class VirtualAddresses:
-    """Replacement for ExecuTorch's memory planning of one method.
+    """A replacement for ExecuTorch's memory planning of one method, which reuses no byte.
 
-    Every ``TensorSpec`` gets an address of its own, from one counter for the graph and all its branches and loop
-    bodies. Nodes with the same spec object are one tensor, such as a buffer and the result of ``copy_`` into it. State
-    is marked so that emission keeps its initial value or its name.
+    Every ``TensorSpec`` gets an address of its own, from one counter for the graph, its branches and its loop bodies.
+    Nodes with the same spec object are one tensor, such as a buffer and the result of ``copy_`` into it. Each state is
+    marked so that emission keeps its initial value or its name.
     """
 
     def __init__(self, state: Mapping[str, State]) -> None:
         self._state = state
         self._end = 0
         self.places: dict[int, State] = {}
-        """State by its address in bytes; known after planning."""
+        """Each state, by its address in bytes; complete after :meth:`run`."""
         self.handles: Handles = {}
-        """Debug handles of the nodes before emission replaces them; known after planning."""
+        """Debug handles of the nodes, collected before emission replaces them; complete after :meth:`run`."""
 
     def run(self, graph_module: GraphModule, graph_signature: Any = None) -> PassResult:
         """Plan the method's graph; ExecuTorch calls this as the last step before emission."""
         from executorch.exir.passes import MemoryPlanningPass
 
-        # An upstream class does the inner planning. It knows which specs are one tensor (in-place ops) and which are
-        # not planned (constants). The callable only assigns addresses.
+        # ExecuTorch's class finds out which specs are one tensor (in-place ops) and which need no memory (constants).
+        # The callback only assigns addresses.
         result: PassResult = MemoryPlanningPass(memory_planning_algo=self._place, alignment=ALIGNMENT).run(
             graph_module, graph_signature
         )
@@ -57,14 +60,14 @@ class VirtualAddresses:
                 self._place_state(node, self._state[str(node.target)])
             elif node.op == "placeholder" and graph_signature is not None:
                 _name_constant(node, graph_signature)
-        # Upstream's own sum omits a state that only this planning recognizes.
+        # ExecuTorch's own sum lacks states that only this class recognizes.
         graph_module.meta["non_const_buffer_sizes"] = [0, self._end]
         self.handles = debug_handles(graph_module)
         return result
 
     def _place(self, _alignment: int, specs: Sequence[Any], *_: Any) -> list[int]:
         for spec in specs:
-            if spec.mem_offset is None:  # Otherwise a branch has the same tensor, which has its address.
+            if spec.mem_offset is None:  # A spec that also occurs in a branch may have its address already.
                 self._place_spec(spec)
         return [0, self._end]
 
@@ -73,16 +76,16 @@ class VirtualAddresses:
         self._end = next_address(self._end, spec.nbytes())
 
     def _place_state(self, node: Node, state: State) -> None:
-        """Place a state, and mark it so that emission keeps its initial value or its name.
+        """Give a state its address, and mark it so that emission keeps its initial value or its name.
 
-        Emission looks up the initial value of a named state among the constants and would take the index of one with
-        the same bytes. So state with an initial value is named later, by
+        If a state has a name, emission looks up its initial value among the constants. It would take any constant with
+        the same bytes. So a state with an initial value gets its name later, from
         :func:`~etdev.pipeline.stages.emit.mutable_state.with_names`.
         """
         from executorch.exir.schema import ExtraTensorInfo
 
         spec = node.meta["spec"]
-        if spec.mem_offset is None:  # To this method alone, the state is a constant.
+        if spec.mem_offset is None:  # This method only reads the state, so ExecuTorch took it for a constant.
             self._place_spec(spec)
         if state.initialized:
             node.meta["et_init_buffer"] = True

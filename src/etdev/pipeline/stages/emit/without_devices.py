@@ -1,7 +1,8 @@
-"""Emission without devices, since only the linker places tensors and copies.
+"""Emission that ignores devices, since the linker alone decides placement and inserts copies between devices.
 
-ExecuTorch 1.4 tags tensors and inserts copies while it emits, for every delegate with the compile spec
-``target_device``. It has no switch for that. So the key is renamed during emission and restored in the result.
+ExecuTorch 1.4 inserts such copies during emission, for every delegate with the compile spec ``target_device``. It has
+no option to turn that off. So this module renames the key of that compile spec during emission, and restores it in the
+result.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ _HIDDEN = "etdev.target_device"
 
 @contextmanager
 def hidden_devices(lowered: LoweredModel) -> Iterator[None]:
-    """Rename the key in all delegates of a lowered model while the block runs."""
+    """Rename the ``target_device`` key in all delegates of a lowered model while the block runs."""
     specs = {
-        id(spec): spec  # Delegates may share a spec.
+        id(spec): spec  # Several delegates may have the same spec object.
         for method in lowered.manager.methods
         for delegate in lowered_modules(lowered.manager.exported_program(method).graph_module)
         for spec in delegate.compile_specs
@@ -38,7 +39,7 @@ def hidden_devices(lowered: LoweredModel) -> Iterator[None]:
 
 
 def with_devices(plan: ExecutionPlan) -> ExecutionPlan:
-    """Return the emitted method with the key's name restored."""
+    """Return the emitted method with the key ``target_device`` restored."""
     return replace(plan, delegates=tuple(_shown(delegate) for delegate in plan.delegates))
 
 

@@ -1,4 +1,4 @@
-"""Values of a program's constant methods, from a table of the config or from a function of the model."""
+"""Values of a program's constant methods, from a table in the config or from a function in the model's code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TABLE: TypeAdapter[Constants] = TypeAdapter(Constants, config=ConfigDict(strict
 
 
 def constants_of(project: Project, user: UserCode, module: torch.nn.Module) -> Constants:
-    """Return the config's ``constants``.
+    """Return the values of the constant methods that the config's ``constants`` gives.
 
     Raises :class:`~etdev.errors.LoadError` if a function does not return a valid table.
     """
@@ -45,7 +45,7 @@ def constants_of(project: Project, user: UserCode, module: torch.nn.Module) -> C
 
 
 def _problem(project: Project, name: Any, value: Any) -> tuple[str, str] | None:
-    """Return the flaw of a constant as a phrase, and a hint; None if it is valid."""
+    """Return what is wrong with a constant, as a phrase, and a hint; None if the constant is valid."""
     if name in (project.config.methods or {"forward"}):  # A saved program has this method, declared or not.
         return "has the name of a method", "a program's methods and constants share their names"
     answers = list(value) if isinstance(value, list | tuple) else [value]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 EXTRA = 'pip install "etdev[hf]"'
 
 _DEFAULTS = {"use_cache": False, "attn_implementation": "eager"}
-"""Attributes of the configuration that ``model.kwargs`` may override.
+"""Attributes of the transformers configuration; ``model.kwargs`` may override them.
 
 The default attention, sdpa, makes GPT-2 fail in lowering (``Cannot view a tensor with shape …``, executorch 1.4.1 and
 transformers 5.23).
@@ -57,9 +57,9 @@ def load_transformers(project: Project) -> LoadedModel:
 
 
 def _is_cached(name: str, revision: str) -> bool:
-    """Return whether the local cache has all that a pinned model needs.
+    """Return whether the local cache has all files of a model with a pinned revision.
 
-    A query for the optional files would wait for the network.
+    If it has, no query for optional files has to wait for the network.
     """
     from huggingface_hub import try_to_load_from_cache
 
@@ -91,7 +91,10 @@ def _configuration(project: Project, transformers: Any, source: str, extra: dict
 def _load(
     model_class: Any, source: str, config: Any, extra: dict[str, Any], where: str
 ) -> tuple[torch.nn.Module, tuple[str, ...]]:
-    """Return the model with its weights; refuse files that lack some, which transformers would initialize randomly."""
+    """Return the model with its weights; refuse files that lack some of them.
+
+    transformers would initialize missing weights randomly.
+    """
     model, found = model_class.from_pretrained(
         source,
         config=config,
@@ -137,7 +140,7 @@ def _import(where: str) -> Any:
 
 
 def _source(project: Project, name: str, where: str) -> tuple[str, dict[str, Any]]:
-    """Return the arguments for transformers: a directory, or a hub name and its revision."""
+    """Return the arguments for transformers: a directory, or a hub name with its revision."""
     revision = project.config.model.revision
     if revision is not None:
         return name, {"revision": revision, "local_files_only": _is_cached(name, revision)}
@@ -171,7 +174,7 @@ def _model_class(transformers: Any, config: Any, source: str, where: str) -> Any
 
 
 def _by_name(project: Project, model: torch.nn.Module) -> None:
-    """Let every method of the config take its inputs by position and return plain tensors."""
+    """Let each method of the config take its inputs by position and return only tensors."""
     for name, method in project.config.methods.items():
         original = getattr(type(model), name, None)
         if callable(original):
@@ -196,7 +199,10 @@ def _check_names(project: Project, method: str, names: list[str], original: Call
 
 
 def _flat(original: Callable[..., Any], names: list[str]) -> Callable[..., tuple[Any, ...]]:
-    """Return a method instead of a closure over the model, so that a copy of the model calls itself."""
+    """Return a method that calls ``original`` by input names and returns a flat tuple of tensors.
+
+    The result refers to the model only as ``self``. So a copy of the model calls its own method.
+    """
     from etdev.pipeline.project.torch_tensors import iter_tensors
 
     def forward(self: torch.nn.Module, *inputs: Any) -> tuple[Any, ...]:

@@ -78,7 +78,10 @@ def _load_entry(project: Project, user: UserCode, entry: str) -> LoadedModel:
 
 
 def _check_kwargs(project: Project, make: Callable[..., Any], entry: str, kwargs: Mapping[str, Any]) -> None:
-    """Report a mismatch at ``model.kwargs`` if they do not fit the callable, instead of a TypeError inside it."""
+    """Raise an error at ``model.kwargs`` if they do not fit the callable that makes the model.
+
+    Otherwise Python would raise a TypeError without the key.
+    """
     try:
         signature = inspect.signature(make)
     except (TypeError, ValueError):

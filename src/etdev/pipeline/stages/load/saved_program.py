@@ -1,4 +1,4 @@
-"""Inputs of a program saved by ``torch.export.save``, compared with the config's declaration."""
+"""Inputs of a program that was saved by ``torch.export.save``, and their comparison with the config's declaration."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def signature_of_program(project: Project, program: ExportedProgram, declared: Method | None) -> Signature:
-    """Return the program's inputs, with the config's names if it declares them.
+    """Return the program's inputs, with the names that the config declares, if it declares any.
 
-    Raises :class:`~etdev.errors.MismatchError` if the two disagree, and :class:`~etdev.errors.ExportError` if an input
-    is not a tensor, or if a dynamic dimension has no upper bound.
+    Raises :class:`~etdev.errors.MismatchError` if the config and the program disagree, and
+    :class:`~etdev.errors.ExportError` if an input is not a tensor, or if a dynamic dimension has no upper bound.
     """
     found = _read_signature(project, program)
     if declared is None or declared.inputs is None:
@@ -43,9 +43,9 @@ def signature_of_program(project: Project, program: ExportedProgram, declared: M
 
 
 def _disagreement(stated: Signature, found: Signature) -> str | None:
-    """Return the first difference between the declared inputs and the program's; None if they agree.
+    """Return the first difference between the declared inputs and the program's inputs; None if they agree.
 
-    A declared range may begin at a larger minimum.
+    The minimum of a declared range may be larger than the program's.
     """
     names: dict[str, str] = {}
     for mine, its in zip(stated.inputs, found.inputs, strict=True):

@@ -19,15 +19,15 @@ _WRAPPERS = {
     "model.": "Lightning adds it to a module's attribute `model`",
     "_orig_mod.": "torch.compile adds it",
 }
-"""Prefixes of tensor names, and the known wrapper that adds each."""
+"""Prefixes of tensor names, each with a text on the wrapper that adds it."""
 
 
 def load_weights(module: torch.nn.Module, path: Path, where: str) -> tuple[str, ...]:
-    """Copy the tensors of ``path`` into the module's state; return notes for the report.
+    """Copy the tensors in the file ``path`` to the module's state, and return notes for the report.
 
-    Tensors that share storage in the module (tied weights) need only one of their names in the file, as safetensors
-    writes them. Raises :class:`~etdev.errors.MismatchError` with missing, unexpected and misshapen names; the module is
-    unchanged then.
+    Of tensors that share storage in the module (tied weights), the file needs only one, as safetensors writes them.
+    Raises :class:`~etdev.errors.MismatchError` with missing, unexpected and misshapen names; the module is unchanged
+    then.
     """
     stored = _read(path, where)
     state = _tensors(module)
@@ -54,7 +54,7 @@ def load_weights(module: torch.nn.Module, path: Path, where: str) -> tuple[str, 
 
 
 def misfit(*, missing: Sequence[str] = (), unexpected: Sequence[str] = (), misshapen: Sequence[str] = ()) -> str | None:
-    """Return ``missing: a, b; unexpected: c`` with long lists cut; None if all lists are empty."""
+    """Return ``missing: a, b; unexpected: c``, with long lists shortened; None if all lists are empty."""
     parts = [
         f"{title}: {', '.join(names[:_LISTED])}" + (f" and {rest} more" if (rest := len(names) - _LISTED) > 0 else "")
         for title, names in (("missing", missing), ("unexpected", unexpected), ("of another shape", misshapen))
@@ -64,7 +64,7 @@ def misfit(*, missing: Sequence[str] = (), unexpected: Sequence[str] = (), missh
 
 
 def _prefix_hint(stored: Iterable[str], state: Iterable[str]) -> str | None:
-    """Return a hint if all names differ only by a common prefix, else None."""
+    """Return a hint if a common prefix is the only difference between all names; None otherwise."""
     there, wanted = set(stored), set(state)
     if prefix := _prefix(there, wanted):
         who = f" ({_WRAPPERS[prefix]})" if prefix in _WRAPPERS else ""
@@ -81,7 +81,7 @@ def _prefix_hint(stored: Iterable[str], state: Iterable[str]) -> str | None:
 
 
 def _prefix(longer: Set[str], shorter: Set[str]) -> str | None:
-    """Return the prefix of all longer names, if the rest of each is one of the shorter names; else None."""
+    """Return the prefix that all longer names have in front of a shorter name; None if there is none."""
     for name in sorted(longer)[:1]:
         for short in shorter:
             prefix = name.removesuffix(short)
@@ -118,7 +118,7 @@ def _read(path: Path, where: str) -> Mapping[str, torch.Tensor]:
 
 
 def _tied_names(state: Mapping[str, torch.Tensor]) -> dict[str, set[str]]:
-    """Return the other names of each tensor: same memory, shape and strides."""
+    """Return, for each tensor, its other names: those of the same memory, shape and strides."""
     groups: dict[object, set[str]] = {}
     for name, tensor in state.items():
         key = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride()) if tensor.numel() else name

@@ -1,6 +1,7 @@
 """Stage *quantize*: the schemes that a config can name; each works before or after export.
 
-A new scheme needs a model in :mod:`etdev.config.models` (its keys), a module here, and a line in one of the two tables.
+A new scheme needs three things: a model of its keys in :mod:`etdev.config.models`, a module here, and a line in one of
+the two tables below.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
     import torch
 
 Calibration = Callable[[str], Iterable[Tensors]]
-"""Function that returns the calibration inputs of a method, by its name."""
+"""A function that returns the calibration inputs of the method with the given name."""
 
 _BEFORE_EXPORT = {"8da4w": "etdev.pipeline.stages.quantize.int8_int4:quantize_module"}
-"""Schemes that change the eager module."""
+"""Schemes that change the eager module, each with its function."""
 
 _AFTER_EXPORT = {"pt2e-xnnpack": "etdev.pipeline.stages.quantize.pt2e_xnnpack:quantize_program"}
-"""Schemes that change the exported graph."""
+"""Schemes that change the exported graph, each with its function."""
 
 
 def works_before_export(scheme: str) -> bool:
@@ -54,7 +55,7 @@ def quantize_exported(
 
 
 def quantize_failure(scheme: str, error: Exception, where: str) -> QuantizeError:
-    """Return a scheme's own failure as an error at its table."""
+    """Return the error for a scheme that failed, at the scheme's table in the config."""
     return QuantizeError(f"the scheme {scheme!r} failed: {describe_exception(error)}", where=where)
 
 

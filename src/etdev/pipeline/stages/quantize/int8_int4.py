@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def quantize_module(module: torch.nn.Module, settings: Int8DynamicInt4Weight, where: str) -> torch.nn.Module:
-    """Return a quantized copy; the float module is unchanged, as the reference.
+    """Return a quantized copy; the float module stays as it is, because it is the reference.
 
-    Raises :class:`~etdev.errors.QuantizeError` if the model has no linear layer, or one whose width the group size does
-    not divide.
+    Raises :class:`~etdev.errors.QuantizeError` if the model has no linear layer, or one whose width is not a multiple
+    of the group size.
     """
     import torch
     from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
@@ -54,7 +54,10 @@ def quantize_module(module: torch.nn.Module, settings: Int8DynamicInt4Weight, wh
 
 
 def _takes(part: torch.nn.Module) -> bool:
-    """Return whether torchao quantizes this module; an attention's output projection opts out by its class."""
+    """Return whether torchao quantizes this module.
+
+    The output projection of an attention is excluded by its class.
+    """
     import torch
     from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 

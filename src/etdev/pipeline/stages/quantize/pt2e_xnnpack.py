@@ -85,10 +85,10 @@ def _convert(
 
 @contextmanager
 def _initial_state(graph: ExportedMethod) -> Iterator[Callable[[Any], None]]:
-    """Yield a function that resets a module's buffers to their initial values; reset the float model's at the end.
+    """Yield a function that resets a converted module's buffers to their initial values.
 
-    Each sample is calibrated on fresh state, because verification runs it on fresh state too. The float model is reset
-    at the end: it shares its buffers with the converted module, and conversion runs the graph once more.
+    Call it before each sample: verification also runs each sample on fresh state. On exit, the float model's buffers
+    are reset, too. The converted module shares them, and conversion runs the graph once more.
     """
     import torch
 
