@@ -1,4 +1,4 @@
-"""Tables of the config that limit a build: budgets, and the baseline for growth."""
+"""Tables of the config that limit a build: budgets, and the baseline for the growth limits."""
 
 from __future__ import annotations
 

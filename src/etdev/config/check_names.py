@@ -1,4 +1,4 @@
-"""Names of checks: those of etdev, and those that other packages register. Nothing here imports a check.
+"""Names of checks: those of etdev, and those that other packages register. This module imports no check.
 
 A package registers a :class:`etdev.verification.Check` in the entry-point group ``etdev.checks``.
 """
@@ -20,10 +20,10 @@ from etdev.plugins import CHECKS
 
 @dataclass(frozen=True, slots=True)
 class CheckFacts:
-    """Facts about a check of etdev that code without access to the check itself needs."""
+    """Facts about one of etdev's checks, for code that must not import the check itself."""
 
     failure: str
-    """Description of its failures, for code scanners."""
+    """Description of the check's failures, for code scanners."""
     unjudged: Literal["warning", "note"] = "warning"
     """Level of a finding that a limit of the config was not judged."""
 
@@ -41,7 +41,10 @@ BUILT_IN: Mapping[str, CheckFacts] = {
     "accuracy": CheckFacts("A limit of the project's own metric that was missed"),
     "latency": CheckFacts("Calls that take longer than they may"),
 }
-"""Checks of etdev, in the order of :data:`etdev.verification.order.BUILT_IN`. A test compares the two."""
+"""Facts about etdev's checks, by name.
+
+The order is that of :data:`etdev.verification.order.BUILT_IN`; a test ensures it.
+"""
 
 
 def check_names() -> tuple[str, ...]:
@@ -64,7 +67,7 @@ def _meant(text: str) -> str | None:
 
 
 class _Schema:
-    """A JSON Schema with the names of the checks that are installed where it is written."""
+    """JSON Schema of a check's name: lists etdev's checks and those of the installed packages."""
 
     def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
         return {"enum": list(check_names()), "type": "string"}
@@ -76,4 +79,4 @@ CheckName = Annotated[
     Expected(f"one of {', '.join(map(literal, BUILT_IN))}", meant=_meant),
     _Schema(),
 ]
-"""Name of a check."""
+"""Name of a check of etdev or of an installed package."""

@@ -1,7 +1,7 @@
-"""Destinations of deployments: ``file:``, ``sftp:``, ``s3:`` and ``adb:`` URIs, and their valid parts.
+"""Destinations of deployments: parsing and checking of ``file:``, ``sftp:``, ``s3:`` and ``adb:`` URIs.
 
-Other packages may register schemes. Here, their URIs are checked for the general syntax of URIs only. Their transports
-check the parts.
+Other packages may register further schemes. This module checks only the general URI syntax of those. The package's
+transport checks the rest of such a URI.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FORMS: dict[str, str] = {
     "s3": "s3://BUCKET/PREFIX",
     "adb": "adb:/PATH or adb://SERIAL/PATH",
 }
-"""Form of a URI of each scheme, for messages."""
+"""Pattern of a valid URI for each scheme, as messages show it."""
 
 OPTIONS: dict[str, tuple[str, ...]] = {
     "smoke": ("file", "sftp", "adb"),
@@ -27,7 +27,10 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "password_env": ("sftp",),
     "endpoint_url": ("s3",),
 }
-"""Keys of a deployment that only some of etdev's schemes use. Those of other packages may use all."""
+"""Keys of a deployment that only some of etdev's schemes use, each with these schemes.
+
+Schemes of other packages may use all of these keys.
+"""
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):")
@@ -43,16 +46,16 @@ class DestinationError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Parsed destination for releases."""
+    """Destination of a deployment, parsed from its URI."""
 
     scheme: str
     path: str
-    """Folder; relative only for ``file`` and schemes of other packages.
+    """Folder on the destination. It is relative only for ``file`` and for schemes of other packages.
 
-    For ``s3``, the prefix of all keys, without slashes at its ends.
+    For ``s3``: the prefix of all keys, without slashes at its ends.
     """
     host: str | None = None
-    """Host, bucket, or serial number of the device."""
+    """Host for ``sftp``, bucket for ``s3``, serial number of the device for ``adb``."""
     user: str | None = None
     port: int | None = None
 
@@ -67,7 +70,7 @@ class Destination:
 
 
 def parse_destination(uri: str) -> Destination:
-    """Parse a URI. Raises :class:`DestinationError`."""
+    """Parse the URI of a destination. Raises :class:`DestinationError` for an invalid one."""
     scheme = scheme_of(uri)
     if scheme is None:
         forms = map(_form, plugins.names(DEPLOY_TRANSPORTS))
@@ -89,14 +92,14 @@ def parse_destination(uri: str) -> Destination:
 
 
 def scheme_of(uri: str) -> str | None:
-    """Return the scheme of a URI, even if the rest is invalid; None if no transport has this scheme."""
+    """Return the scheme of a URI, or None if no transport has this scheme. The rest of the URI may be invalid."""
     found = _SCHEME.match(uri)
     name = found["scheme"].lower() if found else ""
     return name if name in plugins.names(DEPLOY_TRANSPORTS) else None
 
 
 def _form(scheme: str) -> str:
-    """Return the form of a URI of a scheme, for messages."""
+    """Return the pattern of a scheme's URIs, as messages show it."""
     return FORMS.get(scheme, f"{scheme}:PATH or {scheme}://[USER@]HOST[:PORT]/PATH")
 
 

@@ -1,4 +1,4 @@
-"""Findings of checks about a config's values, before positions are known."""
+"""Problems that checks find in a config's values, before their positions in files are known."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from etdev.config.keys import KeyPath
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """Finding of a check about a value, before its position is known."""
+    """Problem that a check finds in a value, before the value's position in a file is known."""
 
     key: KeyPath
     message: str
@@ -23,21 +23,21 @@ MISSING_KEY = "missing-key"
 WRONG_TYPE = "wrong-type"
 WRONG_VALUE = "wrong-value"
 WRONG_NAME = "wrong-name"
-"""Invalid name of the user's own (of a method, a target, …)."""
+"""Rule for an invalid name that the user chose, such as the name of a method or a target."""
 DUPLICATE = "duplicate"
 REFERENCE = "reference"
-"""Value that refers to something that does not exist."""
+"""Rule for a value that refers to something that does not exist."""
 UNKNOWN_NAME = "unknown-name"
-"""Name of a target, method, … that a profile or an override uses but no file defines."""
+"""Rule for a name of a target, a method, … that a profile or an override uses but no file defines."""
 MISSING_FILE = "missing-file"
-"""Value that names a file or a module that does not exist, or not yet."""
+"""Rule for a value that names a file or a module that does not exist, or does not exist yet."""
 UNRUNNABLE_CHECK = "unrunnable-check"
-"""A required check that cannot run for its target."""
+"""Rule for a required check that cannot run for its target."""
 CONFLICT = "conflict"
-"""Two keys that exclude each other, or a key that needs another one."""
+"""Rule for two keys that exclude each other, and for a key that needs another one."""
 
 NOT_IN_PROFILE = "not-in-profile"
-"""A key that a profile cannot hold."""
+"""Rule for a key that a profile cannot hold."""
 
 AT_KEY = frozenset({UNKNOWN_KEY, WRONG_NAME, UNKNOWN_NAME, NOT_IN_PROFILE})
-"""Rules whose findings have the position of the key, not of its value."""
+"""Rules whose issues are reported at the position of the key, not at that of its value."""

@@ -1,4 +1,4 @@
-"""Key paths, their text form (``targets.cpu.partitioners[0].backend``), and matches for misspelled names."""
+"""Key paths, their text form (``targets.cpu.partitioners[0].backend``), and suggestions for misspelled names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DOTTED = re.compile(rf"[ \t]*{_PIECE}(?:[ \t]*\.[ \t]*{_PIECE})*[ \t]*")
 
 
 def format_key(path: KeyPath) -> str:
-    """Return the path as TOML writes it, with ``[0]`` for list elements and quotes around names that need them."""
+    """Return a key path as TOML text, with ``[0]`` for list elements and quotes around names that need them."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -34,7 +34,7 @@ def toml_name(name: str) -> str:
 
 
 def parse_dotted(text: str) -> tuple[str, ...] | None:
-    """Return the names of a TOML dotted key; None if the text is not one."""
+    """Return the names in a TOML dotted key; None if the text is not a dotted key."""
     if not _DOTTED.fullmatch(text):
         return None
     try:

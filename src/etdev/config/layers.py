@@ -1,4 +1,4 @@
-"""Layers of a config, and merging them: tables merge, everything else is replaced."""
+"""Layers of a config and how they are merged: tables are merged key by key, any other value is replaced."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ LayerName = Literal["extends", "file", "profile", "environment", "command line"]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Origin of a value."""
+    """File, variable or option that states a value, and the position in it."""
 
     layer: LayerName
     source: str
-    """File as the user would name it, ``environment variable ETDEV__X``, or ``--set x=1``."""
+    """Source of the value: a file as the user would name it, ``environment variable ETDEV__X``, or ``--set x=1``."""
     base: Path
     """Folder in which relative paths and module names of this value are looked up."""
     line: int | None = None
@@ -28,17 +28,17 @@ class Origin:
 
     @property
     def place(self) -> str:
-        """Place of the value: ``file:line:column``, or the source if that is not a file."""
+        """Place of the value: ``file:line:column``; for a variable or an option, its name."""
         return self.source if self.line is None else f"{self.source}:{self.line}:{self.column}"
 
     def problem(self, key: KeyPath, message: str, rule: str, hint: str | None) -> Problem:
-        """Return a problem of the value."""
+        """Return a problem at the place of this value."""
         return Problem(message, format_key(key), self.source, self.line, self.column, hint, rule)
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Origin of a value, and the position of its key."""
+    """Record of where a value comes from: its origin, and the position of its key."""
 
     origin: Origin
     key: Position | None = None
@@ -50,7 +50,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Data with a mark for every table, list element and value in it."""
+    """Data from one source, with a mark for every table, list element and value in it."""
 
     data: Mapping[str, Any] = field(default_factory=dict)
     marks: Mapping[KeyPath, Mark] = field(default_factory=dict)
@@ -79,7 +79,7 @@ def single_value_layer(path: KeyPath, value: object, mark: Mark) -> Layer:
 
 
 def overlay(below: Layer, above: Layer) -> Layer:
-    """Return the merged layer: tables merge, and ``above`` wins on conflict."""
+    """Return the merge of two layers. If both state a value, that of ``above`` wins."""
     marks = dict(below.marks)
     data = _merge((), below.data, above.data, marks, above.marks)
     if () in above.marks:
@@ -100,7 +100,7 @@ def _merge(
         before = below.get(key)
         if isinstance(before, Mapping) and isinstance(value, Mapping):
             mark = above_marks.get(inner)
-            # Authors look for a table in the file that states it; the other layers only add to tables.
+            # Authors look for a table in the file that states it. Profiles and overrides only add to such a table.
             if mark is not None and (inner not in marks or mark.origin.layer in ("extends", "file")):
                 marks[inner] = mark
             merged[key] = _merge(inner, before, value, marks, above_marks)
@@ -126,7 +126,7 @@ def paths_of(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
 
 
 def lookup(data: object, path: KeyPath) -> tuple[bool, Any]:
-    """Return whether the raw data has a value at the path, and the value."""
+    """Look up a path in raw data. Return whether there is a value, and the value."""
     for part in path:
         if isinstance(data, list) and isinstance(part, int) and part < len(data):
             data = data[part]

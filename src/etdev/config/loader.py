@@ -1,7 +1,7 @@
-"""Loading of a config: from a file, a profile, the environment and ``--set`` to one validated :class:`Config`.
+"""Loading of a config: merges all of its sources into one validated :class:`Config`.
 
-The result has the origin of every value. Layers, from the lowest: defaults, ``extends``, the file, the profile,
-``ETDEV__SECTION__KEY``, ``--set``.
+The layers are, from the lowest: defaults, ``extends``, the file, the profile, ``ETDEV__SECTION__KEY``, ``--set``. The
+result also has the origin of every value.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class LoadedConfig:
     """Absolute path of the main config file."""
     profile: str | None
     origins: Mapping[KeyPath, Origin]
-    """Origin of every value, table and list element that some layer states."""
+    """Origin of every value, table and list element that is not a default."""
     files: tuple[Path, ...] = ()
     """Absolute paths of all files that were read, the main one first. The config depends on them."""
     layers: tuple[Layer, ...] = field(default=(), repr=False)
-    """Layers above the defaults, each separate, from the lowest."""
+    """Unmerged layers, from the lowest; the defaults are not among them."""
 
     @property
     def root(self) -> Path:
@@ -52,7 +52,7 @@ class LoadedConfig:
         return self.origins[()].source if () in self.origins else str(self.path)
 
     def origin(self, *key: str | int) -> Origin | None:
-        """Return the origin of a value, or of the nearest written table around it; None if there is neither."""
+        """Return the origin of a value, or of the nearest table around it; None if no layer states either."""
         for length in range(len(key), 0, -1):
             if key[:length] in self.origins:
                 return self.origins[key[:length]]
@@ -76,7 +76,7 @@ class LoadedConfig:
         return origin.problem(key, message, rule, hint)
 
     def resolve(self, *key: str | int) -> Path:
-        """Return the path-valued key as an absolute path, relative to the file that states it."""
+        """Return the path that a key states as an absolute path. A relative one starts at the folder of its file."""
         value: Any = self.config
         for part in key:
             value = entries_of(value)[part]

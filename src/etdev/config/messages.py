@@ -1,4 +1,4 @@
-"""Translation of pydantic's errors: the key, the expected value, and the probable intention."""
+"""Translation of pydantic's errors to messages with the key, the expected value and the value probably meant."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from etdev.config.layers import lookup, paths_of
 
 _MISSING = object()
 _KEY_OF_MAP = "[key]"
-"""Last part of pydantic's location for an error in a dictionary's key."""
+"""Last part of the location that pydantic reports for an invalid key of a dictionary."""
 _TABLE_TYPES = frozenset({"model_type", "model_attributes_type", "dict_type"})
 
 
 def model_issues(model: type[BaseModel], data: Mapping[str, Any], prefix: KeyPath = ()) -> list[Issue]:
-    """Return the issues of raw data for a model. ``prefix`` is the key path of the data in the config."""
+    """Validate raw data against a model and return the issues. ``prefix`` is the key path of the data in the config."""
     try:
         model.model_validate(dict(data))
     except ValidationError as error:
@@ -50,14 +50,15 @@ def translate(error: ValidationError, root: TableOf, data: Mapping[str, Any], pr
     around = {item.path[:length] for item in found for length in range(len(item.path))}
     issues: dict[KeyPath, Issue] = {}
     for item in found:
-        # A union reports every form that did not fit. If one has an error further in, only that form was meant.
+        # Pydantic reports an error for every alternative of a union. If one alternative has an error further in, the
+        # user meant that one. The errors about the union itself are then dropped.
         if not (item.in_union and item.path in around):
             issues.setdefault(item.path, _issue(item, root, prefix))
     return _without_misspelled(issues, found, prefix)
 
 
 def null_issues(root: TableOf, data: Mapping[str, Any]) -> Iterator[Issue]:
-    """Yield every null of one file, at any depth. The models treat a null as a key that is not set."""
+    """Yield an issue for each null in the data of one file, at any depth. The models accept a null as an unset key."""
     for path in paths_of(data):
         if path and lookup(data, path) == (True, None):
             within = path[2:] if path[0] == "profiles" and len(path) > 2 else path
@@ -73,7 +74,7 @@ class _Found:
 
     path: KeyPath
     node: Node
-    """Expected node; for an unknown key, the table that does not have it."""
+    """Grammar node of the expected value. For an unknown key: node of the table that does not have the key."""
     value: object
     type: str
     text: str
@@ -94,7 +95,7 @@ def _locate(root: TableOf, error: Any, data: Mapping[str, Any]) -> _Found:
             kind_of_error, node = WRONG_NAME, name
             break
         if isinstance(node, OneOf):
-            # Pydantic puts the name of the form that it tried into the location.
+            # In a union, pydantic's location includes the name of the alternative that it tried.
             node, in_union = _form(node, part, value), True
             continue
         if isinstance(node, Leaf | Anything):
@@ -127,9 +128,9 @@ def _item(value: object, part: str | int) -> object:
 
 
 def _form(union: OneOf, label: str | int, value: object) -> Node:
-    """Return the form of a union that a value was probably meant to have.
+    """Return the alternative of a union that a value was probably meant for.
 
-    If several forms accept its kind, return a union of them; if none does, a union of all.
+    If several alternatives accept the kind of the value, return a union of those. If none does, return all.
     """
     if union.tag is not None:
         for option in union.options:
@@ -160,9 +161,9 @@ def _tag_values(table: TableOf, tag: str) -> tuple[object, ...]:
 
 
 def _split_tag_errors(item: _Found) -> Iterator[_Found]:
-    """Split an error about a tag into errors for the tag and for each key that no form has.
+    """Split an error about a union's tag into errors for the tag and for each key that no alternative has.
 
-    With a wrong or missing tag, pydantic leaves the rest of the table unread. Other errors are yielded unchanged.
+    If the tag is wrong or missing, pydantic does not check the other keys. All other errors are yielded unchanged.
     """
     if item.type not in ("union_tag_invalid", "union_tag_not_found") or not isinstance(item.node, OneOf):
         yield item
@@ -209,7 +210,10 @@ def _unknown_hint(item: _Found, root: TableOf, prefix: KeyPath) -> str:
 
 
 def _home(name: str, path: KeyPath, root: TableOf) -> KeyPath | None:
-    """Return the only table that has the key, with the names of the written path; None unless it is unique."""
+    """Return the path of the table that has a key of this name; None unless exactly one table has it.
+
+    Where the table's path has ``*`` or an index, the result has the names of ``path``.
+    """
     homes = {home for home, table in tables(root) if name in table.keys and home}
     if len(homes) != 1:
         return None
@@ -229,7 +233,7 @@ def _meant(item: _Found) -> str | None:
 
 
 def _without_misspelled(issues: dict[KeyPath, Issue], found: Iterable[_Found], prefix: KeyPath) -> list[Issue]:
-    """Remove "missing" issues of keys that are present but misspelled, since those are reported already."""
+    """Remove each "missing" issue of a key that is present but misspelled. The misspelling is reported already."""
     meant = {(*item.path[:-1], _meant(item)) for item in found if item.type == "extra_forbidden"}
     return [issue for path, issue in issues.items() if not (issue.rule == MISSING_KEY and path in meant)]
 
@@ -279,7 +283,7 @@ def _value_hint(node: Node, value: object, path: KeyPath) -> str | Example | Non
 
 
 def _choice_hint(node: Node, value: object) -> str | None:
-    """Return a hint with the listed value that was probably meant."""
+    """Return a hint with the valid choice that was probably meant; None if there is none."""
     leaves = node.options if isinstance(node, OneOf) else (node,)
     choices = [choice for leaf in leaves if isinstance(leaf, Leaf) for choice in leaf.values if isinstance(choice, str)]
     if not isinstance(value, str):
@@ -289,7 +293,7 @@ def _choice_hint(node: Node, value: object) -> str | None:
 
 
 _MEANT = {"float": "float32", "double": "float64", "half": "float16", "int": "int32", "long": "int64", "short": "int16"}
-"""Element types by PyTorch's other names for them."""
+"""Element types, by the other names that PyTorch has for them."""
 _WHOLE = re.compile(r"[+-]?[0-9][0-9_]*")
 _NUMBER = re.compile(r"[+-]?[0-9][0-9_]*(\.[0-9]+)?(e[+-]?[0-9]+)?")
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}

@@ -47,7 +47,7 @@ Owner = Literal["host", "device", "caller"]
 
 
 Constant = bool | int | Number | str
-"""Value that a constant method returns, or one item of it if it is a list."""
+"""Value that a constant method returns, or one item of the list that it returns."""
 Constants = dict[Identifier, Constant | Annotated[Many[Constant], Field(min_length=1)]]
 """Values of constant methods, by name."""
 
@@ -362,7 +362,7 @@ LINK_KEYS: tuple[KeyPath, ...] = (
     ("targets", "*", "inplace"),
     ("targets", "*", "external_weights"),
 )
-"""Keys that only the linker reads. A change of one exports, lowers and emits nothing again.
+"""Keys that only the linker reads. If only these change, a build links again but does not export, lower or emit.
 
 ``*`` is any name. ``model.share_state`` is not one of them: emission uses it to decide which buffers of a method are
 state.

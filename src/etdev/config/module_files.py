@@ -1,4 +1,4 @@
-"""Files of Python modules, and the names that they define, found without importing any."""
+"""Files of Python modules and the names that those files define, found without importing any module."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ MODULE_ENDS = ("/__init__.py", *EXTENSION_SUFFIXES, *SOURCE_SUFFIXES)
 """Endings of a module's file after its dotted path, in the order in which Python looks for them."""
 
 _DYNAMIC = frozenset({"__dict__", "__getattr__", "eval", "exec", "globals", "locals", "setattr", "sys.modules", "vars"})
-"""Names by which a module may define more than its source shows."""
+"""Names whose use in a module may define more names than its source shows."""
 
 
 def module_place(dotted: str, base: Path) -> Path | None:
-    """Return the file of a module in ``base``, or the folder of a module without a file; None if neither exists."""
+    """Return the file of a module in ``base``; for a namespace package, its folder. None if neither exists."""
     place = base.joinpath(*dotted.split("."))
     found = next((Path(file) for end in MODULE_ENDS if os.path.isfile(file := f"{place}{end}")), None)
     return found or (place if os.path.isdir(place) else None)  # os.path, since Path's methods raise for invalid names.
@@ -34,7 +34,10 @@ def is_installed(name: str) -> bool:
 
 
 def defined_names(file: Path) -> frozenset[str] | None:
-    """Return every name that a source file binds, at any depth; None if that cannot be determined."""
+    """Return every name that a source file binds, at any depth.
+
+    Return None if the file cannot be parsed, or may define more names than its source shows.
+    """
     try:
         nodes = list(ast.walk(ast.parse(read_file(file))))
     except (OSError, SyntaxError, ValueError, RecursionError):
@@ -68,10 +71,10 @@ def _bound(node: ast.AST) -> Iterator[str]:
 
 
 def _bound_in_package(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
-    """Yield the parts of the names of imported submodules.
+    """Yield the names that an import adds to its package: every part of a submodule's dotted name.
 
-    After the import, the package has its submodules as attributes, even if only other names are imported from them.
-    Every part counts, since the package's own name is not known here.
+    Python sets an imported submodule as an attribute of its package, whatever names the statement binds. Every part
+    counts, since the package's own name is not known here.
     """
     modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
     yield from (part for module in modules for part in module.split("."))

@@ -1,7 +1,7 @@
-"""Check of the user's own names in profiles and overrides: they may use only names that a file defines.
+"""Check of the user's own names in profiles and overrides: only names that a config file defines are valid.
 
-A profile declares a new name with ``new = true``. Without this rule, a misspelled target would be a new target, and the
-gate that was meant would not apply.
+A profile declares a new name with ``new = true``. Without this rule, a misspelled target would silently be a new
+target. A limit in it would not apply to the target that was meant.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ NAMED_TABLES = {
     "targets": "target",
     "deploy": "deployment",
 }
-"""Tables of tables whose names are the user's own, with the word for one entry."""
+"""Tables of the config whose entries are tables that the user names, with the word for one entry in messages."""
 NEW = "new"
 """Key by which a profile declares a name as new."""
 _NO_TABLES = {"constants": "constant method"}
-"""Tables of named values, which have no place for the key ``new``."""
+"""Tables of the config whose entries are plain values that the user names. They cannot contain the key ``new``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileNames:
-    """Names that a profile uses: the issues with them, and the profile's data without the key ``new``."""
+    """Result of checking a profile's names: its issues, and the profile's data without the key ``new``."""
 
     data: Mapping[str, Any]
     spent: tuple[KeyPath, ...]
-    """Paths of ``new``, which has its effect here and is removed."""
+    """Paths of the keys ``new`` that were removed from the data."""
     issues: tuple[Issue, ...]
 
 
 def check_profile_names(profile: Raw, files: Raw) -> ProfileNames:
-    """Compare the names in a profile with those that the files define."""
+    """Report names in a profile that the config files do not define, and wrong uses of ``new``."""
     data = dict(profile.table)
     spent: list[KeyPath] = []
     issues: list[Issue] = []
@@ -74,7 +74,7 @@ def _profile_issues(entry: Raw, word: str, known: Collection[str] | None) -> Ite
 def override_issues(
     path: KeyPath, value: object, below: Raw, profiles: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[Issue]:
-    """Yield an issue for each name in an override that nothing ``below`` it defines."""
+    """Yield an issue for each name in an override that the layers below it do not define."""
     table = str(path[0])
     word = {**NAMED_TABLES, **_NO_TABLES}.get(table)
     known = None if word is None else _names_in(below, table)
@@ -91,7 +91,7 @@ def override_issues(
 
 
 def without_new(merged: Layer) -> Layer:
-    """Remove ``new`` from the profiles' tables that the merged data define."""
+    """Remove the key ``new`` from each table of a profile whose name the merged data define."""
     config = Raw(merged.data)
     profiles = dict(config["profiles"].table)
     spent: set[KeyPath] = set()
@@ -109,7 +109,7 @@ def without_new(merged: Layer) -> Layer:
 
 
 def _names_in(config: Raw, table: str) -> Collection[str] | None:
-    """Return the names that a table defines; None if it is malformed, misspelled or missing.
+    """Return the names that a table defines; None if the table is malformed, misspelled or missing.
 
     Other checks report such a table.
     """

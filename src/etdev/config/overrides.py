@@ -1,6 +1,6 @@
-"""Layers that no file states: ``ETDEV__SECTION__KEY`` in the environment, and ``--set key=value``.
+"""Layers from outside the files: the variables ``ETDEV__SECTION__KEY``, and ``--set key=value``.
 
-Both read their value as TOML. Text that is not TOML is taken as it is (``--set model.entry=model:make``).
+The values of both are read as TOML. Text that is not TOML is the value itself (``--set model.entry=model:make``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NOT_OVERRIDABLE = {"extends": "add it to the config file", "profiles": "add it 
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """Key and value that the environment or the command line states."""
+    """Key and value that an environment variable or a ``--set`` states."""
 
     path: KeyPath
     value: Any
@@ -36,7 +36,7 @@ class Override:
 
 
 def parse_value(text: str) -> tuple[Any, bool]:
-    """Return the value of a text as TOML, and whether the text is not TOML and was taken as it is."""
+    """Read a text as a TOML value. Return the value, and True if the text is not TOML and is itself the value."""
     if max(text.count("["), text.count("{")) <= MAX_DEPTH:
         try:
             table = tomllib.loads(f"value = {text}")
@@ -99,9 +99,9 @@ def from_environment(
 def override_layers(
     overrides: Iterable[Override], data: Mapping[str, Any], root: Node, profiles: Mapping[str, Mapping[str, Any]]
 ) -> tuple[list[Layer], list[Problem], set[KeyPath]]:
-    """Return each override as a separate layer, their problems, and the tables that nothing defines.
+    """Return a layer for each override, the problems of all, and the keys of tables whose names nothing defines.
 
-    ``data`` is the merged data below the overrides; ``profiles`` are all profiles, for hints.
+    ``data`` is the merged data below the overrides. ``profiles`` has the data of all profiles, for hints.
     """
     layers: list[Layer] = []
     problems: list[Problem] = []
@@ -130,7 +130,10 @@ def short_text(text: str, limit: int = 60) -> str:
 
 
 def _match(parts: Sequence[str], root: Node, data: object) -> tuple[KeyPath, str | None]:
-    """Return the key that the parts of a variable's name match, and a message if they match several."""
+    """Return the key that the parts of a variable's name mean, and None.
+
+    If a part matches several keys, return a message in place of None.
+    """
     path: KeyPath = ()
     nodes: list[Node] = [root]
     for part in parts:
@@ -149,7 +152,10 @@ def _match(parts: Sequence[str], root: Node, data: object) -> tuple[KeyPath, str
 
 
 def _list_on_the_way(path: KeyPath, data: Mapping[str, Any], root: Node) -> KeyPath | None:
-    """Return the first list on the path, whose elements cannot be set; None if there is none."""
+    """Return the path of the first list that contains the value; None if no list does.
+
+    An override cannot set single elements of a list.
+    """
     nodes: list[Node] = [root]
     for length in range(1, len(path)):
         part = path[length - 1]

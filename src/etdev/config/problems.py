@@ -1,4 +1,4 @@
-"""Conversion of issues to problems with positions, and their order by file."""
+"""Conversion of issues to problems with positions in files, and the order of problems."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from etdev.errors import Problem
 
 
 def problem_of(issue: Issue, marks: Mapping[KeyPath, Mark]) -> Problem:
-    """Return the issue as a problem at its value, at its key, or at the nearest table around a missing key."""
+    """Return the issue as a problem at the position of its value or key.
+
+    If the key is missing, the position is that of the nearest table around it.
+    """
     mark = mark_of(marks, issue.key)
     if mark is None:
         return Problem(issue.message, format_key(issue.key), hint=_hint(issue, ""), rule=issue.rule)
@@ -31,20 +34,23 @@ def problem_of(issue: Issue, marks: Mapping[KeyPath, Mark]) -> Problem:
 
 
 def _hint(issue: Issue, source: str) -> str | None:
-    """Return the hint in the notation of the file that it is about."""
+    """Return the hint of an issue, in TOML or YAML as its file is."""
     if isinstance(issue.hint, Example):
         return issue.hint.text(yaml=source.endswith((".yaml", ".yml")))
     return issue.hint
 
 
 def with_nulls(problems: Sequence[Problem], nulls: Iterable[Problem]) -> list[Problem]:
-    """Return the problems, and each null whose key has no problem yet."""
+    """Return the problems, plus those of ``nulls`` whose key has no other problem."""
     said = {(problem.source, problem.key) for problem in problems}
     return [*problems, *(null for null in nulls if (null.source, null.key) not in said)]
 
 
 def in_file_order(problems: Iterable[Problem], sources: Sequence[str]) -> tuple[Problem, ...]:
-    """Return the unique problems by file (in the order of ``sources``), then by position; those without a file last."""
+    """Return the problems without duplicates, by file (in the order of ``sources``) and then by position.
+
+    Problems without a file come last.
+    """
     rank = {source: index for index, source in enumerate(sources)}
     unique = dict.fromkeys(problems)
     return tuple(sorted(unique, key=lambda p: (rank.get(p.source or "", len(rank)), p.line or 0, p.column or 0)))

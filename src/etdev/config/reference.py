@@ -1,4 +1,4 @@
-"""Write the section Keys of ``docs/config.md`` from the models: ``python -m etdev.config.reference [FILE]``."""
+"""Generator of the section Keys in ``docs/config.md``: ``python -m etdev.config.reference [FILE]``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AFTER = "## Keys that go together\n"
 
 
 def reference(page: str) -> str:
-    """Return the text of ``docs/config.md`` with the present keys between ``BEFORE`` and ``AFTER``."""
+    """Return the page ``docs/config.md`` with the text between ``BEFORE`` and ``AFTER`` generated from the models."""
     sections = [_section(path, table) for path, table in tables(grammar_of(Config))]
     head, _, rest = page.partition(BEFORE)
     return "\n".join([f"{head}{BEFORE}".removesuffix("\n"), *sections, AFTER + rest.partition(AFTER)[2]])

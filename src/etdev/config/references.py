@@ -1,7 +1,7 @@
-"""Check of the files, modules and functions that a config names. Nothing is imported.
+"""Check of the files, modules and functions that a config names. It imports none of them.
 
-Something missing is only worth a warning: a step of CI may yet train, export or download it, or it may be installed
-where the build runs. Something that exists but is plainly not of the right kind is an error.
+What is missing gives only a warning: a step of CI may still train, export or download it. A module may also be
+installed only where the build runs. Something that exists but is plainly of the wrong kind is an error.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from etdev.errors import Problem
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """Findings about the files, modules and functions that a config names."""
+    """Problems with the files, modules and functions that a config names."""
 
     wrong: tuple[Problem, ...]
-    """Problems with things that exist but cannot be what is meant."""
+    """Errors: things that exist but are of the wrong kind."""
     absent: tuple[Problem, ...]
-    """Problems with things that do not exist, or not yet."""
+    """Warnings: things that do not exist, or do not exist yet."""
 
 
 def check_references(loaded: LoadedConfig) -> References:
@@ -92,7 +92,10 @@ def _check_modules(loaded: LoadedConfig) -> Iterator[Problem]:
 
 
 def _is_found_elsewhere(module: str, base: Path) -> bool:
-    """Return whether the module may be an installed one: ``base`` has no such module, or only a folder of its name."""
+    """Return whether Python may find the module outside ``base``, as an installed one.
+
+    It may if ``base`` has no such module, or only a folder of its name.
+    """
     place = module_place(module, base)
     return place is None or place.is_dir()
 
@@ -105,7 +108,7 @@ def _check_name(loaded: LoadedConfig, key: KeyPath, file: Path, name: str) -> It
 
 
 def _module_keys(config: Config) -> Iterator[tuple[KeyPath, str]]:
-    """Yield every module and every ``module:callable``, with its key."""
+    """Yield the key and the value of every ``module`` and every ``module:callable`` in the config."""
     yield from _model_keys(config)
     for name, scheme in config.quantize.items():
         given = scheme.calibration if isinstance(scheme, Pt2eXnnpack) else None

@@ -1,4 +1,4 @@
-"""Names of extension points as types of config values."""
+"""Types of config values that are names from an extension point, such as planners."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from etdev.plugins import PLANNERS, Group
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """Constraint of a text to the names of an extension point: etdev's own, and those of installed packages."""
+    """Mark of a text type whose values are the names of an extension point: etdev's and those of installed packages."""
 
     group: Group
 
@@ -42,4 +42,7 @@ PlannerName = Annotated[
         }
     ),
 ]
-"""Planner of etdev or of another package. The JSON Schema does not depend on the installed packages."""
+"""Name of a planner of etdev or of another package.
+
+The JSON Schema of this type does not depend on the installed packages.
+"""

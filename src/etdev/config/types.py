@@ -16,20 +16,23 @@ from etdev.devices import DeviceNameError, DeviceType, parse_device, valid_names
 
 T = TypeVar("T")
 Many = Annotated[tuple[T, ...], Field(strict=False)]
-"""List in the file, tuple in memory, since configs are immutable values."""
+"""List in the config file, stored as a tuple because configs are immutable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Expected value of a type, in the words of messages and of the reference: ``expected <phrase>``."""
+    """Description of a type's valid values, for messages (``expected <phrase>``) and the reference."""
 
     phrase: str
     also: frozenset[str] = frozenset()
-    """Accepted kinds of raw value (:func:`etdev.config.describe.notation.kind`), in addition to the annotated one."""
+    """Kinds of raw value that are accepted besides that of the annotated type.
+
+    :func:`etdev.config.describe.notation.kind` names the kinds.
+    """
     example: str | None = None
-    """Value that messages show as an example of many."""
+    """One valid value that messages show as an example; None if they show none."""
     meant: Callable[[str], str | None] | None = None
-    """Function from an invalid text to a hint with its probable meaning."""
+    """Function that returns a hint with the probable meaning of an invalid text."""
 
 
 _UNITS = {
@@ -53,7 +56,7 @@ def refuse_negative(value: int | str) -> int | str:
 
 
 def refuse_bad_reference(value: str) -> str:
-    """Return the value; raise an error if it is ``git:`` with an invalid name of a commit."""
+    """Return the value; raise an error if it is ``git:`` followed by an invalid name of a commit."""
     reference = value.removeprefix(GIT_PREFIX)
     if value.startswith(GIT_PREFIX) and not re.fullmatch(r"[^\s:\-][^\s:]*", reference):
         raise ValueError("no name of a commit")
@@ -76,7 +79,10 @@ def parse_byte_size(value: object) -> object:
 
 
 def meant_size(text: str) -> str | None:
-    """Return a hint with the valid forms of a size whose unit does not exist. ``64KB`` and ``64k`` may mean two."""
+    """Return a hint with the valid forms for a size with an unknown unit.
+
+    ``64KB`` and ``64k`` have two possible meanings, and the hint shows both.
+    """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         return None
@@ -151,7 +157,7 @@ _PERCENT = re.compile(r"\d{1,9}(\.\d{1,9})?\s*%")
 
 
 def parse_growth(value: object) -> object:
-    """Return ``"2%"`` as it is, and a size as :func:`parse_byte_size` reads it."""
+    """Return a percentage such as ``"2%"`` unchanged, and a size in bytes as :func:`parse_byte_size` does."""
     if isinstance(value, str) and value.strip().endswith("%"):
         if _PERCENT.fullmatch(value.strip()) is None:
             raise ValueError("not a percentage")
@@ -160,7 +166,7 @@ def parse_growth(value: object) -> object:
 
 
 def allowed_growth(growth: int | str, before: int) -> int:
-    """Return the bytes by which something of ``before`` bytes may grow; a percentage is rounded down."""
+    """Return by how many bytes something of ``before`` bytes may grow. A percentage is rounded down."""
     if isinstance(growth, int):
         return growth
     return int(Fraction(growth.removesuffix("%").strip()) * before / 100)
@@ -195,11 +201,14 @@ BaselineSource = Annotated[
     AfterValidator(refuse_bad_reference),
     Expected('"git:REF", or the path of a .pte file or of a folder'),
 ]
-"""Source of the figures to compare with."""
+"""Source of the baseline's figures: a ``.pte`` file, a folder, or ``git:REF``."""
 
 
 def parse_base64_table(value: object) -> object:
-    """Return the bytes of ``{ base64 = "..." }``, the notation for binary data that TOML and YAML share."""
+    """Return the bytes that ``{ base64 = "..." }`` contains, and any other value unchanged.
+
+    This is the notation for binary data that works in both TOML and YAML.
+    """
     if not isinstance(value, Mapping):
         return value
     if set(value) != {"base64"} or not isinstance(value["base64"], str):
@@ -309,7 +318,7 @@ ModuleName = Annotated[str, Field(pattern=rf"^{_DOTTED}$"), Expected('a module n
 """Dotted name of a Python module."""
 
 Entry = Annotated[str, Field(pattern=rf"^{_DOTTED}:{_DOTTED}$"), Expected('"module:callable"')]
-"""``module:callable``. The module is looked up next to the file that states it, then as usual."""
+"""``module:callable``. Python looks for the module first in the folder of the file that states it, then as usual."""
 
 OperatorName = Annotated[
     str,
@@ -354,7 +363,10 @@ def canonical_device(value: str) -> str:
 
 
 def _device_pattern() -> str:
-    """Return a JSON Schema pattern for the names that :func:`~etdev.devices.parse_device` takes, without spaces."""
+    """Return a JSON Schema pattern for device names.
+
+    It matches all names that :func:`~etdev.devices.parse_device` accepts, except those with spaces.
+    """
     kinds = ["".join(f"[{letter}{letter.lower()}]" for letter in kind.name) for kind in DeviceType if kind]
     digits = "|".join(["0*[0-9]{1,2}", "0*1[01][0-9]", "0*12[0-7]"])
     return f"^([Cc][Pp][Uu](:0+)?|({'|'.join(kinds)})(:({digits}))?)$"

@@ -1,4 +1,4 @@
-"""Variants of a config, one for each profile. Each is merged from its layers and validated."""
+"""Variants of a config: one for each profile, merged from its layers and validated."""
 
 from __future__ import annotations
 
@@ -30,16 +30,20 @@ class Stack:
     layers: list[Layer]
     merged: Layer
     problems: list[Problem]
-    """Problems of names in the profile, and of overrides: names that match no key, values that cannot be set."""
+    """Problems found while merging.
+
+    They are undefined names in the profile, and overrides with unknown keys or values that cannot be set.
+    """
     unknown: frozenset[KeyPath] = frozenset()
-    """Tables whose name no file defines. Another one was meant, so their missing keys are not reported."""
+    """Tables whose name no file defines. The name is probably misspelled, so keys missing from them are not reported.
+    """
 
 
 class Variants:
-    """Configs that one set of files defines: one for each profile.
+    """All variants that the config files define: one for each profile.
 
-    Each is merged without the profiles of the others, so that the work is linear in the number of profiles. The chosen
-    one keeps them, since the names in them are validated in it.
+    The chosen variant includes the data of all profiles, because names in them are validated there. The other variants
+    leave the profiles out, so that the work is linear in the number of profiles.
     """
 
     def __init__(self, read: FileSet, environ: Mapping[str, str], texts: Sequence[str]) -> None:
@@ -57,15 +61,16 @@ class Variants:
         return list(self._profiles)
 
     def chosen(self, profile: str | None) -> Stack:
-        """Merge the profile, the environment and ``--set`` over the files."""
+        """Return the chosen variant: the files, then the profile, then the environment and ``--set``."""
         found = self._stack(self._read.merged, profile)
-        # The profiles are part of the config. Names that were new in the chosen one are now defined.
+        # The config includes its profiles. In them, names that the chosen profile added are no longer new.
         return replace(found, merged=without_new(found.merged)) if profile is not None else found
 
     def other(self, profile: str) -> Stack:
         """Return the variant of a profile that was not chosen.
 
-        A name in an override that this profile lacks is not wrong: the override is meant for the chosen profile.
+        A name in an override that this profile does not define is no problem: the override is meant for the chosen
+        profile.
         """
         found = self._stack(self._without, profile)
         problems = [problem for problem in found.problems if problem.rule != UNKNOWN_NAME or problem.line is not None]
@@ -94,7 +99,10 @@ class Variants:
 
 
 def validate(variant: Stack, checks: Iterable[Check]) -> tuple[Config | None, list[Problem]]:
-    """Return the config, if the models accept it, and every problem that models and checks find."""
+    """Validate a variant; return the config and all problems that models and checks find.
+
+    The config is None if the models refuse the data.
+    """
     data, marks = variant.merged.data, variant.merged.marks
     config, issues = None, []
     try:
@@ -115,7 +123,7 @@ def in_profile(problem: Problem, profile: str) -> Problem:
 
 
 def identity(problem: Problem) -> tuple[object, ...]:
-    """Return a key that is equal for the same problem in several variants."""
+    """Return a value that is equal for the same problem in different variants."""
     return problem.key, problem.rule, problem.source, problem.line, problem.column
 
 
@@ -125,7 +133,7 @@ def _without_profiles(merged: Layer) -> Layer:
 
 
 def _profiles(merged: Layer) -> dict[str, Layer]:
-    """Return each ``[profiles.NAME]`` of the merged files that is a table, as a layer."""
+    """Return a layer for each ``[profiles.NAME]`` in the merged files. Values that are not tables are left out."""
     tables = merged.data.get("profiles")
     tables = tables if isinstance(tables, Mapping) else {}
     marks: defaultdict[str | int, dict[KeyPath, Mark]] = defaultdict(dict)

@@ -1,4 +1,4 @@
-"""Checks of targets' limits that are incomplete, or that need another key."""
+"""Checks of budgets: limits that are incomplete, and limits that need another key."""
 
 from __future__ import annotations
 

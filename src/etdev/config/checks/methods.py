@@ -11,7 +11,7 @@ from etdev.config.keys import nearest, suggest
 from etdev.config.raw import Raw
 
 _INPUTS = [{"name": "x", "dtype": "float32", "shape": [1, 8]}]
-"""One input, for hints."""
+"""Example of a method's inputs, for hints."""
 
 
 def check_methods(config: Raw) -> Iterator[Issue]:
@@ -87,7 +87,7 @@ def _check_dim(dim: Raw, method: Raw, *, is_used: bool) -> Iterator[Issue]:
 
 
 def check_constants(config: Raw) -> Iterator[Issue]:
-    """Check that whole numbers fit into 64 bits."""
+    """Check that whole numbers among the constants fit into 64 bits."""
     for name in config["constants"].table:
         constant = config["constants"][name]
         for item in constant.elements or [constant]:

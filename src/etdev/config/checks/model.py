@@ -53,7 +53,10 @@ def _check_companions(model: Raw, source: str) -> Iterator[Issue]:
 
 
 def _check_weights(weights: Raw) -> Iterator[Issue]:
-    """Check the name of the weights file. Files of other formats may contain pickles, so none is opened."""
+    """Check that the weights file is a ``.safetensors`` file, by its name.
+
+    Files of other formats may contain pickles, so none is opened.
+    """
     if isinstance(weights.value, str) and weights.value and not weights.value.endswith(".safetensors"):
         text = f"is {short(weights.value)}; expected the path of a .safetensors file"
         yield weights.issue(text, WRONG_VALUE, CONVERSION_HINT)
@@ -94,12 +97,15 @@ def is_local(hf: str) -> bool:
 
 
 def meant_source(config: Raw) -> str | None:
-    """Return the key that states the source of the model, even if misspelled; None if that cannot be determined."""
+    """Return the key that states the source of the model, even if the key is misspelled.
+
+    Return None if it cannot be determined.
+    """
     model = config["model"].table
     stated = next((key for key in SOURCES if key in model), None)
     return stated or next((meant for key in model if (meant := nearest(key, SOURCES))), None)
 
 
 def method_names(config: Raw) -> list[str]:
-    """Return the names of the methods. A saved program that declares none has ``forward``."""
+    """Return the names of the methods. If the config declares none for a saved program, that is ``forward``."""
     return list(config["methods"].table) or (["forward"] if meant_source(config) == "pt2" else [])

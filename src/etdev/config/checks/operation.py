@@ -1,4 +1,4 @@
-"""Checks of deployments and of the place of builds."""
+"""Checks of deployments and of the table ``run``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check_deployments(config: Raw) -> Iterator[Issue]:
 
 
 def _check_uri(uri: Raw) -> Iterator[Issue]:
-    """Check a URI. Messages do not repeat it, since it may contain a password."""
+    """Check the URI of a deployment. Messages do not repeat the URI, since it may contain a password."""
     if isinstance(uri.value, str) and uri.value:
         try:
             parse_destination(uri.value)

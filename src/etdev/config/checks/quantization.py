@@ -1,4 +1,4 @@
-"""Checks of quantization schemes: targets name existing ones, and they fit the methods and the model."""
+"""Checks of quantization schemes: they must exist, and fit the methods and the model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check_quantization(config: Raw) -> Iterator[Issue]:
 
 
 def _check_granularity(scheme: Raw) -> Iterator[Issue]:
-    """Check ``per_channel`` of dynamic quantization.
+    """Check that dynamic quantization uses ``per_channel``.
 
     XNNPACK takes dynamically quantized linear layers only with a scale per channel (seen with executorch 1.4.1).
     """
@@ -42,7 +42,7 @@ def _check_calibration(config: Raw, scheme: Raw) -> Iterator[Issue]:
     calibration = scheme["calibration"]
     is_static = "dynamic" not in scheme or scheme["dynamic"].value is False
     methods = list(config["methods"].table) or (["forward"] if "pt2" in config["model"] else [])
-    # A method without inputs needs no calibration inputs: one call observes it.
+    # A method without inputs needs no calibration inputs: one call is enough to observe all of its values.
     needy = [method for method in methods if config["methods"][method]["inputs"].value != []]
     if "calibration" not in scheme:
         if is_static and scheme.lacks("calibration"):

@@ -1,4 +1,4 @@
-"""Checks of keys of targets and profiles that do not go together."""
+"""Checks of keys of targets and profiles that exclude each other."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _check_accuracy(accuracy: Raw) -> Iterator[Issue]:
 def check_io(config: Raw) -> Iterator[Issue]:
     """Check that ``io`` names declared methods and inputs.
 
-    The inputs of a saved program that the config does not declare are known only at link.
+    A saved program may have inputs that the config does not declare. Their names are known only at link.
     """
     methods = method_names(config)
     for target in config["targets"].tables:

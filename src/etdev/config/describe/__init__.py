@@ -1,1 +1,1 @@
-"""Descriptions of a config and of its keys: listings, schema and reference."""
+"""Descriptions of a config and of its keys: listings, explanations, JSON Schema and reference."""

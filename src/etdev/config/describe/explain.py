@@ -53,7 +53,8 @@ def parse_key(text: str) -> KeyPath:
 def explain(text: str, loaded: LoadedConfig | None = None) -> str:
     """Return the explanation of a key. Raises :class:`UsageError`.
 
-    ``*`` or any other name matches the user's own names. The end of a key is enough if no other key has the same end.
+    Where the user chooses a name, ``*`` or any other name is valid. The last names of a key are enough if no other key
+    ends with them.
     """
     root = grammar_of(Config)
     path = _whole(root, parse_key(text))
@@ -71,7 +72,7 @@ def explain(text: str, loaded: LoadedConfig | None = None) -> str:
 
 
 def _whole(root: TableOf, path: KeyPath) -> KeyPath:
-    """Return the key itself, or the only key that ends with it: ``targets.*.budget.file`` for ``budget.file``."""
+    """Return the full key for a key that may lack its first names: ``targets.*.budget.file`` for ``budget.file``."""
     if find(root, path):
         return path
     longer = [key for home, table in tables(root) for name in table.keys if len(key := (*home, name)) > len(path)]
@@ -87,17 +88,17 @@ def _whole(root: TableOf, path: KeyPath) -> KeyPath:
 
 
 def _is_written(part: str | int, given: str | int) -> bool:
-    """Return whether ``given`` is this step of a key in the grammar: the same name, or any list element."""
+    """Return whether ``given`` is this part of a key in the grammar. Any index is the part for list elements."""
     return part == given or (isinstance(part, int) and (isinstance(given, int) or given == ANY))
 
 
 def _stands_for(part: str | int, given: str | int) -> bool:
-    """Return whether ``given`` matches this step of a key in the grammar, where ``*`` is any name of the user's own."""
+    """Return whether ``given`` matches this part of a key in the grammar. The part ``*`` matches any name."""
     return part == ANY or _is_written(part, given)
 
 
 def _keys(root: Node, path: KeyPath) -> list[Key]:
-    """Return the key, in every form that the table around it may have."""
+    """Return all descriptions of a key, one for each alternative of the table around it."""
     around = find(root, path[:-1])
     forms = [form for node in around for form in (node.options if isinstance(node, OneOf) else (node,))]
     return [form.keys[str(path[-1])] for form in forms if isinstance(form, TableOf) and path[-1] in form.keys]
@@ -137,7 +138,7 @@ def _value_lines(path: KeyPath, loaded: LoadedConfig) -> list[str]:
 
 
 def short_value(value: Any) -> str:
-    """Return an effective value on one line."""
+    """Return an effective value as text on one line."""
     if value is None:
         return "not set"
     data = plain(value.model_dump() if isinstance(value, BaseModel) else value)

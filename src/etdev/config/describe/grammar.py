@@ -1,6 +1,6 @@
 """Grammar of a config, derived from the models: the keys and values that are valid at each place.
 
-Messages, overrides, ``explain``, the reference and the tests use this one description.
+Messages, overrides, ``explain``, the reference and the tests all use this grammar.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from etdev.plugins import Group
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A single value."""
+    """Node for a single value, such as a number or a text."""
 
     kinds: frozenset[str]
     """Accepted kinds of raw value, as :func:`etdev.config.describe.notation.kind` names them."""
@@ -36,11 +36,11 @@ class Leaf:
     values: tuple[object, ...] = ()
     """All valid values, if the type lists them."""
     example: str | None = None
-    """Valid value that a message may show, if any."""
+    """Valid value that a message may show as an example; None if there is none."""
     meant: Callable[[str], str | None] | None = None
-    """Function from an invalid text to a hint with its probable meaning."""
+    """Function that returns a hint with the probable meaning of an invalid text."""
     group: Group | None = None
-    """Extension point whose other names are valid too; :func:`with_plugins` adds them to ``values``."""
+    """Extension point whose registered names are valid too. :func:`with_plugins` adds these names to ``values``."""
 
     @property
     def is_free_text(self) -> bool:
@@ -50,18 +50,18 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Anything:
-    """Value that the models do not check."""
+    """Node for a value that the models do not check."""
 
     expected = "any value"
 
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list."""
+    """Node for a list."""
 
     item: Node
     phrase: str = ""
-    """Text that completes "expected …" if the list has constraints beyond those of its elements."""
+    """Text that completes "expected …", if the list itself has constraints; else empty."""
 
     @property
     def expected(self) -> str:
@@ -72,7 +72,7 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
-    """A table whose keys are the user's own names."""
+    """Node for a table whose keys are names that the user chooses."""
 
     name: Leaf
     value: Node
@@ -94,7 +94,7 @@ class Key:
     node: Node
     required: bool
     default: object
-    """None if the key is required, or has no value unless it is set."""
+    """Default value. None if the key is required, or if it is unset by default."""
     description: str
     attribute: str
     """Attribute of the model: the key's name, unless that is a Python keyword."""
@@ -102,7 +102,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class TableOf:
-    """A table with fixed keys."""
+    """Node for a table with fixed keys."""
 
     model: type[BaseModel]
     keys: dict[str, Key]
@@ -111,9 +111,9 @@ class TableOf:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """A value with one of several forms.
+    """Node for a union: a value that fits one of several alternatives.
 
-    ``tag`` is the key whose value selects the form, if the forms are tables.
+    If the alternatives are tables, ``tag`` may name the key whose value selects one of them.
     """
 
     options: tuple[Node, ...]
@@ -140,7 +140,7 @@ def grammar_of(model: type[BaseModel]) -> TableOf:
 
 
 def children(node: Node, part: str | int) -> Iterator[Node]:
-    """Yield the nodes one step below a node, in every form that the node may have."""
+    """Yield the nodes one step below a node. A union gives those of all of its alternatives."""
     match node:
         case TableOf():
             if part in node.keys:
@@ -157,7 +157,7 @@ def children(node: Node, part: str | int) -> Iterator[Node]:
 
 
 def find(root: Node, path: KeyPath) -> list[Node]:
-    """Return all forms that the value at a path may have; empty if there is no such key."""
+    """Return the nodes of the value at a path: several in a union, none if there is no such key."""
     nodes = [root]
     for part in path:
         nodes = [child for node in nodes for child in children(node, part)]
@@ -165,16 +165,16 @@ def find(root: Node, path: KeyPath) -> list[Node]:
 
 
 def key_names(node: Node) -> list[str]:
-    """Return the fixed keys of a table, in every form that it may have."""
+    """Return the fixed keys of a table; of a union, those of all of its alternatives."""
     if isinstance(node, OneOf):
         return list(dict.fromkeys(name for option in node.options for name in key_names(option)))
     return list(node.keys) if isinstance(node, TableOf) else []
 
 
 def tables(node: Node, path: KeyPath = ()) -> Iterator[tuple[KeyPath, TableOf]]:
-    """Yield every table with fixed keys at and below a node.
+    """Yield every table with fixed keys at or below a node, each with its path.
 
-    In a path, ``*`` is a name of the user's own, and 0 is a list element.
+    In a path, ``*`` stands for a name that the user chooses, and 0 for any list element.
     """
     match node:
         case TableOf():
@@ -191,7 +191,7 @@ def tables(node: Node, path: KeyPath = ()) -> Iterator[tuple[KeyPath, TableOf]]:
 
 
 def entries_of(value: object) -> Mapping[str | int, Any]:
-    """Return the keys of an effective value and what they hold: of a table, a mapping or a list."""
+    """Return the entries of an effective value, by key or index. The value is a table, a mapping or a list."""
     if isinstance(value, BaseModel):
         return {name: getattr(value, key.attribute) for name, key in grammar_of(type(value)).keys.items()}
     if isinstance(value, tuple | list):
@@ -245,7 +245,7 @@ def _node(annotation: Any, metadata: tuple[Any, ...] = (), tag: object = None) -
 
 
 def with_plugins(node: Node) -> Node:
-    """Return the node with the names that installed packages register now, for messages."""
+    """Return a node that also accepts the names that installed packages register. Messages list these names."""
     if isinstance(node, OneOf):
         return replace(node, options=tuple(map(with_plugins, node.options)))
     if isinstance(node, Leaf) and node.group is not None:
@@ -254,7 +254,7 @@ def with_plugins(node: Node) -> Node:
 
 
 def _choice(values: tuple[object, ...], group: Group | None = None) -> Leaf:
-    """Return the leaf of a list of values, each shown as the config writes it: ``one of "a", "b"``."""
+    """Return the node for a choice of values. Its text lists them as a config file has them: ``one of "a", "b"``."""
     shown = ", ".join(literal(value) for value in values)
     phrase = f"one of {shown}" if len(values) > 1 else shown
     return Leaf(frozenset(kind for value in values for kind in _KINDS[type(value)]), phrase, values, group=group)
@@ -302,7 +302,7 @@ _LIMITS = {
     "min_length": "of length at least",
     "max_length": "of length at most",
 }
-"""Words for constraints, by their attribute in ``annotated_types``."""
+"""Words for numeric constraints, by the constraints' attributes in ``annotated_types``."""
 
 
 def _flat(metadata: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Raw values in words and in the notation of a config file, for messages and listings."""
+"""Raw values as text, in words or in the notation of a config file, for messages and listings."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typing import Any
 from etdev.config.keys import toml_name
 
 _PASSWORD = re.compile(r"(?P<user>://[^/@:\s]*:)[^@\s]+@")
-"""Password in a URI, with the user before it."""
+"""Password in a URI, together with the user name before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Keys and values in a hint, which TOML and YAML write differently."""
+    """Keys and values that a hint shows. TOML and YAML write them differently."""
 
     values: Mapping[str, Any]
     table: str = ""
-    """Table that they belong to, if the problem is in another one."""
+    """Table that the keys belong to, if it is not the table with the problem."""
 
     def text(self, *, yaml: bool) -> str:
         """Return the setting as a config file in YAML or TOML has it."""
@@ -35,18 +35,18 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """Hint with settings, one for each ``{}`` in the text."""
+    """Hint that contains settings. Each ``{}`` in its template stands for one of them."""
 
     template: str
     settings: tuple[Setting, ...]
 
     def text(self, *, yaml: bool) -> str:
-        """Return the hint for a config file in YAML or TOML."""
+        """Return the hint as text, with its settings in YAML or TOML."""
         return self.template.format(*(setting.text(yaml=yaml) for setting in self.settings))
 
 
 def example(template: str, *settings: Mapping[str, Any], table: str = "") -> Example:
-    """Return a hint whose settings are written in the notation of the config file."""
+    """Return a hint whose settings will be written in YAML or TOML, as the config file is."""
     return Example(template, tuple(Setting(values, table) for values in settings))
 
 
@@ -61,11 +61,11 @@ KIND_WORDS = {
     "date": "a date or time",
     "nothing": "no value",
 }
-"""Words in messages for each kind of raw value."""
+"""Words for each kind of raw value, for messages."""
 
 
 def kind(value: object) -> str:
-    """Return the word of :data:`KIND_WORDS` for the type of a value, or the type's name if there is no word."""
+    """Return the kind of a value: a key of :data:`KIND_WORDS`, or else the name of its type."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -85,7 +85,7 @@ def kind(value: object) -> str:
 
 
 def literal(value: object) -> str:
-    """Return the value as TOML writes it on one line. YAML's flow style reads the scalars the same way."""
+    """Return the value as TOML text on one line. For scalars, this text is valid in YAML's flow style too."""
     match kind(value):
         case "boolean":
             return "true" if value else "false"
@@ -106,7 +106,7 @@ def literal(value: object) -> str:
 
 
 def flow(value: object) -> str:
-    """Return the value as YAML writes it on one line."""
+    """Return the value as YAML text on one line."""
     match kind(value):
         case "list":
             return f"[{', '.join(flow(item) for item in value)}]"  # type: ignore[attr-defined]
@@ -117,7 +117,10 @@ def flow(value: object) -> str:
 
 
 def short(value: object, limit: int = 60) -> str:
-    """Return :func:`literal` without passwords, cut if it is long; for lists and tables only the word."""
+    """Return the value as TOML text, without passwords, and cut if it is long.
+
+    A list or a table gives only a word for its kind.
+    """
     if isinstance(value, Mapping | list | tuple):
         if value:
             return KIND_WORDS[kind(value)]
@@ -129,12 +132,12 @@ def short(value: object, limit: int = 60) -> str:
 
 
 def without_password(text: str) -> str:
-    """Return the text with ``…`` for the password of a URI in it, since other people read the logs."""
+    """Return the text with ``…`` for a password in a URI, since other people may read logs."""
     return _PASSWORD.sub(r"\g<user>…@", text)
 
 
 def bytes_table(value: bytes) -> dict[str, str]:
-    """Return the notation of bytes that TOML, JSON and YAML share."""
+    """Return bytes as a table that can be written in TOML, JSON and YAML: ``{ base64 = "…" }``."""
     return {"base64": base64.b64encode(value).decode("ascii")}
 
 

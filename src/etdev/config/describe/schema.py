@@ -1,4 +1,4 @@
-"""JSON Schema (draft 2020-12) of the config file, for editors of TOML and YAML."""
+"""Generator of the JSON Schema (draft 2020-12) for config files, which editors use for TOML and YAML."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from etdev.config.names import NAMED_TABLES, NEW
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _OVERLAY = "Overlay"
-"""Suffix for the definition of a table's form inside a profile, where nothing is required."""
+"""Suffix for the names of definitions of tables inside a profile. Such a table has no required keys."""
 
 _NEW = {"type": "boolean", "description": "Says that no file defines this name, so that it is not a misspelled one."}
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the schema as data: closed tables, descriptions, no nulls (an unwanted key is left out)."""
+    """Return the schema as data.
+
+    Tables accept no unknown keys. Nulls are not valid: a key that is not wanted is left out.
+    """
     schema = Config.model_json_schema(mode="validation")
     definitions = schema.pop("$defs")
     tables = {name: _tidy(table) for name, table in definitions.items()}
@@ -32,7 +35,7 @@ def json_schema() -> dict[str, Any]:
     overlay["description"] = "A profile: any part of the config, which overrides the rest of the file."
     overlays[f"Config{_OVERLAY}"] = overlay
     root["properties"]["profiles"]["additionalProperties"] = {"$ref": f"#/$defs/Config{_OVERLAY}"}
-    # A file that the config extends may state required keys.
+    # If the config extends a file, that file may state the required keys.
     root["if"] = {"not": {"required": ["extends"]}}
     root["then"] = {"required": root.pop("required")}
     return {"$schema": DIALECT, "title": "etdev config", **root, "$defs": dict(sorted({**tables, **overlays}.items()))}
@@ -44,13 +47,13 @@ def schema_text() -> str:
 
 
 def _referred(node: Mapping[str, Any]) -> list[str]:
-    """Return the names of the definitions that a table, or one of its forms, refers to."""
+    """Return the names of the definitions to which a table, or an alternative of a union, refers."""
     forms = node.get("oneOf", [node])
     return [form["$ref"].rpartition("/")[2] for form in forms]
 
 
 def _tidy(node: Any) -> Any:
-    """Return a node without pydantic's titles, null alternatives and defaults that only say "not set"."""
+    """Return a schema without pydantic's titles, null alternatives and defaults that mean "not set"."""
     if isinstance(node, list):
         return [_tidy(item) for item in node]
     if not isinstance(node, dict):
@@ -61,7 +64,7 @@ def _tidy(node: Any) -> Any:
         if not (key == "title" or (key == "default" and item in (None, {}, [], ())) or key == "discriminator")
     }
     for pattern, value in tidy.pop("patternProperties", {}).items():
-        # Otherwise a name that does not match could have any value.
+        # Without ``propertyNames``, a name that does not match the pattern could have any value.
         tidy["propertyNames"] = {"pattern": pattern, **tidy.get("propertyNames", {})}
         tidy["additionalProperties"] = value
     if tidy.get("additionalProperties") is True:
@@ -75,7 +78,7 @@ def _tidy(node: Any) -> Any:
 
 
 def _relaxed(node: Any) -> Any:
-    """Return the node with nothing required, since part of a table may be merged over another."""
+    """Return a schema of which no key is required, since a profile's table is merged over another one."""
     if isinstance(node, list):
         return [_relaxed(item) for item in node]
     if not isinstance(node, dict):
@@ -89,6 +92,6 @@ def _relaxed(node: Any) -> Any:
         elif key == "items":
             relaxed[key] = item  # Lists are replaced, not merged: their elements stay whole.
         elif key not in ("required", "minProperties", "default"):
-            # Without its tag, a table may match several forms.
+            # Without the key that selects an alternative, a table may match several of them.
             relaxed["anyOf" if key == "oneOf" else key] = _relaxed(item)
     return relaxed

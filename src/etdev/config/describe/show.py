@@ -1,4 +1,4 @@
-"""Effective config as a listing (``etdev config show``), as TOML and as JSON."""
+"""Output of the effective config (``etdev config show``) as a listing, as TOML and as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from etdev.config.loader import LoadedConfig
 from etdev.config.types import GIT_PREFIX
 
 _SPENT = ("extends", "profiles")
-"""Keys that have had their effect when the layers are merged."""
+"""Keys that the effective config lacks, since merging the layers has already applied them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,11 @@ class Row:
 
     key: KeyPath
     value: Any
-    """Valid value; None if the key is not set."""
+    """Valid effective value; None if the key is not set."""
     is_default: bool
-    """True if the value equals the default, stated by a layer or not."""
+    """True if the value equals the default, even if a layer states the value."""
     origin: Origin | None
-    """None if no layer states the key."""
+    """Origin of the value; None if the value is a default."""
 
 
 def effective_rows(loaded: LoadedConfig, *, changed: bool = False) -> list[Row]:
@@ -106,7 +106,7 @@ def effective_data(loaded: LoadedConfig) -> dict[str, Any]:
 
 def _dump(value: Any) -> Any:
     if isinstance(value, BaseModel):
-        # A table at its default may be invalid here, such as `kwargs` next to `pt2`.
+        # A table's default values may be invalid in this context, such as `kwargs` next to `pt2`.
         stated, keys = entries_of(value), grammar_of(type(value)).keys
         dumped = {name: _dump(item) for name, item in stated.items() if item is not None}
         return {
@@ -154,7 +154,7 @@ def _origin_json(origin: Origin) -> dict[str, Any]:
 
 
 def _foreign_paths(loaded: LoadedConfig) -> str:
-    """Return comment lines for values whose paths are relative to another folder than that of the main file."""
+    """Return comment lines for paths that are relative to a folder other than that of the main file."""
     lines = [
         f"# {format_key(row.key)} = {literal(row.value)} is relative to {row.origin.base}\n"
         for row in effective_rows(loaded)

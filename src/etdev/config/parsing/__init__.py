@@ -1,1 +1,1 @@
-"""Config files as data, with the place of every key and value."""
+"""Reading of config files as data, with the position of every key and value."""

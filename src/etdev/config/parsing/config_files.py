@@ -1,4 +1,4 @@
-"""Config files on disk: finding one, and reading its text as a :class:`Document`."""
+"""Config files on disk: finding them, and reading one as a :class:`Document`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def find_config(cwd: Path) -> Path:
         return cwd / PYPROJECT
     for name in DEFAULT_NAMES:
         if os.path.isdir(cwd / name):
-            return cwd / name  # Reading it reports that it is a folder.
+            return cwd / name  # A folder of this name counts too: reading it reports the error.
     raise _error(
         f"there is no config in {cwd}: no {', '.join(DEFAULT_NAMES)}, and no [tool.etdev] in a {PYPROJECT}",
         "`etdev init` writes one; `-c FILE` names one elsewhere",

@@ -23,10 +23,10 @@ class Position(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Positions of a key and its value.
+    """Positions of a key and of its value.
 
-    An element of a list has its own position as ``key``. A table that needs no value of its own (a header, a dotted
-    key, a YAML block) has the position of its opening as ``value``.
+    For an element of a list, ``key`` is the position of the element. A table may begin without a value of its own: by a
+    header, a dotted key or a YAML block. ``value`` is then the position where the table begins.
     """
 
     key: Position
@@ -42,10 +42,10 @@ class Document:
 
     data: dict[str, Any]
     places: Mapping[KeyPath, Place]
-    """Place of every table, list element and value; ``()`` is the document itself."""
+    """Place of every table, list element and value. The place at ``()`` is that of the whole document."""
 
 
 def refuse(source: str, message: str, position: Position | None, *, rule: str, hint: str | None = None) -> ConfigError:
-    """Return the error for a file that cannot be read as a config at all."""
+    """Return an error that says why a file cannot be read as a config at all."""
     line, column = position or (None, None)
     return ConfigError((Problem(message, "", source, line, column, hint, rule),))

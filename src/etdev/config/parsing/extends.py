@@ -1,4 +1,4 @@
-"""Config files of a load: the main file and the files that it extends, each below the file that names it."""
+"""Reading of a main config file and of all files that it extends. A file is a layer below the file that extends it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from etdev.errors import ConfigError, Problem
 
 
 class _Head(BaseModel):
-    """Keys that are read from each file separately, since merging would hide them."""
+    """Keys that are checked in each file separately, since merging would hide all but one of them."""
 
     model_config = ConfigDict(strict=True)
     version: FormatVersion | None = None
@@ -33,19 +33,19 @@ class _Head(BaseModel):
 
 @dataclass
 class FileSet:
-    """Files of one config, each as a layer and merged."""
+    """Files of one config: each as a layer, and all of them merged."""
 
     merged: Layer = field(default_factory=Layer)
-    """Data of all files, without ``extends``, which has had its effect."""
+    """Merged data of all files, without the key ``extends``."""
     layers: list[Layer] = field(default_factory=list)
     """Each file as a separate layer, from the lowest to the main one."""
     files: list[Path] = field(default_factory=list)
-    """Absolute paths, the main one first."""
+    """Absolute paths of the files, the main one first."""
     problems: list[Problem] = field(default_factory=list)
     nulls: list[Problem] = field(default_factory=list)
-    """Every null of every file, even if a higher layer states the key."""
+    """Problem for every null in every file, even if a higher layer overrides the null."""
     incomplete: bool = False
-    """True if a file could not be read. It may set keys that seem to be missing."""
+    """True if a file could not be read. Keys that seem to be missing may be in that file."""
 
 
 def read_files(main: Path, cwd: Path) -> FileSet:
@@ -122,7 +122,7 @@ class _Reader:
         return None
 
     def _at_mark(self, problem: Problem, key: KeyPath, name: str, mark: Mark) -> Problem:
-        """Move the problem of an unreadable file to the place that names the file."""
+        """Return the problem of an unreadable file at the place in the config that names the file."""
         if problem.rule != "file" or problem.line is not None:
             return problem
         file = f"`{problem.source}`" if problem.source else f"`{name}`"

@@ -20,7 +20,7 @@ _TOKEN = re.compile(
     r"|'[^'\n]*+'|\#[^\n]*+|[\w-]++|(?P<open>[\[{])|(?P<close>[\]}])",
     re.DOTALL,
 )
-"""Tokens that matter for counting brackets. Words are consumed whole, so that the scan is linear."""
+"""Tokens that matter for counting brackets. A word is matched as a whole, so that the scan takes linear time."""
 _LONG_NUMBER = re.compile(r"[0-9_]{4300,}")
 _WORD = re.compile(r"[A-Za-z_][\w:./-]*")
 
@@ -42,9 +42,9 @@ def parse_toml(text: str, source: str) -> Document:
 
 
 def _check_brackets(text: str, source: str) -> int | None:
-    """Return the offset of a bracket that is never closed, if there is one.
+    """Return the offset of a bracket that is never closed; None if there is none.
 
-    Raises for deep nesting, before ``tomllib`` recurses.
+    Raises :class:`ConfigError` for deep nesting, on which ``tomllib`` would exceed the recursion limit.
     """
     stack: list[int] = []
     for token in _TOKEN.finditer(text):

@@ -1,4 +1,4 @@
-"""Places of keys and values in a TOML text, and its duplicate keys, from tree-sitter's tree."""
+"""Places of keys and values in a TOML text, and its duplicate keys, from the syntax tree of tree-sitter."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ def locate(text: str) -> tuple[dict[KeyPath, Place], list[Duplicate]]:
 
 
 class _Surveyor:
-    """One walk over the tree, statement by statement, with the effects that TOML defines."""
+    """Walk over the syntax tree, statement by statement, as TOML defines their effects.
+
+    It collects places and duplicate keys.
+    """
 
     def __init__(self, text: bytes) -> None:
         self.places: dict[KeyPath, Place] = {(): START}
@@ -48,12 +51,15 @@ class _Surveyor:
         self._elements: dict[KeyPath, int] = {}
         """Number of elements so far of each array of tables."""
         self._open: set[KeyPath] = set()
-        """Tables that only a longer header implies; a header of their own may still follow."""
+        """Tables that so far exist only because a longer header names them. Their own header may still follow."""
         self._dotted: dict[KeyPath, int] = {}
-        """Tables that a dotted key made, with the block of statements that has it. Only that block may add to them."""
+        """Tables that a dotted key created, each with the block of statements of that key.
+
+        Only this block may add to them.
+        """
         self._block = 0
         self._repeated: set[KeyPath] = set()
-        """Duplicates so far. Keys inside a duplicate table are not reported."""
+        """Duplicate tables and keys so far. Keys inside a duplicate table are not reported."""
 
     def survey(self, root: Node) -> None:
         for node in root.named_children:

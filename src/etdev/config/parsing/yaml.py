@@ -1,8 +1,10 @@
 """Parser from YAML 1.2 text to data and places, event by event. It accepts plain data only.
 
-ruamel.yaml reads the text. This module decides the meaning of plain scalars by the core schema of YAML 1.2.2 (section
-10.3), so that ``on``, ``no`` and dates stay text. Anchors, aliases, merge keys, unknown tags, duplicate keys and
-further documents are refused, so that nothing can grow or run.
+ruamel.yaml splits the text into events. This module interprets plain scalars by the core schema of YAML 1.2.2 (section
+10.3), so that ``on``, ``no`` and dates stay text.
+
+Anchors, aliases, merge keys, unknown tags, duplicate keys and further documents are refused. So no file can expand to a
+huge value or run code.
 """
 
 from __future__ import annotations
@@ -75,13 +77,13 @@ class _Open:
     value: dict[str, Any] | list[Any]
     path: KeyPath
     key: str | None = None
-    """The key that waits for its value."""
+    """Key whose value is the next event; None before a key."""
     key_position: Position = START.key
     first: dict[str, Position] = field(default_factory=dict)
 
 
 class _Builder:
-    """Builder of data with places from parse events. It uses a stack instead of recursion."""
+    """Builder of data and places from parse events. It uses a stack instead of recursion."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -149,9 +151,9 @@ class _Builder:
             )
 
     def _value(self, event: Any, kind: str, position: Position) -> tuple[Any, bool]:
-        """Return the value, and whether its text begins where the event does.
+        """Return the value of an event, and whether the value's text begins at the event's position.
 
-        A block or an absent value has the position of its key.
+        For a block or an absent value it does not. Such a value has the position of its key.
         """
         if kind == "ScalarEvent":
             return self._scalar(event, position), bool(event.value) or event.style is not None
@@ -193,7 +195,7 @@ class _Builder:
         return self._plain(text, position)
 
     def _joined(self, text: str, position: Position) -> str:
-        """Return the text with each pair of escapes for two halves of a character, as JSON writes it, joined."""
+        """Return the text with each surrogate pair, written as two escapes as in JSON, joined to one character."""
         try:
             return text.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError as error:
