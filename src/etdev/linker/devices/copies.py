@@ -12,9 +12,10 @@ Insertions = defaultdict[int, list[tuple[str, int, int]]]
 
 
 def copy_between(plan: m.ExecutionPlan, operator: str, source: int, target: int) -> list[tuple[str, int, int]]:
-    """Return the copy to insert from value ``source`` to value ``target``, as a list; an empty tensor needs none.
+    """Return the copy to insert from value ``source`` to value ``target``: a list of one, or an empty list.
 
-    One of the two values is a tensor of the original method. The other one was added to the method.
+    An empty tensor needs no copy. One of the two values is a tensor of the original method. The other one was added to
+    the method.
     """
     tensor = plan.values[min(source, target)]  # Added values have higher numbers than all original ones.
     assert isinstance(tensor, m.Tensor)
@@ -29,7 +30,7 @@ def is_dynamic(value: m.Value) -> bool:
 def copy_instructions(
     plan: m.ExecutionPlan, before: Insertions, after: Insertions
 ) -> tuple[m.ExecutionPlan, dict[int, list[m.Instruction]], dict[int, list[m.Instruction]]]:
-    """Turn planned copies into kernel calls. Also return the method with the copy operators that these calls need."""
+    """Turn planned copies into kernel calls. Also return the method with the operators for these calls."""
     indices = {}
     for name in sorted({name for copies in (*before.values(), *after.values()) for name, _, _ in copies}):
         plan, indices[name] = with_operator(plan, name, "out")

@@ -18,19 +18,19 @@ from etdev.program.analysis.storage import MethodMemory
 Ends: TypeAlias = tuple[Mapping[int, Device], Mapping[int, Device]]
 """Two maps, for inputs and for outputs: position among them → device."""
 _GAP = 64
-"""Bytes between two tensors that get planned memory here."""
+"""Bytes between two tensors that :func:`add_host_memory` places."""
 
 
 def positions_on_devices(owned: CallerOwned, before: Ends) -> tuple[frozenset[int], frozenset[int]]:
     """Return the positions of inputs and of outputs to keep on devices.
 
-    These are the ones that the caller asks for, and those that were on a device before the link.
+    They are those that the caller asks for, and those that were on a device before the link.
     """
     return owned.device_inputs | before[0].keys(), owned.device_outputs | before[1].keys()
 
 
 def add_host_memory(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Give inputs and outputs on devices planned memory on the host too, for instructions that run on the host."""
+    """Give inputs and outputs on devices planned memory on the host, too, for instructions that run on the host."""
     plan, owned = method.plan, options.caller.get(method.plan.name, CallerOwned())
     values = list(plan.values)
     ends = [
@@ -120,8 +120,8 @@ def _why_not(
 def _can_share_tensor(plan: m.ExecutionPlan, value: int, other: int, there: Collection[int]) -> bool:
     """Return whether ``other``, a value in the bytes of ``value``, can be the same tensor on a device.
 
-    ``value`` is an input or output on a device, and ``there`` are all of them. The two must have the same element type,
-    sizes and dimension order.
+    ``value`` is an input or output on a device, and ``there`` are all inputs and outputs on devices. The two values
+    must have the same element type, sizes and dimension order.
     """
     one, two = plan.values[value], plan.values[other]
     assert isinstance(one, m.Tensor)

@@ -12,7 +12,7 @@ from etdev.program.analysis.effects import Effects
 from etdev.program.analysis.storage import MethodMemory
 
 _State = dict[int, frozenset[int]]
-"""Item → values that hold its most recent content. An item that is not in it has not been written yet."""
+"""Item → values that hold its most recent content. Items that have not been written yet are not in the map."""
 
 
 class Holders:
@@ -61,7 +61,7 @@ class Holders:
     def holder_like(self, value: int, spot: Spot, item: int, plan: m.ExecutionPlan) -> int:
         """Return a tensor that holds the item at ``spot`` and has the sizes and element type of ``value``.
 
-        The result is ``value`` itself if it holds the item, or if no tensor of its form does.
+        Return ``value`` itself if it holds the item, or if no such tensor exists.
         """
         known = self._known_at(spot, item)
         if known is None or value in known:
@@ -73,14 +73,14 @@ class Holders:
     def write_at(self, spot: Spot, item: int) -> int:
         """Return the value to which new content of the item can be written at ``spot``.
 
-        Its memory is the item's own.
+        If possible, it is a value that no move or view sets, so that it has memory of its own.
         """
         values = [value for value in self._items.values[item] if value not in self._set] or self._items.values[item]
         known = self._known_at(spot, item) or frozenset()
         return next((value for value in values if value in known), values[0])
 
     def _known_at(self, spot: Spot, item: int) -> frozenset[int] | None:
-        """Return the values known to hold the item at ``spot``; None if it has not been written before."""
+        """Return the values that certainly hold the item at ``spot``; None if the item has not been written before."""
         return (self._after if spot.after else self._before).get(spot.position, {}).get(item)
 
     def _aliases(self, item: int) -> list[int]:
@@ -116,7 +116,7 @@ class Holders:
         if isinstance(call, m.FreeCall):
             item = of.get(call.value_index)
             return state if item not in state else {**state, item: state[item] - {call.value_index}}
-        # An item with a single value needs no tracking: that value holds the content.
+        # An item with a single value needs no tracking: only that value can hold the content.
         new = {of[value]: frozenset({value}) for value in _writes(found) if len(values[of[value]]) > 1}
         if found.move and found.move[0] in of and found.move[1] in of:
             origin, to = found.move

@@ -18,7 +18,7 @@ class Items:
     """The tensors of a method, grouped by content.
 
     Static tensors at the same address are one item, and so are constants with the same data. Every other tensor is an
-    item by itself. So is each tensor that is ``fixed`` to the host.
+    item by itself. So is each tensor of an item in ``fixed``.
     """
 
     of: Mapping[int, int]
@@ -28,7 +28,7 @@ class Items:
     fixed: Mapping[int, frozenset[int]]
     """Item whose content is always on the host → items that may change when it changes.
 
-    Such items share some of their bytes, or a value of theirs is known at run time only to be one of several tensors.
+    Such items share a part of their bytes, or have a value that is one of several tensors, known only at run time.
     """
 
     def representative(self, item: int) -> int:
@@ -36,11 +36,11 @@ class Items:
         return self.values[item][0]
 
     def changing_with(self, item: int) -> frozenset[int]:
-        """Return the items whose content may change when an instruction writes ``item``."""
+        """Return the items whose content may change when an instruction writes to ``item``."""
         return self.fixed.get(item, frozenset({item}))
 
     def with_fixed(self, item: int) -> Items:
-        """Return the same items, with ``item`` also fixed to the host."""
+        """Return the same items, except that the content of ``item`` is always on the host."""
         pairs = [
             (self.representative(one), self.representative(other))
             for other, group in self.fixed.items()
@@ -64,7 +64,7 @@ def find_items(plan: m.ExecutionPlan, memory: MethodMemory) -> Items:
     freed = frees(instructions)
 
     def rank(value: int) -> tuple[bool, int, bool, int]:
-        """Return a sort key: values that can be read until the end of the method, then freed values and references."""
+        """Return a sort key: first values that can be read until the method ends, then freed ones, then references."""
         return value in targets, -max(freed.get(value, [len(instructions)])), value not in places, value
 
     groups = tuple(tuple(sorted(values, key=rank)) for values in members.values())
@@ -77,7 +77,7 @@ def find_items(plan: m.ExecutionPlan, memory: MethodMemory) -> Items:
 
 
 def _with_changing_together(groups: Sequence[tuple[int, ...]], pairs: Iterable[tuple[int, int]]) -> Items:
-    """Return one item per group of values. Items that ``pairs`` connects are fixed to the host and change together."""
+    """Return one item per group of values. Items that ``pairs`` connects stay on the host and change together."""
     group = _representatives(groups, pairs)
     split = [each for values in groups for each in ([(value,) for value in values] if values[0] in group else [values])]
     of = {value: number for number, values in enumerate(split) for value in values}
@@ -86,7 +86,7 @@ def _with_changing_together(groups: Sequence[tuple[int, ...]], pairs: Iterable[t
 
 
 def _representatives(groups: Sequence[tuple[int, ...]], pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Return each value that a pair reaches → a representative of all values that change together with it."""
+    """Return a map from each value that a pair reaches to one that stands for all values that change with it."""
     parent: dict[int, int] = {}
 
     def root(value: int) -> int:
@@ -114,7 +114,7 @@ def _by_root(group: Mapping[int, int]) -> dict[int, list[int]]:
 
 
 def _linked_pairs(memory: MethodMemory, targets: Mapping[int, set[int]]) -> Iterator[tuple[int, int]]:
-    """Yield pairs of values that must change together, since one may refer to the other at run time."""
+    """Yield pairs of values that must change together, because one may refer to the other at run time."""
     places = memory.reaching.places
     for write in memory.reaching.writes:
         if (
@@ -133,7 +133,7 @@ def _linked_pairs(memory: MethodMemory, targets: Mapping[int, set[int]]) -> Iter
 
 
 def _targets(memory: MethodMemory) -> dict[int, set[int]]:
-    """Return, for each value that a move or a view sets, the values whose memory it may refer to."""
+    """Return a map from each value that a move or a view sets to the values in whose memory it may be."""
     found: dict[int, set[int]] = {value: set() for value in memory.reaching.references}
     for use in memory.reaching.uses:
         if use.value in found:

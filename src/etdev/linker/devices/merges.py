@@ -1,4 +1,4 @@
-"""Results of branches that moves merge into one value: they get the same bytes, and so one tensor on each device."""
+"""Results of branches that moves merge into one value. They get the same bytes, so each device needs one tensor."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def join_merged(method: Method, work: Work, options: LinkOptions) -> Changed:
 
 
 def _move_groups(plan: m.ExecutionPlan, memory: MethodMemory) -> Iterable[dict[int, m.Tensor]]:
-    """Yield groups of tensors that moves connect.
+    """Yield groups of tensors that moves connect, as value index → tensor.
 
     The tensors of a group have one shape and type, and no other value shares their memory.
     """
@@ -57,7 +57,7 @@ def _move_groups(plan: m.ExecutionPlan, memory: MethodMemory) -> Iterable[dict[i
         tensor = plan.values[value]
         assert isinstance(tensor, m.Tensor)
         groups[root(value)][value] = tensor
-    # A view reads the bytes of its source under another name, so a tensor with views is left out.
+    # The memory of a tensor with a view is in use under another name, too. So leave out such tensors.
     viewed = {value for found in memory.reaching.effects for value in found.view or ()}
     for group in groups.values():
         forms = {(tensor.scalar_type, tensor.sizes, tensor.dim_order) for tensor in group.values()}
@@ -80,11 +80,11 @@ def _is_alone(plan: m.ExecutionPlan, memory: MethodMemory, value: int, tensor: m
 def _conflicting(
     groups: Sequence[Collection[int]], flow: FlowGraph, effects: Sequence[Effects], outputs: Iterable[int]
 ) -> set[int]:
-    """Return the groups that must keep separate memory, by index.
+    """Return the indices of the groups that must keep separate memory.
 
-    That is a group in which one value is written while the content of another one is still needed. A group of which a
-    value is needed when the method begins must also keep separate memory. A value is needed until the last instruction
-    that reads it before it is written again. Sets of values are integers here, with one bit for each value.
+    In such a group, a value is written while the content of another one is still needed, or a value is needed when the
+    method begins. A value is needed until the last instruction that reads it before it is written again. Sets of values
+    are integers here, with one bit for each value.
     """
     members = [(value, number) for number, group in enumerate(groups) for value in group]
     bits = {value: 1 << index for index, (value, _) in enumerate(members)}

@@ -32,6 +32,6 @@ def place_on_devices(work: Work, options: LinkOptions) -> PassResult:
 
 
 def _renamed(state: State, names: Sequence[Mapping[int, int]]) -> State:
-    """Return the state with its values replaced; ``values`` maps, per method, each old value to the new one."""
+    """Return the state with its values replaced. ``names`` maps, per method, each old value to the new one."""
     members = tuple((index, names[index].get(value, value), inside) for index, value, inside in state.members)
     return replace(state, members=members)

@@ -11,7 +11,7 @@ from etdev.linker.devices.transfers import Spot
 from etdev.program.analysis.flow import FlowGraph
 
 _State = dict[int, frozenset[Device]]
-"""Item → devices, the host included, that may have written it most recently. An item not in it has no content yet."""
+"""Item → devices, or the host, that may have written it last. Items without content are not in the map."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Origins:
     def at(self, spot: Spot, item: int) -> Device | None:
         """Return the device that wrote an item most recently.
 
-        None if that depends on the path, or if the item was not written.
+        Return None if that depends on the path, or if the item has not been written.
         """
         state = self._after.get(spot.position, {}) if spot.after else self._before.get(spot.position, {})
         found = state.get(item, frozenset())
@@ -37,10 +37,10 @@ class Origins:
 
 
 def find_origins(flow: FlowGraph, written: Sequence[Mapping[int, Device]], at_entry: Mapping[int, Device]) -> Origins:
-    """Follow the control flow of a method to find the device of the most recent write of each item.
+    """Follow the control flow of a method to find which device wrote each item most recently.
 
-    ``written`` maps, for each instruction, the items that it writes to the device that it runs on. ``at_entry`` maps
-    the items that have content when the method begins to their devices.
+    ``written`` has, for each instruction, the items that it writes → the device on which it runs. ``at_entry`` has the
+    items with content when the method begins → their devices.
     """
     end = len(flow.instructions)
     entry: _State = {item: frozenset({device}) for item, device in at_entry.items()}

@@ -1,9 +1,11 @@
 """Placement of tensors on the devices of their delegates, with copies between host and devices.
 
-Each delegate call on a device gets replicas of its arguments there. The linker first inserts copies to devices. A
-delegate needs its inputs on its device, and a write anywhere else invalidates the content there. Then the linker
-inserts copies to the host in the same way. The copies to devices now count as instructions that read on the host. So
-content that one device writes and another one reads goes through the host.
+Each delegate call on a device gets replicas of its arguments there.
+
+1. The linker inserts copies to devices. A delegate needs its inputs on its device. A write to an item anywhere else
+   makes the content there out of date.
+2. The linker inserts copies to the host in the same way. The copies from step 1 count as instructions that read on the
+   host. So content that one device writes and another one reads goes through the host.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ def _placement(method: Method, devices: Mapping[int, Device], wanted: WantedDevi
     plan, memory = method.plan, method.memory
     kept = _persistent(memory)
     written = {value for position in devices for value in memory.reaching.effects[position].writes}
-    # Unnamed values in the bytes of state that delegates write. They are outputs of these calls.
+    # Values without a name, in the bytes of state, that delegates write: they are outputs of these calls.
     outputs_in_state = {value for value in kept & written if not _has_name(plan, value)}
     constants = {value for value, tensor in plan.tensors() if tensor.is_constant and value in items.of}
     entering = {*kept, *constants, *tensors(plan, plan.inputs)}
@@ -66,7 +68,7 @@ def _placement(method: Method, devices: Mapping[int, Device], wanted: WantedDevi
 
 
 def _place(method: Method, placement: Placement) -> tuple[Changed, Mapping[int, int]]:
-    """Insert copies to devices, then copies to the host. Raise ``AmbiguousSourceError`` on failure."""
+    """Insert copies to devices, then copies to the host. Raise ``AmbiguousSourceError`` if that is not possible."""
     replicas = placement.replicas
     _bring_ends(placement)
     plan, moved = copy_to_devices(placement)
@@ -86,7 +88,7 @@ def _bring_ends(placement: Placement) -> None:
     for positions, indices in placement.ends():
         for position, device in positions.items():
             placement.replicas.get(indices[position], device, planned=False)
-    # Values with a name in the file come first, so that the replica of the state gets that name.
+    # Named values come first, because the replica gets the name of the first value.
     for value, device in sorted(
         placement.wanted.state.items(), key=lambda found: (not _has_name(placement.plan, found[0]), found[0])
     ):

@@ -1,4 +1,4 @@
-"""Input of the passes that place tensors on devices: a method, facts about it, and devices for its ends."""
+"""Input of the passes that place tensors on devices: a method, its delegates' devices, and wanted placements."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Placement:
     """Items that have content when the method begins."""
 
     def ends(self) -> tuple[tuple[Mapping[int, Device], Sequence[int]], ...]:
-        """Return two pairs, for inputs and for outputs: the devices by position, and the values of all of them."""
+        """Return, for inputs and for outputs: position → device of those on devices, and all values in order."""
         return (self.wanted.inputs, self.plan.inputs), (self.wanted.outputs, self.plan.outputs)
 
 
 class AmbiguousSourceError(Exception):
-    """An item that two paths wrote to different places, so that no single copy can read it."""
+    """Error for an item that is in different places on different paths, so that no single copy can read it."""
 
     def __init__(self, item: int) -> None:
         super().__init__(item)

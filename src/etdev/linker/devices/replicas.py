@@ -28,8 +28,8 @@ class Replicas:
     def __init__(self, plan: m.ExecutionPlan, items: Items, own_replica: Collection[int] = ()) -> None:
         """Start without replicas.
 
-        ``own_replica`` are values that do not share a replica with other values. A reader of the file can then
-        recognize them as outputs of delegate calls.
+        ``own_replica`` are values that do not share a replica with other values of their item. A reader of the file can
+        then recognize them as outputs of delegate calls.
         """
         self._plan, self._items, self._own_replica = plan, items, own_replica
         self._values: list[m.Value] = []
@@ -37,16 +37,16 @@ class Replicas:
         self._ends: dict[Device, int] = defaultdict(int)
         self._known: dict[tuple[int, Device, object], int] = {}
         self.of: dict[tuple[int, Device], int] = {}
-        """``(value, device)`` → its replica there."""
+        """``(value, device)`` → replica of the value on that device."""
         self.first: dict[int, int] = {}
         """Replica → the first value for which it was requested."""
 
     def get(self, value: int, device: Device, *, planned: bool = True, named: bool = False) -> int:
-        """Return the replica of a tensor on a device; add it if it is new.
+        """Return the replica of a tensor on a device. Add it if necessary.
 
-        All replicas of one item on one device share bytes. Replicas with the same sizes and element type are one
-        tensor. ``planned`` is false for memory that the caller owns. ``named`` is true for state, which keeps its name
-        in the file.
+        All replicas of one item on one device share bytes. Those with the same sizes and element type are one tensor.
+        ``planned`` is False for memory that the caller owns. ``named`` is True for state, which keeps its name in the
+        file.
         """
         found = self.of.get((value, device))
         if found is None:
@@ -62,9 +62,9 @@ class Replicas:
         return found
 
     def alias(self, value: int, device: Device) -> int:
-        """Return a tensor in the bytes of the replica of ``value`` on a device, to which no instruction writes.
+        """Return another tensor in the bytes of the replica of ``value``, to which no instruction writes.
 
-        It holds the most recent content of these bytes, whichever value that was written to.
+        It holds the most recent content of these bytes, whichever value of the item was written last.
         """
         tensor = self._plan.values[value]
         assert isinstance(tensor, m.Tensor)

@@ -1,4 +1,4 @@
-"""State on devices: state that stays there between calls, and delegates that write new content into it in place."""
+"""State that stays on a device between calls, and delegates that write its new content in place."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _may_write(
 
 
 def _always_follows(flow: FlowGraph, first: int, second: int) -> bool:
-    """Return whether every run of the first instruction is followed by the second, and the second runs only then.
+    """Return whether the second instruction runs after each run of the first one, and only then.
 
     That holds if no jump skips exactly one of the two. Branches between them, or around both, are allowed.
     """
@@ -87,7 +87,7 @@ def _always_follows(flow: FlowGraph, first: int, second: int) -> bool:
 
 
 def _own_storage(plan: m.ExecutionPlan, memory: MethodMemory, value: int) -> int | None:
-    """Return the index of a tensor's storage if the tensor is static and fills it; None otherwise."""
+    """Return the index of the storage that a static tensor fills; None for any other tensor."""
     number = memory.of.get(value)
     tensor = plan.values[value]
     if number is None or not isinstance(tensor, m.Tensor) or tensor.nbytes != memory.storages[number].size:
@@ -98,7 +98,7 @@ def _own_storage(plan: m.ExecutionPlan, memory: MethodMemory, value: int) -> int
 def find_resident_state(
     methods: Sequence[Method], devices: Sequence[Mapping[int, Device]], state: Sequence[State]
 ) -> list[dict[int, Device]]:
-    """Return, per method, the values of state that stays on a device between calls → that device.
+    """Return, per method, a map from each value of state that stays on a device between calls to that device.
 
     State stays on a device if only delegates on that device access it, in all methods that share it. State with an
     initial value in the file stays on the host, since the host loads it.
@@ -121,7 +121,7 @@ def find_resident_state(
 
 
 def _devices_of_state(method: Method, devices: Mapping[int, Device]) -> dict[int, set[Device]]:
-    """Return, by storage of state, the devices whose delegates access it, and the host if anything else does."""
+    """Return, for each storage of state, the devices that access it, and the host if the state has to be there."""
     plan, memory = method.plan, method.memory
     items = find_items(plan, memory)
     found: dict[int, set[Device]] = {}

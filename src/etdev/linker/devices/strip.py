@@ -1,4 +1,4 @@
-"""Removal of another toolchain's device placement and copies. The linker makes its own afterwards."""
+"""Removal of the device placement and copies that another toolchain made. The linker then makes its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from etdev.program.analysis.flow import flow_graph
 from etdev.program.devices import D2H_COPY, H2D_COPY
 
 _GAP = 64
-"""Bytes in buffer 1 between the contents of buffers that were on different devices."""
+"""Gap in bytes between the contents of different devices' buffers, all of which move to buffer 1."""
 
 
 def device_ends(plan: m.ExecutionPlan) -> tuple[dict[int, Device], dict[int, Device]]:
@@ -39,9 +39,9 @@ def _between_devices(plan: m.ExecutionPlan) -> set[int]:
 
 
 def strip_devices(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Move a foreign program's method to the host. Copies to and from devices become ordinary copies.
+    """Move a method of a program that was built elsewhere to the host.
 
-    Every storage of the method must have an address of its own.
+    Its copies between host and devices become ordinary copies. Every storage must already have its own address.
     """
     return Changed(replace(method, plan=_without_devices(method.plan)) if work.foreign else method)
 

@@ -1,6 +1,6 @@
 """Copies from the host to devices.
 
-A delegate needs its inputs on its device. A write anywhere else makes the content there out of date.
+A delegate needs its inputs on its device. A write to an item anywhere else makes its content there out of date.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _enter_instructions(placement: Placement, facts: NeedsBuilder, bits: Mapping
 
 
 def _referring(placement: Placement, found: Effects) -> Iterable[int]:
-    """Return the values that a move or a view makes refer to another tensor, if their item is fixed to the host."""
+    """Return the values that a move or a view points to another tensor, if their item is always on the host."""
     to = (found.move or found.view or ())[1:]
     return (value for value in to if placement.items.of.get(value) in placement.items.fixed)
 
@@ -90,7 +90,7 @@ def _enter_ends(placement: Placement, facts: NeedsBuilder, bits: Mapping[tuple[i
 
 
 def _fixed_copies(placement: Placement) -> Insertions:
-    """Return copies back to the host, directly after each call that writes an item fixed to the host."""
+    """Return copies back to the host after each call that writes an item whose content is always on the host."""
     after: Insertions = defaultdict(list)
     for position, device in placement.devices.items():
         found = placement.memory.reaching.effects[position]
@@ -103,7 +103,7 @@ def _fixed_copies(placement: Placement) -> Insertions:
 def _argument(placement: Placement, position: int, number: int, value: int, device: Device) -> int:
     """Return the value that a delegate call on ``device`` gets in place of its argument ``value``.
 
-    ``number`` is the index of the argument. Raises :class:`~etdev.errors.LinkError` for a list of tensors.
+    ``number`` is the position of the argument. Raises :class:`~etdev.errors.LinkError` for a list of tensors.
     """
     found = placement.plan.values[value]
     if isinstance(found, m.TensorList | m.OptionalTensorList):
@@ -126,7 +126,7 @@ def _argument(placement: Placement, position: int, number: int, value: int, devi
 
 
 def _with_arguments(placement: Placement) -> m.ExecutionPlan:
-    """Return the method with the arguments of delegate calls, inputs and outputs replaced by those on devices."""
+    """Replace arguments of delegate calls, inputs and outputs by their replicas on devices. Return the method."""
     chains, base = [], 0
     for chain in placement.plan.chains:
         calls = list(chain.instructions)

@@ -58,18 +58,18 @@ class NeedsBuilder:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A point between two instructions where copies can be inserted."""
+    """A point before or after an instruction where copies can be inserted."""
 
     position: int
     after: bool
-    """Whether the spot is after the instruction at ``position``, not before it.
+    """Whether the spot is after the instruction at ``position``; otherwise it is before it.
 
-    A jump to the next instruction skips a spot after. A jump to the instruction itself does not skip a spot before.
+    A jump to the next instruction skips the spot after this one. A jump to this instruction runs the spot before it.
     """
 
 
 def find_spots(flow: FlowGraph, needs: Needs, ambiguous: Sequence[int] = ()) -> dict[Spot, int]:
-    """Return the spots where copies are needed → the facts that the copies there make true.
+    """Return the spots where copies are needed. Each maps to the facts that the copies there make true.
 
     ``ambiguous`` has, by position, facts that no copy before that instruction can make true. The source of such a copy
     would depend on the path taken.
@@ -153,7 +153,7 @@ class _CodeMotion:
                 )
 
     def run(self) -> dict[Spot, int]:
-        """Return the spots where copies are needed → the facts that the copies there make true."""
+        """Return the spots where copies are needed. Each maps to the facts that the copies there make true."""
         anticipated = self._anticipated()
         true_after = self._true_after({}, self._needed)
         earliest = {
@@ -200,7 +200,7 @@ class _CodeMotion:
         return facts
 
     def _anticipated(self) -> dict[int, int]:
-        """Return the facts that every path from each instruction needs before an instruction ends them."""
+        """Return, for each instruction, the facts that every path from it needs before an instruction ends them."""
         found = dict.fromkeys(self._nodes, self._all)
         found[self._exit] = self._needed[self._exit]
         changed = True
@@ -220,7 +220,7 @@ class _CodeMotion:
     def _latest(self, earliest: Mapping[tuple[int, int], int]) -> dict[Spot, int]:
         """Return the copies at the latest possible spots.
 
-        A copy that all successors of a branch need stays before it.
+        A copy that all successors of a branch need stays before the branch.
         """
         later_in = dict.fromkeys(self._nodes, self._all)
         later: dict[tuple[int, int], int] = {}

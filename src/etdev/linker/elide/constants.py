@@ -1,4 +1,4 @@
-"""Folding of constants: the file holds a constant as permuted or sliced, and the instruction that did so is removed.
+"""Folding of copies of constants: the file holds the permuted or sliced constant, and the copy is removed.
 
 ``permute_copy``, ``transpose_copy``, ``t_copy``, ``slice_copy``, ``select_copy``, ``split_copy`` and ``view_copy`` of a
 constant move bytes and compute nothing. Their outputs become constants. An output that is a contiguous range of the
@@ -39,7 +39,7 @@ class Content:
     itemsize: int
     """Bytes per element."""
     index: int = 0
-    """``data_buffer_idx`` of the constant that ``base`` is; 0 if ``base`` is not a constant of the program."""
+    """``data_buffer_idx`` of ``base`` if it is a constant of the program; otherwise 0."""
 
     @property
     def data(self) -> Blob | Run:
@@ -123,7 +123,7 @@ class _Folding:
         self._freed = frees(flow.instructions)
 
     def consider(self, position: int, call: m.KernelCall, name: str) -> None:
-        """Decide whether the outputs of this copy become constants, and record the decision."""
+        """Decide whether the outputs of this copy become constants. Record the decision."""
         given, outs = arguments(self.plan, call.args), outputs(self.plan, call.args)
         source = self._content(given[0]) if given and outs else None
         if source is None:
@@ -169,7 +169,7 @@ class _Folding:
             return self._contents[value]
         tensor = self.plan.values[value]
         if not isinstance(tensor, m.Tensor) or not _is_plain(tensor) or value in self.memory.reaching.references:
-            return None  # A move or a view may have made the value refer to another tensor.
+            return None  # A move or a view may have made it refer to another tensor.
         blob = self.data(tensor)
         if blob is None:
             return None
@@ -193,7 +193,7 @@ class _Folding:
             raise Refused("its output shares bytes with other values")
 
     def _require_growth(self, source: int, found: Sequence[Content]) -> None:
-        """Raise :class:`Refused` if the file would then hold both the original and the copy, and ``grow`` is false."""
+        """Raise :class:`Refused` if the file would hold both original and copy, and ``grow`` does not allow that."""
         if all(content.is_run for content in found):
             return
         if source not in self._contents and self._users[_constant_key(self._tensor(source))] > 1:

@@ -35,7 +35,7 @@ _WHOLES = frozenset({_CAT, "aten::stack.out"})
 def elide_parts(method: Method, work: Work, options: LinkOptions) -> Changed:
     """Remove copies of slices, and copies into the outputs of ``cat`` and ``stack``.
 
-    ``cat`` and ``stack`` come first. Fewer places are possible for their outputs than for slices.
+    ``cat`` and ``stack`` come first, because fewer locations are possible for their outputs than for slices.
     """
     storages = method.storage_record()
     parts = _Parts(storages)
@@ -48,9 +48,9 @@ def elide_parts(method: Method, work: Work, options: LinkOptions) -> Changed:
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """A range of the output of a ``cat``.
+    """A range of the output of a ``cat``, and the inputs that it holds.
 
-    It is for one input, or for several inputs that are adjacent in one storage.
+    These are one input, or several inputs that are adjacent in one storage.
     """
 
     parts: tuple[int, ...]
@@ -58,9 +58,9 @@ class _Slot:
     offset: int
     """Offset in bytes from the start of the output."""
     storage: MergedStorage | None
-    """Storage that consists of these inputs; None if it cannot be placed inside the output."""
+    """Storage that consists of these inputs; None if that storage cannot move into the output."""
     reason: str = ""
-    """Reason why the storage cannot move into the output."""
+    """Why the storage cannot move into the output."""
 
 
 class _Parts:
@@ -70,7 +70,7 @@ class _Parts:
         self._plan, self._memory = storages.plan, storages.memory
         self._numbers = Numbers(storages.plan)
         self._in_use = _bytes_in_use(storages)
-        """Bytes in use, by buffer and instant."""
+        """Buffer → number of bytes in use at each instant."""
 
     def consider(self, position: int, call: m.KernelCall, name: str) -> None:
         """Decide whether this copy can be removed, and record the decision."""
@@ -137,7 +137,7 @@ class _Parts:
     # Concatenations
 
     def _place_inputs(self, position: int, call: m.KernelCall, name: str) -> tuple[int, str]:
-        """Move all inputs that can move into the output. Return the bytes that are still copied, and the reasons."""
+        """Move all inputs that can move into the output. Return how many bytes are still copied, and why."""
         out, items = self._read_call(call, name)
         whole = self._require_own(position, out)
         slots = [self._checked(position, slot, whole) for slot in self._slots(position, out, items)]
@@ -211,7 +211,7 @@ class _Parts:
     ) -> tuple[int, MergedStorage | None, str]:
         """Return how many inputs from ``start`` on fill one storage in order, and that storage.
 
-        If none do, return 1, None and the reason.
+        If no storage is filled, return 1, None and the reason.
         """
         if self._storages.tensor(items[start]).is_constant:
             return 1, None, "an input is a constant"
@@ -232,7 +232,7 @@ class _Parts:
         return 1, None, "an input is a part of another tensor"
 
     def _checked(self, position: int, slot: _Slot, whole: MergedStorage) -> _Slot:
-        """Return the slot; clear its storage if that storage must keep its address."""
+        """Return the slot. Set its storage to None if that storage must keep its address."""
         if slot.storage is None:
             return slot
         try:
@@ -246,7 +246,7 @@ class _Parts:
         return slot
 
     def _copy_to_slot(self, call: m.KernelCall, out: int, slot: _Slot) -> m.KernelCall:
-        """Return a call of the same operator that copies only the inputs of one slot, to their range of the output."""
+        """Return a call of the same operator that copies only the inputs of one slot, to their part of the output."""
         tensors = [self._storages.tensor(part) for part in slot.parts]
         dim = self._numbers.at(call.args[1])
         size = (
@@ -260,10 +260,10 @@ class _Parts:
         parts = self._storages.add(m.TensorList(slot.parts))
         return replace(call, args=(parts, call.args[1], index, index))
 
-    # Conditions and changes for both kinds
+    # Conditions and changes for both slices and concatenations
 
     def _require_peak(self, whole: MergedStorage, parts: Sequence[MergedStorage]) -> None:
-        """Raise an error if peak memory rises once the whole is in use for as long as its parts."""
+        """Raise an error if peak memory would rise because the whole is in use for as long as any of its parts."""
         now = [whole, *parts]
         start, end = min(item.start for item in now), max(item.end for item in now)
         in_use = self._in_use[self._storages.memory_id(whole)]
@@ -289,7 +289,7 @@ class _Parts:
 
 
 def _bytes_in_use(storages: Storages) -> dict[int, Peaks]:
-    """Return the bytes in use at each instant, for each planned buffer."""
+    """Return, for each planned buffer, the number of bytes in use at each instant."""
     found: dict[int, list[int]] = {}
     for storage in storages.all():
         changes = found.setdefault(storages.memory_id(storage), [0] * (storages.memory.instants + 1))

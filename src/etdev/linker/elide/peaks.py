@@ -11,9 +11,9 @@ class Peaks:
     def __init__(self, in_use: Sequence[int]) -> None:
         self._size = 1 << max(len(in_use) - 1, 1).bit_length()
         self._added = [0] * (2 * self._size)
-        """Bytes added to all instants below a node, by node."""
+        """Node → bytes added to all instants below it."""
         self._peak = [0] * self._size + [*in_use] + [0] * (self._size - len(in_use))
-        """Peak of the instants below a node, by node, without bytes added to its ancestors."""
+        """Node → peak of the instants below it, without the bytes added to its ancestors."""
         for node in range(self._size - 1, 0, -1):
             self._peak[node] = max(self._peak[2 * node], self._peak[2 * node + 1])
 

@@ -119,8 +119,8 @@ class _Copy:
     def row(self, dim: int) -> int:
         """Return the number of elements between neighboring indices of a dimension.
 
-        Raise ``Refused`` if parts along that dimension are not contiguous. They are if all earlier dimensions have size
-        1.
+        Raise ``Refused`` if parts along that dimension are not contiguous. They are contiguous if all earlier
+        dimensions have size 1.
         """
         if prod(self.source.sizes[:dim]) > 1:
             raise Refused("its output is not contiguous in its input")
@@ -128,7 +128,7 @@ class _Copy:
 
 
 def _same(copy: _Copy) -> list[int]:
-    """Return the offset of an output that has all elements of the input in the same order."""
+    """Return offset 0. Raise ``Refused`` unless the output has as many elements as the input."""
     (out,) = copy.outs
     if prod(out.sizes) != prod(copy.source.sizes):
         raise Refused("its output has another size")
@@ -151,7 +151,7 @@ def _transposed(copy: _Copy) -> list[int]:
 
 
 def _moved(copy: _Copy, order: list[int]) -> list[int]:
-    """Return the offset for a permutation with these dimensions; dimensions larger than 1 must keep their order."""
+    """Return offset 0 for a permutation. Raise ``Refused`` if it reorders dimensions larger than 1."""
     sizes = copy.source.sizes
     if sorted(order) != list(range(len(sizes))):
         raise Refused("it has unexpected arguments")
@@ -181,7 +181,7 @@ def _selected(copy: _Copy) -> list[int]:
 
 
 def _split(dim: int) -> Callable[[_Copy], list[int]]:
-    """Return a rule for outputs that follow each other along a dimension. Argument ``dim`` of the call states it."""
+    """Return a rule for outputs that follow each other along a dimension; ``dim`` is the argument that states it."""
 
     def offsets(copy: _Copy) -> list[int]:
         copy.row(copy.dim(dim))

@@ -38,7 +38,7 @@ _KEEPS_SHAPE = _SAME_SHAPE | CLONES.keys()
 
 
 def elide_views(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Remove copies that only change the shape. The method must be from an object program: only aliases share bytes."""
+    """Remove copies that only change the shape. In the method, tensors may share bytes only as aliases."""
     if "views" not in options.elide:
         return Changed(method)
     found, numbers = _Views(method, options.merged_views), Numbers(method.plan)
@@ -69,7 +69,7 @@ def _is_clone(plan: m.ExecutionPlan, call: m.KernelCall) -> bool:
 
 
 def _has_form(plan: m.ExecutionPlan, call: m.KernelCall, name: str) -> bool:
-    """Return whether a call has the arguments that its operator requires. A file may contain any arguments."""
+    """Return whether a call has the arguments that its operator requires. A file may have other ones."""
     kinds = [type(plan.values[index]) for index in call.args]
     sizes = [m.IntList] if name == _VIEW_COPY else kinds[1:-2]
     return kinds == [m.Tensor, *sizes, m.Tensor, m.Tensor] and call.args[-2] == call.args[-1]
@@ -77,7 +77,7 @@ def _has_form(plan: m.ExecutionPlan, call: m.KernelCall, name: str) -> bool:
 
 @dataclass(slots=True)
 class _Group:
-    """Bytes of one storage, or of several merged ones: their lifetime and the writes to them."""
+    """Bytes of one storage, or of several that were merged: their lifetime, and the writes to them."""
 
     start: int
     end: int
@@ -94,23 +94,23 @@ class _Views:
     decisions: list[Elision] = field(default_factory=list)
     _groups: list[_Group] = field(init=False)
     _group: dict[int, list[int]] = field(init=False)
-    """Value → groups whose bytes it may refer to, before any change."""
+    """Value → groups in whose bytes it may be, before any change."""
     _merged: dict[int, list[int]] = field(default_factory=dict)
-    """Group that was merged → groups that it was merged into."""
+    """Group that was merged → groups that now hold its bytes."""
     _members: dict[int, set[int]] = field(init=False)
     """Group → values that have an address in it."""
     _device_members: dict[int, set[int]] = field(init=False)
-    """Group → values with an address in it that the caller has on a device."""
+    """Group → its values that are inputs or outputs on a device."""
     _values: dict[int, m.Value] = field(default_factory=dict)
-    """Value index → its changed value."""
+    """Value index → the value that replaces it in the table of values."""
     _new_values: list[m.Value] = field(default_factory=list)
     _views: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     """Position of a copy → arguments of the ``et_view`` that replaces it."""
     _removed: set[int] = field(default_factory=set)
     _unfixed: set[int] = field(init=False)
-    """Values whose address is not fixed: moves or views set it at run time."""
+    """Values whose address moves or views set at run time."""
     _replacements: dict[int, int] = field(default_factory=dict)
-    """Value → value that all its users use instead."""
+    """Value → value that all users of it use instead."""
     _freed: dict[int, list[int]] = field(init=False)
     """Value → positions of the instructions that free it."""
     _referred_to: set[int] = field(init=False)
@@ -146,7 +146,7 @@ class _Views:
         self._inputs = frozenset(self.plan.inputs)
 
     def consider(self, position: int, call: m.KernelCall, name: str) -> None:
-        """Decide how to remove this copy, or to keep it. Record the decision."""
+        """Decide whether and how to remove this copy. Record the decision."""
         (out,) = outputs(self.plan, call.args)
         source = self._replacements.get(call.args[0], call.args[0])
         tensor = self._tensor(out)
@@ -191,7 +191,7 @@ class _Views:
                 raise Refused("its output is used in the next iteration of a loop")
 
     def _require_kept(self, position: int, source: int, out: int) -> None:
-        """Raise an error if the input may be written while the output is in use."""
+        """Raise an error if the input may be written again while the output is in use."""
         groups, own_groups = self._groups_of(source), self._groups_of(out)
         if set(groups) & set(own_groups):
             raise Refused("its input may be in the bytes of its output")
@@ -203,7 +203,7 @@ class _Views:
             raise Refused("its input is written again while its output is in use")
 
     def _is_written_elsewhere(self, source: int, after: int, before: int) -> bool:
-        """Return whether an instruction between two positions may write an input whose bytes are in no group.
+        """Return whether an instruction between two positions may write an input that has no bytes in a group.
 
         Such an input has memory that is not planned, or an address that is not fixed.
         """
@@ -216,7 +216,7 @@ class _Views:
         )
 
     def _device_values_near(self, source: int, out: int) -> frozenset[int]:
-        """Return the inputs and outputs on devices that are ``source`` or ``out``, or share bytes with one of these."""
+        """Return the inputs and outputs on devices that are ``source`` or ``out``, or share bytes with these."""
         groups = {*self._groups_of(source), *self._groups_of(out)}
         return (self.method.caller_device_values & {source, out}).union(
             *(self._device_members[index] for index in groups)
@@ -359,7 +359,7 @@ class _Views:
         return place
 
     def _groups_of(self, value: int) -> list[int]:
-        """Return the groups whose bytes a value may refer to, after all merges so far."""
+        """Return the groups in whose bytes a value may be, after all merges so far."""
         found: dict[int, None] = {}
         waiting = list(self._group.get(value, []))
         while waiting:

@@ -85,9 +85,9 @@ class _WriteBacks:
         self.storages.merge(temporary, kept)
 
     def _require_whole(self, position: int, state: int, source: int) -> int:
-        """Return the value at whose address ``source`` is.
+        """Return the value at whose address ``source`` is located.
 
-        Raise an error unless it is a temporary with the shape and type of the state.
+        Raise an error unless that value is a temporary with the shape and type of the state.
         """
         to, of = self.storages.tensor(state), self._plan.values[source]
         if not isinstance(of, m.Tensor) or of.is_constant:
@@ -124,13 +124,13 @@ class _WriteBacks:
             raise Refused("the state is read or written while its source is in use")
 
     def _instants(self, storage: MergedStorage) -> Iterator[int]:
-        """Return the instants at which an instruction reads or writes any of these storages."""
+        """Yield the instants at which an instruction reads or writes a storage, or the ones merged into it."""
         yield from storage.writes
         for number in storage.members:
             yield from self._reads[number]
 
     def _require_in_place(self, first: int, kept: MergedStorage, temporary: MergedStorage) -> None:
-        """Raise an error unless the instruction at ``first``, which reads the state, may write its output over it."""
+        """Raise an error unless the kernel at ``first`` may write its output over the state, which it reads."""
         call = self._memory.reaching.flow.instructions[first]
         reason = "its kernel may not work in place"
         for output, out in enumerate(outputs(self._plan, call.args) if isinstance(call, m.KernelCall) else ()):

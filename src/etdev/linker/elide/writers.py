@@ -20,7 +20,7 @@ class Writers:
     """Positions of the instructions that write a value, or make it refer to another tensor."""
 
     def __init__(self, found: Reaching, planned: Collection[int]) -> None:
-        """Collect the positions. ``planned`` are the values in planned memory."""
+        """Collect the positions from the data flow. ``planned`` are the values in planned memory."""
         self._of: dict[int, list[int]] = defaultdict(list)
         for position, effect in enumerate(found.effects):
             ends = [pair[1] for pair in (effect.view, effect.move) if pair]
@@ -41,7 +41,7 @@ class Writers:
         )
         self._loop_ends = [end for end, _ in loops]
         self._loop_starts = list(accumulate((start for _, start in reversed(loops)), min))[::-1]
-        """By loop, in the order of their ends: first position of all loops that end there or later."""
+        """Index of a loop, sorted by end → smallest start of that loop and all loops after it."""
 
     def of(self, value: int) -> Sequence[int]:
         """Return the positions of the instructions that write a value, in ascending order."""
