@@ -34,22 +34,25 @@ DTYPES = {
     m.ScalarType.LONG: "int64",
     m.ScalarType.BOOL: "bool",
 }
-"""Element types that trials use, with their PyTorch names."""
+"""Element types that trials use, by PyTorch's names."""
 _FLOATING = frozenset({m.ScalarType.FLOAT, m.ScalarType.HALF, m.ScalarType.DOUBLE, m.ScalarType.BFLOAT16})
 _MOST_BYTES = 16 << 20
 _FIRST_CASES = 8
-"""Number of cases in the first program of each trial. These cases are small, so a failure does little harm."""
+"""Number of cases in the first program of each trial. These cases are small, in case the kernel is unsafe."""
 _MOST_CASES = 400
 _MOST_CRASHES = 3
-"""Number of crashes without shared memory after which further element types are not tried.
+"""Maximum number of crashes without shared memory. After that, no more element types are tried.
 
-Later crashes count as refusals by the kernel.
+Any later crash counts as a refusal by the kernel.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Dtypes:
-    """Element types for those tensors of a case that do not state one."""
+    """Element types of those tensors whose case does not state one.
+
+    ``donor`` is the type of the input whose bytes the output takes.
+    """
 
     donor: m.ScalarType
     output: m.ScalarType
@@ -67,7 +70,7 @@ class Dtypes:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A case to run, with the element types to use."""
+    """A case to run, with its element types and with the input that an output is stored on."""
 
     case: Case
     dtypes: Dtypes
@@ -82,7 +85,7 @@ class Outcome:
     kind: Literal["identical", "different", "refused", "not taken"]
     example: str = ""
     copies: bool = False
-    """True if the output equals the input, byte for byte."""
+    """True if the output equals the input that it overwrites, byte for byte."""
 
 
 def _differs(outcomes: Iterable[Outcome]) -> bool:
@@ -90,7 +93,7 @@ def _differs(outcomes: Iterable[Outcome]) -> bool:
 
 
 class Bench:
-    """A runner for the cases of one operator."""
+    """A runner for the cases of one operator, with and without shared memory."""
 
     def __init__(self, runtime: StockRuntime, schema: Schema, folder: Path) -> None:
         self.schema = schema
@@ -99,7 +102,7 @@ class Bench:
         self._taken: dict[tuple[object, ...], bool] = {}
 
     def takes(self, run: Run) -> bool:
-        """Return whether the kernel accepts the case, with separate memory for each tensor."""
+        """Return whether the kernel accepts a case if each tensor has memory of its own."""
         key = (id(run.case), *_dtypes_of(self.schema, run).values())
         if key not in self._taken:
             self._taken[key] = self._runs(run)
@@ -148,7 +151,8 @@ class Bench:
     def _execute(self, runs: Sequence[Run], *, share: bool) -> list[Outcome]:
         """Execute all runs in one program.
 
-        Raises :class:`ProgramFailureError` if one of them fails.
+        If ``share``, also call each with an output on the bytes of an input. Raises :class:`ProgramFailureError` if one
+        of them fails.
         """
         import torch
 
@@ -164,7 +168,7 @@ class Bench:
 
 
 def _chunks(runs: Iterable[Run]) -> Iterator[list[Run]]:
-    """Yield groups of runs that fit into one program."""
+    """Divide runs into lists, each of which fits into one program."""
     chunk: list[Run] = []
     size, most = 0, _FIRST_CASES
     for run in runs:
@@ -199,7 +203,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """The byte ranges of a run's outputs, first without shared memory and then with it."""
+    """The byte ranges of a run's outputs: ``alone`` without shared memory, ``shared`` with it."""
 
     run: Run
     alone: tuple[_Place, ...]
@@ -220,9 +224,10 @@ def _outcome(pair: _Pair, before: Bytes, after: Bytes) -> Outcome:
 
 
 def _dtypes_of(schema: Schema, run: Run) -> dict[str, m.ScalarType]:
-    """Return the element type of every tensor: the one that the case states, or else the one of the run."""
+    """Return the element type of every tensor: that of the case if it states one, otherwise that of the run."""
     donor, output = schema.arguments[run.donor.argument].name, schema.outputs[run.donor.output].name
-    # The other outputs have the type of this one, such as mean and deviation, or else the type of the inputs.
+    # Other outputs, such as a deviation besides a mean, have the type of this output. If the case states the type of
+    # this output, they have the type of the other inputs.
     other_dtypes = run.dtypes.others if run.case.outputs[run.donor.output].dtype else run.dtypes.output
     dtypes = {item.name: run.dtypes.others for item in schema.arguments}
     dtypes |= {item.name: other_dtypes for item in schema.outputs}
@@ -233,9 +238,9 @@ def _dtypes_of(schema: Schema, run: Run) -> dict[str, m.ScalarType]:
 
 
 class _Builder:
-    """A builder of a program that shows every byte that a kernel reads or writes.
+    """A builder of a program from which every byte that a kernel reads or writes can be seen.
 
-    The program's only input is its whole memory. Its only output is that memory after all calls.
+    The program's only input is its whole memory before the calls. Its only output is that memory after all calls.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -289,7 +294,7 @@ class _Builder:
         return m.Program((plan,), segments=(m.Segment(0, Blob()),), constant_segment=m.SubsegmentOffsets(0, (0,)))
 
     def content(self) -> Bytes:
-        """Return the memory before the first call: inputs, and random bytes in the places of outputs."""
+        """Return the memory before the first call: the inputs' numbers, and random bytes where the outputs will be."""
         import numpy as np
 
         random = np.random.default_rng(0)
@@ -299,7 +304,7 @@ class _Builder:
         return memory
 
     def _call(self, given: Sequence[int], outs: Sequence[int]) -> None:
-        # In a call, outputs follow the arguments. Then they are repeated as the return value: one value, or a list of
+        # In a call, outputs follow the arguments. The last value is the return value: the only output, or a list of
         # all.
         returned = outs[0] if len(outs) == 1 else self._add(m.TensorList(tuple(outs)))
         self._calls.append(m.KernelCall(0, (*given, *outs, returned)))
@@ -349,7 +354,7 @@ class _Builder:
         return _Place(tensor.allocation_info.memory_offset, tensor.nbytes)
 
     def _plain(self, value: m.Value) -> int:
-        """Return the index of a constant value; equal values share one index."""
+        """Return the index of a value that is not a tensor. Equal values share one index."""
         if value not in self._plains:
             self._plains[value] = self._add(value)
         return self._plains[value]
@@ -364,7 +369,7 @@ _GAP = 64
 
 
 def _numbers(spec: TensorArg, dtype: m.ScalarType, random: Generator) -> Bytes:
-    """Return the content of a tensor, flat and in memory order."""
+    """Return the bytes of a generated tensor, in memory order."""
     import numpy as np
 
     count = prod(spec.shape)
@@ -379,10 +384,10 @@ def _numbers(spec: TensorArg, dtype: m.ScalarType, random: Generator) -> Bytes:
     elif dtype in _FLOATING:
         numbers = 2 * random.standard_normal(count)
     else:
-        # Numbers are never 0, since integer division by 0 would crash.
+        # No number is 0, since an integer division by 0 would crash.
         sign = 1 if dtype is m.ScalarType.BYTE else 2 * random.integers(0, 2, count) - 1
         numbers = sign * random.integers(1, 100, count)
     if dtype is m.ScalarType.BFLOAT16:
-        # NumPy has no bfloat16. A bfloat16 is the upper half of a float32.
+        # NumPy has no bfloat16. A bfloat16 is the upper half of a float32, so take these halves.
         return np.ascontiguousarray(numbers.astype(np.float32).view(np.uint16)[1::2])
     return numbers.astype(DTYPES[dtype])

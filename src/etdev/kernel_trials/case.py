@@ -1,4 +1,4 @@
-"""Cases of trials. Each is one call of a kernel; its tensors are generated later."""
+"""Cases of trials. A case is one call of a kernel; numbers in its tensors are generated when the trial runs."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ Shape: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class TensorArg:
-    """A tensor argument that is generated when a trial runs."""
+    """A tensor argument whose content is generated when a trial runs."""
 
     shape: Shape
     dtype: ScalarType | None = None
-    """Element type; None for the type that the trial is about."""
+    """Element type. None means one of the types that the trial tries in turn."""
     below: int | None = None
-    """Exclusive upper bound of a tensor of indices, which start at 0 and are distinct if possible.
+    """Exclusive upper bound of a tensor of indices; None for a tensor of other numbers.
 
-    None for a tensor of other numbers.
+    Indices start at 0 and are distinct if possible.
     """
     ones: bool = False
     channels_last: bool = False
     same_as: str | None = None
-    """Name of another argument of the call, whose tensor is also passed as this one."""
+    """Name of another argument of the call. This argument is then the same tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,11 @@ class Case:
     """One call of a kernel: its arguments by their names in the operator's schema, and its outputs."""
 
     arguments: Mapping[str, Any]
-    """Tensors, numbers, strings, None, and lists of these. Missing arguments have the schema's default."""
+    """Tensors, numbers, strings, None, and lists of these. A missing argument has the default of the schema."""
     outputs: tuple[TensorArg, ...]
 
     def __str__(self) -> str:
-        """Return ``[64, 33], dim 1``: the shape of the first output, and the numbers that matter."""
+        """Return a text such as ``[64, 33], dim 1``: the shape of the first output, and the numbers that matter."""
         shape = f"[{', '.join(map(str, self.outputs[0].shape))}]"
         shown = [f"{name} {value}" for name, value in self.arguments.items() if name in ("dim", "dims", "alpha")]
         order = ["channels last"] if self.outputs[0].channels_last else []
@@ -46,7 +46,9 @@ class Case:
 
 
 SIZES = (*range(1, 71), 127, 128, 129, 255, 256, 257, 1000, 1023, 1024, 1025, 4096, 100_003)
-"""Sizes of one dimension: all sizes up to more than four AVX-512 vectors, and sizes around the block sizes of kernels.
+"""Sizes of one dimension.
+
+They are all sizes up to more than four AVX-512 vectors, and some sizes around the block sizes of kernels.
 """
 
 _ROWS = (1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 256, 257, 1023, 1025)

@@ -1,8 +1,8 @@
-"""Arguments for trials that find out whether a kernel may write over one of its inputs.
+"""Choice of the cases that show whether a kernel may write over one of its inputs.
 
-A kernel that reads an element after it overwrote that element may still return the right result by luck. That can
-happen with a single row, with sizes that are multiples of its vectors, or within the first block of its tiling. So the
-cases have every size from 1 to beyond all vectors, and sizes around powers of two. They also have several ranks,
+An unsafe kernel reads an element that it has overwritten already. It may still return the right result by luck. That
+can happen with a single row, with sizes that are multiples of its vectors, or within the first block of its tiling. So
+the cases have every size from 1 to beyond all vectors, and sizes around powers of two. They also have several ranks,
 several numbers of rows, and every dimension that an operator can work along.
 """
 
@@ -19,8 +19,8 @@ def cases(operator: str, arguments: Sequence[tuple[str, str, bool]], outputs: in
     """Return the cases to try an operator with.
 
     ``arguments`` has the name and type of each argument, and whether it has a default. ``outputs`` is the number of
-    outputs. Operators that need more than tensors of the output's shape have cases of their own. For all others, every
-    tensor has the shape of the output or is broadcast to it.
+    outputs. In the usual cases, every tensor has the shape of the output or is broadcast to it. Operators for which
+    that is not enough have cases of their own.
     """
     short = operator.partition("::")[2].partition(".")[0]
     own = _CASES.get(operator) or _CASES.get(short)
@@ -122,4 +122,4 @@ _CASES: Mapping[str, Callable[[], Iterable[Case]]] = {
     "dequantize_per_token": quantized.per_token(dequantize=True),
     "quantized_decomposed::add.out": quantized.quantized_add,
 }
-"""Cases by operator, or by its name without namespace and overload."""
+"""Operator, with or without namespace and overload → function that returns its cases."""

@@ -1,7 +1,7 @@
-"""The operators that the link of a target may run in place: etdev's table, with the changes that the config makes.
+"""The operators that the link of a target may run in place: etdev's table, with the changes in the config.
 
-An operator that is not in the table is tried with the kernels of the installed runtime. Correct results in all cases
-are not a proof, and other runtimes have other kernels. The report says so.
+An operator that is not in the table is tried with the kernels of the installed runtime. The report says that this is
+not a proof: the cases are finite, and other runtimes have other kernels.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from etdev.runtime.stock import StockRuntime
 
 @dataclass(frozen=True, slots=True)
 class TriedOp:
-    """An operator that the config adds, and the result of its trial."""
+    """An operator that the config adds, and what its trial showed."""
 
     operator: str
-    """``aten::addmm.out``."""
+    """Operator such as ``aten::addmm.out``."""
     positions: tuple[str, ...]
-    """Pairs of input and output that may share memory: ``self -> out``."""
+    """Pairs of input and output that may share memory, such as ``self -> out``."""
     tested: str
-    """Number of shapes, element types and kernels of the trial."""
+    """Text on the extent of the trial: the number of shapes, the element types and the kernels."""
 
     def __str__(self) -> str:
         return f"{self.operator} may work in place ({', '.join(self.positions)}): {self.tested}"
@@ -45,27 +45,30 @@ class InPlaceOps:
 
     table: Mapping[str, tuple[Donor, ...]]
     tried: tuple[TriedOp, ...] = ()
-    """Operators of ``table`` that etdev's own table lacks."""
+    """Operators in ``table`` that are there because their trials succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """An operator as an entry of the config spells it, with the key of the entry."""
+    """An operator as an entry of the config spells it, and the key of that entry."""
 
     text: str
     key: KeyPath
 
 
 _TRIALS: dict[tuple[str, tuple[str, ...], Path], tuple[Trial, ...]] = {}
-"""Results of trials in this process, by operator, modules that register kernels, and folder of these modules."""
+"""Results of trials in this process.
+
+The key is the operator, the modules that register kernels, and the folder of these modules.
+"""
 
 
 def resolve_ops(project: Project, target: str, user: UserCode) -> InPlaceOps:
-    """Return the operators that the target's table ``inplace`` allows; try those that etdev's table lacks.
+    """Return the operators that the target's table ``inplace`` in the config allows to run in place.
 
-    A trial takes seconds per operator, in a stock runtime that is started for it. Raises
-    :class:`~etdev.errors.ConfigError` with all operators that the runtime lacks, or whose results differ in place.
-    Raises :class:`~etdev.errors.MissingRequirementError` if no runtime is installed.
+    Operators that etdev's own table lacks are tried first. This takes seconds per operator, in a stock runtime that is
+    started for it. Raises :class:`~etdev.errors.ConfigError` with all operators that the runtime lacks, or whose
+    results differ in place. Raises :class:`~etdev.errors.MissingRequirementError` if no runtime is installed.
     """
     settings = project.config.targets[target].inplace
     key: KeyPath = ("targets", target, "inplace")
@@ -91,7 +94,7 @@ def resolve_ops(project: Project, target: str, user: UserCode) -> InPlaceOps:
 
 
 def _require_operators(project: Project, runtime: StockRuntime, wanted: Sequence[_Named]) -> dict[str, KeyPath]:
-    """Return the operators that the entries name → the first key that names each.
+    """Return the operators that the ``wanted`` entries name, each with the key of the first entry that names it.
 
     Raises :class:`~etdev.errors.ConfigError` if the runtime lacks one.
     """
@@ -111,9 +114,9 @@ def _require_operators(project: Project, runtime: StockRuntime, wanted: Sequence
 
 
 def _named_by(project: Project, unwanted: Sequence[_Named], known: Iterable[str]) -> set[str]:
-    """Return the operators that the entries of ``remove`` name.
+    """Return the operators of ``known`` that the entries of ``remove`` in the config name.
 
-    Raises :class:`~etdev.errors.ConfigError` for an entry that names no operator of ``known``.
+    Raises :class:`~etdev.errors.ConfigError` for an entry that names none.
     """
     found: set[str] = set()
     problems = []
@@ -132,7 +135,10 @@ def _named_by(project: Project, unwanted: Sequence[_Named], known: Iterable[str]
 def _try_all(
     project: Project, runtime: StockRuntime, names: Mapping[str, KeyPath]
 ) -> tuple[dict[str, tuple[Donor, ...]], tuple[TriedOp, ...]]:
-    """Try operators that etdev's table lacks. Return the inputs that each may overwrite, and a report on each."""
+    """Try operators that etdev's table lacks.
+
+    Return the inputs that each may overwrite, and what each trial showed.
+    """
     table: dict[str, tuple[Donor, ...]] = {}
     tried, problems = [], []
     for name, key in names.items():
@@ -149,7 +155,7 @@ def _try_all(
 
 
 def _trials(project: Project, runtime: StockRuntime, operator: str) -> tuple[Trial, ...]:
-    """Return a trial per pair of input and output; empty if the operator cannot be tried."""
+    """Return one trial for each pair of input and output. Return nothing if the operator cannot be tried."""
     key = (operator, project.config.project.imports, project.base("project", "imports"))
     if key not in _TRIALS:
         schema = operator_schema(operator)

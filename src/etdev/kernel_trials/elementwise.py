@@ -1,4 +1,4 @@
-"""Cases of operators that compute each element from the elements at the same place."""
+"""Cases of operators that compute each element of the output from the same element of each input."""
 
 from __future__ import annotations
 

@@ -29,7 +29,10 @@ def padded(rank: int, dims: int, argument: str = "padding", **more: Any) -> Call
 
 
 def moved(argument: str, **more: Any) -> Callable[[], Iterator[Case]]:
-    """Return cases of an operator that moves elements along each dimension."""
+    """Return a function that yields cases of an operator that moves elements along a dimension.
+
+    Each case passes one dimension as ``argument``.
+    """
 
     def make() -> Iterator[Case]:
         for shape in SHAPES:
@@ -72,7 +75,10 @@ def lower_triangle() -> Iterator[Case]:
 
 
 def whole(**more: Callable[[Shape], Any]) -> Callable[[], Iterator[Case]]:
-    """Return cases of an operator that copies a part of a tensor; the part is the whole tensor here."""
+    """Return a function that yields cases of an operator that copies a part of a tensor.
+
+    The part is the whole tensor, so that input and output have one shape.
+    """
 
     def make() -> Iterator[Case]:
         for shape in (*FEW_SHAPES, (1, 4, 16, 16)):

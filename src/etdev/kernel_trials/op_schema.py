@@ -15,7 +15,7 @@ class Argument:
 
     name: str
     kind: str
-    """Type in the notation of PyTorch's schema: ``Tensor``, ``Optional[int]``."""
+    """Type as PyTorch's schema writes it, such as ``Tensor`` or ``Optional[int]``."""
     has_default: bool = False
     default: Any = None
 
@@ -25,19 +25,19 @@ class Schema:
     """Arguments and outputs of an operator."""
 
     operator: str
-    """``aten::add.out``."""
+    """Operator such as ``aten::add.out``."""
     arguments: tuple[Argument, ...]
     outputs: tuple[Argument, ...]
 
     def donors(self) -> Iterator[Donor]:
-        """Yield each pair of a tensor argument and a tensor output, as candidates to share bytes."""
+        """Yield each pair of a tensor argument and a tensor output, which a trial lets share bytes."""
         for position, argument in enumerate(self.arguments):
             if argument.kind in ("Tensor", "Optional[Tensor]"):
                 yield from (Donor(position, out) for out, given in enumerate(self.outputs) if given.kind == "Tensor")
 
 
 def operator_schema(operator: str) -> Schema | None:
-    """Return PyTorch's schema of an operator; None if it has none."""
+    """Return the schema of an operator from PyTorch; None if PyTorch does not know the operator."""
     import torch
 
     namespace, _, rest = operator.partition("::")

@@ -20,7 +20,10 @@ from etdev.kernel_trials.case import (
 
 
 def squares(**tensors: int) -> Callable[[], Iterator[Case]]:
-    """Return cases of a product of square matrices: argument → rank of its tensor."""
+    """Return a function that yields cases of a product of square matrices.
+
+    ``tensors`` has the rank of each argument's tensor.
+    """
 
     def make() -> Iterator[Case]:
         for n in SQUARES:

@@ -19,7 +19,7 @@ from etdev.program.model import ScalarType
 
 
 def along(argument: str = "dim", **more: Any) -> Callable[[], Iterator[Case]]:
-    """Return cases of an operator that works along any one dimension and keeps the shape."""
+    """Return a function that yields cases of an operator that works along one dimension and keeps the shape."""
 
     def make() -> Iterator[Case]:
         for shape in SHAPES:
@@ -32,7 +32,10 @@ def along(argument: str = "dim", **more: Any) -> Callable[[], Iterator[Case]]:
 
 
 def reduced(*, listed: bool, second: ScalarType | None = None, **more: Any) -> Callable[[], Iterator[Case]]:
-    """Return cases of a reduction, which keeps the shape only if the dimension has size 1."""
+    """Return a function that yields cases of a reduction.
+
+    Each case reduces a dimension of size 1, since input and output then have the same shape.
+    """
 
     def make() -> Iterator[Case]:
         for shape in ((1,), (7, 1), (1, 33), (64, 1, 5), (3, 1025, 1)):

@@ -29,7 +29,8 @@ Verdict: TypeAlias = Literal["safe", "unsafe", "identity", "few", "refused", "no
 * ``safe``: equal results in all cases, on enough shapes.
 * ``unsafe``: a different result in a case, or a crash.
 * ``identity``: in every case with the shape of the input, the output is a copy of it. So the operator can be removed.
-* ``few``: too few shapes ran. A reduction, for example, keeps the shape only over a dimension of size 1.
+* ``few``: the cases that ran have too few shapes. A reduction, for example, keeps the shape only over a dimension of
+  size 1.
 * ``refused``: the kernel detects that the tensors overlap, and fails.
 * ``not run``: the kernel accepted none of the cases.
 """
@@ -38,16 +39,16 @@ ENOUGH_SHAPES = 8
 """Minimum number of shapes for the conclusion ``safe``."""
 
 _PROBES = 4
-"""Number of cases that are run first, to find out whether a kernel supports some element types."""
+"""Number of cases that are run first, to find out whether a kernel supports certain element types."""
 _FEW = 24
-"""Number of cases that are run for each combination of different element types."""
+"""Number of cases for each combination of element types in which the types differ."""
 _LIMIT = 60.0
-"""Time limit of one program in seconds. A program without faults takes less than one second."""
+"""Time limit of one program in seconds. A program usually takes less than one second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Results of a trial, in which one output is written over one input."""
+    """Results of a trial, in which one output of an operator is written over one input."""
 
     operator: str
     donor: Donor
@@ -60,19 +61,19 @@ class Trial:
     different: int = 0
     """Number of cases with a different result in place, or with a crash."""
     refused: int = 0
-    """Number of cases that the kernel accepts only without shared memory."""
+    """Number of cases that the kernel accepts without shared memory but not with it."""
     shapes: int = 0
     """Number of distinct shapes among the cases that ran."""
     dtypes: tuple[str, ...] = ()
-    """Element types that ran: ``float32``, or ``int32 to float32`` of input and output."""
+    """Element types that ran. If input and output differ, the text is ``int32 to float32``."""
     example: str = ""
-    """A case with a different result, or the failure."""
+    """Description of a case with a different result, or of a failure."""
     copies: bool = False
     """True if every output was a copy of the input."""
 
     @property
     def verdict(self) -> Verdict:
-        """Conclusion from all cases."""
+        """Conclusion from all cases that ran."""
         if self.different:
             return "unsafe"
         if self.refused or not self.identical:
@@ -100,10 +101,10 @@ class Trial:
 
 
 def try_operator(runtime: StockRuntime, schema: Schema) -> tuple[Trial, ...]:
-    """Try each input of an operator that an output could overwrite, with the kernels of ``runtime``.
+    """Try each pair of an input and an output of an operator, with the kernels of ``runtime``.
 
     An unsafe kernel may write to arbitrary addresses. So do not use ``runtime`` for anything else afterwards. The trial
-    of an input ends at its first difference.
+    of a pair ends at its first difference.
     """
     given = [(item.name, item.kind, item.has_default) for item in schema.arguments]
     known = tuple(_within(schema, case) for case in cases(schema.operator, given, len(schema.outputs)))
@@ -114,9 +115,9 @@ def try_operator(runtime: StockRuntime, schema: Schema) -> tuple[Trial, ...]:
 
 @contextmanager
 def _limited(runtime: StockRuntime) -> Iterator[None]:
-    """Limit the time of each call, since a call may hang.
+    """In this context, limit the time of each call of the runtime, since a kernel may hang.
 
-    Start the runtime before that, since its start may take longer.
+    The runtime is started before that, since its start may take longer.
     """
     assert runtime.operators
     before, runtime.limit = runtime.limit, _LIMIT
@@ -127,7 +128,7 @@ def _limited(runtime: StockRuntime) -> Iterator[None]:
 
 
 def _within(schema: Schema, case: Case) -> Case:
-    """Return the case with exactly the arguments of the operator's schema, using defaults for missing ones."""
+    """Return the case with one value for each argument of the schema. Missing arguments get their defaults."""
     given = {item.name: case.arguments.get(item.name, item.default) for item in schema.arguments}
     return Case(given, case.outputs)
 
@@ -142,7 +143,7 @@ def _try_donor(bench: Bench, donor: Donor, known: Sequence[Case]) -> Trial:
         if any(bench.takes(run) for run in (*_spread(runs, _PROBES), *runs[:1])):
             outcomes = bench.compare(runs if dtypes.are_one or not is_taken else _spread(runs, _FEW))
             seen.add(outcomes)
-            # Skip cases that the kernel does not take with the first types: other types do not change that.
+            # Skip cases that the kernel does not accept with the first types. Other types do not change that.
             untaken = {id(outcome.run.case) for outcome in outcomes if outcome.kind == "not taken"}
             kept = kept if is_taken else [case for case in known if id(case) not in untaken]
             is_taken = is_taken or dtypes.are_one
@@ -162,10 +163,10 @@ def _try_donor(bench: Bench, donor: Donor, known: Sequence[Case]) -> Trial:
 
 
 def _assignments(schema: Schema) -> list[Dtypes]:
-    """Return assignments of element types in which input and output have one element size.
+    """Return combinations of element types in which input and output have the same element size.
 
-    For kernels with several inputs, the other inputs also get another type. Assignments of a single type come first:
-    they get all cases, the others a few of them.
+    For kernels with several inputs, the other inputs also get other types. Combinations of a single type come first.
+    These are tried with all cases, and the others with a few.
     """
     alone = sum(argument.kind in ("Tensor", "Optional[Tensor]") for argument in schema.arguments) == 1
     found: list[Dtypes] = []
@@ -178,7 +179,10 @@ def _assignments(schema: Schema) -> list[Dtypes]:
 
 
 def _fits(case: Case, dtypes: Dtypes, argument: str, output: int) -> bool:
-    """Return whether the output has shape, order and element size of the input in this case."""
+    """Return whether the output can take the bytes of the input in this case.
+
+    Both must have the same shape and memory order, and element types that the case allows.
+    """
     given, made = case.arguments[argument], case.outputs[output]
     if not isinstance(given, TensorArg) or given.same_as:
         return False
@@ -196,7 +200,7 @@ def _spread(runs: Sequence[Run], count: int) -> Sequence[Run]:
 
 @dataclass
 class _Seen:
-    """Totals over outcomes."""
+    """Totals over the outcomes of a trial so far."""
 
     counts: Counter[str] = field(default_factory=Counter)
     shapes: set[tuple[int, ...]] = field(default_factory=set)

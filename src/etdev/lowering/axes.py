@@ -1,8 +1,8 @@
-"""For each op: how the axes of its output depend on the axes of its inputs.
+"""Rules that tell which inputs a tile of an op's output needs.
 
-An op may compute its output in tiles along one axis of the output. Each tile then needs tiles of some inputs, along
-axes of these, and all of the other inputs. Tiling does not change results, except that product kernels may sum in
-another order.
+An op may compute its output in tiles along one axis of the output. Some inputs are then tiled too, along axes of their
+own. Each tile needs all other inputs as a whole. Tiling does not change results, with one exception: product kernels
+may sum in another order.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ VIEWS = frozenset({"view_copy", "squeeze_copy", "unsqueeze_copy"})
 
 
 class Needs(NamedTuple):
-    """Inputs of a tile of an op's output along an axis."""
+    """The inputs that a tile of an op's output needs, if the output is tiled along some axis."""
 
     axes: dict[Node, int | None]
-    """Input → axis along which it is tiled too; None if each tile needs the whole input."""
+    """Input → its axis along which it is tiled; None if each tile needs the whole input."""
     grain: int
-    """Number of equal grains along the axis. A tile consists of whole grains."""
+    """Number of equal slices into which the axis can be cut. A tile consists of one or more of these *grains*."""
 
 
 def needs(node: Node, axis: int) -> Needs | None:
-    """Return the needs of a tile along the axis; None if the op cannot be tiled along it, or if that is unknown."""
+    """Return what a tile along the axis needs. Return None if the op cannot be tiled so, or if that is unknown."""
     shape = shape_of(node)
     if shape is None or not 0 <= axis < len(shape) or shape[axis] < 2 or not _is_known(node):
         return None
@@ -54,16 +54,16 @@ def needs(node: Node, axis: int) -> Needs | None:
 
 
 def _is_known(node: Node) -> bool:
-    """Return whether a node is an ATen op, or selects one output of an op with several.
+    """Return whether a node is an ATen op, or selects one output of an op that has several.
 
-    Ops of the same name in other namespaces may compute anything.
+    An op of the same name in another namespace may compute anything.
     """
     name = str(getattr(node.target, "__name__", node.target))
     return name.startswith(("aten.", "dim_order_ops.", "getitem")) and name != "aten.view_copy.dtype"
 
 
 def _is_sound(node: Node, found: Needs) -> bool:
-    """Return whether the rule covers all inputs, and the tiled ones can be divided into the grains."""
+    """Return whether ``found`` covers all inputs, and the axes of tiled inputs can be divided into the grains."""
     if any(source not in found.axes for source in node.all_input_nodes):
         return False
     for source, along in found.axes.items():
@@ -74,7 +74,7 @@ def _is_sound(node: Node, found: Needs) -> bool:
 
 
 def shape_of(node: Node) -> list[int] | None:
-    """Return the shape of an output, or of the first one; None if it is not contiguous with static sizes."""
+    """Return the shape of a node's first output. Return None if it is not contiguous, or has dynamic sizes."""
     import torch
 
     found = node.meta.get("val")
@@ -85,7 +85,10 @@ def shape_of(node: Node) -> list[int] | None:
 
 
 def _along(shape: Sequence[int], axis: int, *inputs: tuple[Any, int | None], grain: int | None = None) -> Needs | None:
-    """Return the needs; None if an input is needed along two axes, or both along an axis and as a whole."""
+    """Return the needs of a tile, given the axis of each input; None for an input that is needed as a whole.
+
+    Return None if an input appears twice, with different axes or once as a whole.
+    """
     from torch.fx import Node
 
     axes: dict[Node, int | None] = {}
@@ -107,9 +110,9 @@ def _elementwise(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
 
 
 def _viewed(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
-    """Return the needs of a view.
+    """Return the needs of a tile of a view.
 
-    The input is tiled along the axis that has as many elements before it, so that both axes have the same stride.
+    The input is tiled along the axis with as many elements in the axes before it as in those before the output's axis.
     """
     source = arguments(node)[0]
     known = shape_of(source)
@@ -173,7 +176,7 @@ def _convolution(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
 
 
 def _image(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
-    """Return the needs of an op that treats each image separately."""
+    """Return the needs of a tile of an op that treats each image separately."""
     return _along(shape, axis, (arguments(node)[0], axis)) if axis < len(shape) - 2 else None
 
 
@@ -243,9 +246,10 @@ def _gathered(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
 
 
 def _indexed(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
-    """Return the needs of an indexing op.
+    """Return the needs of a tile of an indexing op.
 
-    It has tensors of indices for some neighbouring axes of the input. Their broadcast axes replace these.
+    The op has tensors of indices for some neighbouring axes of the input. In the output, the axes of these tensors
+    replace those of the input.
     """
     source, indices = arguments(node)
     places = [place for place, index in enumerate(indices) if index is not None]
@@ -304,13 +308,13 @@ _RULES: dict[str, Callable[[Node, int, Sequence[int]], Needs | None]] = {
     "index": _indexed,
     "getitem": _item,
 }
-"""Kind of an op → rule for its needs."""
+"""Kind of an op → function that returns what a tile of its output needs."""
 
 
 def piece_arguments(node: Node, axis: int, size: int, given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the arguments of an op that computes a tile of ``size`` along the axis.
+    """Return the arguments of the op that computes a tile of ``size`` elements along the axis.
 
-    ``given`` are the arguments of the whole op, with its inputs replaced by tiles or left as a whole.
+    ``given`` are the arguments of the whole op, except that each tiled input is replaced by its tile.
     """
     kind, shape = kind_of(node), shape_of(node)
     assert shape is not None
@@ -325,5 +329,5 @@ def piece_arguments(node: Node, axis: int, size: int, given: tuple[Any, ...]) ->
 
 
 def is_whole(node: Node) -> bool:
-    """Return whether an output is a single contiguous tensor with static sizes and at least one dimension."""
+    """Return whether a node has a single output that is contiguous, with static sizes and at least one dimension."""
     return not isinstance(node.meta.get("val"), (tuple, list)) and shape_of(node) is not None and value(node).dim() > 0

@@ -1,12 +1,13 @@
 """Convolutions as matrix products.
 
-The portable kernel computes the address of every factor again and again. Here, one ``as_strided_copy`` writes the
-input's windows to the columns of a matrix. A matrix product with the weight, which already is a matrix in memory, then
-computes the output. A 1x1 convolution needs no columns, since its input is that matrix.
+The portable kernel computes the address of every factor again and again. The replacement has two steps. First, one
+``as_strided_copy`` writes the input's windows to the columns of a matrix. Then a matrix product with the weight, which
+already is a matrix in memory, computes the output. A 1x1 convolution skips the first step, since its input is that
+matrix.
 
-The columns take memory. A convolution that would need more memory than the rest of the method is tiled by rows of the
-output. If these rows then have to be concatenated, it is also tiled by groups of channels. A convolution that would
-raise the method's memory above that of the stock lowering is not changed.
+The matrix of columns takes memory. A convolution is tiled by rows of the output if it would need more memory than all
+other ops of the method. If these rows then have to be concatenated, it is also tiled by groups of channels. A
+convolution keeps the portable kernel if the method would need more memory than in the stock lowering.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 _SAMPLES = 8
-"""Largest batch; each sample is convolved separately."""
+"""Maximum number of samples in a batch. Each sample is convolved separately."""
 
 _BYTES = 4
 """Number of bytes of a float32."""
 
-# Nanoseconds, measured in the stock runtime: the portable kernel per product, a walk per element, a matrix product per
-# product, a broadcast sum or a concatenation per element, and one kernel call.
+# Nanoseconds, measured in the stock runtime. _NAIVE: one multiplication in the portable kernel. _WALK: one element that
+# as_strided_copy writes. _PRODUCT: one multiplication in a matrix product. _SUM: one element of a broadcast sum or of a
+# concatenation. _CALL: one kernel call.
 _NAIVE, _WALK, _PRODUCT, _SUM, _CALL = 4.0, 0.7, 0.08, 0.6, 1500.0
 _SLACK = 1.03
-"""Factor on the minimum memory of a convolution. To reach the minimum itself would take very many tiles."""
+"""Factor on the least memory that a convolution can use. Reaching the least itself would take very many tiles."""
 
 _MOST_PIECES = 256
 """Maximum number of tiles of a convolution: each adds a few hundred bytes to the file."""
@@ -43,7 +45,7 @@ _WORTH = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """Sizes of a convolution in two dimensions. A convolution in one dimension has height 1."""
+    """Sizes of a convolution in two dimensions. A convolution in one dimension is one of height 1."""
 
     samples: int
     channels: int
@@ -72,17 +74,17 @@ class Convolution:
         return (size + 2 * self.padding[dim] - self.reach(1, dim)) // self.stride[dim] + 1
 
     def reach(self, places: int, dim: int) -> int:
-        """Return the number of input rows or columns that ``places`` neighbouring ones of the output depend on."""
+        """Return how many rows or columns of the input ``places`` neighbouring rows or columns of the output need."""
         return (places - 1) * self.stride[dim] + self.dilation[dim] * (self.kernel[dim] - 1) + 1
 
     @property
     def depth(self) -> int:
-        """Products per element of the output."""
+        """Number of multiplications per element of the output."""
         return self.channels // self.groups * self.kernel[0] * self.kernel[1]
 
     @property
     def is_product(self) -> bool:
-        """True if it is a product of the weight with the input, unchanged in memory."""
+        """True if the convolution is a matrix product of the weight and the input, which stays as it is in memory."""
         return (self.kernel, self.stride, self.padding) == ((1, 1), (1, 1), (0, 0))
 
     @property
@@ -94,16 +96,16 @@ class Convolution:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """Tiling of a convolution, and its cost."""
+    """A tiling of a convolution, with its memory and time."""
 
     parts: int
-    """Number of parts of the output's channels, or of the groups if there are several."""
+    """Number of parts of the output's channels. With several groups, number of parts of the groups."""
     bands: int
-    """Number of bands of the output's rows, or of its columns if it has one row only."""
+    """Number of bands of neighbouring rows of the output; of columns if the output has a single row."""
     pads_first: bool
-    """True if the whole input is padded first, instead of the input of each tile."""
+    """True if the whole input is padded once, False if the input of each tile is padded."""
     memory: int
-    """Peak bytes in use, without memory that is unrelated to the convolution."""
+    """Peak bytes in use during the convolution, without those of unrelated tensors."""
     time: float
     """Estimated nanoseconds."""
     calls: int = 1
@@ -112,17 +114,17 @@ class Pieces:
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """Convolution that can become products, and its tilings that fit into the limit."""
+    """A convolution that can become matrix products, and its tilings that fit into the memory limit."""
 
     node: Node
     sizes: Convolution
     others: int
-    """Bytes in use during the convolution that are unrelated to it."""
+    """Bytes of unrelated tensors that are in use during the convolution."""
     ways: list[Pieces]
 
 
 def multiply_matrices(editor: Editor) -> int:
-    """Replace the convolutions that are faster as matrix products. Return their number."""
+    """Replace each convolution that is faster as matrix products. Return the number of replaced ones."""
     options, left, floor = _possible(editor)
     room = _room(editor, options, floor)
     decided = [(item.node, item.sizes, fastest(item.ways, room - item.others)) for item in options]
@@ -136,7 +138,7 @@ def multiply_matrices(editor: Editor) -> int:
 
 
 def price(editor: Editor) -> tuple[int, int]:
-    """Return the number of convolutions left for lack of memory, and the bytes of memory and of instructions."""
+    """Return the cost of a graph: the convolutions that no tiling fits, and the bytes of memory and instructions."""
     if "convolution" not in editor.settings.names:
         return 0, editor.occupancy().peak()
     options, left, floor = _possible(editor)
@@ -144,7 +146,7 @@ def price(editor: Editor) -> tuple[int, int]:
 
 
 def _possible(editor: Editor) -> tuple[list[_Options], int, int]:
-    """Return the replaceable convolutions, how many others fit with no tiling, and the peak of all other ops."""
+    """Return the convolutions to replace, the number of those that no tiling fits, and the peak of all other ops."""
     occupancy = editor.occupancy()
     sizes = {node: found for node in editor.calls("convolution.default") if (found := _sizes(node)) is not None}
     options, left = [], 0
@@ -159,7 +161,7 @@ def _possible(editor: Editor) -> tuple[list[_Options], int, int]:
 
 
 def _room(editor: Editor, options: Sequence[_Options], floor: int) -> int:
-    """Return the bytes that the method may use during a convolution. Each gets its fastest tiling for these."""
+    """Return the bytes that may be in use during each convolution, which gets its fastest tiling within them."""
     least = [item.others + min(way.memory for way in item.ways) for item in options]
     lowest = int(min(max((floor, *(size * _SLACK for size in least))), editor.limit))
     if editor.settings.tiling == "always" or not options:
@@ -172,14 +174,14 @@ def _room(editor: Editor, options: Sequence[_Options], floor: int) -> int:
 
 
 def _cost(options: Sequence[_Options], floor: int, room: int) -> int:
-    """Return the bytes of memory and of instructions if each convolution gets its fastest tiling for ``room``."""
+    """Return the bytes of memory and of instructions, if each convolution has its fastest tiling for ``room``."""
     chosen = [(item.others, fastest(item.ways, room - item.others)) for item in options]
     memory = max((floor, *(others + way.memory for others, way in chosen)))
     return memory + INSTRUCTION_BYTES * sum(way.calls for _, way in chosen)
 
 
 def _sizes(node: Node) -> Convolution | None:
-    """Return the sizes of a convolution; None if it cannot be computed as a product of matrices."""
+    """Return the sizes of a convolution. Return None if it cannot be computed as a product of matrices."""
     source, weight, bias, stride, padding, dilation, transposed, _, groups = arguments(node)
     tensors = [source, weight, node] if bias is None else [source, weight, node, bias]
     if transposed or not is_plain(*tensors) or value(source).dim() not in (3, 4) or value(source).shape[0] > _SAMPLES:
@@ -200,12 +202,12 @@ def _sizes(node: Node) -> Convolution | None:
         groups=groups,
         bias=bias is not None,
     )
-    # Every row and column of the output depends on at least one of the input.
+    # Leave out convolutions with rows or columns of the output that depend on padding only.
     return found if all(found.padding[dim] < found.reach(1, dim) for dim in (0, 1)) else None
 
 
 def _pair(given: list[int], missing: int, flat: bool) -> tuple[int, int]:
-    """Return height and width. One number is used for both."""
+    """Return height and width from a list of one or two numbers. A single number is used for both."""
     return (missing, given[-1]) if flat else (given[0], given[-1])
 
 
@@ -213,13 +215,16 @@ def _pair(given: list[int], missing: int, flat: bool) -> tuple[int, int]:
 
 
 def possible_ways(sizes: Convolution, *, input_stays: bool) -> list[Pieces]:
-    """Return the tilings that are faster than the kernel. ``input_stays``: other ops need the input afterwards."""
+    """Return the tilings that are faster than the portable kernel.
+
+    ``input_stays`` is true if other ops need the input afterwards.
+    """
     naive = sizes.samples * sizes.outputs * sizes.rows * sizes.columns * sizes.depth * _NAIVE
     return [way for way in _ways(sizes, input_stays) if way.time * _WORTH < naive]
 
 
 def fastest(ways: list[Pieces], room: float) -> Pieces:
-    """Return the fastest tiling that fits in ``room`` bytes, or else the one with the least memory."""
+    """Return the fastest tiling that fits in ``room`` bytes. If none fits, return the one with the least memory."""
     return min((way for way in ways if way.memory <= room), key=lambda way: way.time, default=None) or min(
         ways, key=lambda way: (way.memory, way.time)
     )
@@ -235,7 +240,7 @@ def _ways(sizes: Convolution, input_stays: bool) -> Iterator[Pieces]:
 
 
 def _divisions(size: int, most: int) -> list[int]:
-    """Return numbers of nearly equal parts, each number at most twice as large as the one before."""
+    """Return the numbers of parts to try, up to ``size`` and ``most``. Each is at most twice the one before."""
     return [number for number in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64) if number <= min(size, most)]
 
 
@@ -251,10 +256,11 @@ def _way(sizes: Convolution, parts: int, bands: int, input_stays: bool) -> Piece
     split = bands * parts if grouped else bands
     columns = walked * _BYTES / split
     region = _region_bytes(sizes, bands) / (parts if grouped else 1) if any(sizes.padding) else 0
-    # The input is in use until its last region is padded. The region of a band is cut out first.
+    # The unpadded input is in use until its last region is padded. With several bands, a region is first copied out of
+    # the input.
     kept = source if split > 1 or input_stays or not region else 0
     cut = region if bands > 1 else 0
-    # Bands of one part are concatenated before the next part begins.
+    # The bands of one part are concatenated before the next part begins.
     joined = output / parts if bands > 1 else 0
     peak = max(source + region + cut, kept + region + columns)
     memory = peak + output + joined if split > 1 else max(source + region, peak + output)
@@ -267,7 +273,7 @@ def _way(sizes: Convolution, parts: int, bands: int, input_stays: bool) -> Piece
         + sizes.outputs * area * (sizes.bias + (bands > 1)) * _SUM
         + calls * _CALL
     )
-    # The samples are concatenated at the end.
+    # The outputs of all samples are concatenated at the end.
     memory = int(memory) + (sizes.samples > 1) * output
     return Pieces(parts, bands, False, memory, sizes.samples * time, int(sizes.samples * calls))
 
@@ -282,7 +288,7 @@ def _padded_first(sizes: Convolution, parts: int, bands: int, input_stays: bool)
 
 
 def _region_bytes(sizes: Convolution, bands: int) -> int:
-    """Return the bytes of the padded input that a band depends on."""
+    """Return the bytes of padded input that one of ``bands`` bands depends on."""
     dim = 0 if sizes.rows > 1 else 1
     extent = [sizes.reach(sizes.rows, 0), sizes.reach(sizes.columns, 1)]
     extent[dim] = sizes.reach(-(-_bandable(sizes) // bands), dim)
@@ -310,7 +316,10 @@ def _convolved(editor: Editor, node: Node, sizes: Convolution, pieces: Pieces) -
 
 
 def _sample(editor: Editor, image: Node, weight: Node, sizes: Convolution, pieces: Pieces, number: int) -> Node:
-    """Return one sample's output as a matrix of channels by places. ``image`` has the channels of all samples."""
+    """Return the output of one sample as a matrix, with a row per channel and a column per position.
+
+    ``image`` has the channels of all samples.
+    """
     grouped, own = sizes.groups > 1, sizes.channels // sizes.groups
     shape = [sizes.groups, sizes.outputs // sizes.groups] if grouped else [sizes.outputs]
     matrix = editor.view(weight, [*shape, sizes.depth])
@@ -333,7 +342,7 @@ def _sample(editor: Editor, image: Node, weight: Node, sizes: Convolution, piece
 
 
 def _columns(editor: Editor, image: Node, sizes: Convolution, channels: range, band: range) -> Node:
-    """Return the factors of each place of the output in a band, as a matrix with one column per place."""
+    """Return the input of the matrix product for a band: a column per position of the output, with its factors."""
     rows, columns = (band, range(sizes.columns)) if sizes.rows > 1 else (range(1), band)
     shape = [len(channels) * sizes.kernel[0] * sizes.kernel[1], len(rows) * len(columns)]
     if sizes.is_product and len(channels) == value(image).shape[0]:
@@ -347,7 +356,7 @@ def _columns(editor: Editor, image: Node, sizes: Convolution, channels: range, b
 def _region(
     editor: Editor, image: Node, sizes: Convolution, channels: range, rows: range, columns: range
 ) -> tuple[Node, int, int, int]:
-    """Return the input of these rows and columns of the output: tensor, offset, height and width."""
+    """Return the input that these rows and columns of the output need: its tensor, offset, height and width."""
     area = sizes.height * sizes.width
     above, below, height = _extent(sizes, rows, 0)
     left, right, width = _extent(sizes, columns, 1)
@@ -365,7 +374,7 @@ def _region(
 
 
 def _extent(sizes: Convolution, places: range, dim: int) -> tuple[int, int, int]:
-    """Return how far these rows or columns of the output reach before and after the input, and their full reach."""
+    """Return the input that these rows or columns of the output need: padding before, padding after, full size."""
     start = places.start * sizes.stride[dim] - sizes.padding[dim]
     reach = sizes.reach(len(places), dim)
     size = (sizes.height, sizes.width)[dim]
@@ -377,6 +386,6 @@ def _joined(editor: Editor, parts: list[Node], dim: int) -> Node:
 
 
 def _ranges(size: int, parts: int) -> list[range]:
-    """Return nearly equal ranges, none empty."""
+    """Divide ``size`` items into nearly equal ranges. None of them is empty."""
     bounds = [size * number // parts for number in range(parts + 1)]
     return [range(start, end) for start, end in pairwise(bounds)]

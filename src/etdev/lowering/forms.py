@@ -1,7 +1,7 @@
-"""Table of kernel-aware lowering: forms of ops, their gains, and the kernel libraries that the gains depend on.
+"""Table of the forms: which ops they replace, their gains, and the kernel libraries that the gains depend on.
 
-This module does not import torch. :mod:`etdev.lowering.rewrite` has the pass of each entry.
-``benchmarks/lowering.py`` measures the figures, each at one typical size, in the stock runtime on one thread.
+This module does not import torch. :mod:`etdev.lowering.rewrite` has the function that applies each form.
+``benchmarks/lowering.py`` measures the gains, each at one typical size, in the stock runtime on one thread.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Entry of the table: an op of the stock lowering, and the form that replaces it."""
+    """An entry of the table: an op of the stock lowering, and the form that replaces it."""
 
     name: str
     """Name in reports."""
     stock: str
-    """Result of ExecuTorch's lowering."""
+    """What ExecuTorch's lowering emits."""
     form: str
-    """Computation that replaces it."""
+    """What replaces it."""
     operators: tuple[str, ...]
     """All operators that the form may put into a file."""
     library: str
-    """Kernel library that the gain depends on. It was measured with all of ExecuTorch's libraries linked."""
+    """Kernel library that the gain depends on. The gain was measured with all of ExecuTorch's libraries linked."""
     measured: str
-    """Size that was measured."""
+    """Size for which the gain was measured."""
     gain: float
-    """Speedup at that size; 1 for a form that takes about the same time."""
+    """Speedup at that size. It is 1 for a form that takes about the same time."""
     reason: str
-    """Reason why it is faster or takes less memory."""
+    """Reason why the form is faster or takes less memory."""
     less_memory: float = 1
-    """Factor by which planned memory shrinks, for a form that saves memory."""
+    """Planned memory before divided by that after, for a form that saves memory."""
 
 
 _WALK = "aten::as_strided_copy.out"
@@ -136,11 +136,14 @@ FORMS: tuple[Form, ...] = (
 """Forms in the order in which they are applied."""
 
 LIBRARIES = frozenset(form.library for form in FORMS)
-"""Kernel libraries of all forms. A runtime without them gets the stock lowering."""
+"""Kernel libraries of all forms. A runtime that lacks any of them gets the stock lowering."""
 
 
 def usable_forms(libraries: Collection[str] | None, operators: Collection[str] | None) -> tuple[str, ...]:
-    """Return the names of the forms for a runtime with these kernel libraries and operators; None means all."""
+    """Return the names of the forms for a runtime with these kernel libraries and operators.
+
+    None stands for all libraries or all operators.
+    """
     if libraries is not None and not LIBRARIES.issubset(libraries):
         return ()
     return tuple(form.name for form in FORMS if operators is None or set(form.operators).issubset(operators))

@@ -25,21 +25,21 @@ INSTRUCTION_BYTES = 320
 
 @dataclass(frozen=True, slots=True)
 class FormSettings:
-    """Settings of one application of the forms to a method."""
+    """Settings for applying the forms to a method."""
 
     names: frozenset[str]
     """Forms to apply."""
     tiling: Tiling = "always"
-    """``auto`` weighs memory against instructions, and ``always`` minimizes memory.
+    """How much to tile. ``auto`` weighs memory against instructions, and ``always`` minimizes memory.
 
-    ``off`` splits only ops that would exceed the limit as a whole.
+    ``off`` tiles only ops that would exceed the limit as a whole.
     """
     limit: int | None = None
-    """Maximum bytes in use; None for the estimated peak of the stock lowering."""
+    """Maximum bytes in use. None means the estimated peak of the stock lowering."""
 
 
 class Editor:
-    """Editor of one graph of a lowered method: the top one, a branch or a loop's body.
+    """Editor of one graph of a lowered method: its top graph, or that of a branch or a loop's body.
 
     Ops are named as in the edge dialect, without its namespace: ``linear.default``.
     """
@@ -55,7 +55,7 @@ class Editor:
         self.limit: int = self.occupancy().peak() if settings.limit is None else settings.limit
         """Maximum bytes in use; by default the estimated peak of the stock lowering after the link."""
         self.is_tiled = False
-        """True if an op is tiled that would fit as a whole."""
+        """True if at least one op is tiled that would fit as a whole."""
         self.left = 0
         """Number of convolutions that keep the slow kernel because no tiling fits into the limit."""
 
@@ -78,9 +78,9 @@ class Editor:
 
     @contextmanager
     def before(self, node: Node, line: Node | None = None) -> Iterator[None]:
-        """Insert the calls made in the block before ``node``.
+        """In this context, insert new ops before ``node``.
 
-        Their source line is that of ``line``, or else of ``node``.
+        The new ops get the source line of ``line`` if it is given, otherwise that of ``node``.
         """
         self._at = line or node
         try:
@@ -90,7 +90,7 @@ class Editor:
             self._at = None
 
     def call(self, op: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Node:
-        """Call an op, given by name or as the target of a node."""
+        """Insert an op and return its node. ``op`` is its name, or the target of another node."""
         from torch.fx import Node
         from torch.utils._pytree import tree_map_only
 
@@ -103,11 +103,14 @@ class Editor:
         return node
 
     def view(self, node: Node, shape: Sequence[int]) -> Node:
-        """Return the same bytes in another shape, or the node itself if it has that shape."""
+        """Insert a view of a node in another shape. Return the node itself if it has that shape already."""
         return node if list(node.meta["val"].shape) == list(shape) else self.call("view_copy.default", node, [*shape])
 
     def window(self, node: Node, sizes: Sequence[int], strides: Sequence[int], offset: int = 0) -> Node:
-        """Return a copy of the elements at ``offset`` plus all sums of multiples of the strides, in elements."""
+        """Insert a copy of a node with these sizes and strides, as ``as_strided_copy`` makes it.
+
+        Strides and offset are in elements.
+        """
         where = (offset,) if offset else ()
         return self.call("as_strided_copy.default", node, [*sizes], [*strides], *where)
 
@@ -117,7 +120,7 @@ class Editor:
         self._drop(old)
 
     def redirect(self, old: Node, new: Node, apart: Container[Node]) -> None:
-        """Replace all uses of ``old`` by ``new``, except in ``new`` itself and in the nodes ``apart``."""
+        """Replace all uses of ``old`` by ``new``, except uses by ``new`` itself and by the nodes in ``apart``."""
         with self._renames():
             old.replace_all_uses_with(new, delete_user_cb=lambda user: user is not new and user not in apart)
 
@@ -131,7 +134,7 @@ class Editor:
     def is_constant(self, node: Node) -> bool:
         """Return whether a node is a parameter or a constant of the model's code.
 
-        Return False in a branch or a loop's body, where this is unknown.
+        Return False in a branch or a loop's body, whose graph does not tell.
         """
         return self._is_top and node.op == "placeholder" and node.name in self._constants()
 
@@ -139,12 +142,12 @@ class Editor:
         """Return the estimate of the memory in use during each op after the link."""
         signature = self._program.graph_signature
         constants = {*self._constants(), *signature.inputs_to_buffers}
-        # Inputs of a branch or a loop's body are stored in the memory of the enclosing graph.
+        # Inputs of a branch or a loop's body have their memory in the enclosing graph.
         given = (node.name for node in self.graph.nodes if node.op == "placeholder" and not self._is_top)
         return Occupancy(self.graph, constants.union(given))
 
     def transpose_constant(self, node: Node) -> bool:
-        """Store a constant matrix transposed. Return False, and change nothing, if it has other uses."""
+        """Replace a constant matrix by its transpose. If the matrix has other uses, return False and change nothing."""
         import torch
 
         names = self._constants()
@@ -162,7 +165,10 @@ class Editor:
         return True
 
     def _constants(self) -> dict[str, str]:
-        """Return placeholder → tensor name. Buffers are left out, because other methods may change them."""
+        """Return the constants: placeholder → name of the tensor.
+
+        Buffers are left out, because other methods may change them.
+        """
         signature = self._program.graph_signature
         return {**signature.inputs_to_parameters, **signature.inputs_to_lifted_tensor_constants}
 
@@ -172,12 +178,12 @@ class Editor:
 
 
 def _rename_outputs(program: ExportedProgram, module: GraphModule) -> AbstractContextManager[None]:
-    """Return a context in which the method's signature follows renamed outputs."""
+    """Return a context that keeps the names in the method's signature up to date when outputs are replaced."""
     return module._set_replace_hook(program.graph_signature.get_replace_hook())
 
 
 def edge(op: str) -> Any:
-    """Return an ATen op of the edge dialect: ``linear.default``."""
+    """Return an ATen op of the edge dialect by its name, such as ``linear.default``."""
     from executorch.exir.dialects._ops import ops
 
     name, overload = op.split(".")
@@ -185,18 +191,18 @@ def edge(op: str) -> Any:
 
 
 def arguments(node: Node) -> tuple[Any, ...]:
-    """Return the positional arguments of an op."""
+    """Return the positional arguments of a node."""
     return node.args
 
 
 def value(node: Node) -> torch.Tensor:
-    """Return the tensor in a node's metadata, which has its element type and sizes."""
+    """Return the tensor in a node's metadata, which tells element type and sizes."""
     found: torch.Tensor = node.meta["val"]
     return found
 
 
 def is_plain(*nodes: Node) -> bool:
-    """Return whether all nodes are float32 tensors, contiguous and with static sizes."""
+    """Return whether all nodes are contiguous float32 tensors with static sizes."""
     import torch
 
     found = [node.meta.get("val") for node in nodes]
@@ -204,6 +210,6 @@ def is_plain(*nodes: Node) -> bool:
 
 
 def is_laid_out(tensor: Any) -> bool:
-    """Return whether a tensor has static sizes, at least one element, and is contiguous."""
+    """Return whether a value is a contiguous tensor with static sizes and at least one element."""
     static = all(isinstance(size, int) and size > 0 for size in tensor.shape)
     return static and tensor.is_contiguous()

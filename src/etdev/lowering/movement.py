@@ -1,6 +1,6 @@
-"""Movement of elements with ``as_strided_copy``, whose kernel walks strides.
+"""Replacement of ops that move elements by ``as_strided_copy``.
 
-Other kernels compute an index for each element.
+The kernel of ``as_strided_copy`` adds strides to step through memory. Other kernels compute an index for each element.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MANY = 64
 
 
 def walk_strides(editor: Editor) -> int:
-    """Replace ops that move elements by ``as_strided_copy``, unless they are views."""
+    """Replace ops that move elements by ``as_strided_copy``, except those that the linker makes views."""
     done = 0
     for op, window in _WINDOWS.items():
         for node in editor.calls(op):
@@ -43,9 +43,9 @@ def walk_strides(editor: Editor) -> int:
 
 
 def merged(sizes: Sequence[int], strides: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the same walk in as few dimensions as possible.
+    """Merge the dimensions of a copy with strides. Return the sizes and strides of as few dimensions as possible.
 
-    Dimensions of size 1 are dropped, and neighbours that form one walk are merged.
+    Dimensions of size 1 are dropped. Neighbours are merged if one stride can step through both.
     """
     found: list[tuple[int, int]] = []
     for size, stride in zip(sizes, strides, strict=True):

@@ -1,7 +1,7 @@
-"""Estimate of the memory that a graph uses, made before planning. It limits the memory of faster forms.
+"""Estimate of the memory that a graph uses, made before planning. It decides which forms fit.
 
-The estimate is for the linked program. Outputs of views share the bytes of their input. Outputs of element-wise ops
-reuse the bytes of an input that is not needed any more. The parts of a concatenation are stored directly in its output.
+The estimate is for the linked program. A view shares the bytes of its input. The output of an element-wise op reuses
+the bytes of an input that is not needed any more. The parts of a concatenation are stored directly in its output.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ if TYPE_CHECKING:
 
 _VIEWS = frozenset({"view_copy", "unsqueeze_copy", "squeeze_copy", "alias_copy", "_clone_dim_order", "getitem"})
 _MOVES = frozenset({"expand_copy", "permute_copy", "transpose_copy"})
-"""Ops that count as views if they move no element."""
+"""Ops that the estimate treats as views if they leave the elements in the same order."""
 _IN_PLACE = frozenset(name.partition("::")[2].partition(".")[0] for name in DEFAULT)
 
 
 class Op(NamedTuple):
-    """Effect of an op on memory."""
+    """What matters about an op for memory."""
 
     kind: str
-    """``add`` of ``aten.add.Tensor``; empty for values without an op, such as inputs."""
+    """Name such as ``add`` for ``aten.add.Tensor``; empty for a value that is no op's output, such as an input."""
     sources: tuple[int, ...]
     """Indices of the earlier ops whose outputs it needs."""
     nbytes: int
     """Bytes of its output."""
     is_planned: bool = True
-    """False for constants, and for memory outside of the plan."""
+    """False if the output has no planned memory: for constants, and for memory that is planned elsewhere."""
     runs_along: bool = True
-    """For a slice or the parts of a concatenation: True if each is one contiguous run of the whole's bytes."""
+    """For a slice or a concatenation: True if each part is one contiguous run of the whole's bytes."""
     since: int | None = None
-    """Index of the first op during which the output has memory, if that is before this op."""
+    """Index of the op from which on the output has memory. None means from this op on."""
 
 
 class Lifetimes:
     """Bytes in use while each op of a sequence runs, including its inputs and outputs.
 
-    ``linked`` is false for the memory of ExecuTorch's own plan, and true for the memory after the link.
+    The figures are for the memory after the link, or for ExecuTorch's own plan if ``linked`` is false.
     """
 
     def __init__(self, ops: Sequence[Op], *, linked: bool = True) -> None:
         self._ops, self._linked = ops, linked
         self.home = list(range(len(ops)))
-        """Op → op whose memory contains its output, its home."""
+        """Op → its home: the op whose memory contains its output."""
         self.first = [at if op.since is None else op.since for at, op in enumerate(ops)]
         """Home → first op during which its memory is in use."""
         self.last = list(range(len(ops)))
@@ -67,7 +67,10 @@ class Lifetimes:
         """Op → bytes in use during it."""
 
     def _settle(self, at: int) -> None:
-        """Find the home of an output. A concatenation becomes the home of its parts if they can be stored in it."""
+        """Find the home of the output of op ``at``.
+
+        A concatenation becomes the home of its parts if they can be stored in its output.
+        """
         op = self._ops[at]
         self.home[at] = home = self._shared(at)
         self.last[home] = max(self.last[home], self.last[at])
@@ -91,22 +94,22 @@ class Lifetimes:
         return at
 
     def homes_during(self, at: int) -> list[int]:
-        """Return the ops whose outputs have memory during op ``at``."""
+        """Return the ops whose own memory is in use during op ``at``."""
         every = (home for home, op in enumerate(self._ops) if op.is_planned and self.home[home] == home)
         return [home for home in every if self.first[home] <= at <= self.last[home]]
 
     def home_of(self, at: int) -> int:
-        """Return the op whose memory contains an output."""
+        """Return the op whose memory contains the output of op ``at``."""
         while self.home[at] != at:
             at = self.home[at]
         return at
 
 
 class Occupancy:
-    """Bytes in use during each op of a graph, inputs and outputs included.
+    """Bytes in use during each op of a graph, including its inputs and outputs.
 
-    ``constants`` are placeholders that need no planned memory: weights, and tensors that are stored elsewhere.
-    ``linked`` is false for the memory of ExecuTorch's own plan, and true for the memory after the link.
+    ``constants`` are names of placeholders without planned memory here: weights, and tensors that are stored elsewhere.
+    The figures are for the memory after the link, or for ExecuTorch's own plan if ``linked`` is false.
     """
 
     def __init__(self, graph: Graph, constants: Container[str], *, linked: bool = True) -> None:
@@ -139,40 +142,40 @@ class Occupancy:
         return self.ops[self.at[node]].nbytes
 
     def ends_at(self, value: Node, node: Node) -> bool:
-        """Return whether the memory of a value is free after an op. False for constants, which have none."""
+        """Return whether a value's memory can be reused after an op. Return False for constants."""
         home = self.lifetimes.home_of(self.at[value])
         return self.ops[home].is_planned and self.lifetimes.last[home] <= self.at[node]
 
     def peak(self, without: Container[Node] = ()) -> int:
-        """Return the peak in bytes over all ops except these."""
+        """Return the peak in bytes over all ops except those in ``without``."""
         return max((self.lifetimes.bytes[at] for node, at in self.at.items() if node not in without), default=0)
 
 
 def nbytes(node: Node, *, first_only: bool = False) -> int:
-    """Return the bytes of a node's tensors, or of the first one. Unknown sizes count as 0."""
+    """Return the bytes of a node's output tensors, or of the first one only. Unknown sizes count as 0."""
     value = node.meta.get("val")
     values = value if isinstance(value, (tuple, list)) else [value]
     return sum(_tensor_bytes(item) for item in (values[:1] if first_only else values))
 
 
 def _has_useless_outputs(node: Node) -> bool:
-    """Return whether only the first output of an op needs memory.
+    """Return whether only the first output of an op counts for memory.
 
-    The statistics of a norm are small and unused. A maximum with unused indices is computed in another form
-    (:mod:`etdev.lowering.pooling`).
+    A norm also returns statistics, which are small and unused. A maximum also returns indices. If they are unused,
+    :mod:`etdev.lowering.pooling` replaces the maximum by ops without them.
     """
     kind = kind_of(node)
     return kind in _IN_PLACE or (kind == "max_pool2d_with_indices" and len(node.users) == 1)
 
 
 def kind_of(node: Node) -> str:
-    """Return the name of an op: ``add`` of ``aten.add.Tensor``."""
+    """Return the name of an op without namespace and overload, such as ``add`` for ``aten.add.Tensor``."""
     parts = str(getattr(node.target, "__name__", node.target)).split(".")
     return parts[1] if len(parts) > 1 else parts[0]
 
 
 def _kind_in_memory(node: Node) -> str:
-    """Return the kind of an op, or ``view_copy`` if it moves no element."""
+    """Return the kind of an op; ``view_copy`` for any op that leaves the elements in the same order."""
     kind = kind_of(node)
     if kind == "_to_dim_order_copy" and node.all_input_nodes[0].meta["val"].dtype == node.meta["val"].dtype:
         return "view_copy"
@@ -194,12 +197,12 @@ def _kind_in_memory(node: Node) -> str:
 
 
 def is_run(shape: Sequence[int], axis: int) -> bool:
-    """Return whether a range along the axis is one contiguous run of bytes."""
+    """Return whether a slice along the axis is one contiguous run of bytes."""
     return all(size == 1 for size in shape[:axis])
 
 
 def _runs_along(node: Node) -> bool:
-    """Return whether a slice, or a part of a concatenation, is one contiguous run of the whole's bytes.
+    """Return whether each part of a slice or a concatenation is one contiguous run of the whole's bytes.
 
     Return True for other ops.
     """

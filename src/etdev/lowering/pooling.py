@@ -1,7 +1,7 @@
 """Pooling over windows, as the maximum or the sum of shifted copies, one dimension after the other.
 
-The portable kernels compute an index for each element of each window. Images are pooled in tiles if their copies would
-need more memory than the rest of the method.
+The portable kernels compute an index for each element of each window. Shifted copies need no indices, but memory.
+Images are pooled in tiles if the copies would need more memory than all other ops of the method.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 _MANY = 512
-"""Minimum work at which shifts are faster: elements of the output times elements of a window."""
+"""Minimum of elements of the output times elements of a window, at which shifted copies are faster."""
 
 _BYTES = 4
 """Number of bytes of a float32."""
@@ -30,7 +30,7 @@ _MOST_PARTS = 16
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    """Sizes of a pooling of images with one channel each."""
+    """Sizes of a pooling, with each channel of each sample as an image."""
 
     images: int
     area: tuple[int, int]
@@ -52,14 +52,14 @@ class _Pool:
         return min(self.images, _MOST_PARTS)
 
     def bytes_of(self, parts: int) -> int:
-        """Return the peak bytes of a tile, in addition to the whole input and output."""
+        """Return the bytes in use at the peak of one of ``parts`` tiles, besides the whole input and output."""
         (height, width), columns = self.padded, self.output[1]
-        # The padded image, and two copies of it that are reduced to the output's columns.
+        # Memory holds the padded image, and two copies of it that are as wide as the output.
         return -(-self.images // parts) * height * (width + 2 * columns) * _BYTES
 
 
 def pool_by_shifts(editor: Editor) -> int:
-    """Replace maximum pooling with unused indices, and average pooling with windows of one size."""
+    """Replace maximum pooling whose indices are unused, and average pooling whose windows have all one size."""
     occupancy = editor.occupancy()
     nodes = editor.calls("max_pool2d_with_indices.default", "avg_pool2d.default")
     room = editor.limit if editor.settings.tiling == "off" else occupancy.peak(without=set(nodes))
@@ -78,17 +78,17 @@ def pool_by_shifts(editor: Editor) -> int:
 
 
 def _maximum(node: Node) -> Node | None:
-    """Return the node that takes the maxima, or None if the indices are used."""
+    """Return the node that selects the maxima. Return None if the indices are used."""
     users = list(node.users)
     wanted = len(users) == 1 and users[0].target is operator.getitem and arguments(users[0])[1] == 0
     return users[0] if wanted else None
 
 
 def _replacement(editor: Editor, node: Node, result: Node, room: int, limit: int) -> Node | None:
-    """Return a replacement of the result, or None.
+    """Insert a replacement of a pooling and return it. Return None if there is none.
 
-    It aims at ``room`` bytes in addition to the input and the output. Return None if even the smallest tiles need more
-    than ``limit``.
+    The tiles are chosen to need ``room`` bytes in addition to the input and the output. There is no replacement if even
+    the smallest tiles need more than ``limit`` bytes.
     """
     is_maximum = result is not node
     pool = _sizes(node, result)
@@ -130,23 +130,29 @@ def _argument(node: Node, index: int, missing: Any) -> Any:
 
 
 def _covers(pool: _Pool) -> bool:
-    """Return whether every image is one window."""
+    """Return whether a window covers a whole image."""
     return all(kernel >= size for kernel, size in zip(pool.kernel, pool.area, strict=True))
 
 
 def _is_regular(pool: _Pool, dim: int) -> bool:
-    """Return whether all windows are inside the padded image. They are, unless their number is rounded up."""
+    """Return whether all windows are inside the padded image.
+
+    Only pooling with a rounded-up number of windows has others.
+    """
     reach = pool.dilation[dim] * (pool.kernel[dim] - 1) + 1
     return (pool.output[dim] - 1) * pool.stride[dim] + reach <= pool.padded[dim]
 
 
 def _pair(given: Sequence[int]) -> tuple[int, int]:
-    """Return height and width. One number is used for both."""
+    """Return height and width from a list of one or two numbers. A single number is used for both."""
     return given[0], given[-1]
 
 
 def _pooled(editor: Editor, source: Node, pool: _Pool, room: int, neutral: float) -> Node:
-    """Return the maximum or the sum over windows. ``neutral`` is the neutral element and selects which."""
+    """Insert the pooling of all images, in tiles.
+
+    ``neutral`` is the neutral element. It also selects the operation: minus infinity for the maximum, 0 for the sum.
+    """
     fitting = (parts for parts in range(1, pool.most_parts) if pool.bytes_of(parts) <= room)
     parts = next(fitting, pool.most_parts)
     if editor.settings.tiling == "auto":
@@ -159,7 +165,7 @@ def _pooled(editor: Editor, source: Node, pool: _Pool, room: int, neutral: float
 
 
 def _cost(pool: _Pool, parts: int, room: int) -> int:
-    """Return the bytes above the room, plus those of the instructions."""
+    """Return the cost of ``parts`` tiles: the bytes that exceed ``room``, plus the bytes of the instructions."""
     return max(pool.bytes_of(parts) - room, 0) + INSTRUCTION_BYTES * 2 * sum(pool.kernel) * parts
 
 
@@ -187,7 +193,10 @@ def _part(editor: Editor, images: Node, pool: _Pool, chosen: range, neutral: flo
 
 
 def _reduced(editor: Editor, values: Iterator[Node], neutral: float) -> Node:
-    """Reduce the values. Each is computed when it is needed, so that two are in memory at a time."""
+    """Insert the maximum or the sum of all values.
+
+    Each value is inserted just before it is used. So only two are in memory at a time.
+    """
     result = next(values)
     for other in values:
         result = editor.call("add.Tensor" if neutral == 0 else "maximum.default", result, other)

@@ -23,36 +23,36 @@ _MOVEMENT = VIEWS | {
     "select_copy",
     "getitem",
 }
-"""Ops that compute nothing."""
+"""Ops that only view or move elements."""
 _REACH = 60
-"""Maximum number of ops between the seed of a region and its other ops, before and after."""
+"""Maximum distance, in ops of the graph, of an op from the seed from which its region is grown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Ops that can be tiled together."""
+    """Ops that can be tiled together, each along one axis of its output."""
 
     axes: Mapping[Node, int]
-    """Ops, in the order of the graph → axis along which each is tiled."""
+    """Op → axis along which its output is tiled, in the order of the graph."""
     needs: Mapping[Node, Needs]
-    """Op → needs of one of its tiles."""
+    """Op → inputs that one of its tiles needs."""
     grains: int
-    """Number of equal grains along the axes: the maximum number of tiles."""
+    """Number of equal slices into which all axes can be cut. It is the maximum number of tiles."""
 
     @property
     def outputs(self) -> list[Node]:
-        """Outputs that other ops need."""
+        """Ops of the region whose outputs are used outside of it."""
         return [node for node in self.axes if any(user not in self.axes for user in node.users)]
 
     @property
     def inputs(self) -> list[Node]:
-        """Inputs that come from other ops."""
+        """Values from outside of the region that its ops use."""
         every = dict.fromkeys(source for node in self.axes for source in self.needs[node].axes)
         return [source for source in every if source not in self.axes]
 
 
 def grow_region(occupancy: Occupancy, seed: Node, axis: int) -> Region | None:
-    """Return the ops around an output that can be tiled together with it if it is tiled along the axis."""
+    """Return the region around ``seed`` if the output of ``seed`` is tiled along the axis."""
     axes: dict[Node, int] = {}
     found: dict[Node, Needs] = {}
     grains = (shape_of(seed) or [0])[axis]
@@ -72,7 +72,7 @@ def grow_region(occupancy: Occupancy, seed: Node, axis: int) -> Region | None:
 
 
 def _fits(node: Node, axis: int, axes: Mapping[Node, int], found: Mapping[Node, Needs]) -> Needs | None:
-    """Return the needs of a tile of an op, or None if they do not agree with the tiling of its neighbours."""
+    """Return what a tile of an op needs. Return None if that contradicts the tiling of neighbouring ops."""
     if node.op != "call_function" or shape_of(node) is None:
         return None
     what = needs(node, axis)
@@ -83,7 +83,7 @@ def _fits(node: Node, axis: int, axes: Mapping[Node, int], found: Mapping[Node, 
 
 
 def _axes_for(user: Node, source: Node, axis: int) -> Iterator[int]:
-    """Yield the axes of a user's output that are computed from that axis of ``source``."""
+    """Yield the axes of ``user``'s output along which a tile needs a tile of ``source`` along ``axis``."""
     for own in range(len(shape_of(user) or ())):
         what = needs(user, own)
         if what is not None and what.axes.get(source, -1) == axis:
@@ -91,10 +91,10 @@ def _axes_for(user: Node, source: Node, axis: int) -> Iterator[int]:
 
 
 def part_of(whole: Region, chosen: Iterable[Node], seed: Node) -> Region | None:
-    """Return the chosen ops of a region that are connected to the seed.
+    """Return those chosen ops of a region that are connected to the seed, as a region.
 
-    Return None if the seed is not chosen, or if the ops compute nothing. Also return None if an op takes one of several
-    outputs of an op outside.
+    Return None if the seed is not chosen, or if all these ops only move elements. Also return None if one of them
+    selects an output of an op outside of the region.
     """
     inside = set(chosen)
     if seed not in inside:

@@ -1,4 +1,4 @@
-"""Application of the forms to a lowered method: outside of delegates, in branches and loop bodies too."""
+"""Application of the forms to a lowered method. They replace ops outside of delegates, also in branches and loops."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PASSES: dict[str, Callable[[Editor], int]] = {
     "convolution": convolution.multiply_matrices,
     "movement": movement.walk_strides,
 }
-"""Name of the form → pass. It applies the form and returns the number of replaced ops."""
+"""Name of a form → function that applies it and returns the number of replaced ops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +35,16 @@ class Applied:
     counts: Mapping[str, int]
     """Number of ops that each form replaced."""
     is_tiled: bool = False
-    """True if an op is tiled that would fit as a whole into the memory of the stock lowering."""
+    """True if at least one op is tiled that would fit as a whole into the memory of the stock lowering."""
     left: int = 0
-    """Number of convolutions that keep the slow kernel because no tiling fits into that memory."""
+    """Number of convolutions that keep the portable kernel, since no tiling fits into that memory."""
 
 
 def apply_forms(program: ExportedProgram, settings: FormSettings) -> Applied:
     """Apply the forms to a method in the edge dialect.
 
-    The program's graph and its tables of tensors change. Tensors that it shares with other programs do not.
+    The program's graph and its tables of tensors are changed in place. Tensors that it shares with other programs are
+    not changed.
     """
     from torch.fx import GraphModule
 

@@ -1,12 +1,12 @@
 """Tiling of ops at the peak of a method.
 
-At the peak, most memory is often in use by outputs that are only needed by the next op. Examples are the hidden layer
-of an MLP, the scores of attention and the widened channels of a mobile network. The ops that compute these from a few
-small tensors often all work along one axis. They can then compute one tile at a time. Only the small tensors exist as a
-whole.
+At the peak, most memory is often taken by outputs that only the next op needs. Examples are the hidden layer of an MLP,
+the scores of attention and the widened channels of a mobile network. A few ops compute these outputs from small
+tensors. Often, all these ops work along one axis, so they can compute one tile after another. Then only the small
+tensors exist as a whole.
 
-A *region* is a set of such ops. The pass tiles the region that lowers the peak most. It repeats this with the new peak
-until it cannot lower it further.
+A *region* is a set of such ops. The module tiles the region that lowers the peak most. It repeats this with the new
+peak until it cannot lower the peak further.
 """
 
 from __future__ import annotations
@@ -28,53 +28,56 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 _AFTER = 25
-"""Maximum number of ops after a region in which the memory of its outputs is estimated."""
+"""Maximum number of ops after a region for which memory is estimated, since they still use its outputs."""
 _COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 """Possible numbers of tiles of a region."""
 _WORTH = 0.97
-"""Maximum ratio of the memory with more tiles to that with fewer tiles, unless more tiles reach the goal."""
+"""Ratio of peaks below which more tiles are worthwhile. More tiles that reach the goal always are."""
 _LOWER = 0.97
-"""Maximum ratio of a region's new peak to the old peak. Ops above this ratio count as ops at the peak."""
+"""Maximum ratio of a region's new peak to the old peak. Ops with more bytes in use count as ops at the peak."""
 _ALIKE = 1.03
 """Ratio up to which two sizes count as about equal."""
 _ENOUGH = 1.05
-"""Factor on the lowest reachable memory; the product is the first goal."""
+"""Factor on the lowest reachable peak, which gives the first peak to aim at."""
 _MOST_ADDED = 2_000
-"""Maximum number of ops that tiling may add to a method. Each takes a few hundred bytes of the file."""
+"""Maximum number of ops that tiling may add to a method. Each op takes a few hundred bytes of the file."""
 _MOST_TRIED = 20_000
-"""The same limit during the search for the lowest reachable peak."""
+"""Maximum number of added ops while searching for the lowest reachable peak."""
 _STEP = 1.1
-"""Factor from one goal to the next."""
+"""Ratio of each peak to aim at to the one before."""
 _WIDE_STEP = 1.25
-"""The same factor if every goal is priced, which takes longer."""
+"""The same ratio when all reachable peaks are compared by cost, which takes longer."""
 _FREE = VIEWS | {"slice_copy", "cat", "getitem"}
 """Ops that the linker usually removes."""
 _LEAST_BYTES = 1_024
-"""Minimum bytes of the largest output of a tile."""
+"""Minimum bytes of a tile of the largest output in a region."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Region and its number of tiles."""
+    """A region, its number of tiles, and the estimated effect of tiling it."""
 
     region: Region
     pieces: int
     full: int
-    """Estimated number of ops near the region that still use about as many bytes as the current peak."""
+    """Number of ops near the region that would still use about as many bytes as the current peak."""
     fewer: int
-    """Reduction of that number."""
+    """Number of ops near the region that would no longer use about as many bytes as the current peak."""
     peak: int
-    """Peak bytes of the other ops near the region."""
+    """Peak bytes of all ops near the region that are not counted in ``full``."""
 
     @property
     def added(self) -> int:
-        """Number of ops that the tiling adds. Slices of inputs are not counted; most become views in the link."""
+        """Number of ops that the tiling adds.
+
+        Slices of inputs are not counted, since most become views in the link.
+        """
         return (len(self.region.axes) + 1) * (self.pieces - 1)
 
     def rank(self, goal: int) -> tuple[int, int, int, int]:
-        """Return a sort key; lower is better.
+        """Return a sort key; the choice with the lowest is the best.
 
-        If ops remain at the peak, a larger reduction of their number is better.
+        The key compares remaining ops at the peak first, then the peak, then the added ops.
         """
         level = round(math.log(max(self.peak, goal, 1), _ALIKE))
         return self.full, -self.fewer if self.full else 0, level, self.added
@@ -92,11 +95,11 @@ def tile(editor: Editor) -> int:
 
 
 def _goals(editor: Editor) -> Iterator[tuple[int, Editor]]:
-    """Yield the reachable peaks, ascending, each with a copy of the graph that reaches it."""
+    """Yield peaks that tiling can reach, in ascending order, each with a copy of the graph that reaches it."""
     trial = editor.copy()
     if not _lower(trial, 0, _MOST_TRIED):
         return
-    # Ops below a peak that cannot be lowered need no more tiles.
+    # Begin a little above the lowest reachable peak. Tiling ops below that peak would gain nothing.
     goal = int(_ENOUGH * trial.occupancy().peak())
     while goal < editor.occupancy().peak():
         trial = editor.copy()
@@ -107,9 +110,9 @@ def _goals(editor: Editor) -> Iterator[tuple[int, Editor]]:
 
 
 def _cheapest(editor: Editor, goals: Iterable[tuple[int, Editor]]) -> tuple[int, Editor] | None:
-    """Return the goal with the fewest slow convolutions, then the fewest bytes of memory and of instructions.
+    """Return the best of the goals; None if no tiling is best.
 
-    Return None if no tiling is best.
+    The best goal leaves the fewest slow convolutions. Among those, it has the fewest bytes of memory and instructions.
     """
     whole = editor.copy()
     return min((None, *goals), key=lambda goal: _price(goal[1] if goal else whole))
@@ -139,14 +142,14 @@ def _lower(editor: Editor, goal: int, most_added: int) -> int:
 
 
 def _peak_of(occupancy: Occupancy) -> tuple[int, int]:
-    """Return the peak in bytes, and the number of ops that use about as much."""
+    """Return the peak in bytes, and the number of ops that use about as many bytes."""
     found = occupancy.lifetimes.bytes
     peak = max(found, default=0)
     return peak, sum(size > _LOWER * peak for size in found)
 
 
 def _best(occupancy: Occupancy, goal: int) -> Choice | None:
-    """Return the choice that lowers the peak most, or to the goal with the fewest ops."""
+    """Return the tiling that lowers the peak most. If several reach the goal, return the one with the fewest ops."""
     best: Choice | None = None
     for node, axis in _seeds(occupancy):
         whole = grow_region(occupancy, node, axis)
@@ -157,7 +160,7 @@ def _best(occupancy: Occupancy, goal: int) -> Choice | None:
 
 
 def _seeds(occupancy: Occupancy) -> Iterator[tuple[Node, int]]:
-    """Yield the outputs in use at the peak, with each axis along which they can be tiled."""
+    """Yield the ops whose outputs are in use at the peak, each with every axis along which it can be tiled."""
     node = occupancy.nodes[occupancy.peak_index]
     for seed in [node, *node.all_input_nodes]:
         if seed.op == "call_function":
@@ -166,11 +169,11 @@ def _seeds(occupancy: Occupancy) -> Iterator[tuple[Node, int]]:
                     yield seed, axis
 
 
-# Choice of a stretch of the region ------------------------------------------------------------------------------------
+# Choice of neighbouring ops of a region -------------------------------------------------------------------------------
 
 
 def _choose(occupancy: Occupancy, whole: Region, seed: Node, goal: int) -> Choice | None:
-    """Return the stretch of a region around an output that lowers the peak most, with the fewest tiles for that."""
+    """Choose the neighbouring ops of a region around ``seed`` that are best to tile, with few tiles."""
     order = list(whole.axes)
     first = last = order.index(seed)
     most = _counts(whole)[-1]
@@ -188,13 +191,13 @@ def _choose(occupancy: Occupancy, whole: Region, seed: Node, goal: int) -> Choic
 
 
 def _counts(region: Region) -> list[int]:
-    """Return the possible numbers of tiles, ascending."""
+    """Return the numbers of tiles to try for a region, ascending."""
     largest = max(map(nbytes, region.axes))
     return [count for count in _COUNTS if count <= region.grains and largest >= count * _LEAST_BYTES] or [2]
 
 
 def _fewest(occupancy: Occupancy, region: Region, goal: int) -> Choice | None:
-    """Return the choice with the fewest tiles that reach the goal, or that are about as good as more tiles."""
+    """Return the fewest tiles that reach the goal, or that are about as good as more tiles."""
     best: Choice | None = None
     for count in _counts(region):
         found = _estimate(occupancy, region, count)
@@ -208,9 +211,9 @@ def _fewest(occupancy: Occupancy, region: Region, goal: int) -> Choice | None:
 
 
 def _estimate(occupancy: Occupancy, region: Region, pieces: int) -> Choice | None:
-    """Estimate the memory with a tiled region. Return None if it cannot be tiled.
+    """Estimate the memory in use if a region is tiled. Return None if it cannot be tiled.
 
-    All tiles run at the position of the last op. Each op of the region represents one of its tiles.
+    In the estimate, all tiles run where the last op of the region was. Each op stands for one of its tiles.
     """
     at, lifetimes = occupancy.at, occupancy.lifetimes
     nodes, outputs = list(region.axes), region.outputs
@@ -235,7 +238,7 @@ def _estimate(occupancy: Occupancy, region: Region, pieces: int) -> Choice | Non
 
 
 def _are_dependent(others: Iterable[Node], region: Region) -> bool:
-    """Return whether any of these ops needs an output of the region, or may change its inputs."""
+    """Return whether any of these ops uses an output of the region, or may change an input of the region."""
     return any("auto_functionalized" in str(node.target) for node in others) or any(
         source in region.axes for node in others for source in node.all_input_nodes
     )
@@ -266,7 +269,7 @@ def _rewrite(editor: Editor, choice: Choice) -> None:
 
 
 class _Piece:
-    """One tile of all ops of a region, from grain ``begin`` to ``end`` (exclusive)."""
+    """One tile of each op of a region: the grains from ``begin`` to ``end`` (exclusive)."""
 
     def __init__(self, editor: Editor, region: Region, begin: int, end: int) -> None:
         self._editor, self._region, self._begin, self._end = editor, region, begin, end
@@ -274,7 +277,7 @@ class _Piece:
         self._slices: dict[tuple[Node, int], Node] = {}
 
     def make(self, node: Node) -> Node:
-        """Return the tile of an op. The tiles of its inputs exist already."""
+        """Insert the tile of an op and return it. The tiles of its inputs exist already."""
         from torch.fx.node import map_arg
 
         axes, axis = self._region.needs[node].axes, self._region.axes[node]

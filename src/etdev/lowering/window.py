@@ -1,4 +1,4 @@
-"""Estimate of the memory of a stretch of a graph in which a region is tiled."""
+"""Estimate of the memory in use around a tiled region."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 
 class Window:
-    """Effects on memory of a stretch's ops and their replacements, in the order in which they are added.
+    """Memory in use in one stretch of a graph, after a region in it is tiled.
 
-    ``begin`` and ``end`` are the first and the last op of the stretch, which contains the peak.
+    Ops are added in the order in which they will run. ``begin`` and ``end`` are the first and the last op of the
+    stretch, which contains the peak.
     """
 
     def __init__(self, occupancy: Occupancy, begin: int, end: int) -> None:
@@ -23,7 +24,7 @@ class Window:
         self._ops: list[Op] = []
         self._at: dict[Node, int] = {}
         self._homes: dict[int, int] = {}
-        """Home, in the whole graph, of an earlier output → its index here."""
+        """Op before the stretch with memory of its own (its home in the whole graph) → index of that memory here."""
         self._slices: dict[tuple[Node, int], int] = {}
         self._opened = 0
 
@@ -33,7 +34,7 @@ class Window:
         self._at[node] = self._add(op._replace(sources=tuple(map(self._place, node.all_input_nodes))))
 
     def add_region(self, region: Region, pieces: int) -> None:
-        """Add all tiles of a region. One tile represents all of them.
+        """Add the tiles of a region, for which a single tile stands here.
 
         Inputs and outputs of the region exist as a whole from the first to the last tile.
         """
@@ -60,7 +61,7 @@ class Window:
                 part = Op("slice_copy", (self._place(source),), nbytes(source) // pieces, planned, along)
                 self._slices[source, axis] = self._add(part)
             sources.append(self._slices[source, axis])
-        # Tiles that are not stored in the whole all exist until they are concatenated.
+        # If tiles cannot be stored in the whole output, all of them exist until they are concatenated.
         kept = is_output and not is_run(shape_of(node) or (), region.axes[node])
         size = nbytes(node) if kept else nbytes(node) // pieces
         since = self._opened if kept else None
@@ -68,7 +69,7 @@ class Window:
         self._at[node] = self._add(Op(kind, tuple(sources), size, since=since))
 
     def bytes(self) -> list[int]:
-        """Return the bytes in use during each op, with the memory that is in use throughout."""
+        """Return the bytes in use during each op, including memory that is in use before and after the stretch."""
         after = [self._at[node] for node in self._at if self._lives_on(node)]
         after += [place for home, place in self._homes.items() if self._occupancy.lifetimes.last[home] > self._end]
         others = self._others()
@@ -79,7 +80,7 @@ class Window:
         return any(self._occupancy.at[user] > self._end for user in node.users)
 
     def _others(self) -> int:
-        """Return the bytes in use from before to after the stretch that are unrelated to it."""
+        """Return the bytes of tensors that no op of the stretch uses, and that live from before to after it."""
         lifetimes, ops = self._occupancy.lifetimes, self._occupancy.ops
         return sum(
             ops[at].nbytes
@@ -88,7 +89,10 @@ class Window:
         )
 
     def _place(self, node: Node) -> int:
-        """Return the index of a node's output here. Earlier outputs have memory from the start."""
+        """Return the index here of the memory of a node's output.
+
+        The memory of an output from before the stretch is in use here from the start.
+        """
         if node in self._at:
             return self._at[node]
         home = self._occupancy.lifetimes.home_of(self._occupancy.at[node])
