@@ -85,9 +85,10 @@ def shape_of(node: Node) -> list[int] | None:
 
 
 def _along(shape: Sequence[int], axis: int, *inputs: tuple[Any, int | None], grain: int | None = None) -> Needs | None:
-    """Return the needs of a tile, given the axis of each input; None for an input that is needed as a whole.
+    """Return the needs of a tile.
 
-    Return None if an input appears twice, with different axes or once as a whole.
+    Each of ``inputs`` has the axis along which it is tiled, or None if each tile needs it as a whole. Return None if an
+    input appears twice and these differ.
     """
     from torch.fx import Node
 

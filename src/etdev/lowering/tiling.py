@@ -32,21 +32,24 @@ _AFTER = 25
 _COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 """Possible numbers of tiles of a region."""
 _WORTH = 0.97
-"""Ratio of peaks below which more tiles are worthwhile. More tiles that reach the goal always are."""
+"""Maximum ratio of the peak with more tiles to the peak with fewer tiles.
+
+More tiles are used above this ratio only if they reach the goal, or leave fewer ops at the peak.
+"""
 _LOWER = 0.97
-"""Maximum ratio of a region's new peak to the old peak. Ops with more bytes in use count as ops at the peak."""
+"""An op counts as an op at the peak if more bytes than this fraction of the peak are in use during it."""
 _ALIKE = 1.03
 """Ratio up to which two sizes count as about equal."""
 _ENOUGH = 1.05
-"""Factor on the lowest reachable peak, which gives the first peak to aim at."""
+"""The first peak to aim at is the lowest reachable peak times this factor."""
 _MOST_ADDED = 2_000
 """Maximum number of ops that tiling may add to a method. Each op takes a few hundred bytes of the file."""
 _MOST_TRIED = 20_000
 """Maximum number of added ops while searching for the lowest reachable peak."""
 _STEP = 1.1
-"""Ratio of each peak to aim at to the one before."""
+"""Each further peak to aim at is the one before times this factor."""
 _WIDE_STEP = 1.25
-"""The same ratio when all reachable peaks are compared by cost, which takes longer."""
+"""The same factor when the costs of all reachable peaks are compared, which takes longer."""
 _FREE = VIEWS | {"slice_copy", "cat", "getitem"}
 """Ops that the linker usually removes."""
 _LEAST_BYTES = 1_024
@@ -197,7 +200,7 @@ def _counts(region: Region) -> list[int]:
 
 
 def _fewest(occupancy: Occupancy, region: Region, goal: int) -> Choice | None:
-    """Return the fewest tiles that reach the goal, or that are about as good as more tiles."""
+    """Return the choice with the fewest tiles that reach the goal, or that are about as good as more tiles."""
     best: Choice | None = None
     for count in _counts(region):
         found = _estimate(occupancy, region, count)

@@ -24,7 +24,7 @@ class Window:
         self._ops: list[Op] = []
         self._at: dict[Node, int] = {}
         self._homes: dict[int, int] = {}
-        """Op before the stretch with memory of its own (its home in the whole graph) → index of that memory here."""
+        """Op in the whole graph that owns memory used in the stretch → index of that memory here."""
         self._slices: dict[tuple[Node, int], int] = {}
         self._opened = 0
 

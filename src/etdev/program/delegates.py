@@ -11,7 +11,7 @@ from etdev.program.devices import delegate_device
 
 
 def delegate_inputs(plan: m.ExecutionPlan) -> DelegateInputs:
-    """Return the number of inputs of delegate calls, by position, where the file determines it.
+    """Return position → number of inputs, for each delegate call for which the file determines that number.
 
     Emission numbers a call's outputs when it emits the call. So the outputs are the last arguments, no earlier
     instruction uses them, and their value indices exceed all earlier ones. An argument that is new at a call and is not

@@ -39,9 +39,9 @@ class Argument:
     device: str | None = None
     """Device such as ``cpu`` or ``cuda:0``."""
     memory: str | None = None
-    """Who provides the bytes: ``planned``, ``caller``, ``constant`` or ``alias``.
+    """``planned``; ``caller``, if the caller provides the bytes; ``constant``; or ``alias``.
 
-    An ``alias`` shares memory with another tensor, which is known only at run time.
+    The bytes of an ``alias`` belong to another tensor, which an instruction chooses at run time.
     """
     value: str | None = None
     """Value of a number, a truth value or a string, as text. A number that is only set at run time has none."""
@@ -59,7 +59,7 @@ class BufferInfo:
     """A planned buffer of a method."""
 
     index: int
-    """The ``memory_id``."""
+    """Memory id of the buffer, counted from 1."""
     device: str
     """Device such as ``cpu`` or ``cuda:0``."""
     size: int
@@ -70,7 +70,7 @@ class BufferInfo:
     If it is computed from a ``.pte``, lifetimes are derived from the data flow and the alignment from the offsets.
     """
     greedy: int | None = None
-    """Bytes that ExecuTorch's greedy planner needs for the same tensors. A build computes them; otherwise None."""
+    """Bytes of the same tensors in ExecuTorch's greedy planner. Only a build states them; otherwise None."""
     state: bool = False
     """True if the buffer holds nothing but state. Also False if that is unknown."""
 
@@ -84,7 +84,7 @@ class StateInfo:
     size: int
     """Bytes."""
     buffer: int
-    """The ``memory_id`` of its buffer."""
+    """Memory id of the buffer that holds it."""
     offset: int
     """Offset in bytes from the start of that buffer."""
     shared: bool
@@ -124,7 +124,7 @@ class Peak:
     """The peak of a planned buffer: the largest number of bytes in use, and the first instant with that number."""
 
     buffer: int
-    """The ``memory_id``."""
+    """Memory id of the buffer."""
     device: str
     """Device such as ``cpu`` or ``cuda:0``."""
     nbytes: int
@@ -134,7 +134,10 @@ class Peak:
     count, although only one runs and they may share bytes in the file.
     """
     instant: int
-    """0 while the caller fills the inputs, 1 + the position of an instruction, or 1 more while it reads outputs."""
+    """The first instant at the peak. The instruction at position ``n`` runs at instant ``n + 1``.
+
+    The caller fills the inputs at instant 0. It reads the outputs at the last instant, after all instructions.
+    """
     instruction: int | None
     """Position of the instruction; None while the caller fills the inputs or reads the outputs."""
     during: str
@@ -242,7 +245,7 @@ class MethodInfo:
     inplace: tuple[OutputInPlace, ...]
     """Outputs written over an operand."""
     memory_unknown: str | None
-    """Reason why memory in use is unknown: lower bounds, state, peaks and outputs in place. None if it is known."""
+    """Reason why lower bounds, state, peaks and outputs in place are unknown; None if they are known."""
     instructions: int
     operators: dict[str, int]
     """Operator such as ``aten::add.out`` → number of instructions that call it, sorted by name.
@@ -342,7 +345,7 @@ class ProgramInfo:
     segments: tuple[SegmentInfo, ...]
     named_data: tuple[NamedDataInfo, ...]
     external_data: tuple[str, ...]
-    """Names of data in ``.ptd`` files: that of tensors, and that of delegates if their blobs name it."""
+    """Names of data in ``.ptd`` files: data of tensors, and data of delegates whose blobs name it."""
     unknown_fields: tuple[str, ...]
     """Fields of the file that this version of etdev does not know."""
 
