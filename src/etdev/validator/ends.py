@@ -51,7 +51,7 @@ class Ends:
         return tuple(unknown(symbols.number((INPUT, "size", number, dim))) for dim in range(len(tensor.sizes)))
 
     def _assume_state(self) -> None:
-        """Assume that declared state is equal at the start. :meth:`leave` checks it at the end."""
+        """Assume that the state that the file declares is equal at the start. :meth:`leave` checks it at the end."""
         before, after = self._run.facts
         # Copies of state for delegates on devices are not state themselves.
         twins = {
@@ -81,7 +81,7 @@ class Ends:
             self._check_caller_memory(number, one, other)
         self._check_left()
         index = 0
-        while index < len(run.agreement.assumed):  # A comparison can add assumptions.
+        while index < len(run.agreement.assumed):  # A comparison can add assumptions, which are checked, too.
             self._check_assumed(run.agreement.assumed[index])
             index += 1
 

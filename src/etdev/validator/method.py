@@ -31,7 +31,7 @@ class Outcome:
 
     violations: Sequence[Violation] = ()
     not_followed: str | None = None
-    """Reason why the method cannot be followed; None if it was."""
+    """Reason why the validator cannot follow the method; None if it can."""
     reads: int = 0
     """Number of operands, outputs and states that were compared."""
     assumed: Sequence[Assumed] = ()
@@ -91,7 +91,7 @@ class MethodValidation:
         return self.outcome
 
     def _execute(self, layout: Layout) -> Outcome:
-        """Execute both methods again until all remaining pairs of values are equal.
+        """Execute both methods, and repeat that until all remaining pairs of values are equal.
 
         If the programs leave a different number or size for the next call, the next attempt does not pair these values.
         That is no violation if no instruction depends on them.
@@ -117,7 +117,7 @@ class MethodValidation:
         return Run(self._symbols, self._facts, machine, agreement, self._explain, self._in_place)
 
     def _pairs(self) -> dict[int, int]:
-        """Return value after the link → value before it, as the corresponding instructions show."""
+        """Return a map from values after the link to counterparts before it, found in corresponding instructions."""
         found: dict[int, int] = {}
         before, after = self.plans
         waiting = list(zip(before.inputs, after.inputs, strict=True))
@@ -174,7 +174,7 @@ def _loaded(constants: Constants, facts: Facts) -> dict[int, Memory]:
 
 
 def _state_by_name(plan: m.ExecutionPlan) -> dict[str, int]:
-    """Return name → value for each state whose name is unique in the method."""
+    """Return a map from name to value, for each state whose name is unique in the method."""
     found: dict[str, list[int]] = {}
     for value, tensor in plan.tensors():
         info = tensor.extra_tensor_info

@@ -1,4 +1,4 @@
-"""Execution of all paths of a method. A loop is executed until another iteration finds nothing new."""
+"""Execution of all paths of a method. A loop is executed until an iteration finds nothing new."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Layout:
         self.ways: dict[int, int] = {}
         """Merge → number of edges that lead to it.
 
-        The head of a loop has two merges. One joins the entry with the jumps back and has the number of the block. The
-        other joins the edges from outside; its number is larger by the number of blocks.
+        A merge is a point where paths join; it has the number of its block. The head of a loop has a second merge,
+        which joins only the edges from outside. Its number is larger by the number of blocks.
         """
         self.bits: dict[int, int] = {}
-        """Merge in a loop → its bit in bit sets."""
+        """Merge in a loop → the bit that stands for it in bit sets."""
         self.bodies: dict[int, frozenset[int]] = {}
         """Head of a loop → blocks of the loop."""
         for group in walk.groups:
@@ -69,7 +69,7 @@ class Layout:
 
 
 class Paths:
-    """Executes the blocks of a walk."""
+    """Symbolic execution of all blocks of a walk."""
 
     def __init__(self, run: Run, layout: Layout, steps: Steps, ends: Ends) -> None:
         self._run = run
@@ -104,7 +104,7 @@ class Paths:
             self._hand_on(number, self._states)
 
     def _arrive(self, number: int, *found: Mapping[_Edge, State]) -> State:
-        """Return the joined state at the start of a block, without the jumps back to it.
+        """Return the joined state at the start of a block. At the head of a loop, leave out the jumps back.
 
         In a loop, ``found`` has the states on the edges to the block.
         """
@@ -186,7 +186,7 @@ class Paths:
     # Rows that a loop appends to a tensor
 
     def _find_rows(self) -> dict[int, list[Step]]:
-        """Return head of a loop → instructions that append rows in it. Inner loops have their own."""
+        """Return a map from loop heads to the instructions in the loop, outside inner loops, that append rows."""
         found: dict[int, list[Step]] = {}
         for number, block in enumerate(self._walk.blocks):
             for step in block.steps:
@@ -197,7 +197,7 @@ class Paths:
         return found
 
     def _start_rows(self, head: int) -> None:
-        """Mark the places of rows as empty at the start of a loop. Their content does not matter then."""
+        """Mark the places of appended rows as empty at the start of a loop, because earlier content does not matter."""
         for step in self._rows.get(head, ()):
             symbol = self._run.no_rows(step.before)
             for side, position in enumerate((step.before, step.after)):

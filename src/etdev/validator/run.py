@@ -1,4 +1,4 @@
-"""Data that all parts of one execution share."""
+"""Data that all parts of a method's execution share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_VIOLATIONS = 20
 
 
 InPlace: TypeAlias = Mapping[str, Collection[tuple[int, int]]]
-"""Operator → ``(argument, output)`` pairs that may overlap according to trials, in addition to the known ones."""
+"""Operator → ``(argument, output)`` pairs for which trials found that the kernel allows an overlap."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Run:
     in_body: bool = False
     """True if the current instruction is inside a loop."""
     unlike: set[int] = field(default_factory=set)
-    """Values after the link whose number or size at the start of a call differs from the one before the link."""
+    """Values after the link that start a call with another number or size than their counterparts."""
 
     def report(self, violation: Violation) -> None:
         """Record a violation, unless there are too many already."""
@@ -49,13 +49,13 @@ class Run:
     def no_rows(self, position: int) -> int:
         """Return the symbol for the rows that an instruction appends, before it has appended one.
 
-        ``position`` is its position before the link.
+        ``position`` is the position of the instruction before the link.
         """
         return self.symbols.number((OTHER, "no rows yet", position))
 
 
 def form(facts: Facts, value: int) -> object:
-    """Return type and sizes of a value."""
+    """Return the type of a value; for a tensor, also its sizes and whether they are dynamic."""
     tensor = facts.tensors.get(value)
     if tensor is None:
         return type(facts.plan.values[value])

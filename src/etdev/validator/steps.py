@@ -20,7 +20,7 @@ from etdev.validator.walk import Side, Step
 
 
 class Steps:
-    """Executes instructions."""
+    """Executor of the steps of both programs."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -85,7 +85,7 @@ class Steps:
             machine.set_number(1, theirs, number)
 
     def _tag(self, code: Code, overlaps: dict[Key, Tree], *, paired: bool) -> object:
-        """Return everything besides the operands that the result of an instruction depends on."""
+        """Return what else the result of an instruction depends on, besides its operands; None if nothing."""
         forbidden = self._overlaps.forbidden(code, overlaps)
         if forbidden:  # The result depends on the addresses of the operands.
             return code.position, tuple(sorted((key, str(tree)) for key, tree in forbidden.items()))
@@ -160,7 +160,7 @@ class Steps:
             machine.set_number(side, value, number)
 
     def _canonical(self, part: Part) -> Part:
-        """Replace the value of an operand in the linked program by the corresponding value before the link."""
+        """Express an operand of the linked program in symbols of the program before the link, where known."""
         if isinstance(part[0], tuple):
             return (part[0], part[1], self._run.agreement.canonical(cast(Content, part[2])))
         if part[0] == "list":
@@ -169,7 +169,7 @@ class Steps:
 
 
 def _delegate(facts: Facts, call: m.Instruction | None) -> object:
-    """Return everything that determines what a delegate computes."""
+    """Return everything that determines which function a delegate computes."""
     assert isinstance(call, m.DelegateCall)
     delegate = facts.plan.delegates[call.delegate_index]
     where = delegate.processed

@@ -18,7 +18,7 @@ from etdev.validator.semantics.operators import Act
 
 
 class Side(Enum):
-    """Program or programs that run an instruction."""
+    """Which program runs an instruction, or both."""
 
     BOTH = "both"
     BEFORE = "before"
@@ -33,7 +33,7 @@ class Step:
     before: int
     """Position in the program before the link."""
     after: int
-    """Position in the program after it."""
+    """Position in the program after the link."""
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class Walk:
         return frozenset(body)
 
     def is_back(self, origin: int, to: int) -> bool:
-        """Return whether an edge leads back to the head of a loop."""
+        """Return whether the edge from ``origin`` to ``to`` leads back to the head of a loop."""
         return self.rank[origin] >= self.rank[to]
 
 
@@ -124,7 +124,7 @@ class _Points:
         self._meet = self._targets()
 
     def _targets(self) -> dict[int, int]:
-        """Return the destinations of corresponding jumps: before → after."""
+        """Return a map from the destination of each jump before the link to that of the corresponding jump after it."""
         found = {}
         for here, there in self._moved.items():
             if self._facts[0].code[here].act is self._facts[1].code[there].act is Act.JUMP:
@@ -146,7 +146,7 @@ class _Points:
 
     def _next(self, point: _Point) -> _Next:
         here, there = point
-        # Both programs must reach a point where paths join at the same time.
+        # Where paths join, the programs wait for each other.
         waits = there < self._meet.get(here, 0) and there not in self._back
         if not waits and here < self._lengths[0] and here not in self._moved:
             return Step(Side.BEFORE, here, there), ((self._alone(0, here), there),)
