@@ -208,7 +208,7 @@ def test_a_killed_process_leaves_the_old_file_and_a_name_that_says_what_it_is(tm
 _HELD = """
 import sys, time
 from pathlib import Path
-from etdev.files import atomic_path, temporary_folder_beside
+from etdev.files import atomic_path, temporary_folder
 with globals()[sys.argv[2]](Path(sys.argv[1])) as temporary:
     print(temporary, flush=True)
     sys.stdin.read()
@@ -227,7 +227,7 @@ def test_what_a_killed_process_left_goes_with_the_next_write(tmp_path: Path) -> 
     assert set(tmp_path.iterdir()) == {tmp_path / "a.bin", other, another, mine}
 
 
-@pytest.mark.parametrize("kind", ["atomic_path", "temporary_folder_beside"])
+@pytest.mark.parametrize("kind", ["atomic_path", "temporary_folder"])
 def test_what_another_process_still_writes_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     file = tmp_path / "a.bin"
     writer = subprocess.Popen(

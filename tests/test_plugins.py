@@ -95,7 +95,7 @@ BROKEN = {
     "it is a class": (
         "class mine: pass",
         "'mine_package:mine', which 'mine-package' registers as the planner 'mine', is not a planner: it is a class",
-        "register an object of the class",
+        "register an instance of the class",
     ),
 }
 
@@ -114,9 +114,7 @@ def test_a_name_of_etdevs_own(site: Site) -> None:
     for use in (plugins.check_name, plugins.load, plugins.distribution):
         with pytest.raises(MissingRequirementError) as caught:
             use(PLANNERS, "best")
-        assert caught.value.message == (
-            "the package 'thief' registers the planner 'best', which is a name of etdev's own"
-        )
+        assert caught.value.message == ("the package 'thief' registers the planner 'best', which is a built-in name")
         assert caught.value.hint == "update or remove the package 'thief'"
     assert get_planner("greedy") == "greedy"
 

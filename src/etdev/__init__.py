@@ -1,12 +1,11 @@
 """etdev: the build tool and linker for ExecuTorch programs.
 
-``etdev.build`` and ``etdev.verify`` are the commands of the same name; both return a ``BuildResult``. ``etdev.deploy``
-deploys built targets, and returns a ``DeployResult``.
+``build`` and ``verify`` do the same as the commands of these names; both return a ``BuildResult``. ``deploy`` uploads
+built targets and returns a ``DeployResult``.
 
-``etdev.inspect``, ``etdev.relink``, ``etdev.report`` and ``etdev.diff`` work on any ``.pte`` and need neither torch nor
-executorch.
+``inspect``, ``relink``, ``report`` and ``diff`` accept any ``.pte`` file and need neither torch nor executorch.
 
-Importing this package imports only its version; ``etdev.errors`` and ``etdev.program`` are imported on first use.
+Importing this package imports only its version. ``etdev.errors`` and ``etdev.program`` are imported on first use.
 """
 
 from __future__ import annotations

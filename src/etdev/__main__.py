@@ -10,12 +10,12 @@ def main() -> None:
     try:
         from etdev.cli.rendering.display import DISPLAY
 
-        DISPLAY.start_for(sys.argv[1:])  # Before slow imports.
+        DISPLAY.start_for(sys.argv[1:])  # Show the start before slow imports begin.
         try:
             code = _run()
         finally:
             DISPLAY.close()
-    except KeyboardInterrupt:  # During an import; `run` handles all later ones.
+    except KeyboardInterrupt:  # An interrupt during an import. `run` handles later ones.
         print("interrupted", file=sys.stderr)
         code = 130
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""Decisions of a link about copies, tiling and in-place outputs."""
+"""Decisions that a link makes about copies, tiling and in-place outputs, with their reasons."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 ElisionKind: TypeAlias = Literal["views", "slices", "cat", "write_back", "constants"]
-"""Purpose of a copy, in the order of the values.
+"""Kind of data movement that a copy instruction does.
 
-Another shape, a part of a tensor, one tensor of several, the new content of a buffer, and another order or a part of a
-constant's elements.
+``views``: another shape. ``slices``: a part of a tensor. ``cat``: several tensors joined into one. ``write_back``: new
+content for a buffer. ``constants``: reordered or cut elements of a constant.
 """
 ALL_ELISIONS: frozenset[ElisionKind] = frozenset({"views", "slices", "cat", "write_back", "constants"})
 
 Action: TypeAlias = Literal["alias", "constant", "view", "same value", "placed", "kept"]
 """Decision about a copy.
 
-``alias``: the output is stored where the input is. ``constant``: the output is a constant. ``view``: the output refers
-to its input at run time. ``same value``: the input replaces the output. ``placed``: the inputs are computed in their
-place in the output. ``kept``: the copy stays.
+``alias``: output and input have the same bytes. ``constant``: the output is a constant in the file. ``view``: the
+output becomes a view of the input at run time. ``same value``: readers of the output read the input instead.
+``placed``: the inputs are computed directly in the bytes of the output. ``kept``: the copy stays.
 """
 
 
@@ -31,23 +31,23 @@ class Elision:
     operator: str
     action: Action
     nbytes: int
-    """Bytes that are no longer copied; of a kept copy, the bytes that it copies. At the largest dynamic sizes."""
+    """Bytes that the copy no longer moves, or still moves if it is kept. For dynamic sizes, the maximum."""
     reason: str = ""
-    """Reason why it was kept, or a part of it."""
+    """Reason why the copy, or a part of it, was kept."""
     kind: ElisionKind = "views"
 
 
 @dataclass(frozen=True, slots=True)
 class TilingDecision:
-    """Decision about computing ops of a method in pieces, which takes less memory and a larger file."""
+    """Decision whether to compute ops of a method tile by tile, which saves memory and enlarges the file."""
 
     tiled: bool
     memory_saved: int | None = None
-    """Bytes of planned memory that tiling saves; None if it was not measured."""
+    """Bytes of planned memory that tiling saves; None if not measured."""
     file_growth: int | None = None
-    """Bytes by which tiling grows the file; None if it was not measured."""
+    """Bytes that tiling adds to the file; None if not measured."""
     reason: str = ""
-    """Reason for the decision; empty if its numbers show the reason."""
+    """Reason for the decision; empty if the two numbers explain it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class InPlace:
     output: int
     """Index among the operator's outputs, from 0."""
     argument: int | None
-    """Position of the operand whose bytes it reuses; None if it has bytes of its own."""
+    """Position of the operand whose bytes the output reuses; None if the output has bytes of its own."""
     nbytes: int
-    """Bytes of the output, at the largest dynamic sizes."""
+    """Bytes of the output. For dynamic sizes, the maximum."""
     reason: str = ""
-    """Reason why it has bytes of its own."""
+    """Reason why the output has bytes of its own."""

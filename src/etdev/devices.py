@@ -1,7 +1,7 @@
 """Devices with memory, and their names: ``cpu``, ``cuda:0``, ``cuda:1``.
 
-The types are those of the schema's enum ``DeviceType``. To add one, add a member here with the schema's number, and an
-allocator for it in :mod:`etdev.runtime`. Runtimes whose schema lacks a type refuse files that name it.
+The types are those of ``DeviceType`` in ExecuTorch's schema. To add a type, add a member here with the schema's number,
+and an allocator in :mod:`etdev.runtime`. A runtime that does not know a type refuses files that name it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from enum import IntEnum
 from etdev.errors import UsageError
 
 MAX_INDEX = 127
-"""Largest index of a device; the file stores it in eight bits with a sign."""
+"""Largest index of a device. The file stores the index as a signed 8-bit integer."""
 TARGET_DEVICE = "target_device"
-"""Key of the compile spec for the device of a delegate."""
+"""Key of the compile spec that names the device of a delegate."""
 
 
 class DeviceType(IntEnum):
-    """Kind of device that memory is on."""
+    """Type of device. Each has memory of its own."""
 
     CPU = 0
     CUDA = 1
@@ -27,15 +27,15 @@ class DeviceType(IntEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Device:
-    """One device. Ordered like the buffers of a program: the host first, then by type and index."""
+    """One device. Devices are ordered like the buffers of a program: the host first, then by type and index."""
 
     type: DeviceType = DeviceType.CPU
     index: int = 0
-    """Index among the devices of that type."""
+    """Index among the devices of the same type."""
 
     @property
     def is_host(self) -> bool:
-        """Return whether this is the memory that the runtime itself and its kernels use."""
+        """Return whether this device is the host, whose memory the runtime and its kernels use."""
         return self.type is DeviceType.CPU
 
     def __str__(self) -> str:
@@ -50,10 +50,10 @@ class DeviceNameError(UsageError):
 
 
 def parse_device(text: str) -> Device:
-    """Return the device with a name: ``cpu``, ``cuda`` (the first one), ``cuda:1``. Letter case is ignored.
+    """Parse the name of a device: ``cpu``, ``cuda:1``, or ``cuda`` for the first one. Ignore case.
 
-    Raises :class:`DeviceNameError`, whose hint lists the valid names. A file's devices are fixed when it is built, so
-    names for "any device" are not valid.
+    Raises :class:`DeviceNameError` with the valid names as hint. No name means "any device", because a file's devices
+    are fixed when it is built.
     """
     found = re.fullmatch(r"([a-z_]\w*)(?::(\d{1,9}))?", text.strip(), re.ASCII | re.IGNORECASE)
     kind = found and DeviceType.__members__.get(found[1].upper())
@@ -66,6 +66,6 @@ def parse_device(text: str) -> Device:
 
 
 def valid_names() -> str:
-    """Return the names that :func:`parse_device` accepts, in words."""
+    """Return a text that lists the names that :func:`parse_device` accepts."""
     others = [f"{kind.name.lower()}:0 to {kind.name.lower()}:{MAX_INDEX}" for kind in DeviceType if kind]
     return ", ".join(["cpu", *others])

@@ -1,7 +1,7 @@
-"""Errors that etdev raises on purpose, each with its exit code, its place and a remedy.
+"""Expected errors of etdev. Each has an exit code, and can have a place and a hint.
 
-Libraries raise these errors; only :mod:`etdev.cli` turns one into a message and an exit code. Any other exception that
-reaches the command line is a bug in etdev (exit code 70).
+Libraries raise these errors. Only :mod:`etdev.cli` prints them and ends the process with their exit code. Any other
+exception that reaches the command line is a bug in etdev (exit code 70).
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """Exit code of the process. The numbers are part of the interface and never change their meaning."""
+    """Exit codes of etdev. They are part of its interface, so a number never changes its meaning."""
 
     DONE = 0
     GATE_FAILED = 1
-    """The artifact misses a budget, an accuracy or a tolerance that the config states. It is kept."""
+    """The artifact misses a budget, an accuracy or a tolerance of the config. The file is kept."""
     CONFIG = 2
-    """Wrong usage of a command, or a wrong config."""
+    """The command was used incorrectly, or the config is wrong."""
     ENVIRONMENT = 3
-    """This machine lacks something: a package, a backend, a device, a required check."""
+    """This machine lacks a package, a backend or a device, or could not run a required check."""
     BUILD_FAILED = 4
     """The build made no artifact, or verification rejected it."""
     LOCK_STALE = 5
@@ -32,13 +32,13 @@ class ExitCode(IntEnum):
 class EtdevError(Exception):
     """Base class of all expected errors.
 
-    ``message`` is a sentence that names the subject and the cause. ``where`` is the place (``file:line:column``, a
-    config key, a file). ``hint`` is the remedy.
+    ``message`` is a sentence: what is wrong. ``where`` is the place: ``file:line:column``, a config key or a file.
+    ``hint`` says what to do.
     """
 
     exit_code: ExitCode = ExitCode.BUILD_FAILED
     rule: str = "build"
-    """Stable identifier of the kind of error; for a failed stage, the name of the stage."""
+    """Stable identifier of the kind of error. For a failed stage, it is the name of the stage."""
 
     def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
         super().__init__(message)
@@ -52,7 +52,7 @@ class EtdevError(Exception):
         return f"{place}{self.message}{remedy}"
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Make errors picklable, so that they pass between processes unchanged whatever their constructors take."""
+        """Make every error picklable without a call of its constructor, so that processes can exchange errors."""
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
@@ -75,29 +75,29 @@ class Problem:
     """One problem in a config."""
 
     message: str
-    """Message as a sentence: the key, the value found, the expected value."""
+    """Sentence that names the key, the value found and the value expected."""
     key: str
-    """Dotted key, ``targets.cpu.partitioners[0].backend``; empty for a whole file."""
+    """Dotted key, such as ``targets.cpu.partitioners[0].backend``; empty for a whole file."""
     source: str | None = None
-    """Origin: a file's path, ``environment variable NAME``, or ``--set``."""
+    """Source of the value: a file's path, ``environment variable NAME``, or ``--set``."""
     line: int | None = None
-    """Line in ``source``, 1-based, if that is a file."""
+    """Line in ``source``, from 1, if ``source`` is a file."""
     column: int | None = None
-    """Column, 1-based, in characters."""
+    """Column in characters, from 1."""
     hint: str | None = None
     rule: str = "config"
     """Stable identifier of the kind of problem (``unknown-key``, ``missing-key``, ``wrong-type``, …)."""
 
     @property
     def where(self) -> str | None:
-        """Place as ``file:line:column``, which editors and terminals understand."""
+        """Place of the problem, as ``file:line:column`` if the source is a file."""
         if self.source is None or self.line is None:
             return self.source
         return f"{self.source}:{self.line}:{self.column or 1}"
 
 
 class ConfigError(EtdevError):
-    """Error for all problems of a config that could be found at once."""
+    """Error for a wrong config. It has all problems that one run could find."""
 
     exit_code = ExitCode.CONFIG
 
@@ -118,16 +118,16 @@ class ConfigError(EtdevError):
 
 
 class TargetsError(EtdevError):
-    """Error for targets that were not built, each with a reason of its own.
+    """Error for targets that were not built. Each target has an error of its own.
 
-    It covers several such targets, or one next to a target with a worse end. The exit code is that of the worst target.
+    The exit code is that of the worst target.
     """
 
     def __init__(self, errors: Mapping[str, EtdevError], exit_code: ExitCode, *, hint: str | None = None) -> None:
         if not errors:
             raise ValueError("a TargetsError needs at least one error")
         self.errors = dict(errors)
-        """Errors by target."""
+        """Target → its error."""
         self.exit_code = exit_code
         super().__init__(f"not built: {', '.join(map(repr, self.errors))}", hint=hint)
 
@@ -136,10 +136,10 @@ class TargetsError(EtdevError):
 
 
 class ProgramError(EtdevError):
-    """Error for a malformed ``.pte`` file, or a malformed program in memory that cannot be written.
+    """Error for a malformed ``.pte`` file, or for a program in memory that cannot be written.
 
-    ``path`` is the place inside the program, in the schema's words: ``execution_plan[0].values[17].tensor.sizes``;
-    empty for a whole file.
+    ``path`` is the place inside the program, in the schema's words: ``execution_plan[0].values[17].tensor.sizes``. It
+    is empty for the whole file.
     """
 
     exit_code = ExitCode.CONFIG
@@ -151,7 +151,7 @@ class ProgramError(EtdevError):
 
 
 class UnlinkableError(ProgramError):
-    """Error for a valid file whose memory cannot be planned, such as one that overwrites values that it still reads."""
+    """Error for a valid file whose memory cannot be planned, because it overwrites values before it reads them."""
 
     exit_code = ExitCode.BUILD_FAILED
 
@@ -174,10 +174,9 @@ class LoadError(StageError):
 
 
 class MismatchError(LoadError):
-    """Error for a name in the config that is missing, unreadable or does not fit.
+    """Error for a config key that names something missing, unreadable or unsuitable.
 
-    Such a name is a module, a function, an argument, a method, or a file of the model. etdev detects the error itself;
-    the user's code has not failed.
+    Keys name modules, functions, arguments, methods and files. etdev itself detects the error, not the user's code.
     """
 
     exit_code = ExitCode.CONFIG
@@ -202,31 +201,31 @@ class LowerError(StageError):
 
 
 class EmitError(StageError):
-    """Error for a lowered program that could not be turned into an ExecuTorch program."""
+    """Error for a lowered program that could not be emitted as an ExecuTorch program."""
 
     rule = "emit"
 
 
 class LinkError(StageError):
-    """Error for a program that etdev cannot link: its requests are contradictory, or etdev's own plan is wrong."""
+    """Error for a program that cannot be linked: its requests contradict each other, or the new plan is wrong."""
 
     rule = "link"
 
 
 class WriteError(StageError):
-    """Error for a file that could not be written. An earlier file at its place is unchanged."""
+    """Error for a file that could not be written. If the file existed before, it has not changed."""
 
     rule = "write"
 
 
 class VerifyError(StageError):
-    """Error for a verification that could not be carried out; a failed check is not an error."""
+    """Error for a verification that could not run. A check that fails does not raise this."""
 
     rule = "verify"
 
 
 class DeployError(EtdevError):
-    """Error for a release that could not be deployed, or that the target refused. The target serves the old release."""
+    """Error for a release that was not deployed. The target still serves the previous release."""
 
     exit_code = ExitCode.DEPLOY_FAILED
 

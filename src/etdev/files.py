@@ -1,4 +1,4 @@
-"""Reading of regular files, and writing of files completely or not at all."""
+"""Reads of regular files, and atomic writes: a file is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from pathlib import Path
 from etdev.errors import WriteError
 
 TEMPORARY_SUFFIX = ".etdev-tmp"
-"""Suffix of every unfinished file or folder. The next write removes those of killed processes."""
+"""Suffix of files and folders that are still being written. The next write removes leftovers of killed processes."""
 
 _TOKEN = rf"(\d+)-[0-9a-f]{{8}}{re.escape(TEMPORARY_SUFFIX)}"
-"""Pattern for the end of such a name: the process id, and a random part."""
+"""Pattern for the end of a temporary name: process id, random digits, suffix."""
 
 _DESCRIPTOR = re.compile(r"/proc/\d+/(task/\d+/)?fd/\d+")
-"""Pattern of Linux's links that open the file of an open descriptor."""
+"""Pattern of the paths under ``/proc`` that stand for an open file descriptor."""
 
 _MOST_LINKS = 40
-"""Largest number of links that the system follows in a row."""
+"""Maximum number of symbolic links that Linux follows in one path."""
 
 _CAUSES = {
     errno.ENOSPC: ("no space left on the device", "free some space, or write to another place"),
@@ -43,11 +43,11 @@ _CAUSES = {
 }
 
 
-_SPECIAL = ("this is a pipe, a device or a socket", "name a file")
+_SPECIAL = ("this is a pipe, a device or a socket", "name a regular file")
 
 
 def describe_os_error(error: OSError) -> tuple[str, str | None]:
-    """Return the cause of a failed read or write, and its remedy, in words."""
+    """Return the cause of a failed read or write, and a hint if there is one."""
     if isinstance(error, SpecialFileError):
         return _SPECIAL
     fallback = (error.strerror or str(error) or type(error).__name__, None)
@@ -55,12 +55,12 @@ def describe_os_error(error: OSError) -> tuple[str, str | None]:
 
 
 class SpecialFileError(OSError):
-    """Error for a path to read that is a pipe, a device or a socket."""
+    """Error for a path that is a pipe, a device or a socket, where a regular file is expected."""
 
 
 def open_file(path: Path) -> BufferedReader:
-    """Open a regular file for reading. Raises OSError. Never waits, as opening a pipe without a writer does."""
-    if _is_special(os.stat(path)):  # Opening some devices has effects.
+    """Open a regular file for reading, without blocking on a pipe. Raises OSError."""
+    if _is_special(os.stat(path)):  # Check before opening, because opening some devices has side effects.
         raise SpecialFileError(errno.EINVAL, _SPECIAL[0], os.fspath(path))
     file = open(path, "rb", opener=_open_at_once)  # noqa: SIM115 - the caller closes it
     if _is_special(os.fstat(file.fileno())):
@@ -74,7 +74,7 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 def _is_special(status: os.stat_result) -> bool:
-    """Return whether this is neither a file nor a folder. Opening a folder fails anyway."""
+    """Return whether the path is neither a file nor a folder. Opening a folder fails by itself."""
     return not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode))
 
 
@@ -86,11 +86,11 @@ def read_file(path: Path) -> bytes:
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Provide a temporary file next to ``path``, which replaces it when the block succeeds and is removed otherwise.
+    """Yield a temporary file next to ``path``, which replaces ``path`` when the block succeeds.
 
-    Until the block ends, the file at ``path`` does not change. Missing folders are made. A character device or a pipe
-    cannot be replaced: for these the block gets ``path`` itself. Raises :class:`WriteError`. Exceptions of the block
-    that are not about writing the file pass through.
+    The file at ``path`` does not change before the block ends, or if the block fails. Missing folders are created. A
+    character device or a pipe cannot be replaced: the block then writes to ``path`` itself. Raises :class:`WriteError`
+    for failed writes. All other exceptions of the block pass through.
     """
     if _is_stream(path):
         with write_errors_named(path, (None, os.fspath(path))):
@@ -101,7 +101,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         with write_errors_named(path):
             if target.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(target))
-            temporary = stack.enter_context(temporary_beside(target))
+            temporary = stack.enter_context(temporary_file(target))
         with write_errors_named(path, (None, os.fspath(temporary))):
             yield temporary
         with write_errors_named(path):
@@ -109,14 +109,14 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def temporary_beside(target: Path) -> Iterator[Path]:
-    """Provide a new, empty file next to ``target``, which is removed when the block ends unless it was renamed.
+def temporary_file(target: Path) -> Iterator[Path]:
+    """Yield a new, empty file next to ``target``. The end of the block removes it, unless it was renamed.
 
-    Its name has the process id of the writer, and the file is locked during the block. This distinguishes it from the
-    leftovers of killed processes. Leftovers of the same ``target`` are removed. Missing folders are made. Raises
+    Its name has the writer's process id, and the file is locked during the block. So it cannot be mistaken for a
+    leftover of a killed process. Leftovers for the same ``target`` are removed, and missing folders are created. Raises
     OSError.
     """
-    temporary = _new_name_beside(target)
+    temporary = _new_temporary_name(target)
     try:
         with temporary.open("xb") as held:
             with suppress(OSError):  # Not every file system has locks.
@@ -128,9 +128,9 @@ def temporary_beside(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def temporary_folder_beside(target: Path) -> Iterator[Path]:
-    """Provide a new, empty folder next to ``target``, otherwise like the file of :func:`temporary_beside`."""
-    temporary = _new_name_beside(target)
+def temporary_folder(target: Path) -> Iterator[Path]:
+    """Yield a new, empty folder next to ``target``. It is locked and removed like a temporary file."""
+    temporary = _new_temporary_name(target)
     try:
         temporary.mkdir()
         held = os.open(temporary, os.O_RDONLY)
@@ -144,8 +144,8 @@ def temporary_folder_beside(target: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _new_name_beside(target: Path) -> Path:
-    """Return an unused name next to ``target``, after making its folder and removing leftovers."""
+def _new_temporary_name(target: Path) -> Path:
+    """Return an unused name next to ``target``. Create the folder and remove leftovers first."""
     target.parent.mkdir(parents=True, exist_ok=True)
     remove_abandoned(target.parent, _temporary_prefix(target))
     token = f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -154,18 +154,18 @@ def _new_name_beside(target: Path) -> Path:
 
 @contextmanager
 def locked(place: Path, wait: Callable[[int | None], None]) -> Iterator[None]:
-    """Hold an exclusive lock, also between threads of a process. The file ``place`` exists meanwhile.
+    """Hold an exclusive lock on the file ``place``, which exists only while the lock is held.
 
-    The system frees the lock when its holder ends, in any way. If the lock is taken, ``wait`` is called once with the
-    process that holds it (None if that is not known). A file system without locks locks nothing. Missing folders are
-    made, since the last holder may have removed an empty one. Raises OSError.
+    The lock also excludes other threads of this process. The system frees it when the holding process ends. If another
+    process has the lock, ``wait`` is called once with its process id, or None if unknown. On a file system without
+    locks, the block runs unlocked. Missing folders are created. Raises OSError.
     """
     descriptor = _locked_descriptor(place, wait)
     _LOCKS.add(descriptor)
     try:
         yield
     finally:
-        with suppress(OSError):  # A waiting process checks whether the file still exists.
+        with suppress(OSError):  # If the file stays, the next holder uses it again.
             place.unlink()
         _LOCKS.discard(descriptor)
         os.close(descriptor)
@@ -189,7 +189,7 @@ def _locked_descriptor(place: Path, wait: Callable[[int | None], None]) -> int:
                     told = True
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             if _is_file_at(place, descriptor):
-                with suppress(OSError):  # A full disk. The content only tells other processes who holds the lock.
+                with suppress(OSError):  # The disk is full. The process id is only information for others.
                     os.ftruncate(descriptor, 0)
                     os.pwrite(descriptor, str(os.getpid()).encode(), 0)
                 return descriptor
@@ -200,7 +200,7 @@ def _locked_descriptor(place: Path, wait: Callable[[int | None], None]) -> int:
 
 
 def _is_taken(descriptor: int) -> bool:
-    """Try to lock an open file; return whether another holder has the lock. Not every file system has locks."""
+    """Try to lock an open file. Return True if another holder has the lock."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -211,7 +211,7 @@ def _is_taken(descriptor: int) -> bool:
 
 
 def _is_file_at(place: Path, descriptor: int) -> bool:
-    """Return whether the open file is the one at ``place``. Its last holder may have removed it."""
+    """Return whether the open file is still at ``place``. Its last holder may have removed it."""
     try:
         return os.path.samestat(os.stat(place), os.fstat(descriptor))
     except FileNotFoundError:
@@ -222,19 +222,19 @@ _LOCKS: set[int] = set()
 """Descriptors of the locks that this process holds."""
 
 
-def _let_go() -> None:
-    """Close the parent's locks in a forked process, which may outlive the parent."""
+def _close_inherited_locks() -> None:
+    """Close the lock files that a forked child inherits. Otherwise its parent could not free the locks."""
     for descriptor in _LOCKS:
         with suppress(OSError):
             os.close(descriptor)
     _LOCKS.clear()
 
 
-os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(after_in_child=_close_inherited_locks)
 
 
 def atomic_write_bytes(path: Path, content: bytes | memoryview) -> None:
-    """Write a file completely or not at all."""
+    """Write bytes to a file, completely or not at all."""
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         file.write(content)
 
@@ -245,7 +245,7 @@ def atomic_write_text(path: Path, content: str) -> None:
 
 
 def real_path(path: str | Path) -> Path:
-    """Return the absolute path without symbolic links. A link to itself stays: opening it fails."""
+    """Return the absolute path without symbolic links. A link that points to itself is returned as it is."""
     return Path(os.path.realpath(path))
 
 
@@ -256,13 +256,13 @@ def file_sha256(path: Path) -> str:
 
 
 def _is_stream(path: Path) -> bool:
-    """Return whether ``path`` is a character device or a pipe. Only its status decides, never its folder.
+    """Return whether ``path`` is a character device or a pipe, which is written directly and never replaced.
 
-    Raises :class:`WriteError` for a file that can neither take a stream of bytes nor be replaced as a whole.
+    Raises :class:`WriteError` for a block device, a socket, and an open descriptor of a file.
     """
     try:
         mode = os.stat(path).st_mode
-    except (OSError, ValueError):  # Writing reports the problem.
+    except (OSError, ValueError):  # The write that follows reports the error.
         return False
     if stat.S_ISCHR(mode) or stat.S_ISFIFO(mode):
         return True
@@ -274,13 +274,16 @@ def _is_stream(path: Path) -> bool:
         raise WriteError(
             f"cannot write the file: this is an open descriptor of the file {opened}",
             where=os.fspath(path),
-            hint="name the file itself, or redirect into a pipe (`| cat > FILE`)",
+            hint="write to the file by its own name, or redirect into a pipe (`| cat > FILE`)",
         )
     return False
 
 
 def _open_file_named_by(path: Path) -> str | None:
-    """Return the file of ``/dev/stdout`` and the like. A process that has it open continues to write to it."""
+    """Return the open file that ``path`` refers to through ``/proc``, as ``/dev/stdout`` can; None if there is none.
+
+    Such a file cannot be replaced, because a process continues to write to it.
+    """
     link = os.path.abspath(path)
     for _ in range(_MOST_LINKS):
         place = os.path.join(os.path.realpath(os.path.dirname(link)), os.path.basename(link))
@@ -298,7 +301,7 @@ def _temporary_prefix(target: Path) -> str:
 
 
 def remove_abandoned(folder: Path, prefix: str | None = None) -> None:
-    """Remove leftovers of killed processes in a folder: all, or those whose names begin with ``prefix``."""
+    """Remove temporary files of killed processes in a folder, optionally only names that begin with ``prefix``."""
     ours = re.compile((r"\..*\." if prefix is None else re.escape(prefix)) + _TOKEN, re.DOTALL)
     with suppress(OSError):
         for path in folder.iterdir():
@@ -308,20 +311,20 @@ def remove_abandoned(folder: Path, prefix: str | None = None) -> None:
 
 
 def is_alive(process: int) -> bool:
-    """Return whether a process of this machine is alive, including those of other users."""
+    """Return whether a process of this machine is alive. It may belong to another user."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:  # It belongs to another user.
+    except PermissionError:  # The process belongs to another user.
         return True
     return True
 
 
 def _remove_unless_locked(path: Path) -> None:
-    """Remove a temporary file or folder unless its writer holds the lock.
+    """Remove a temporary file or folder unless its writer has it locked.
 
-    The writer may run in another container, whose process ids mean nothing here. Its lock is visible.
+    The writer may run in another container. Its process id means nothing here then, but its lock is visible.
     """
     with suppress(OSError):
         is_folder = path.is_dir() and not path.is_symlink()
@@ -347,10 +350,10 @@ def _put_in_place(temporary: Path, target: Path) -> None:
 
 @contextmanager
 def write_errors_named(path: Path, files: tuple[str | None, ...] | None = None) -> Iterator[None]:
-    """Turn an OSError of the block into a WriteError about ``path``.
+    """Raise an OSError of the block as a WriteError about ``path``.
 
-    With ``files``, only errors about one of these files are turned. None in ``files`` matches an error without a file
-    name, such as that of a failed ``write``.
+    With ``files``, do so only for errors about one of these files. None in ``files`` matches errors without a file
+    name, such as those of ``write``.
     """
     try:
         yield

@@ -20,18 +20,18 @@ from etdev.errors import EtdevError, MissingRequirementError
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """An extension point."""
+    """Extension point. Its name is a group of entry points."""
 
     name: str
     """Name of the entry-point group."""
     kind: str
-    """One of its objects, in messages: ``backend``."""
+    """Word for one object of the group in messages, such as ``backend``."""
     contract: str
-    """Help for the author of an object that does not fit."""
+    """Requirement that an object must meet. It is the hint if an object does not meet it."""
     built_in: tuple[str, ...]
-    """Names that etdev has itself. No other package may use them."""
+    """Names of etdev's own objects. Other packages must not use them."""
     takes_classes: bool = False
-    """True if an object may be a class, which is called as a function is."""
+    """True if an object may be a class instead of a function."""
 
 
 BACKENDS = Group(
@@ -47,7 +47,7 @@ EXECUTORS = Group(
     ("EtdevReferenceBackend",),
     takes_classes=True,
 )
-"""Its names are those of delegates in a file."""
+"""The name of an entry point is the id of the delegates that it executes."""
 CHECKS = Group(
     "etdev.checks",
     "check",
@@ -67,7 +67,7 @@ CHECKS = Group(
     ),
     takes_classes=True,
 )
-"""Its names are in the order in which the checks run."""
+"""The names are in the order in which the checks run."""
 PLANNERS = Group(
     "etdev.planners",
     "planner",
@@ -81,7 +81,7 @@ DEPLOY_TRANSPORTS = Group(
     ("file", "sftp", "s3", "adb"),
     takes_classes=True,
 )
-"""Its names are schemes of URIs, in small letters."""
+"""The name of an entry point is the scheme of the URIs that it handles, in lower case."""
 WORKER_TRANSPORTS = Group(
     "etdev.worker_transports",
     "worker transport",
@@ -98,14 +98,15 @@ TEMPLATES = Group(
 
 
 def names(group: Group) -> tuple[str, ...]:
-    """Return all names of a group, built-in ones first. Import nothing."""
+    """Return all names of a group, built-in ones first. Imports no object."""
     return (*group.built_in, *sorted({point.name for point in _points(group)} - {*group.built_in}))
 
 
 def registered(group: Group) -> tuple[str, ...]:
-    """Return the names that other packages register, each by one package. Import nothing.
+    """Return the names that other packages register. Imports no object.
 
-    Raises :class:`~etdev.errors.MissingRequirementError` for a name that etdev or another package has already.
+    Raises :class:`~etdev.errors.MissingRequirementError` if two packages use the same name, or one uses a built-in
+    name.
     """
     found = sorted({point.name for point in _points(group)})
     for name in found:
@@ -114,42 +115,42 @@ def registered(group: Group) -> tuple[str, ...]:
 
 
 def package_of(group: Group, name: str) -> str:
-    """Return the name of the package that registers a name of :func:`registered`."""
+    """Return the package that registers ``name``, which is one of :func:`registered`."""
     point = _find(group, name)
     assert point is not None
     return _package(point)
 
 
 def module_of(group: Group, name: str) -> str:
-    """Return the module of an object of :func:`registered`. Import nothing."""
+    """Return the module that defines an object of :func:`registered`. Does not import it."""
     point = _find(group, name)
     assert point is not None
     return point.module
 
 
 def distribution(group: Group, name: str) -> metadata.Distribution | None:
-    """Return the package that registers a name; None for a built-in one. Import nothing.
+    """Return the package that registers ``name``, or None for a built-in name. Imports no object.
 
-    Raises as :func:`load` does, except for errors of the object itself.
+    Raises :class:`KeyError` for an unknown name, and :class:`~etdev.errors.MissingRequirementError` if two packages use
+    it.
     """
     point = _find(group, name)
     return None if point is None else point.dist
 
 
 def check_name(group: Group, name: str) -> None:
-    """Raise :class:`~etdev.errors.MissingRequirementError` for a name that two packages use. Import nothing.
+    """Raise :class:`~etdev.errors.MissingRequirementError` if two packages use ``name``. Imports no object.
 
-    Raises :class:`KeyError` for a name that :func:`names` does not list.
+    Raises :class:`KeyError` for an unknown name.
     """
     _find(group, name)
 
 
 def load(group: Group, name: str, members: Iterable[str] = ("__call__",)) -> Any:
-    """Return the object that another package registers under a name; it has these members.
+    """Import and return the object that another package registers as ``name``. Check that it has all ``members``.
 
-    Raises :class:`KeyError` for a built-in name and for one that :func:`names` does not list. Raises
-    :class:`~etdev.errors.MissingRequirementError` for an object that cannot be imported or does not fit, and for a name
-    that two packages use.
+    Raises :class:`KeyError` for a built-in or unknown name. Raises :class:`~etdev.errors.MissingRequirementError` if
+    the import fails, if a member is missing, or if two packages use the name.
     """
     point = _find(group, name)
     if point is None:
@@ -169,14 +170,14 @@ def load(group: Group, name: str, members: Iterable[str] = ("__call__",)) -> Any
         raise MissingRequirementError(
             f"{point.value!r}, which {package!r} registers as the {group.kind} {name!r}, is not {article} "
             f"{group.kind}: {reason}",
-            hint=group.contract if lacking else "register an object of the class",
+            hint=group.contract if lacking else "register an instance of the class",
         )
     return loaded
 
 
 @contextmanager
 def translated(group: Group, name: str, kind: type[EtdevError]) -> Iterator[None]:
-    """Turn unexpected errors of another package's object into ``kind``, with the name of the package."""
+    """Raise unexpected errors of a plugin as ``kind``, with the name of its package in the message."""
     try:
         yield
     except EtdevError:
@@ -190,12 +191,12 @@ def translated(group: Group, name: str, kind: type[EtdevError]) -> Iterator[None
 
 
 def _find(group: Group, name: str) -> metadata.EntryPoint | None:
-    """Return the only entry point with a name; None for a built-in name."""
+    """Return the entry point with a name, or None for a built-in name. Raise an error if the name is not unique."""
     points = [point for point in _points(group) if point.name == name]
     packages = [repr(package) for package in sorted({_package(point) for point in points})]
     if packages and name in group.built_in:
         raise MissingRequirementError(
-            f"the package {packages[0]} registers the {group.kind} {name!r}, which is a name of etdev's own",
+            f"the package {packages[0]} registers the {group.kind} {name!r}, which is a built-in name",
             hint=f"update or remove the package {packages[0]}",
         )
     if len(points) > 1:
@@ -215,7 +216,7 @@ def _points(group: Group) -> tuple[metadata.EntryPoint, ...]:
 
 @cache
 def _points_on(group: str, path: tuple[str, ...]) -> tuple[metadata.EntryPoint, ...]:
-    """Return the entry points of a group. Reading them takes milliseconds, and they change with ``sys.path`` only."""
+    """Return the entry points of a group. They depend only on ``sys.path``, so the result is cached."""
     return tuple(metadata.entry_points(group=group))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def format_size(size: int) -> str:
-    """Return a number of bytes with a binary unit and three figures: ``128 B``, ``41.3 KiB``, ``1.25 MiB``."""
+    """Format a number of bytes with a binary unit and three digits: ``128 B``, ``41.3 KiB``, ``1.25 MiB``."""
     if size < 1024:
         return f"{size} B"
     value = float(size)
@@ -12,17 +12,17 @@ def format_size(size: int) -> str:
         value /= 1024
         if value < 1023.5 or unit == "TiB":
             break
-    decimals = 0 if value >= 99.95 else 1 if value >= 9.995 else 2  # values that would round up to one more figure
+    decimals = 0 if value >= 99.95 else 1 if value >= 9.995 else 2  # 9.996 rounds up to 10.0
     return f"{value:.{decimals}f} {unit}"
 
 
 def format_share(share: float) -> str:
-    """Return a share in percent with up to four figures: ``95%``, ``99.95%``."""
+    """Format a share as a percentage with at most four digits: ``95%``, ``99.95%``."""
     return f"{share * 100:.4g}%"
 
 
 def format_duration(seconds: float) -> str:
-    """Return a measured time with three figures: ``38.2 µs``, ``2.51 ms``, ``2.51 s``, ``12 min 5 s``."""
+    """Format a measured time with three digits: ``38.2 µs``, ``2.51 ms``, ``2.51 s``, ``12 min 5 s``."""
     if seconds >= 99.95:
         return format_seconds(seconds)
     value, unit = next(
@@ -34,7 +34,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a time with a precision for people: ``0.4 s``, ``12 s``, ``2 min 5 s``."""
+    """Format a time roughly, for progress messages: ``0.4 s``, ``12 s``, ``2 min 5 s``."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)

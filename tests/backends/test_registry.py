@@ -118,7 +118,7 @@ BROKEN = {
             "'etdev_test_mine:Mine', which 'etdev_test_mine' registers as the backend 'mine', is not a backend: "
             "it is a class"
         ),
-        "register an object of the class",
+        "register an instance of the class",
     ),
 }
 

@@ -225,7 +225,11 @@ def test_tensors_that_the_caller_owns_on_a_device_are_brought_there_and_back(run
             2,
             "--device-map: 'gpu' is not a device\nhelp: devices are",
         ),
-        (["scaled.pte", "--random", "--device-map", "cuda:0"], 2, "--device-map: 'cuda:0' maps no device\nhelp: write"),
+        (
+            ["scaled.pte", "--random", "--device-map", "cuda:0"],
+            2,
+            "--device-map: 'cuda:0' is not a pair `DEVICE=sim` or `DEVICE=DEVICE`\nhelp: write",
+        ),
         (["scaled.pte", "--random", "--output", "json=scaled.pte"], 2, "is a file that the command itself reads"),
     ],
 )
@@ -290,8 +294,8 @@ def test_without_a_device_it_says_how_to_simulate_it(run: Run, monkeypatch: pyte
         ("cuda:0=sim,cuda:5=sim", "the device map has no entry for cuda:1 of the program, only for cuda:0 and cuda:5"),
         ("", "the device map is empty"),
         (",", "the device map is empty"),
-        ("cuda:0=sim,", "a comma of the device map 'cuda:0=sim,' has nothing next to it"),
-        ("cuda:0=", "'cuda:0=' maps no device"),
+        ("cuda:0=sim,", "the device map 'cuda:0=sim,' has an empty pair next to a comma"),
+        ("cuda:0=", "'cuda:0=' is not a pair `DEVICE=sim` or `DEVICE=DEVICE`"),
     ],
 )
 def test_a_device_map_that_does_not_do(run: Run, device_map: str, said: str) -> None:

@@ -56,7 +56,7 @@ class NoRuntime:
 
     @property
     def operators(self) -> frozenset[str]:
-        raise MissingRequirementError("ExecuTorch's runtime does not start here: no such library")
+        raise MissingRequirementError("ExecuTorch's runtime cannot start: no such library")
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_a_device_that_no_file_has_is_said(run: Run) -> None:
     ("runtime", "reason"),
     [
         (None, "the package 'executorch' is not installed; `pip install it` brings a runtime to compare with"),
-        (NoRuntime(), "ExecuTorch's runtime does not start here: no such library"),
+        (NoRuntime(), "ExecuTorch's runtime cannot start: no such library"),
     ],
 )
 def test_without_a_runtime(run: Run, monkeypatch: pytest.MonkeyPatch, runtime: object | None, reason: str) -> None:
@@ -224,7 +224,7 @@ def test_a_required_check_that_cannot_run(run: Run) -> None:
         ),
         (
             ["chain.pte", "--device-map", "cuda:0=gpu"],
-            "error: --device-map: cuda:0 cannot be mapped to 'gpu'\nhelp: `sim`",
+            "error: --device-map: cuda:0 cannot be mapped to 'gpu'\nhelp: map it to `sim`",
         ),
     ],
 )

@@ -264,7 +264,7 @@ def test_memory_that_nobody_waits_for_any_more_is_freed(make: Make, monkeypatch:
 )
 def test_numbers_that_are_none_are_refused(make: Make, ask: Callable[[Orchestrator], Any]) -> None:
     orchestrator = make()
-    with pytest.raises(UsageError, match=r"is not the number of a worker|, 0 or more"):
+    with pytest.raises(UsageError, match=r"is not the number of a worker|, not a number of bytes"):
         ask(orchestrator)
     assert orchestrator.stats().waiting == 0
 
@@ -376,7 +376,7 @@ def test_a_callback_that_waits_for_an_answer_is_told_so(transport: str, wait: st
     if wait == "malloc" and transport == "thread":
         assert not found  # Memory of threads is there at once.
     else:
-        assert ["a callback of a task waits for" in str(error) for error in found] == [True]
+        assert ["a callback of a task must not wait for" in str(error) for error in found] == [True]
 
 
 def test_a_callback_that_wants_to_end_everything_ends_no_worker(make: Make) -> None:

@@ -164,7 +164,7 @@ def test_functions_of_the_main_module(tmp_path: Path) -> None:
 def test_a_main_module_without_a_guard_starts_no_workers_of_workers(tmp_path: Path) -> None:
     out, err = run_script(f"{MAIN}main()", str(tmp_path)).communicate(timeout=LIMIT)
     assert out == ""
-    assert "a task cannot be read on worker 0: RuntimeError" in err
+    assert "worker 0 cannot unpickle a task: RuntimeError" in err
     assert "if __name__ == '__main__':" in err
 
 
@@ -187,7 +187,11 @@ def test_an_error_that_does_not_survive_the_way(one: Orchestrator) -> None:
 @pytest.mark.parametrize(
     ("call", "args", "words"),
     [
-        (lambda: 1, (), r"<lambda> cannot be sent to another process(.|\n)*help: call a function that has a name"),
+        (
+            lambda: 1,
+            (),
+            r"<lambda> cannot be sent to another process(.|\n)*help: submit a function that is defined in a module",
+        ),
         (jobs.give, ((n for n in ()),), "argument 0 of give is a generator, which cannot be sent"),
         (jobs.give, ([threading.Lock()],), "argument 0 of give is a list, which cannot be sent(.|\n)*lock"),
         (process_jobs.generate, (), "the result of generate is a generator, which cannot be sent(.|\n)*help: return"),
@@ -297,8 +301,8 @@ def test_any_graph_gives_what_serial_execution_gives(four: Orchestrator, data: s
     ("call", "arg", "words"),
     [
         (process_jobs.end_with, 3, "process [0-9]+ ended with exit code 3"),
-        (process_jobs.end_by, signal.SIGSEGV, "process [0-9]+ was ended by SIGSEGV"),
-        (process_jobs.end_by, signal.SIGTERM, "process [0-9]+ was ended by SIGTERM"),
+        (process_jobs.end_by, signal.SIGSEGV, "process [0-9]+ was killed by SIGSEGV"),
+        (process_jobs.end_by, signal.SIGTERM, "process [0-9]+ was killed by SIGTERM"),
     ],
 )
 def test_the_reason_of_a_loss_says_what_the_process_ended_by(call: Any, arg: int, words: str) -> None:
@@ -330,7 +334,7 @@ def test_a_worker_that_is_killed_at_any_moment() -> None:
             timer.join()
             wait_until(lambda: not o.health(0).alive)
             assert set(ends) <= {"done", "lost"}
-            with pytest.raises(WorkerLost, match="was ended by SIGKILL"):
+            with pytest.raises(WorkerLost, match="was killed by SIGKILL"):
                 o.copy_from(handle)
             o.restart(0)
         assert o.submit(jobs.give, 1).result(LIMIT) == 1
@@ -353,7 +357,7 @@ def how_it_ends(future: Future) -> str:
     try:
         future.result(LIMIT)
     except (WorkerLost, OrchestratorError) as error:
-        return "lost" if "worker 0 is gone" in str(error) else str(error)
+        return "lost" if "worker 0 is lost" in str(error) else str(error)
     return "done"
 
 

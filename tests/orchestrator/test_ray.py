@@ -109,7 +109,7 @@ def test_an_idle_actor_that_is_killed_is_noticed_without_a_command(used_actors: 
     with Orchestrator(["sim"], "ray") as o:
         os.kill(o.health(0).pid, signal.SIGKILL)
         wait_until(lambda: not o.health(0).alive, 5)
-        with pytest.raises(WorkerLost, match=r"worker 0 is gone: its worker process has died\n"):
+        with pytest.raises(WorkerLost, match=r"worker 0 is lost: its worker process has died\n"):
             o.submit(jobs.nothing).result(LIMIT)
 
 
@@ -318,5 +318,5 @@ try:
 except MissingRequirementError as error:
     print(str(error).partition(": ")[0], error.hint)
 """)
-    hint = "start a cluster with `ray start --head`, or leave the address out: Ray starts its own then"
-    assert lines(process)[-1] == f"no Ray cluster is joined at 127.0.0.1:1 {hint}"
+    hint = "start a cluster with `ray start --head`, or omit the address, so that Ray starts one"
+    assert lines(process)[-1] == f"cannot join a Ray cluster at 127.0.0.1:1 {hint}"

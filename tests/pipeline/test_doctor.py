@@ -130,7 +130,7 @@ def test_a_broken_torch_is_a_line_of_the_table(tmp_path: Path) -> None:
     broken = break_package(tmp_path / "broken", "torch")
     done = run_etdev("doctor", folder=tmp_path, env=broken)
     assert (done.returncode, done.stderr) == (0, "")
-    assert _line(done.stdout, "not available").startswith("not available: ExecuTorch's runtime does not start here")
+    assert _line(done.stdout, "not available").startswith("not available: ExecuTorch's runtime cannot start")
     assert "libtorch_cpu.so" in _line(done.stdout, "not available")
     assert _line(done.stdout, "executorch ")
 

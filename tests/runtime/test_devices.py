@@ -70,35 +70,35 @@ ADD_HERE = m.KernelCall(2, (2, 4, 4))  # sin of what is on cuda:0, on the host
 WRONG: dict[str, tuple[Callable[[], Program], str]] = {
     "a kernel of the host reads what is on a device": (
         lambda: with_calls(two_devices(), [m.KernelCall(0, (0, 1, 1)), m.DelegateCall(0, (1, 2)), ADD_HERE]),
-        r"instruction 2 \(aten::sin.out\): it reads value 2 .* is on cuda:0",
+        r"instruction 2 \(aten::sin.out\): the instruction runs on cpu, but reads value 2 .* on cuda:0",
     ),
     "a kernel of the host writes to a device": (
         lambda: with_calls(two_devices(), [m.KernelCall(2, (0, 1, 1))]),
-        r"instruction 0 \(aten::sin.out\): it writes value 1 .* is on cuda:0",
+        r"instruction 0 \(aten::sin.out\): the instruction runs on cpu, but writes value 1 .* on cuda:0",
     ),
     "a delegate gets what is on the host": (
         lambda: with_calls(two_devices(), [m.DelegateCall(0, (0, 2))]),
-        "delegate runs on cuda:0, and its argument value 0 is on cpu",
+        "delegate runs on cuda:0, but its argument, value 0, is on cpu",
     ),
     "a delegate gets what is on another device": (
         lambda: with_calls(two_devices(), [m.KernelCall(0, (0, 5, 5)), m.DelegateCall(0, (5, 2))]),
-        "delegate runs on cuda:0, and its argument value 5 is on cuda:1",
+        "delegate runs on cuda:0, but its argument, value 5, is on cuda:1",
     ),
     "a copy to a device begins on a device": (
         lambda: with_calls(two_devices(), [m.KernelCall(0, (0, 1, 1)), m.KernelCall(0, (1, 5, 5))]),
-        "it copies from the host to a device",
+        "a host-to-device copy cannot copy value 1 ",
     ),
     "a copy to the host ends on a device": (
         lambda: with_calls(two_devices(), [m.KernelCall(1, (0, 1, 1))]),
-        "it copies from a device to the host",
+        "a device-to-host copy cannot copy value 0 ",
     ),
     "a tensor is elsewhere than its buffer": (
         lambda: with_plan(two_devices(), non_const_buffer_device=entries("cuda:1", "cuda:0")),
-        "is declared on cuda:0, and is in planned buffer 2 on cuda:1",
+        "is declared on cuda:0, but is in planned buffer 2 on cuda:1",
     ),
     "a condition is on a device": (
         lambda: with_calls(two_devices(), [m.JumpFalseCall(1, 1)]),
-        r"instruction 0 \(JumpFalseCall\): it reads value 1",
+        r"instruction 0 \(JumpFalseCall\): the instruction runs on cpu, but reads value 1",
     ),
 }
 
@@ -143,7 +143,7 @@ def test_what_stays_on_a_device_is_the_callers() -> None:
         first.close()
         torch.testing.assert_close(second.to_host(), X.sin())
         second.close()
-        with pytest.raises(UsageError, match="is on cuda:0, and a Tensor of the host is given"):
+        with pytest.raises(UsageError, match="must be on cuda:0, but is a Tensor on the host"):
             loaded.execute((X,))
     assert device.counters.live_allocations == 0
 
@@ -155,7 +155,7 @@ def test_replay_takes_and_gives_tensors_of_the_host() -> None:
         for _ in range(2):
             torch.testing.assert_close(runtime.call("forward", (X,), fresh=True), (X.sin(),))
         runtime.load(with_calls(two_devices(), [ADD_HERE]))
-        with pytest.raises(ProgramFailureError, match="is on cuda:0"):
+        with pytest.raises(ProgramFailureError, match="on cuda:0"):
             runtime.call("forward", (X,))
     assert device.counters.live_allocations == 0
 
@@ -166,7 +166,7 @@ def test_a_device_map_says_what_the_devices_are() -> None:
 
 
 def test_a_device_that_nothing_stands_for_is_named() -> None:
-    with pytest.raises(PlannedBufferError, match=r"planned buffer 2 on cuda:0.*nothing allocates memory on CUDA"):
+    with pytest.raises(PlannedBufferError, match=r"planned buffer 2 on cuda:0.*there is no allocator for CUDA"):
         load_program(two_devices(), registry=Registry(HostAllocator()))
 
 
@@ -299,7 +299,7 @@ def test_no_failure_leaves_an_allocation(name: str, operation: Operation) -> Non
         said = str(caught.value)
         assert re.search(r"cuda:[01]\b", said), said
         assert re.search(r"\b\d+ bytes\b.*\b\d+ bytes free", said), said
-        assert re.search(r"planned buffer \d|in memory of the caller's|the constants of method 'forward'", said), said
+        assert re.search(r"planned buffer \d|in the caller's memory|the constants of method 'forward'", said), said
 
 
 def test_a_buffer_that_is_not_to_be_had_says_which_where_how_much_and_what_there_is() -> None:
@@ -310,14 +310,16 @@ def test_a_buffer_that_is_not_to_be_had_says_which_where_how_much_and_what_there
         load_program(two_devices(), registry=registry)
     error = caught.value
     assert (error.buffer, error.device, error.asked, error.free) == (3, CUDA1, 32, 24)
-    assert "planned buffer 3 on cuda:1, 32 bytes asked, 24 bytes free" in str(error)
+    assert "planned buffer 3 on cuda:1 needs 32 bytes, 24 bytes free" in str(error)
     kept.close()
     assert device.counters.live_allocations == 0
 
 
 def test_a_failure_names_the_buffer_whose_initial_value_is_not_copied() -> None:
     device, registry = simulated(Fault("copy_host_to_device"))
-    with pytest.raises(PlannedBufferError, match=r"initial value of value 3 .*planned buffer 2 on cuda:0, 80 bytes"):
+    with pytest.raises(
+        PlannedBufferError, match=r"value 3 cannot be initialized: planned buffer 2 on cuda:0 needs 80 bytes"
+    ):
         load_program(stateful(), registry=registry)
     assert device.counters.live_allocations == 0
 
@@ -336,9 +338,9 @@ def test_a_method_runs_in_memory_that_it_is_given() -> None:
     with load_method(made, registry=registry, memory=manager) as loaded:
         torch.testing.assert_close(loaded.execute((X,)), (X.sin().sin().sin(),))
     assert device.counters.live_allocations == 2
-    with pytest.raises(RunError, match="belongs on cuda:0, the memory given is on cpu"):
+    with pytest.raises(RunError, match="must be on cuda:0, but the caller's memory is on cpu"):
         load_method(made, registry=registry, memory=MemoryManager(HierarchicalAllocator(spans)))
-    with pytest.raises(RunError, match="planned buffer 3 of 32 bytes is not among the memory given"):
+    with pytest.raises(RunError, match="no memory of 32 bytes for planned buffer 3"):
         load_method(made, registry=registry, memory=MemoryManager(HierarchicalAllocator(spans[:2], devices[:2])))
     for buffer in buffers:
         buffer.close()

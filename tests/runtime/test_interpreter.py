@@ -161,7 +161,7 @@ def test_an_output_may_take_the_place_of_an_operand_where_the_kernel_bears_it() 
 
 
 FLAWS: dict[str, tuple[Callable[[], Program], str]] = {
-    "an output over a part of an operand": (lambda: shifted(chain(1), 1, 8), "overlaps its operand"),
+    "an output over a part of an operand": (lambda: shifted(chain(1), 1, 8), "overlaps the operand"),
     "an output over an operand of a kernel that cannot bear it": (
         lambda: with_plan(
             program(
@@ -172,15 +172,15 @@ FLAWS: dict[str, tuple[Callable[[], Program], str]] = {
                 )
             )
         ),
-        "overlaps its operand",
+        "overlaps the operand",
     ),
     "an output of other sizes": (
         lambda: program(method([tensor(4, at=0), tensor(2, at=16)], [sin(0, 1)])),
-        "is static, and would have to become",
+        "is static, so it cannot be resized",
     ),
     "an output that is larger than planned": (
         lambda: program(method([tensor(4, at=0), tensor(2, at=16, shape_dynamism=DYNAMIC)], [sin(0, 1)])),
-        "16 bytes, and has 8 planned",
+        "16 bytes, but 8 are planned",
     ),
     "an output of another element type": (
         lambda: program(
@@ -189,11 +189,11 @@ FLAWS: dict[str, tuple[Callable[[], Program], str]] = {
                 [sin(0, 1)],
             )
         ),
-        "cannot hold that",
+        "which does not fit the output",
     ),
     "an unknown operator": (
         lambda: with_plan(chain(1), operators=(ADD, m.Operator("my::sin", "out"), SIN)),
-        "computes the operator 'my::sin.out'",
+        "no kernel for the operator 'my::sin.out'",
     ),
     "a tensor without memory": (
         lambda: program(method([tensor(4, at=0), tensor(4), tensor(4, at=16)], [sin(1, 2)])),
@@ -215,7 +215,7 @@ FLAWS: dict[str, tuple[Callable[[], Program], str]] = {
                 operators=(m.Operator("aten::full", "out"),),
             )
         ),
-        "results are 4398046511104 bytes",
+        "results take 4398046511104 bytes",
     ),
 }  # fmt: skip
 """What is wrong → a program, and words of the error."""
@@ -246,25 +246,25 @@ def test_a_loop_without_end_meets_the_limit() -> None:
     endless = with_plan(
         loop(), chains=(m.Chain((*loop().execution_plan[0].chains[0].instructions[:2], m.JumpFalseCall(5, 1))),)
     )
-    with pytest.raises(RunError, match="ran 50 instructions and is still at instruction"):
+    with pytest.raises(RunError, match="did not end within 50 instructions; it is at instruction"):
         run(endless, X, bounds=Bounds(steps=50))
 
 
 def test_more_planned_memory_than_the_limit_is_not_taken() -> None:
-    with pytest.raises(RunError, match="planned buffers of 'forward' are 64 bytes"):
+    with pytest.raises(RunError, match="planned buffers of 'forward' take 64 bytes"):
         run(chain(3), X, bounds=Bounds(memory=63))
 
 
 def test_a_delegate_that_nothing_runs_is_named() -> None:
-    with pytest.raises(MissingRequirementError, match="nothing here runs delegates of 'XnnpackBackend'"):
+    with pytest.raises(MissingRequirementError, match="the interpreter cannot run delegates of 'XnnpackBackend'"):
         load_method(delegated())
 
 
 INPUTS: dict[str, tuple[tuple[object, ...], str]] = {
-    "too few": ((), "takes 1 inputs, and 0 are given"),
-    "another element type": ((X.double(),), "is torch.float32 on the host"),
+    "too few": ((), "takes 1 inputs, but got 0"),
+    "another element type": ((X.double(),), "must be torch.float32 on the host"),
     "other sizes": ((torch.ones(3),), "static"),
-    "a number": ((3,), "is a tensor, and a int is given"),
+    "a number": ((3,), "must be a tensor, but is a int"),
 }
 
 
@@ -280,7 +280,7 @@ def test_numbers_go_in_and_come_out() -> None:
     add = m.Operator("executorch_prim::mul", "Scalar")
     made = program(method(values, [m.KernelCall(0, (0, 0, 3))], inputs=(0, 1, 2), outputs=(3, 1, 2), operators=(add,)))
     assert run(made, 5, 0.25, False) == (25, 0.25, False)
-    with pytest.raises(UsageError, match="is a Int, and 'five' is given"):
+    with pytest.raises(UsageError, match="must be a Int, but is 'five'"):
         run(made, "five", 0.25, False)
 
 

@@ -38,7 +38,7 @@ def test_a_file_without_the_table_answers_the_host() -> None:
 @pytest.mark.parametrize("index", [-1, 2])
 def test_a_buffer_that_is_not_there_is_an_error(index: int) -> None:
     for ask in (MethodMeta.memory_planned_buffer_device, MethodMeta.memory_planned_buffer_size):
-        with pytest.raises(UsageError, match=f"no planned buffer of method 'forward' with the index {index}"):
+        with pytest.raises(UsageError, match=f"no planned buffer of method 'forward' with index {index}"):
             ask(MethodMeta(_plan()), index)
 
 
@@ -48,5 +48,5 @@ def test_tensors_carry_their_device() -> None:
     assert meta.input_tensor_meta(0).sizes == (2, 3)
     assert meta.output_tensor_meta(0).device == CUDA1
     assert meta.output_tensor_meta(0).is_memory_planned
-    with pytest.raises(UsageError, match="is a Int, no tensor"):
+    with pytest.raises(UsageError, match="is a Int, not a tensor"):
         meta.input_tensor_meta(1)

@@ -61,14 +61,14 @@ def test_a_worker_that_dies_fails_the_call_that_needs_it() -> None:
         with load_program(two_devices(), registry=registry, executors=executors) as loaded:
             loaded.execute("forward", (X,))
             o.kill(1)
-            with pytest.raises(WorkerLost, match="worker 1 is gone"):
+            with pytest.raises(WorkerLost, match="worker 1 is lost"):
                 loaded.execute("forward", (X,))
 
 
 def test_a_worker_with_too_little_memory_is_named_with_the_buffer() -> None:
     with Orchestrator([WorkerSpec("sim", capacity=100), WorkerSpec("sim", capacity=20)]) as o:
         registry, executors = across_workers(o, PLACES)
-        words = r"planned buffer 3 on cuda:1, 32 bytes asked.*it has 20 bytes free"
+        words = r"planned buffer 3 on cuda:1 needs 32 bytes.* cannot allocate 32 bytes: 20 bytes free"
         with ReplayRuntime(registry=registry, executors=executors) as runtime, pytest.raises(EtdevError, match=words):
             runtime.load(two_devices())
         o.wait()

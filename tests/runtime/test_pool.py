@@ -117,5 +117,5 @@ def test_a_worker_that_dies_in_the_middle(tmp_path: Path) -> None:
                     o.kill(0)
                 yield (X,)
 
-        with pytest.raises((WorkerLost, EtdevError), match="worker 0 is gone"):
+        with pytest.raises((WorkerLost, EtdevError), match="worker 0 is lost"):
             list(pool.map("forward", samples()))  # type: ignore[arg-type]

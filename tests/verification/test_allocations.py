@@ -143,7 +143,7 @@ class Overlapping(SimulatedDevice):
         (Overlapping(count=2), "buffer 2 on cuda:0: it overlaps 288 bytes that are allocated at"),
         (
             SimulatedDevice(count=2, faults=[Fault("wrong_device", nth=3)]),
-            "288 bytes were asked of cuda:0, and are on cuda:1 (simulated)",
+            "288 bytes were allocated on cuda:1 instead of cuda:0 (simulated)",
         ),
         (SimulatedDevice(count=2, faults=[Fault("copy_host_to_device", nth=5)]), "copy_host_to_device of"),
         (SimulatedDevice(count=2, faults=[Fault("copy_device_to_host", nth=2)]), "copy_device_to_host of"),

@@ -197,7 +197,7 @@ BROKEN = {
     "etdev has the name": (
         GOOD,
         "plan",
-        "the package 'etdev_test_toy' registers the check 'plan', which is a name of etdev's own",
+        "the package 'etdev_test_toy' registers the check 'plan', which is a built-in name",
         "update or remove the package 'etdev_test_toy'",
     ),
 }

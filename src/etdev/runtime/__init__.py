@@ -1,1 +1,1 @@
-"""Runtimes for programs, and device memory."""
+"""Runtimes that execute programs, allocators of device memory, and workers that run tasks."""

@@ -1,10 +1,10 @@
-"""Device memory: the interface of an allocator, and the registry with one allocator for each type of device.
+"""Interface of device allocators, and the registry that has one allocator for each type of device.
 
-The contract is that of ``DeviceAllocator`` and ``DeviceAllocatorRegistry`` in ExecuTorch's
-``runtime/core/device_allocator.h``. A public method checks its arguments and keeps the accounts. It then calls the hook
-with an underscore, which a device overrides.
+The interface is that of ``DeviceAllocator`` and ``DeviceAllocatorRegistry`` in ExecuTorch's
+``runtime/core/device_allocator.h``. A public method checks its arguments and counts the operation. Then it calls the
+private method of the same name, which each type of device implements.
 
-An address is meaningful only to its device. All sizes are in bytes.
+An address has a meaning only on its own device. All sizes are in bytes.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     import torch
 
 DEFAULT_ALIGNMENT = 16
-"""Default alignment of an address: ``MemoryAllocator::kDefaultAlignment``."""
+"""Default alignment of an allocation, as ExecuTorch's ``MemoryAllocator::kDefaultAlignment``."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryInfo:
-    """Memory of one device."""
+    """Free and total memory of one device, in bytes."""
 
     free: int
     total: int
@@ -40,34 +40,34 @@ class MemoryInfo:
 
 @dataclass(frozen=True, slots=True)
 class PointerAttributes:
-    """Attributes of an address according to a device's driver."""
+    """Properties of an address, as the device's driver reports them."""
 
     device: Device
-    """Device of the memory, numbered as in programs."""
+    """Device that has the memory, with the index that programs use."""
     kind: str
-    """``device``, ``host`` or ``managed``."""
+    """Kind of memory: ``device``, ``host`` or ``managed``."""
     source: str
-    """Source of the attributes: ``cuda-bindings``, ``libcudart``, ``torch``, ``simulated``, ``host``."""
+    """Reporter of the properties: ``cuda-bindings``, ``libcudart``, ``torch``, ``simulated`` or ``host``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Memory that is allocated and not freed yet."""
+    """Allocated memory that has not been freed."""
 
     address: int
     size: int
     index: int
-    """Index of the device."""
+    """Index of the device among those of its type."""
 
     @property
     def end(self) -> int:
-        """End address (exclusive)."""
+        """Address after the last byte."""
         return self.address + self.size
 
 
 @dataclass(slots=True)
 class Counters:
-    """Operations of an allocator so far."""
+    """Number of operations of an allocator, and the bytes that they copied or allocated."""
 
     allocations: int = 0
     frees: int = 0
@@ -80,32 +80,32 @@ class Counters:
 
     @property
     def live_allocations(self) -> int:
-        """Number of allocations that are not freed yet."""
+        """Number of allocations that have not been freed."""
         return self.allocations - self.frees
 
 
 class DeviceAllocator(MoveOnly, ABC):
-    """Memory of all devices of one type. Thread-safe."""
+    """Allocator of all devices of one type. Its methods are thread-safe."""
 
     def __init__(self) -> None:
         self._lock = RLock()
         self._starts: list[int] = []
-        """Addresses of live allocations, sorted."""
+        """Addresses of allocations that have not been freed, in ascending order."""
         self._live: dict[int, Allocation] = {}
         self._buffers: dict[tuple[int, int], Allocation] = {}
-        """``(memory_id, index)`` → the buffer of :meth:`init_buffer`."""
+        """``(memory_id, index)`` → planned buffer that :meth:`init_buffer` allocated."""
         self.counters = Counters()
 
-    # Overridden by devices
+    # Implemented by each type of device
 
     @property
     @abstractmethod
     def device_type(self) -> DeviceType:
-        """Type of its devices."""
+        """Type of this allocator's devices."""
 
     @abstractmethod
     def device_count(self) -> int:
-        """Return the number of devices of that type."""
+        """Return the number of devices of this type."""
 
     @abstractmethod
     def memory_info(self, index: int = 0) -> MemoryInfo | None:
@@ -129,16 +129,17 @@ class DeviceAllocator(MoveOnly, ABC):
     @abstractmethod
     def _device_tensor(self, address: int, nbytes: int) -> torch.Tensor: ...
 
-    # ExecuTorch's contract
+    # Public interface, as in ExecuTorch
 
     def allocate(self, nbytes: int, index: int = 0, alignment: int = DEFAULT_ALIGNMENT) -> int:
-        """Allocate memory and return its address, a multiple of ``alignment``, which is a power of two.
+        """Allocate memory on a device and return its address, a multiple of ``alignment``.
 
-        Raises :class:`~etdev.runtime.errors.OutOfDeviceMemoryError` if there is not enough.
+        ``alignment`` is a power of two. Raises :class:`~etdev.runtime.errors.OutOfDeviceMemoryError` if the device has
+        too little free memory.
         """
         self._check_index(index)
         if nbytes <= 0:
-            raise UsageError(f"an allocation of {nbytes} bytes on {self._device(index)}")
+            raise UsageError(f"cannot allocate {nbytes} bytes on {self._device(index)}: the size must be positive")
         if alignment < 1 or alignment & (alignment - 1):
             raise UsageError(f"an alignment of {alignment} bytes is not a power of two")
         with self._lock:
@@ -155,12 +156,12 @@ class DeviceAllocator(MoveOnly, ABC):
         return allocation.address
 
     def deallocate(self, address: int, index: int = 0) -> None:
-        """Free memory from :meth:`allocate`, once."""
+        """Free the allocation at an address. Raises an error if it was freed before."""
         with self._lock:
             allocation = self._live.get(address)
             if allocation is None or allocation.index != index:
                 raise DeviceMemoryError(
-                    f"{address:#x} is not a live allocation on {self._device(index)}, so it is not freed"
+                    f"cannot free {address:#x}: it is not the address of an allocation on {self._device(index)}"
                 )
             del self._live[address]
             self._starts.remove(address)
@@ -169,7 +170,7 @@ class DeviceAllocator(MoveOnly, ABC):
             self._deallocate(allocation)
 
     def copy_host_to_device(self, dst_address: int, src: Any, nbytes: int, index: int = 0) -> None:
-        """Copy the first ``nbytes`` of host memory to the device. ``src`` is a buffer or a contiguous CPU tensor."""
+        """Copy ``nbytes`` from the start of ``src`` to a device. ``src`` is a buffer or a contiguous CPU tensor."""
         source = self._host_part(src, nbytes, index, writable=False)
         with self._lock:
             self.find(dst_address, nbytes, index)
@@ -179,7 +180,7 @@ class DeviceAllocator(MoveOnly, ABC):
             self.counters.host_to_device_bytes += nbytes
 
     def copy_device_to_host(self, dst: Any, src_address: int, nbytes: int, index: int = 0) -> None:
-        """Copy ``nbytes`` of the device to the beginning of writable host memory."""
+        """Copy ``nbytes`` from a device to the start of ``dst``, a writable buffer or a contiguous CPU tensor."""
         target = self._host_part(dst, nbytes, index, writable=True)
         with self._lock:
             self.find(src_address, nbytes, index)
@@ -189,28 +190,29 @@ class DeviceAllocator(MoveOnly, ABC):
             self.counters.device_to_host_bytes += nbytes
 
     def init_buffer(self, memory_id: int, size: int, index: int = 0) -> None:
-        """Allocate the planned buffer with that number on a device. Each number exists once until it is released."""
+        """Allocate planned buffer ``memory_id`` on a device. It must not exist already."""
         if (memory_id, index) in self._buffers:
             raise UsageError(f"planned buffer {memory_id} on {self._device(index)} exists already")
         address = self.allocate(size, index) if size else 0
         self._buffers[memory_id, index] = Allocation(address, size, index)
 
     def get_offset_address(self, memory_id: int, offset: int, size: int, index: int = 0) -> int:
-        """Return the address of ``size`` bytes from ``offset`` on, in a buffer of :meth:`init_buffer`."""
+        """Return the address of ``size`` bytes that begin at ``offset`` in a planned buffer of :meth:`init_buffer`."""
         buffer = self._buffers.get((memory_id, index))
         if buffer is None:
             raise UsageError(
-                f"there is no planned buffer {memory_id} on {self._device(index)}", hint="call `init_buffer`"
+                f"there is no planned buffer {memory_id} on {self._device(index)}",
+                hint="allocate it with `init_buffer`",
             )
         if offset < 0 or size < 0 or offset + size > buffer.size:
             raise DeviceMemoryError(
-                f"bytes {offset} to {offset + size} of planned buffer {memory_id} on {self._device(index)}, which has "
-                f"{buffer.size}"
+                f"bytes {offset} to {offset + size} are out of bounds: planned buffer {memory_id} on "
+                f"{self._device(index)} has {buffer.size} bytes"
             )
         return buffer.address + offset
 
     def release_buffer(self, memory_id: int, index: int = 0) -> None:
-        """Free a buffer of :meth:`init_buffer`."""
+        """Free a planned buffer that :meth:`init_buffer` allocated."""
         buffer = self._buffers.pop((memory_id, index), None)
         if buffer is None:
             raise UsageError(f"there is no planned buffer {memory_id} on {self._device(index)}")
@@ -220,26 +222,26 @@ class DeviceAllocator(MoveOnly, ABC):
     # Inspection
 
     def pointer_attributes(self, address: int) -> PointerAttributes:
-        """Return the driver's attributes of an address in a live allocation."""
+        """Return what the driver knows about an address in an allocation that is not freed."""
         return self._pointer_attributes(address)
 
     def device_tensor(self, address: int, nbytes: int, index: int = 0) -> torch.Tensor:
-        """Return bytes of the device as a ``uint8`` tensor there, for code that *runs on the device*.
+        """Return device memory as a ``uint8`` tensor on that device, without a copy.
 
-        Host code must copy instead.
+        Only code that runs on the device may use the tensor. Host code copies instead.
         """
         with self._lock:
             self.find(address, nbytes, index)
             return self._device_tensor(address, nbytes)
 
     def torch_device(self, index: int = 0) -> str:
-        """Return the torch device of the tensors from :meth:`device_tensor`."""
+        """Return the torch device that tensors of :meth:`device_tensor` are on."""
         return "cpu"
 
     def find(self, address: int, nbytes: int, index: int = 0) -> Allocation:
-        """Return the live allocation that contains all of these bytes.
+        """Return the allocation that contains this address range.
 
-        Raises :class:`~etdev.runtime.errors.DeviceMemoryError` if there is none.
+        Raises :class:`~etdev.runtime.errors.DeviceMemoryError` if none contains all of it.
         """
         self._check_index(index)
         with self._lock:
@@ -247,13 +249,13 @@ class DeviceAllocator(MoveOnly, ABC):
             found = self._live[self._starts[position]] if position >= 0 else None
         if found is None or found.index != index or nbytes < 0 or address + nbytes > found.end:
             raise DeviceMemoryError(
-                f"bytes {address:#x} to {address + nbytes:#x} are in no live allocation on {self._device(index)}",
-                hint="they were freed, are on another device, or reach beyond the end",
+                f"bytes {address:#x} to {address + nbytes:#x} are not in one allocation on {self._device(index)}",
+                hint="check that the memory is not freed yet, is on this device, and is large enough",
             )
         return found
 
     def live(self) -> tuple[Allocation, ...]:
-        """Return all live allocations, by address."""
+        """Return all allocations that have not been freed, sorted by address."""
         with self._lock:
             return tuple(self._live[start] for start in self._starts)
 
@@ -265,17 +267,18 @@ class DeviceAllocator(MoveOnly, ABC):
         self.counters.peak_bytes = max(self.counters.peak_bytes, self.counters.live_bytes)
 
     def _flaw(self, allocation: Allocation, alignment: int) -> str | None:
-        """Return a description of an invalid new allocation, or None."""
+        """Return the reason why a new allocation is wrong, or None if its address and device are right."""
         device = self._device(allocation.index)
         if allocation.address % alignment:
             return (
-                f"{allocation.size} bytes were asked of {device}, and the address that it gave, "
-                f"{allocation.address:#x}, is not a multiple of {alignment}"
+                f"{device} allocated {allocation.size} bytes at {allocation.address:#x}, which is not a multiple of "
+                f"{alignment}"
             )
         attributes = self._pointer_attributes(allocation.address)
         if attributes.device != device:
             return (
-                f"{allocation.size} bytes were asked of {device}, and are on {attributes.device} ({attributes.source})"
+                f"{allocation.size} bytes were allocated on {attributes.device} instead of {device} "
+                f"({attributes.source})"
             )
         return None
 
@@ -284,7 +287,7 @@ class DeviceAllocator(MoveOnly, ABC):
         view = host_bytes(memory, writable=writable)
         if nbytes < 0 or nbytes > len(view):
             raise UsageError(
-                f"a copy of {nbytes} bytes with {self._device(index)}, of host memory that has {len(view)}"
+                f"cannot copy {nbytes} bytes between {self._device(index)} and host memory of {len(view)} bytes"
             )
         return view[:nbytes]
 
@@ -293,7 +296,7 @@ class DeviceAllocator(MoveOnly, ABC):
         if not 0 <= index < count:
             name = self.device_type.name.lower()
             raise DeviceMemoryError(
-                f"there is no device {name}:{index}", hint=f"there are {count} devices of that type, numbered from 0"
+                f"there is no device {name}:{index}", hint=f"there are {count} devices of this type, numbered from 0"
             )
 
     def _device(self, index: int) -> Device:
@@ -301,19 +304,19 @@ class DeviceAllocator(MoveOnly, ABC):
 
 
 class DistantAllocator(DeviceAllocator):
-    """Memory of devices that no tensor of this process can refer to. Such devices fill and copy on request."""
+    """Allocator of devices whose memory torch cannot access in this process, such as memory of workers."""
 
     @abstractmethod
     def fill(self, address: int, nbytes: int, pattern: bytes, index: int) -> None:
-        """Fill memory of the device with a repeated pattern. The last repetition may be incomplete."""
+        """Fill device memory with a repeated pattern. The last repetition may be cut off."""
 
     @abstractmethod
     def copy_on_device(self, dst_address: int, src_address: int, nbytes: int, index: int) -> None:
-        """Copy between two ranges of a device that do not overlap."""
+        """Copy between two ranges of one device. They must not overlap."""
 
 
 class Registry:
-    """Registry with one allocator for each type of device."""
+    """Registry of allocators, at most one for each type of device."""
 
     def __init__(self, *allocators: DeviceAllocator) -> None:
         self._allocators: dict[DeviceType, DeviceAllocator] = {}
@@ -321,12 +324,12 @@ class Registry:
             self.register(allocator)
 
     def register(self, allocator: DeviceAllocator) -> None:
-        """Add the allocator of a type that has none."""
+        """Add an allocator. Raises an error if its type has one already."""
         kind = allocator.device_type
         if kind in self._allocators:
             raise UsageError(
                 f"an allocator for {kind.name} is registered already",
-                hint="a type of device has one allocator; unregister the other first",
+                hint="unregister it before you register another",
             )
         self._allocators[kind] = allocator
 
@@ -341,8 +344,8 @@ class Registry:
         if kind not in self._allocators:
             there = ", ".join(sorted(known.name for known in self._allocators)) or "none"
             raise NoAllocatorError(
-                f"nothing allocates memory on {kind.name} devices here (registered: {there})",
-                hint=f"map its devices to simulated ones: `--device-map {kind.name.lower()}:0=sim`",
+                f"there is no allocator for {kind.name} devices (allocators: {there})",
+                hint=f"simulate these devices: `--device-map {kind.name.lower()}:0=sim`",
             )
         return self._allocators[kind]
 
@@ -352,7 +355,7 @@ class Registry:
 
     @contextmanager
     def replaced(self, *allocators: DeviceAllocator) -> Iterator[Registry]:
-        """Use these allocators for their types in the block."""
+        """Replace the allocators of some types until the block ends."""
         before = dict(self._allocators)
         self._allocators.update({allocator.device_type: allocator for allocator in allocators})
         try:
@@ -362,14 +365,14 @@ class Registry:
 
 
 DEFAULT_REGISTRY = Registry()
-"""Registry of the process. Importing :mod:`etdev.runtime.host` adds the host's allocator."""
+"""Registry of this process. Importing :mod:`etdev.runtime.host` adds the allocator of the host."""
 
 
 def register_device_allocator(allocator: DeviceAllocator) -> None:
-    """Add an allocator to the process's registry. Raises an error if its type has one."""
+    """Add an allocator to the process's registry. Raises an error if its type has one already."""
     DEFAULT_REGISTRY.register(allocator)
 
 
 def get_device_allocator(kind: DeviceType) -> DeviceAllocator:
-    """Return the allocator of the process's registry for a type of device."""
+    """Return the allocator for a type of device from the process's registry."""
     return DEFAULT_REGISTRY.get(kind)

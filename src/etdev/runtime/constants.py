@@ -1,4 +1,4 @@
-"""Constants and initial values of a loaded method."""
+"""Data of constants, and of initial values of state."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from etdev.runtime.owners import MoveOnly
 
 
 def constant_bytes(program: Program, value: int, tensor: m.Tensor) -> Blob:
-    """Return the data of a constant. Raises :class:`~etdev.errors.MissingRequirementError` if it is in another file."""
+    """Return the data of a constant. Raises :class:`~etdev.errors.MissingRequirementError` if it is in a data file."""
     if tensor.is_external:
         info = tensor.extra_tensor_info
         name = info.fully_qualified_name if info else None
         raise MissingRequirementError(
-            f"the data of value {value} ({name!r}) is in another file",
-            hint="say which: `--data FILE.ptd`",
+            f"value {value} ({name!r}) is a constant whose data is in another file",
+            hint="name that file: `--data FILE.ptd`",
         )
     if program.constant_buffer:
         return program.constant_buffer[tensor.data_buffer_idx].cut(0, tensor.nbytes)
@@ -35,7 +35,7 @@ def constant_bytes(program: Program, value: int, tensor: m.Tensor) -> Blob:
 
 
 def initial_bytes(program: Program, value: int, tensor: m.Tensor) -> Blob:
-    """Return the initial value of a planned tensor. The runtime always uses the first table of offsets."""
+    """Return the initial value of state. Like the runtime, use only the first of the mutable data segments."""
     if tensor.is_external:
         return constant_bytes(program, value, tensor)
     if not program.mutable_data_segments:
@@ -45,14 +45,14 @@ def initial_bytes(program: Program, value: int, tensor: m.Tensor) -> Blob:
 
 
 class Constants(MoveOnly):
-    """Constants of a method on its home device: the file's own memory on the host, copies on a device.
+    """Constants of a method. On the host they are in the memory of the file; for a device they are copied.
 
-    Closing it a second time has no effect.
+    A second close has no effect.
     """
 
     def __init__(self, program: Program, plan: m.ExecutionPlan, home: Device, registry: Registry) -> None:
         self.memories: dict[int, Memory] = {}
-        """Value → memory."""
+        """Index of a value → memory of the constant."""
         self._buffer = DeviceMemoryBuffer()
         data = {value: constant_bytes(program, value, tensor) for value, tensor in plan.tensors() if tensor.is_constant}
         if home == HOST:
@@ -63,7 +63,7 @@ class Constants(MoveOnly):
         except EtdevError as error:
             self.close()
             failure = DeviceCopyError(
-                f"the constants of method {plan.name!r} do not get to {home}: {error.message}", hint=error.hint
+                f"the constants of method {plan.name!r} cannot be copied to {home}: {error.message}", hint=error.hint
             )
             failure.exit_code = error.exit_code
             raise failure from error
@@ -83,7 +83,7 @@ class Constants(MoveOnly):
             self.memories[value] = Memory(home, address, len(blob), allocator=allocator)
 
     def close(self) -> None:
-        """Free the memory on a device."""
+        """Free the copies on a device."""
         self.memories.clear()
         self._buffer.close()
 

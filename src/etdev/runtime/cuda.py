@@ -1,4 +1,4 @@
-"""CUDA memory, through torch. Importing this module does not import torch. Used only with a visible CUDA device."""
+"""Allocator of CUDA memory. It uses torch, which is imported only when a CUDA device is used."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     import torch
 
 _TORCH_ALIGNMENT = 512
-"""Alignment of all addresses from torch's allocator, in bytes."""
+"""Alignment of all addresses that torch's allocator returns, in bytes."""
 _KINDS = {0: "unregistered", 1: "host", 2: "device", 3: "managed"}
-"""Names of ``cudaMemoryType``."""
+"""Kind of memory → name. The numbers are CUDA's ``cudaMemoryType``."""
 
 
 def cuda_is_visible() -> bool:
@@ -30,10 +30,10 @@ def cuda_is_visible() -> bool:
 
 
 class CudaAllocator(DeviceAllocator):
-    """Memory of CUDA devices. Each allocation is a ``uint8`` tensor of torch that is kept alive until it is freed.
+    """Allocator of CUDA memory. Each allocation is a ``uint8`` tensor, which is kept alive until it is freed.
 
-    ``ordinals`` maps device indices of the program to ordinals of this machine. A program for two devices can then run
-    on one. Without it, each index is its own ordinal.
+    ``ordinals`` maps the device indices of a program to devices of this machine, so a program for two devices can run
+    on one. By default, index and ordinal are equal.
     """
 
     def __init__(self, ordinals: Mapping[int, int] | None = None) -> None:
@@ -41,29 +41,29 @@ class CudaAllocator(DeviceAllocator):
         if not cuda_is_visible():
             raise MissingRequirementError(
                 "no CUDA device is visible",
-                hint="run on a machine with one, or simulate it: `--device-map cuda:0=sim`",
+                hint="use a machine with a CUDA device, or simulate one: `--device-map cuda:0=sim`",
             )
         self._ordinals = dict(ordinals) if ordinals else None
         self._tensors: dict[int, torch.Tensor] = {}
-        """Address of an allocation → the bytes from there on."""
+        """Address of an allocation → its bytes as a tensor."""
 
     @property
     def device_type(self) -> DeviceType:
-        """Device type CUDA."""
+        """Type of CUDA devices."""
         return DeviceType.CUDA
 
     def device_count(self) -> int:
-        """Return the number of the program's devices."""
+        """Return the number of devices that programs can use."""
         import torch
 
         return max(self._ordinals) + 1 if self._ordinals else torch.cuda.device_count()
 
     def ordinal(self, index: int) -> int:
-        """Return the ordinal on this machine of a device of the program."""
+        """Return the number that CUDA on this machine has for a program's device index."""
         return self._ordinals.get(index, index) if self._ordinals else index
 
     def memory_info(self, index: int = 0) -> MemoryInfo:
-        """Return free and total memory. Memory that torch holds in reserve counts as free."""
+        """Return free and total memory. Unused memory in the cache of torch counts as free."""
         import torch
 
         ordinal = self.ordinal(index)
@@ -72,7 +72,7 @@ class CudaAllocator(DeviceAllocator):
         return MemoryInfo(free + reserve, total)
 
     def torch_device(self, index: int = 0) -> str:
-        """Return the name of the CUDA device on this machine."""
+        """Return torch's name of the CUDA device: ``cuda:0``."""
         return f"cuda:{self.ordinal(index)}"
 
     def release_reserve(self) -> None:
@@ -118,7 +118,7 @@ class CudaAllocator(DeviceAllocator):
             free = self.memory_info(index).free
             device = self._device(index)
             raise DeviceCopyError(
-                f"copying {target.numel()} bytes with {device} ({free} bytes free) failed: {error}"
+                f"cannot copy {target.numel()} bytes between host and {device} ({free} bytes free): {error}"
             ) from error
 
     def _device_tensor(self, address: int, nbytes: int) -> torch.Tensor:
@@ -136,9 +136,10 @@ class CudaAllocator(DeviceAllocator):
         return PointerAttributes(self._as_program(address, ordinal), "device", "torch")
 
     def _as_program(self, address: int, ordinal: int) -> Device:
-        """Return the program's device for memory on a device of this machine.
+        """Return the device of a program that has the memory at an address.
 
-        It is the device that the memory was requested for, if that one has this ordinal.
+        Several devices of the program can be the same CUDA device ``ordinal``. The allocation knows for which one it
+        was made.
         """
         for allocation in self.live():
             if allocation.address <= address < allocation.end and self.ordinal(allocation.index) == ordinal:
@@ -147,7 +148,7 @@ class CudaAllocator(DeviceAllocator):
 
 
 def _from_bindings(address: int) -> tuple[str, int, str] | None:
-    """Return kind, ordinal and source from NVIDIA's ``cuda-bindings``, or None if not available."""
+    """Ask NVIDIA's ``cuda-bindings`` for kind, ordinal and source of an address. Return None if not installed."""
     try:
         from cuda.bindings import runtime  # type: ignore[import-not-found]
     except ImportError:
@@ -159,7 +160,7 @@ def _from_bindings(address: int) -> tuple[str, int, str] | None:
 
 
 class _Attributes(ctypes.Structure):
-    """``cudaPointerAttributes``, with room for fields that later versions append."""
+    """C struct ``cudaPointerAttributes``, with space for fields of later CUDA versions."""
 
     _fields_ = (
         ("type", ctypes.c_int),
@@ -171,7 +172,7 @@ class _Attributes(ctypes.Structure):
 
 
 def _from_library(address: int) -> tuple[str, int, str] | None:
-    """Return kind, ordinal and source from torch's CUDA runtime library, or None if not available."""
+    """Ask torch's CUDA library for kind, ordinal and source of an address. Return None if there is none."""
     ask = _runtime_function()
     attributes = _Attributes()
     if ask is None or ask(ctypes.byref(attributes), ctypes.c_void_p(address)):

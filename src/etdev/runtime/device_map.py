@@ -1,4 +1,4 @@
-"""Device maps, which assign devices of this machine to those of a program: ``cuda:0=sim,cuda:1=sim``."""
+"""Device maps. They replace devices of a program by simulated ones or other devices: ``cuda:0=sim,cuda:1=cuda:0``."""
 
 from __future__ import annotations
 
@@ -13,32 +13,35 @@ from etdev.runtime.host import HostAllocator
 from etdev.runtime.simulated import SimulatedDevice
 
 SIMULATED = "sim"
-"""Name of a simulated device in a map."""
+"""Name that stands for a simulated device in a map."""
 
 DeviceMap = Mapping[Device, str]
 """Device of the program → ``sim``, or the name of a device of this machine."""
 
 NO_MAP: DeviceMap = MappingProxyType({})
-"""Map in which every device is itself."""
+"""Empty map: every device of the program is the device of the same name."""
 
-_FORMS = "write `DEVICE=sim` or `DEVICE=DEVICE`, with commas between several: `cuda:0=sim,cuda:1=sim`"
+_FORMS = "write pairs `DEVICE=sim` or `DEVICE=DEVICE`, separated by commas: `cuda:0=sim,cuda:1=sim`"
 
 
 def parse_device_map(text: str) -> DeviceMap:
-    """Parse a map of pairs with commas between them: ``cuda:0=sim,cuda:1=cuda:0``.
+    """Parse a device map: pairs separated by commas, as in ``cuda:0=sim,cuda:1=cuda:0``.
 
-    Raises :class:`~etdev.errors.UsageError`, also for an empty text or pair, which an unset variable produces.
+    Raises :class:`~etdev.errors.UsageError` for a wrong map. An empty map is wrong, too: its text often comes from a
+    variable that is not set.
     """
     found: dict[Device, str] = {}
     for pair in (part.strip() for part in text.split(",")):
         name, equals, kind = (part.strip() for part in pair.partition("="))
         if not name or not equals or not kind:
-            raise UsageError(f"{pair!r} maps no device" if pair else _emptiness(text), hint=_FORMS)
+            raise UsageError(
+                f"{pair!r} is not a pair `DEVICE=sim` or `DEVICE=DEVICE`" if pair else _emptiness(text), hint=_FORMS
+            )
         device = parse_device(name)
         if device.is_host:
-            raise UsageError("the host is not mapped to anything", hint="map devices: `cuda:0=sim`")
+            raise UsageError("the host cannot be mapped", hint="map other devices: `cuda:0=sim`")
         if device in found:
-            raise UsageError(f"{device} is mapped twice", hint="map it once")
+            raise UsageError(f"{device} is mapped twice", hint="keep one of the two pairs")
         found[device] = _target(device, kind)
     _check_kinds(found)
     return MappingProxyType(found)
@@ -47,7 +50,7 @@ def parse_device_map(text: str) -> DeviceMap:
 def _emptiness(text: str) -> str:
     if not text.strip(" ,"):
         return "the device map is empty"
-    return f"a comma of the device map {text!r} has nothing next to it"
+    return f"the device map {text!r} has an empty pair next to a comma"
 
 
 def _target(device: Device, kind: str) -> str:
@@ -56,30 +59,32 @@ def _target(device: Device, kind: str) -> str:
     try:
         target = parse_device(kind)
     except DeviceNameError as error:
-        raise UsageError(f"{device} cannot be mapped to {kind!r}", hint=f"`sim`, or a device: {error.hint}") from None
+        raise UsageError(
+            f"{device} cannot be mapped to {kind!r}", hint=f"map it to `sim` or to a device; {error.hint}"
+        ) from None
     if target.type is not device.type:
         raise UsageError(f"{device} cannot be mapped to {target}, which is of another type", hint="map it to `sim`")
     return str(target)
 
 
 def _check_kinds(found: DeviceMap) -> None:
-    """Raise an error if only some devices of a type are simulated, because a type has one allocator."""
+    """Raise an error if a type has both simulated and real devices. One allocator serves all devices of a type."""
     for kind in {device.type for device in found}:
         targets = {target == SIMULATED for device, target in found.items() if device.type is kind}
         if len(targets) > 1:
             raise UsageError(
-                f"some {kind.name} devices are mapped to simulated ones, some to real ones",
-                hint="a type of device has one allocator: map all of them to `sim`, or none",
+                f"the device map mixes simulated and real {kind.name} devices",
+                hint=f"map all {kind.name} devices to `sim`, or none",
             )
 
 
 def is_simulated(device_map: DeviceMap, device: Device) -> bool:
-    """Return whether a device of the program is simulated."""
+    """Return whether a map replaces a device of the program by a simulated one."""
     return device_map.get(device) == SIMULATED
 
 
 def registry_for(device_map: DeviceMap = NO_MAP, *, capacity: int = 1 << 32) -> Registry:
-    """Return a new registry for the host, the simulated devices of a map, and visible CUDA devices.
+    """Return a new registry: the host, the simulated devices of the map, and CUDA devices if any are visible.
 
     Each simulated device has ``capacity`` bytes.
     """
@@ -94,7 +99,7 @@ def registry_for(device_map: DeviceMap = NO_MAP, *, capacity: int = 1 << 32) -> 
 
 
 def default_registry() -> Registry:
-    """Return the process's registry, with an allocator for CUDA if a device is visible."""
+    """Return the process's registry, after adding an allocator for CUDA if a CUDA device is visible."""
     if DeviceType.CUDA not in DEFAULT_REGISTRY.types() and cuda_is_visible():
         DEFAULT_REGISTRY.register(CudaAllocator())
     return DEFAULT_REGISTRY

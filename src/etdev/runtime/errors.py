@@ -1,4 +1,4 @@
-"""Errors of loading and running programs, and of device memory."""
+"""Errors of loading a program, running it, and using device memory."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ from etdev.errors import EtdevError, MissingRequirementError
 
 
 class RunError(EtdevError):
-    """Error of a program that was read but cannot be loaded or run."""
+    """Error for a program that is readable but cannot be loaded or run."""
 
 
 class DeviceMemoryError(RunError):
-    """Invalid use of device memory: beyond its end, after it was freed, or as memory of another device."""
+    """Error for wrong use of device memory: out of bounds, after a free, or with the wrong device."""
 
 
 class DeviceCopyError(RunError):
-    """Error of a copy between the host and a device."""
+    """Error for a failed copy between the host and a device."""
 
 
 class NoAllocatorError(MissingRequirementError):
-    """Error for a type of device without an allocator."""
+    """Error for a type of device that has no allocator."""
 
 
 class OutOfDeviceMemoryError(MissingRequirementError):
-    """Error for a device that has too little free memory, or refuses the allocation."""
+    """Error for an allocation that a device cannot make, usually because it has too little free memory."""
 
     def __init__(self, device: Device, asked: int, free: int | None, *, cause: str = "") -> None:
         self.device = device
         self.asked = asked
-        """Bytes."""
+        """Bytes that were requested."""
         self.free = free
-        """Bytes; ``None`` if unknown."""
+        """Free bytes on the device; ``None`` if unknown."""
         reason = f": {cause}" if cause else ""
         super().__init__(
-            f"{device} does not give {asked} bytes, it has {count_bytes(free)} free{reason}",
-            hint="free memory on the device, or give the program a smaller budget on it",
+            f"{device} cannot allocate {asked} bytes: {count_bytes(free)} free{reason}",
+            hint="free memory on the device, or set a lower memory budget for it and build again",
         )
 
 
 class PlannedBufferError(RunError):
-    """Error of a planned buffer that could not be allocated on its device, or not be filled.
+    """Error for a planned buffer that cannot be allocated or initialized on its device.
 
-    Everything allocated was released. The exit code is that of the cause.
+    All memory allocated so far has been freed. The exit code is the exit code of the cause.
     """
 
     def __init__(self, what: str, buffer: int, device: Device, asked: int, free: int | None, cause: EtdevError) -> None:
@@ -49,12 +49,12 @@ class PlannedBufferError(RunError):
         """Index into ``non_const_buffer_sizes``, from 1."""
         self.device = device
         self.asked = asked
-        """Bytes."""
+        """Bytes that were requested."""
         self.free = free
-        """Bytes on the device after everything was released; ``None`` if unknown."""
+        """Free bytes on the device, after the buffers were freed; ``None`` if unknown."""
         self.exit_code = cause.exit_code
         super().__init__(
-            f"{what}: planned buffer {buffer} on {device}, {asked} bytes asked, {count_bytes(free)} free: "
+            f"{what}: planned buffer {buffer} on {device} needs {asked} bytes, {count_bytes(free)} free: "
             f"{cause.message}",
             where=cause.where,
             hint=cause.hint,
@@ -62,5 +62,5 @@ class PlannedBufferError(RunError):
 
 
 def count_bytes(number: int | None) -> str:
-    """Return text such as ``12 bytes``. ``number`` is None if the count is unknown."""
+    """Format a number of bytes for a message. ``None`` stands for an unknown number."""
     return "an unknown number of bytes" if number is None else f"{number} bytes"

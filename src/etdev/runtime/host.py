@@ -1,4 +1,4 @@
-"""Allocator for host memory, with the same contract as for devices."""
+"""Allocator of host memory. It has the same interface as the allocators of devices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOST_ALIGNMENT = 64
 
 
 class HostAllocator(DeviceAllocator):
-    """Memory of this process. Addresses are pointers. New memory is zeroed."""
+    """Allocator of memory in this process. Addresses are pointers, and new memory is filled with zeros."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,19 +30,19 @@ class HostAllocator(DeviceAllocator):
 
     @property
     def device_type(self) -> DeviceType:
-        """Device type of the host."""
+        """Type of the host, ``CPU``."""
         return DeviceType.CPU
 
     def device_count(self) -> int:
-        """Return 1."""
+        """Return 1, because there is one host."""
         return 1
 
     def memory_info(self, index: int = 0) -> MemoryInfo | None:
-        """Return None: free memory of the system is not reserved for this process."""
+        """Return None, because other processes can use the free memory of the system, too."""
         return None
 
     def device_view(self, address: int, nbytes: int) -> memoryview:
-        """Return the writable bytes of an allocation."""
+        """Return writable access to bytes of an allocation."""
         allocation = self.find(address, nbytes)
         memory = self._memory[allocation.address]
         start = address - ctypes.addressof(ctypes.c_char.from_buffer(memory))

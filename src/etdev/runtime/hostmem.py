@@ -1,4 +1,4 @@
-"""Access to the bytes of objects in host memory."""
+"""Access to the bytes of buffers and tensors in host memory."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from etdev.errors import UsageError
 
 
 def host_bytes(memory: Any, *, writable: bool = False) -> memoryview:
-    """Return all bytes of a buffer or of a dense torch tensor on the host, not copied.
+    """Return all bytes of a buffer or contiguous host tensor, without a copy.
 
-    Buffers are ``bytes``, ``bytearray``, numpy arrays and the like. Raises :class:`~etdev.errors.UsageError` for
-    anything else, and for read-only memory with ``writable``.
+    Buffers are ``bytes``, ``bytearray``, numpy arrays and the like. Raises :class:`~etdev.errors.UsageError` for any
+    other object. With ``writable``, also raises it for read-only memory.
     """
     if hasattr(memory, "data_ptr"):
         memory = _tensor_bytes(memory)
@@ -31,7 +31,7 @@ def _tensor_bytes(tensor: Any) -> Any:
     import torch
 
     if tensor.device.type != "cpu":
-        raise UsageError(f"a tensor on {tensor.device} is not host memory", hint="give a tensor on the CPU")
+        raise UsageError(f"a tensor on {tensor.device} is not host memory", hint="pass a tensor on the CPU")
     if tensor.numel() == 0:
         return bytearray()
     if not (tensor.is_contiguous() or tensor.is_contiguous(memory_format=torch.channels_last)):
@@ -41,7 +41,7 @@ def _tensor_bytes(tensor: Any) -> Any:
 
 @contextmanager
 def quiet_read_only() -> Iterator[None]:
-    """Suppress torch's warning about tensors over read-only memory, which nothing here writes to."""
+    """Suppress torch's warning when a block makes a tensor of read-only memory. The block does not write to it."""
     import warnings
 
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Loaded methods of programs, ready to be called."""
+"""Loaded methods, which can be called."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 class Method(MoveOnly):
-    """Method that is loaded into existing planned buffers. State persists from call to call.
+    """Method that is loaded into planned buffers. Its state persists from call to call.
 
-    ``memories`` are the planned buffers. Their owner closes them after the method. Loading raises the errors of
-    delegates and of copies to a device, and releases everything allocated until then.
+    ``memories`` are the planned buffers. The caller owns them and closes them after the method. If loading fails,
+    everything loaded so far is released.
     """
 
     def __init__(
@@ -82,18 +82,17 @@ class Method(MoveOnly):
         return self._plan.name
 
     def declared_input(self, position: int) -> m.Value | None:
-        """Return the file's description of an input, or None if the method has fewer inputs."""
+        """Return the file's description of an input, or None if there is no input at this position."""
         return self._plan.values[self._plan.inputs[position]] if position < len(self._plan.inputs) else None
 
     def declared_output(self, position: int) -> m.Value | None:
-        """Return the file's description of an output, or None if the method has fewer outputs."""
+        """Return the file's description of an output, or None if there is no output at this position."""
         return self._plan.values[self._plan.outputs[position]] if position < len(self._plan.outputs) else None
 
     def execute(self, inputs: Sequence[Any]) -> tuple[Output, ...]:
-        """Run the method. Inputs and outputs are torch tensors on the host, and numbers.
+        """Run the method. Inputs and outputs are host tensors and plain values.
 
-        A tensor that the file has on a device is a :class:`~etdev.runtime.tensors.DeviceTensor`, as input and as
-        output.
+        A tensor that the file places on a device is a :class:`~etdev.runtime.tensors.DeviceTensor` instead.
         """
         self._inputs.set(inputs)
         given = self._outputs.prepare()
@@ -108,7 +107,7 @@ class Method(MoveOnly):
             raise
 
     def execute_on_device(self, arguments: Sequence[RunTensor | int | float | bool | None]) -> None:
-        """Run the method as a delegate. Its arguments are the inputs, then the outputs, all on its home device."""
+        """Run the method as the program of a delegate. ``arguments`` are the inputs, then the outputs, on ``home``."""
         count = len(self._plan.inputs)
         self._inputs.bind(arguments[:count], arguments[count:])
         self._outputs.direct(arguments[count:])
@@ -118,7 +117,7 @@ class Method(MoveOnly):
             executor.finish()
 
     def start(self) -> None:
-        """Start from initial values in memory that is all zeros, and forget earlier calls."""
+        """Set all values to the content that they have in the file. Planned buffers must be filled with zeros."""
         self._machine.values = [self._value(index, value) for index, value in enumerate(self._plan.values)]
         self._inputs.begin()
         self._outputs.begin()
@@ -129,26 +128,26 @@ class Method(MoveOnly):
                 self._write_initial(index, tensor)
 
     def state(self) -> list[State]:
-        """Return the ranges that it keeps from call to call; none without poison."""
+        """Return the byte ranges of state, which keep their content between calls. Empty without poison."""
         return self._machine.poison.state() if self._machine.poison else []
 
     def spare(self, state: Iterable[State]) -> None:
-        """Exclude these bytes from poison, because another method in the same memory keeps state there."""
+        """Never overwrite these bytes with poison. They are the state of another method in the same memory."""
         if self._machine.poison:
             self._machine.poison.spare(state)
 
     def own(self, memory: PlannedMemory) -> None:
-        """Take ownership of its planned buffers: they are closed with it, and :meth:`reset` clears them."""
+        """Become the owner of the planned buffers. :meth:`close` then frees them, and :meth:`reset` clears them."""
         self._owned = memory
 
     def reset(self) -> None:
-        """Reset all state."""
+        """Reset all state to its initial values."""
         if self._owned is not None:
             self._owned.clear()
         self.start()
 
     def close(self) -> None:
-        """Release everything except planned buffers that it does not own. A second call has no effect."""
+        """Release everything that the method owns. A second call has no effect."""
         self._closing.close()
         if self._owned is not None:
             self._owned.close()
@@ -173,9 +172,9 @@ class Method(MoveOnly):
         if tensor.is_constant:
             if device != self.home:
                 raise RunError(
-                    f"the constant value {index} is declared on {device}, and constants are loaded on {self.home}",
+                    f"the constant value {index} is declared on {device}, but constants are loaded on {self.home}",
                     where=f"method {self.name!r}",
-                    hint="a copy to the device is missing: link the program again",
+                    hint="link the program again: it lacks a copy to the device",
                 )
             found = RunTensor(index, tensor, device)
             found.place(self._constants[index])
@@ -186,10 +185,10 @@ class Method(MoveOnly):
             buffer = self._buffer(place.memory_id)
             if buffer.device != device:
                 raise RunError(
-                    f"{found.describe()} is declared on {device}, and is in planned buffer {place.memory_id} on "
+                    f"{found.describe()} is declared on {device}, but is in planned buffer {place.memory_id} on "
                     f"{buffer.device}",
                     where=f"method {self.name!r}",
-                    hint="the file contradicts itself: link it again",
+                    hint="link the program again",
                 )
             found.place(buffer, place.memory_offset)
         return found
@@ -207,7 +206,7 @@ class Method(MoveOnly):
         try:
             memory.allocator.copy_host_to_device(found.start, data.view, len(data), memory.device.index)
         except EtdevError as error:
-            what = f"method {self.name!r} cannot be loaded, the initial value of value {index} is not copied"
+            what = f"method {self.name!r} cannot be loaded: value {index} cannot be initialized"
             buffer = place.memory_id
             raise buffer_error(what, buffer, memory.device, memory.size, self._registry, error) from error
 
@@ -229,7 +228,7 @@ class Method(MoveOnly):
         return found
 
     def _poison(self) -> Poison:
-        """Return the poison for the method. Raise :class:`RunError` if its memory cannot be analyzed."""
+        """Return the poison for this method. Raise :class:`RunError` if the analysis of its memory fails."""
         inputs = dict(delegate_inputs(self._plan))
         for position, call in enumerate(flow_graph(self._plan).instructions):
             if isinstance(call, m.DelegateCall):

@@ -1,4 +1,4 @@
-"""Queries about locks."""
+"""Check for the holder of a lock."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from typing import Any
 
 
 def is_mine(lock: Any) -> bool:
-    """Return whether this thread holds a reentrant lock, tested as ``threading.Condition`` does."""
+    """Return whether the calling thread holds this reentrant lock. ``threading.Condition`` uses the same test."""
     return bool(lock._is_owned())

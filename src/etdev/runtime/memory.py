@@ -1,6 +1,6 @@
-"""Memory of a method: buffers with one owner each, and the manager that provides them.
+"""Planned buffers of a method: single owners of the memory, and the manager that passes them to a method.
 
-The contract is that of ExecuTorch's ``DeviceMemoryBuffer``, ``HierarchicalAllocator`` and ``MemoryManager``.
+The interface is that of ExecuTorch's ``DeviceMemoryBuffer``, ``HierarchicalAllocator`` and ``MemoryManager``.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from etdev.runtime.owners import MoveOnly
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Range of memory. It does not own the memory."""
+    """Range of memory that another object owns."""
 
     address: int
     size: int
-    """Bytes."""
+    """Number of bytes."""
 
 
 class DeviceMemoryBuffer(MoveOnly):
-    """Single owner of one allocation. It cannot be copied or pickled. A context manager.
+    """Owner of one allocation. A context manager.
 
-    It frees the allocation exactly once: when it is closed, or at the latest when it is garbage. An empty buffer owns
+    It frees the allocation exactly once: when it is closed, or when it is garbage-collected. An empty buffer owns
     nothing.
     """
 
@@ -50,25 +50,25 @@ class DeviceMemoryBuffer(MoveOnly):
         *,
         registry: Registry = DEFAULT_REGISTRY,
     ) -> Self:
-        """Allocate through the registry. A size of 0 allocates nothing, but the allocator must exist."""
+        """Allocate memory from the registry. A size of 0 allocates nothing, but the type must have an allocator."""
         allocator = registry.get(device_type)
         return cls(allocator, allocator.allocate(size, index, alignment) if size else 0, size, index)
 
     @property
     def allocator(self) -> DeviceAllocator | None:
-        """Allocator of the memory; ``None`` if the buffer was not created by one."""
+        """Allocator of the memory; ``None`` for an empty buffer that :meth:`create` did not make."""
         return self._allocator
 
     def data(self) -> int:
-        """Return the address; 0 if it is empty or closed."""
+        """Return the address; 0 for an empty or closed buffer."""
         return self._address
 
     def size(self) -> int:
-        """Return the bytes; 0 if it is empty or closed."""
+        """Return the number of bytes; 0 for an empty or closed buffer."""
         return self._size
 
     def as_span(self) -> Span:
-        """Return the memory for a :class:`HierarchicalAllocator`."""
+        """Return the address range, as :class:`HierarchicalAllocator` takes it."""
         return Span(self._address, self._size)
 
     def close(self) -> None:
@@ -85,35 +85,35 @@ class DeviceMemoryBuffer(MoveOnly):
 
 
 class HierarchicalAllocator:
-    """Planned buffers, numbered from 0. It computes addresses and never accesses the memory."""
+    """Planned buffers, numbered from 0. This class computes addresses in them and never accesses the memory."""
 
     def __init__(self, buffers: Sequence[Span], planned_buffer_devices: Sequence[Device] = ()) -> None:
         if planned_buffer_devices and len(planned_buffer_devices) != len(buffers):
-            raise UsageError(f"{len(planned_buffer_devices)} devices for {len(buffers)} planned buffers")
+            raise UsageError(f"there are {len(buffers)} planned buffers, but {len(planned_buffer_devices)} devices")
         self.buffers = tuple(buffers)
         self._devices = tuple(planned_buffer_devices)
 
     def get_offset_address(self, memory_id: int, offset: int, size: int) -> int:
-        """Return the address of ``size`` bytes from ``offset`` on."""
+        """Return the address of the range that begins ``offset`` bytes into a buffer and has ``size`` bytes."""
         if not 0 <= memory_id < len(self.buffers):
             raise UsageError(
-                f"there is no planned buffer {memory_id}", hint=f"there are {len(self.buffers)}, from 0 on"
+                f"there is no planned buffer {memory_id}", hint=f"there are {len(self.buffers)}, numbered from 0"
             )
         buffer = self.buffers[memory_id]
         if offset < 0 or size < 0 or offset + size > buffer.size:
             raise DeviceMemoryError(
-                f"bytes {offset} to {offset + size} are outside planned buffer {memory_id}, "
-                f"which has {buffer.size} bytes"
+                f"bytes {offset} to {offset + size} are out of bounds: "
+                f"planned buffer {memory_id} has {buffer.size} bytes"
             )
         return buffer.address + offset
 
     def planned_buffer_devices(self) -> tuple[Device, ...]:
-        """Return the device of each buffer. Empty if no devices were given: all buffers are on the host then."""
+        """Return the device of each buffer; empty if all buffers are on the host."""
         return self._devices
 
 
 class MemoryManager:
-    """Memory that a method is loaded with. Without it, a method allocates its own."""
+    """Caller's memory for a method. A method that is loaded without it allocates its own buffers."""
 
     def __init__(self, planned_memory: HierarchicalAllocator | None = None) -> None:
         self._planned = planned_memory
@@ -123,9 +123,9 @@ class MemoryManager:
         return self._planned
 
     def planned_buffer_devices(self) -> tuple[Device, ...]:
-        """Return the device of each planned buffer; empty for a program on the host alone."""
+        """Return the device of each planned buffer; empty if all buffers are on the host."""
         return self._planned.planned_buffer_devices() if self._planned else ()
 
     def has_device_memory(self) -> bool:
-        """Return whether it has devices for its buffers."""
+        """Return whether the planned buffers have devices."""
         return bool(self.planned_buffer_devices())

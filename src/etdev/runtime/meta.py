@@ -1,4 +1,4 @@
-"""Metadata of a method, known before it is loaded, as in ExecuTorch's ``MethodMeta``."""
+"""Metadata of a method, available before it is loaded. The interface is that of ExecuTorch's ``MethodMeta``."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from etdev.program import model as m
 
 @dataclass(frozen=True, slots=True)
 class TensorMeta:
-    """Tensor that is an input or output."""
+    """Metadata of a tensor that is an input or output."""
 
     sizes: tuple[int, ...]
-    """Number of elements per dimension; upper bounds for a dynamic tensor."""
+    """Number of elements per dimension; the maximum for dynamic dimensions."""
     dim_order: tuple[int, ...]
     scalar_type: m.ScalarType
     dynamic: bool
     is_memory_planned: bool
-    """True if the method has planned memory for it."""
+    """True if the tensor is in a planned buffer; False if the caller provides the memory."""
     device: Device
     nbytes: int
 
 
 class MethodMeta:
-    """Metadata in a method's table in the file.
+    """Metadata of a method, read from its table in the file.
 
-    Buffers are numbered from 0, as in C++: the file's entry 0 is not a buffer.
+    Planned buffers are numbered from 0, as in C++. In the file, the first buffer has index 1.
     """
 
     def __init__(self, plan: m.ExecutionPlan) -> None:
@@ -46,7 +46,7 @@ class MethodMeta:
         return self._plan.non_const_buffer_sizes[self._checked(index)]
 
     def memory_planned_buffer_device(self, index: int) -> Device:
-        """Return the device of a planned buffer; the host, if the file has no table of devices."""
+        """Return the device of a planned buffer. Without a table of devices in the file, it is the host."""
         return self._plan.buffer_device(self._checked(index))
 
     def num_inputs(self) -> int:
@@ -58,22 +58,22 @@ class MethodMeta:
         return len(self._plan.outputs)
 
     def input_tensor_meta(self, index: int) -> TensorMeta:
-        """Return the metadata of an input. Raises an error if it is not a tensor."""
+        """Return the metadata of an input. Raises :class:`~etdev.errors.UsageError` if it is not a tensor."""
         return self._tensor(self._plan.inputs, index, "input")
 
     def output_tensor_meta(self, index: int) -> TensorMeta:
-        """Return the metadata of an output. Raises an error if it is not a tensor."""
+        """Return the metadata of an output. Raises :class:`~etdev.errors.UsageError` if it is not a tensor."""
         return self._tensor(self._plan.outputs, index, "output")
 
     def _checked(self, index: int) -> int:
-        """Return the buffer's index in the file."""
+        """Return the index that a planned buffer has in the file, after checking that the buffer exists."""
         _item(range(self.num_memory_planned_buffers()), index, f"planned buffer of method {self._plan.name!r}")
         return index + 1
 
     def _tensor(self, values: tuple[int, ...], index: int, what: str) -> TensorMeta:
         tensor = self._plan.values[_item(values, index, f"{what} of method {self._plan.name!r}")]
         if not isinstance(tensor, m.Tensor):
-            raise UsageError(f"{what} {index} of method {self._plan.name!r} is a {type(tensor).__name__}, no tensor")
+            raise UsageError(f"{what} {index} of method {self._plan.name!r} is a {type(tensor).__name__}, not a tensor")
         return TensorMeta(
             sizes=tensor.sizes,
             dim_order=tensor.dim_order,
@@ -87,5 +87,5 @@ class MethodMeta:
 
 def _item(items: tuple[int, ...] | range, index: int, what: str) -> int:
     if not 0 <= index < len(items):
-        raise UsageError(f"there is no {what} with the index {index}", hint=f"there are {len(items)}, from 0 on")
+        raise UsageError(f"there is no {what} with index {index}", hint=f"there are {len(items)}, numbered from 0")
     return items[index]

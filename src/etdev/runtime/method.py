@@ -1,4 +1,4 @@
-"""Loading of one method or all methods of a program into planned memory."""
+"""Functions and a class that load one or all methods of a program, with memory for their planned buffers."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def load_method(
     inplace: InPlaceTable = DEFAULT,
     bounds: Bounds | None = None,
 ) -> Method:
-    """Load one method. Planned buffers come from ``memory``, or are allocated on their devices through the registry.
+    """Load one method. Its planned buffers come from ``memory``, or are allocated through ``registry``.
 
-    Without ``registry``, the process's registry is used. Raises :class:`~etdev.runtime.errors.PlannedBufferError` and
-    others, after releasing everything allocated until then.
+    The default registry is that of the process. Raises :class:`~etdev.runtime.errors.PlannedBufferError` and other
+    errors. Memory allocated before an error is freed.
     """
     registry = registry or default_registry()
     settings = _settings(poison, executors, inplace, bounds)
@@ -60,11 +60,11 @@ def load_method(
 
 
 class LoadedProgram(MoveOnly):
-    """All methods of a program. A context manager.
+    """Program with all methods loaded. A context manager.
 
-    With ``shared`` they use the same planned buffers, each of the size that the largest method needs, as
-    ``executorch.runtime.Runtime`` does. They then share the state that the file puts at the same place. Otherwise each
-    method has its own memory and state.
+    With ``shared``, all methods use the same planned buffers, as in ``executorch.runtime.Runtime``. Each buffer is as
+    large as the largest method needs. Methods then share state that has the same place in the file. Without ``shared``,
+    each method has its own memory and state.
     """
 
     def __init__(self, program: Program, *, registry: Registry, settings: Settings, shared: bool = True) -> None:
@@ -92,22 +92,22 @@ class LoadedProgram(MoveOnly):
             self.methods[name].spare(state)
 
     def method(self, name: str) -> Method:
-        """Return a method. Raises :class:`~etdev.errors.UsageError` with the existing names if it is unknown."""
+        """Return a method. Raises :class:`~etdev.errors.UsageError` for an unknown name."""
         return self.methods[self.program.method(name).name]
 
     def execute(self, name: str, inputs: Sequence[Any]) -> tuple[Output, ...]:
-        """Run a method."""
+        """Run a method as :meth:`Method.execute` does."""
         return self.method(name).execute(inputs)
 
     def reset(self) -> None:
-        """Reset all state."""
+        """Reset the state of all methods."""
         for planned in self._planned:
             planned.clear()
         for method in self.methods.values():
             method.start()
 
     def close(self) -> None:
-        """Release everything. A second call has no effect."""
+        """Unload all methods and free their planned buffers. A second call has no effect."""
         for method in self.methods.values():
             method.close()
         for planned in self._planned:
@@ -131,9 +131,9 @@ def load_program(
     inplace: InPlaceTable = DEFAULT,
     bounds: Bounds | None = None,
 ) -> LoadedProgram:
-    """Load all methods of a program or a file. Raises as :func:`load_method` does.
+    """Load all methods of a program, or of a file. Raises the errors of :func:`load_method`.
 
-    ``device_map`` assigns devices to those of the program, unless ``registry`` is given.
+    Devices come from ``registry`` if given, else from ``device_map``.
     """
     return LoadedProgram(
         read(program) if isinstance(program, Path) else program,
@@ -146,7 +146,7 @@ def load_program(
 def _settings(
     poison: bool, executors: Mapping[str, ExecutorFactory] | None, inplace: InPlaceTable, bounds: Bounds | None
 ) -> Settings:
-    """Return settings with all registered executors, unless some are given."""
+    """Return the settings. By default, they have all registered executors."""
     found = registered_executors() if executors is None else executors
     return Settings(poison=poison, bounds=bounds or Bounds(), inplace=inplace, executors=found)
 
@@ -157,7 +157,7 @@ def _allocate(plans: Sequence[m.ExecutionPlan], registry: Registry, settings: Se
     names = ", ".join(repr(plan.name) for plan in plans)
     if total > most:
         raise RunError(
-            f"the planned buffers of {names} are {total} bytes, and at most {most} are taken",
-            hint="raise the limit if the file is to be trusted",
+            f"the planned buffers of {names} take {total} bytes, more than the limit of {most}",
+            hint="raise `Bounds.memory` if you trust the file",
         )
     return PlannedMemory(sizes, registry, f"method {names}")

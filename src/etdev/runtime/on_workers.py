@@ -1,6 +1,7 @@
-"""Programs across workers: each device of a program is a worker with its memory and its delegates.
+"""Execution of one program on several workers: each device of the program is a worker.
 
-Memory of a device stays on its worker. Only the program's own copies cross between workers.
+A worker has the memory of its device and runs the delegates on it. Only copy instructions of the program move data
+between workers.
 """
 
 from __future__ import annotations
@@ -54,17 +55,17 @@ if TYPE_CHECKING:
     import torch
 
 _BASE = 1 << 59
-"""Lowest address, above every pointer of a process and below those of simulated devices."""
+"""First address. It is above all pointers of a process and below all addresses of simulated devices."""
 _SPACE = 1 << 48
-"""Addresses per device."""
+"""Number of addresses for each device."""
 _GAP = 4096
 
 Places = Mapping[Device, int]
-"""Device of the program → its worker."""
+"""Device of the program → number of its worker."""
 
 
 class WorkerDevices(DistantAllocator):
-    """Devices of one type that are workers. Addresses stand for handles; they are not addresses on the worker."""
+    """Allocator for devices that are workers. Its addresses stand for handles and differ from those on a worker."""
 
     def __init__(self, orchestrator: Orchestrator, kind: DeviceType, places: Places) -> None:
         super().__init__()
@@ -73,31 +74,30 @@ class WorkerDevices(DistantAllocator):
         self._handles: dict[int, Handle] = {}
         self._next = {index: _BASE + index * _SPACE for index in self._workers}
         self._gone: deque[tuple[int, int]] = deque()
-        """Addresses and device indices whose free is pending."""
+        """Address and device index of memory that is still to be freed."""
 
     @property
     def device_type(self) -> DeviceType:
-        """Type of the program's devices."""
+        """Type of the devices."""
         return self._type
 
     def device_count(self) -> int:
-        """Return one more than the highest device index of a worker."""
+        """Return the highest device index that has a worker, plus one."""
         return max(self._workers, default=-1) + 1
 
     def memory_info(self, index: int = 0) -> MemoryInfo | None:
-        """Return None: the worker itself reports when it has too little memory."""
+        """Return None, because a worker itself raises the error if it has too little memory."""
         return None
 
     def allocate(self, nbytes: int, index: int = 0, alignment: int = DEFAULT_ALIGNMENT) -> int:
-        """Allocate memory as any allocator does, after pending frees."""
+        """Free the memory of :meth:`deallocate` calls that had to wait. Then allocate as the base class does."""
         self._sweep()
         return super().allocate(nbytes, index, alignment)
 
     def deallocate(self, address: int, index: int = 0) -> None:
-        """Free memory as any allocator does.
+        """Free memory now, or in a later call if this thread holds one of the locks.
 
-        The garbage collector may call this while the same thread holds the locks. The memory is then freed by a later
-        call.
+        The garbage collector can call this at any time, also while the thread holds them.
         """
         self._gone.append((address, index))
         self._sweep()
@@ -112,19 +112,19 @@ class WorkerDevices(DistantAllocator):
             self._lock.release()
 
     def resident(self, address: int, nbytes: int, index: int) -> Handle:
-        """Return a handle of these bytes."""
+        """Return the handle of a range of device memory."""
         allocation = self.find(address, nbytes, index)
         return self._handles[allocation.address].view(address - allocation.address, nbytes)
 
     def fill(self, address: int, nbytes: int, pattern: bytes, index: int) -> None:
-        """Fill memory of the worker with a repeated pattern."""
+        """Fill memory of a worker with a repeated pattern."""
         self._sweep()
         if nbytes:
             part = self.resident(address, nbytes, index).resident(Access.WRITE)
             self._orchestrator.submit(_fill, part, pattern)
 
     def copy_on_device(self, dst_address: int, src_address: int, nbytes: int, index: int) -> None:
-        """Copy within the worker's memory."""
+        """Copy between two ranges in the memory of one worker."""
         if nbytes:
             source = self.resident(src_address, nbytes, index).resident(Access.READ)
             target = self.resident(dst_address, nbytes, index).resident(Access.WRITE)
@@ -139,7 +139,7 @@ class WorkerDevices(DistantAllocator):
 
     def _worker(self, index: int) -> int:
         if index not in self._workers:
-            raise UsageError(f"no worker is {Device(self._type, index)}")
+            raise UsageError(f"no worker is assigned to {Device(self._type, index)}")
         return self._workers[index]
 
     def _deallocate(self, allocation: Allocation) -> None:
@@ -158,12 +158,12 @@ class WorkerDevices(DistantAllocator):
 
     def _device_tensor(self, address: int, nbytes: int) -> torch.Tensor:
         raise RunError(
-            "memory of a worker cannot be used as a tensor here", hint="the code that wants it has to run there"
+            "memory of a worker cannot be a tensor in this process", hint="run the code as a task on the worker"
         )
 
 
 class RemoteDelegate(MoveOnly):
-    """Delegate loaded on a worker. Calls are started, and awaited only where their result is needed."""
+    """Delegate that is loaded on a worker. :meth:`execute` starts a call and usually does not wait for its end."""
 
     def __init__(self, context: DelegateContext, orchestrator: Orchestrator, worker: int) -> None:
         self._orchestrator, self._device = orchestrator, context.device
@@ -179,11 +179,14 @@ class RemoteDelegate(MoveOnly):
 
     @property
     def input_count(self) -> int:
-        """Number of inputs, as the worker reports it."""
+        """Number of inputs among the arguments of a call. The worker knows it."""
         return self._inputs
 
     def execute(self, arguments: Sequence[RunTensor | int | float | bool | None]) -> None:
-        """Start a call. Its reads and writes are ordered with all other uses of the same bytes."""
+        """Start a call. It runs in order with all other tasks that use the same bytes.
+
+        Wait for the call if the size of an output depends on it.
+        """
         sent: list[Any] = []
         for position, argument in enumerate(arguments):
             if not isinstance(argument, RunTensor):
@@ -200,17 +203,17 @@ class RemoteDelegate(MoveOnly):
             out.resize(sizes)
 
     def finish(self) -> None:
-        """Wait for all calls that were started."""
+        """Wait for all calls that :meth:`execute` started."""
         begun, self._begun = self._begun, []
         for future in begun:
             _result(future)
 
     def reset(self) -> None:
-        """Reset all state, after the calls that were started before."""
+        """Reset all state, after the calls that :meth:`execute` started."""
         self._begun.append(self._orchestrator.submit(_reset, self._loaded()))
 
     def close(self) -> None:
-        """Free everything that the worker has of it. A second call has no effect."""
+        """Unload the delegate from its worker. A second call has no effect."""
         if self._object is not None:
             _free(self._orchestrator, self._object)
             self._object = None
@@ -221,16 +224,16 @@ class RemoteDelegate(MoveOnly):
         return self._object.resident(access)
 
     def _bytes(self, argument: RunTensor, *, is_input: bool) -> Any:
-        """Return the argument as resident memory, or None if it has no bytes."""
+        """Return an argument's memory on the worker as a task argument, or None for an argument of 0 bytes."""
         size = argument.nbytes if is_input or argument.static else argument.capacity
         if size is None:
-            raise RunError(f"{argument.describe()} may have any size, and a worker needs to know how much")
+            raise RunError(f"{argument.describe()} has no maximum size, which a worker needs")
         memory = argument.memory
         if not size or memory is None:
             return None
         devices = memory.allocator
         if not isinstance(devices, WorkerDevices):
-            raise RunError(f"{argument.describe()} is not on a worker")
+            raise RunError(f"{argument.describe()} is not in memory of a worker")
         part = devices.resident(argument.start, size, self._device.index)
         if is_input:
             return part.resident(Access.READ)
@@ -238,7 +241,7 @@ class RemoteDelegate(MoveOnly):
 
 
 def across_workers(orchestrator: Orchestrator, places: Places) -> tuple[Registry, Mapping[str, ExecutorFactory]]:
-    """Return the registry and the executors for a program whose devices are workers."""
+    """Return a registry and executors with which a program uses workers as its devices."""
     kinds = sorted({device.type for device in places})
     registry = Registry(HostAllocator(), *(WorkerDevices(orchestrator, kind, places) for kind in kinds))
 
@@ -247,7 +250,9 @@ def across_workers(orchestrator: Orchestrator, places: Places) -> tuple[Registry
             if context.device.is_host:
                 return local(context)
             if context.device not in places:
-                raise UsageError(f"no worker is {context.device}", hint="say which: each device needs one")
+                raise UsageError(
+                    f"no worker is assigned to {context.device}", hint="assign a worker to each device of the program"
+                )
             return RemoteDelegate(context, orchestrator, places[context.device])
 
         return load
@@ -256,25 +261,25 @@ def across_workers(orchestrator: Orchestrator, places: Places) -> tuple[Registry
 
 
 def _free(orchestrator: Orchestrator, handle: Handle | ObjectHandle) -> None:
-    """Free memory or an object of a worker, unless it was lost with the worker."""
+    """Free memory or an object on a worker. Do nothing if the worker is lost."""
     with suppress(WorkerLost, HandleError, ClosedError):
         orchestrator.free(handle)
 
 
 def _result(future: TaskFuture) -> Any:
-    """Return the result of a task. Raise the original error instead of a :class:`PoisonedError`."""
+    """Return the result of a task. For a :class:`PoisonedError`, raise the error that caused it."""
     try:
         return future.result()
     except PoisonedError as error:
         raise error.cause from error
 
 
-# The worker's side
+# Code that runs on the workers
 
 
 @dataclass(frozen=True, slots=True)
 class _Recipe:
-    """Data from which a delegate is loaded, without its device."""
+    """Data from which a worker loads a delegate. The worker adds its own device."""
 
     id: str
     data: bytes
@@ -284,7 +289,7 @@ class _Recipe:
 
 @dataclass(frozen=True, slots=True)
 class _Tensor:
-    """Description of a tensor. Its bytes are the next argument."""
+    """Metadata of a tensor argument. The argument after it is the memory of the tensor."""
 
     value: int
     declared: m.Tensor
@@ -293,7 +298,7 @@ class _Tensor:
 
 
 class _Loaded:
-    """Delegate on its worker."""
+    """Loaded delegate, as an object on a worker."""
 
     def __init__(self, executor: DelegateExecutor) -> None:
         self.executor = executor

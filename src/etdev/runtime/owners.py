@@ -1,4 +1,4 @@
-"""Base class for single owners of memory."""
+"""Base class of objects that own memory."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from etdev.errors import UsageError
 
 
 class MoveOnly:
-    """Base of classes that own memory. Instances can be passed on, but never copied or pickled.
+    """Base class of objects that own memory. They cannot be copied or pickled.
 
-    With two owners, the memory would be freed twice, and the second owner would have a dangling address.
+    A copy would be a second owner: it would free the memory again, or keep its address after it was freed.
     """
 
     __slots__ = ()
@@ -27,5 +27,5 @@ class MoveOnly:
     def _refusal(self, done: str) -> UsageError:
         return UsageError(
             f"a {type(self).__name__} owns memory, so it cannot be {done}",
-            hint="pass the object itself, or copy its content into memory of its own",
+            hint="pass the object itself, or allocate new memory and copy the content",
         )

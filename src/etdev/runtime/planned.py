@@ -1,4 +1,4 @@
-"""Planned buffers of methods, each allocated on its device and all released together."""
+"""Allocation of planned buffers on their devices."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from etdev.runtime.memory import DeviceMemoryBuffer, MemoryManager
 from etdev.runtime.owners import MoveOnly
 
 BufferKey = tuple[Device, int]
-"""Device, and index into ``non_const_buffer_sizes``. Methods that share memory share the buffers with equal keys."""
+"""Device and index of a planned buffer; the index is that of ``non_const_buffer_sizes``. Methods can share buffers."""
 
 PLANNED_ALIGNMENT = 64
-"""Alignment of a planned buffer, in bytes."""
+"""Alignment of planned buffers, in bytes."""
 
 
 def buffer_sizes(plans: Iterable[m.ExecutionPlan], home: Device) -> dict[BufferKey, int]:
-    """Return the sizes of planned buffers that methods share: the maximum over the methods, in bytes."""
+    """Return the size of each planned buffer in bytes: the maximum over the methods that share it."""
     found: dict[BufferKey, int] = {}
     for plan in plans:
         for index, size in enumerate(plan.non_const_buffer_sizes):
@@ -34,15 +34,16 @@ def buffer_sizes(plans: Iterable[m.ExecutionPlan], home: Device) -> dict[BufferK
 
 
 def placed(device: Device, home: Device) -> Device:
-    """Return the actual device of a tensor or buffer that the file puts on ``device``.
+    """Return the device that a tensor or buffer is on at run time.
 
-    The host of a delegate's program is the delegate's device, ``home``.
+    Usually this is ``device``, as in the file. In the program of a delegate, the host stands for the delegate's device,
+    ``home``.
     """
     return home if device.is_host else device
 
 
 class PlannedMemory(MoveOnly):
-    """Allocated planned buffers. A context manager; closing it a second time has no effect."""
+    """Allocated planned buffers. A context manager. A second close has no effect."""
 
     def __init__(self, sizes: Mapping[BufferKey, int], registry: Registry, what: str) -> None:
         self._buffers: dict[BufferKey, DeviceMemoryBuffer] = {}
@@ -60,7 +61,7 @@ class PlannedMemory(MoveOnly):
         self.clear()
 
     def clear(self) -> None:
-        """Fill all buffers with zeros, each on its device."""
+        """Fill all buffers with zeros."""
         for memory in self.memories.values():
             if memory.size:
                 memory.fill(0, memory.size, bytes(1))
@@ -83,7 +84,7 @@ class PlannedMemory(MoveOnly):
 def given_memory(
     plan: m.ExecutionPlan, manager: MemoryManager, registry: Registry, home: Device
 ) -> dict[BufferKey, Memory]:
-    """Return the planned buffers of a method from the caller's memory. Raise an error if they do not fit the method."""
+    """Return the caller's memory for each planned buffer. Raise an error if it is too small or on the wrong device."""
     planned = manager.planned_memory()
     devices = manager.planned_buffer_devices()
     found: dict[BufferKey, Memory] = {}
@@ -93,10 +94,12 @@ def given_memory(
         device = placed(plan.buffer_device(index), home)
         where = f"method {plan.name!r}"
         if planned is None or index > len(planned.buffers) or planned.buffers[index - 1].size < size:
-            raise RunError(f"planned buffer {index} of {size} bytes is not among the memory given", where=where)
+            raise RunError(f"the caller provides no memory of {size} bytes for planned buffer {index}", where=where)
         given = devices[index - 1] if devices else Device()
         if given != device:
-            raise RunError(f"planned buffer {index} belongs on {device}, the memory given is on {given}", where=where)
+            raise RunError(
+                f"planned buffer {index} must be on {device}, but the caller's memory is on {given}", where=where
+            )
         span = planned.buffers[index - 1]
         allocator = registry.get(device.type)
         if size:
@@ -108,7 +111,7 @@ def given_memory(
 def buffer_error(
     what: str, index: int, device: Device, size: int, registry: Registry, cause: EtdevError
 ) -> PlannedBufferError:
-    """Return the error that reports a failure with a planned buffer."""
+    """Return an error for a failure with a planned buffer, with the free memory of its device."""
     try:
         info = registry.get(device.type).memory_info(device.index)
     except EtdevError:

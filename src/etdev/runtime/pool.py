@@ -1,4 +1,4 @@
-"""Pool that loads a program once on every worker and calls it for many samples."""
+"""Pool of workers that each load the same program. It spreads calls for many samples over them."""
 
 from __future__ import annotations
 
@@ -37,53 +37,53 @@ if TYPE_CHECKING:
 
 RuntimeName = Literal["stock", "replay"]
 _AHEAD = 2
-"""Calls that each worker has at once: a running one, and a queued one that follows it."""
+"""Maximum number of unfinished calls per worker: one that runs, and one that waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramSource:
-    """Program to load on each worker."""
+    """Program that each worker of a pool loads, and how it runs it."""
 
     file: Path
     runtime: RuntimeName
-    """``stock``, ExecuTorch's own runtime, or ``replay``, the interpreter in the worker's memory."""
+    """``stock`` for ExecuTorch's own runtime, ``replay`` for etdev's interpreter in the worker's memory."""
     shared: bool = False
-    """True if all methods share the same memory."""
+    """True if all methods share the same planned buffers."""
     data: tuple[Path, ...] = ()
     """Data files of the program."""
     imports: tuple[str, ...] = ()
-    """Modules that register custom kernels of the stock runtime."""
+    """Python modules that register custom kernels for the stock runtime."""
     path: tuple[Path, ...] = ()
-    """Folders to look these modules up in first."""
+    """Folders that are searched for these modules first."""
     pinned: bool = True
-    """True to pin each worker to one core. In a process of its own, torch then uses one thread, too."""
+    """True to pin each worker to one core. If the worker is a process, torch then uses only one thread there."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """Input that is stored on the workers."""
+    """Input that is stored on every worker, for all calls."""
 
     handles: tuple[Handle, ...]
-    """Handle on each worker, by worker."""
+    """Its memory on each worker, in the order of the workers."""
     scalar_type: m.ScalarType
     sizes: tuple[int, ...]
     dim_order: tuple[int, ...]
 
 
 class ProgramPool(MoveOnly):
-    """Program that is loaded once on each worker of an orchestrator. A context manager.
+    """Program that every worker of an orchestrator has loaded. A context manager.
 
-    Each worker has its own state, which persists from call to call. Errors of the program are
+    Each worker has its own state, which persists from call to call. If the program fails, calls raise
     :class:`~etdev.runtime.stock.ProgramFailureError`.
     """
 
     def __init__(self, orchestrator: Orchestrator, source: ProgramSource) -> None:
         self._orchestrator = orchestrator
         self._kept: dict[tuple[str, int], _Kept] = {}
-        """Method and position → kept input."""
+        """Method and position of an input → the input as it is stored on the workers."""
         self._sessions: list[ObjectHandle] = []
         self._memory: list[Handle] = []
-        """Memory of kept inputs."""
+        """Memory of the stored inputs."""
         try:
             for worker in range(len(orchestrator.specs)):
                 self._sessions.append(orchestrator.create(_open, source, worker=worker))
@@ -93,9 +93,9 @@ class ProgramPool(MoveOnly):
             raise
 
     def keep(self, method: str, position: int, tensor: torch.Tensor, declared: m.Tensor) -> None:
-        """Store an input that the file has on a device once on each worker, for all calls.
+        """Store an input on the device of each worker, so that calls do not copy it.
 
-        ``declared`` is the file's description of the input. The workers' memory must be memory of its device.
+        ``declared`` is the input in the file. The memory of the workers must be on its device.
         """
         dense = dense_in(tensor.detach(), declared.dim_order)
         order = sorted(range(dense.dim()), key=dense.stride, reverse=True)
@@ -111,16 +111,16 @@ class ProgramPool(MoveOnly):
         )
 
     def call(self, method: str, inputs: Sequence[Any], *, worker: int, fresh: bool = False) -> TaskFuture:
-        """Call a method on a worker. :func:`outputs_of` returns the future's outputs.
+        """Call a method on a worker. Use :func:`outputs_of` to get the outputs from the future.
 
-        ``inputs`` at the positions of kept inputs are ignored.
+        Values in ``inputs`` at the positions of stored inputs are ignored.
         """
         return self._submit(_call, method, inputs, worker, fresh)
 
     def repeat(self, method: str, samples: Iterable[Sequence[Any]], times: int) -> Iterator[float]:
-        """Yield the total seconds of ``times`` calls for each sample, in order. No outputs are copied back.
+        """Call the method ``times`` times for each sample. Yield the seconds per sample, in the order of the samples.
 
-        Samples are spread over the workers as by :meth:`map`.
+        Samples go to workers as in :meth:`map`. Outputs are not returned.
         """
         for future in self._spread(
             samples, lambda sample, worker: self._submit(_repeat, method, sample, worker, times)
@@ -130,10 +130,10 @@ class ProgramPool(MoveOnly):
     def map(
         self, method: str, samples: Iterable[Sequence[Any]], *, fresh: bool = False
     ) -> Iterator[tuple[float, tuple[Any, ...]]]:
-        """Yield the seconds and outputs of a call for each sample, in order.
+        """Call the method for each sample. Yield seconds and outputs, in the order of the samples.
 
-        Each sample goes to the worker that is free first. ``fresh`` begins each call in initial state. A sample is
-        taken from the iterable when a worker has room for it. Outputs wait for those of earlier samples.
+        Each sample goes to the next free worker. It is taken from ``samples`` only when a worker can accept it. With
+        ``fresh``, each call starts from initial state.
         """
         for future in self._spread(
             samples, lambda sample, worker: self.call(method, sample, worker=worker, fresh=fresh)
@@ -147,14 +147,14 @@ class ProgramPool(MoveOnly):
         sent = [None if position in kept else _pack(value) for position, value in enumerate(inputs)]
         resident = [found.handles[worker].resident(Access.READ) for found in kept.values()]
         forms = {position: (found.scalar_type, found.sizes, found.dim_order) for position, found in kept.items()}
-        # Calls run one after the other. With WRITE access, a failed call does not fail the later ones.
+        # Calls of a session run in order. With WRITE access, a call still runs if an earlier one failed.
         session = self._sessions[worker].resident(Access.WRITE)
         return self._orchestrator.submit(call, session, method, sent, how, forms, *resident)
 
     def _spread(
         self, samples: Iterable[Sequence[Any]], submit: Callable[[Sequence[Any], int], TaskFuture]
     ) -> Iterator[TaskFuture]:
-        """Yield the tasks of samples, in order. Each goes to the worker that is free first."""
+        """Submit a task per sample to the next free worker. Yield the tasks in the order of the samples."""
         waiting: deque[TaskFuture] = deque()
         busy: list[list[TaskFuture]] = [[] for _ in self._sessions]
         """Unfinished calls of each worker."""
@@ -172,10 +172,10 @@ class ProgramPool(MoveOnly):
                 future.cancel()
 
     def close(self) -> None:
-        """Free everything that the workers have of it. A second call has no effect."""
+        """Unload the program and free the stored inputs on all workers. A second call has no effect."""
         gone: list[Handle | ObjectHandle] = [*self._sessions, *self._memory]
         for handle in gone:
-            with suppress(WorkerLost, HandleError, ClosedError):  # It was lost with its worker.
+            with suppress(WorkerLost, HandleError, ClosedError):  # The worker, and with it the memory, may be lost.
                 self._orchestrator.free(handle)
         self._sessions, self._memory, self._kept = [], [], {}
 
@@ -187,7 +187,7 @@ class ProgramPool(MoveOnly):
 
 
 def _least_busy(busy: list[list[TaskFuture]]) -> int:
-    """Return the worker with the fewest calls, after waiting until one has room for another."""
+    """Wait until a worker can accept another call. Return the worker with the fewest calls."""
     while True:
         for calls in busy:
             calls[:] = [future for future in calls if not future.done()]
@@ -198,14 +198,14 @@ def _least_busy(busy: list[list[TaskFuture]]) -> int:
 
 
 def outputs_of(future: TaskFuture) -> tuple[float, tuple[Any, ...]]:
-    """Return the seconds of a call in its runtime, and its outputs: tensors on the host and plain values."""
+    """Return the seconds that a call took on its worker, and its outputs: host tensors and plain values."""
     seconds, outputs = future.result()
     return seconds, tuple(_unpack(value) for value in outputs)
 
 
 @dataclass(frozen=True, slots=True)
 class _Packed:
-    """Tensor in transit: its elements in memory order, which numpy sends without a copy."""
+    """Tensor as it is sent between processes: a numpy array with the elements in memory order."""
 
     data: Any
     order: tuple[int, ...]
@@ -228,15 +228,15 @@ def _unpack(value: Any) -> Any:
     return torch.from_numpy(data).permute(back)
 
 
-# The worker's side
+# Code that runs on the workers
 
 
 _Forms: TypeAlias = Mapping[int, tuple[m.ScalarType, tuple[int, ...], tuple[int, ...]]]
-"""Position of an input kept on the worker → its element type, sizes and order of dimensions."""
+"""Position of a stored input → its element type, sizes and dimension order."""
 
 
 class _Session:
-    """Program on a worker."""
+    """Program that is loaded on a worker."""
 
     def __init__(self, source: ProgramSource) -> None:
         worker = current_worker()
@@ -252,7 +252,7 @@ class _Session:
 
             from etdev.runtime.replay import ReplayRuntime
 
-            if source.pinned and current_thread() is main_thread():  # Torch has one setting for the whole process.
+            if source.pinned and current_thread() is main_thread():  # It is a setting of the whole process.
                 torch.set_num_threads(1)
             self._runtime = ReplayRuntime(registry=worker.registry)
         self._runtime.__enter__()
@@ -267,8 +267,8 @@ class _Session:
         return outputs
 
     def repeat(self, method: str, inputs: Sequence[Any], times: int) -> float:
-        """Return the seconds that ``times`` calls take together in the runtime."""
-        if self._is_stock:  # Its process makes all calls without returning between them.
+        """Call a method ``times`` times and return the total seconds."""
+        if self._is_stock:  # The runtime's own process loops over the calls.
             self._runtime.call(method, inputs, repeat=times)
             return float(self._runtime.seconds)
         began = time.perf_counter()
@@ -281,8 +281,8 @@ class _Session:
 
 
 def _pin(number: int) -> None:
-    """Pin this thread, and the processes that it starts, to one core."""
-    if hasattr(os, "sched_setaffinity"):  # Only Linux has it.
+    """Pin this thread, and processes that it starts, to one core."""
+    if hasattr(os, "sched_setaffinity"):  # Only Linux can pin threads.
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[number % len(cores)]})
 

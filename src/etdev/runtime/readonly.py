@@ -1,4 +1,4 @@
-"""Errors of writes to read-only memory."""
+"""Error for a write to read-only memory."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from etdev.errors import UsageError
 
 
 def refuse_write() -> UsageError:
-    """Return the error of a task that writes to a read-only argument."""
-    return UsageError("a task writes to an argument that it only reads", hint="`resident('update')` lets it")
+    """Return the error for a task that writes to an argument that it has read-only access to."""
+    return UsageError("a task writes to a read-only argument", hint="request write access: `handle.resident('update')`")

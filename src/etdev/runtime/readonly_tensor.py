@@ -1,4 +1,4 @@
-"""Torch tensor that refuses writes. Importing this module imports torch."""
+"""Read-only torch tensors. Importing this module imports torch."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from etdev.errors import UsageError
 from etdev.runtime.readonly import refuse_write
 
 _RUNNING = ("running_mean", "running_var")
-"""Arguments of batch norms that are written in training, although their schemas do not say so."""
+"""Arguments that batch norms write to in training, although the schemas of the operators do not say so."""
 
 
 def _refuse_address(self: Any, *_: Any, **__: Any) -> Any:
     raise UsageError(
-        "the address of memory that is only read is asked for",
-        hint="copy it: `tensor.clone()`; or `resident('update')`, if the task may write to it",
+        "a read-only argument has no address that a task may use",
+        hint="copy it with `tensor.clone()`, or request write access with `handle.resident('update')`",
     )
 
 
 class ReadOnlyTensor(torch.Tensor):
-    """Tensor without storage of its own. Operations reach the covered tensor only through the dispatcher."""
+    """Read-only view of another tensor, ``covered``. Without a storage, every operation goes through the dispatcher."""
 
     covered: torch.Tensor
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
@@ -46,7 +46,7 @@ class ReadOnlyTensor(torch.Tensor):
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Run an operation on the covered tensors, unless it writes to one. Views of them are read-only, too."""
+        """Run an operation on the covered tensors. Raise an error if it writes to one. Its views are read-only, too."""
         kwargs = kwargs or {}
         if any(isinstance(leaf, cls) for written in _written(func, args, kwargs) for leaf in tree_leaves(written)):
             raise refuse_write()
@@ -61,7 +61,7 @@ class ReadOnlyTensor(torch.Tensor):
         return tree_map(cover, func(*tree_map(uncover, args), **tree_map(uncover, kwargs)))
 
     def numpy(self, *, force: bool = False) -> Any:
-        """Return the memory as a read-only numpy array, if it is host memory."""
+        """Return the memory as a read-only numpy array. The tensor must be on the host."""
         found = self.covered.numpy(force=force)
         found.flags.writeable = False
         return found
@@ -70,7 +70,7 @@ class ReadOnlyTensor(torch.Tensor):
         return self.numpy() if dtype is None else self.numpy().astype(dtype, copy=False)
 
     def tolist(self) -> Any:
-        """Return a copy of the elements."""
+        """Return the elements as a list."""
         return self.covered.tolist()
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
@@ -91,7 +91,7 @@ def _storage(tensor: torch.Tensor) -> int:
 
 
 def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the arguments that an operation writes to, or whose memory it gives to another tensor."""
+    """Yield the arguments that an operation writes to, or whose storage it gives to another tensor."""
     schema = func._schema
     named = {argument.name: value for argument, value in zip(schema.arguments, args, strict=False)} | dict(kwargs)
     if schema.name == "aten::set_":
@@ -104,5 +104,5 @@ def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Itera
 
 
 def read_only(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor over the same bytes that refuses operations that write to them. Its views do, too."""
+    """Return a tensor over the same bytes. Operations that write to it or to its views raise an error."""
     return ReadOnlyTensor(tensor)

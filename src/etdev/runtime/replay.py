@@ -1,4 +1,4 @@
-"""Interpreter with the interface of the stock runtime, for comparisons of both with eager PyTorch."""
+"""The interpreter, with the interface of the stock runtime. Checks use both in the same way."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ from etdev.runtime.tensors import DeviceTensor
 
 
 class ReplayRuntime(MoveOnly):
-    """Runtime that executes programs in their planned buffers, with poison. A context manager.
+    """Runtime that executes programs with the interpreter, in their planned buffers. A context manager.
 
-    Devices are those of ``registry`` or of ``device_map``. Inputs and outputs are on the host; those that the program
-    has on a device are copied to it and back. Errors of a program are
-    :class:`~etdev.runtime.stock.ProgramFailureError`, as with the stock runtime. A missing requirement of this machine
-    stays an :class:`~etdev.errors.EtdevError` with its exit code.
+    Devices come from ``registry`` or ``device_map``. Callers pass and receive host tensors; this class copies them to
+    devices and back. A program that fails raises :class:`~etdev.runtime.stock.ProgramFailureError`, as in the stock
+    runtime. If this machine lacks something, the :class:`~etdev.errors.EtdevError` with its exit code is raised.
     """
 
     def __init__(
@@ -58,15 +57,15 @@ class ReplayRuntime(MoveOnly):
         self.close()
 
     def close(self) -> None:
-        """Release everything. A second call has no effect."""
+        """Unload the program and free its memory. A second call has no effect."""
         if self._loaded is not None:
             self._loaded.close()
             self._loaded = None
 
     def load(self, file: Path | Program, *, shared: bool = False, data: Sequence[Path] = ()) -> tuple[str, ...]:
-        """Open a program with its data files. Return the names of its methods.
+        """Load a program and its data files. Return the names of its methods.
 
-        With ``shared`` all methods use the same memory; otherwise each has its own.
+        With ``shared``, all methods use the same memory. Otherwise each method has its own.
         """
         self.close()
         try:
@@ -78,7 +77,7 @@ class ReplayRuntime(MoveOnly):
         return tuple(sorted(self._loaded.methods))
 
     def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False) -> tuple[Any, ...]:
-        """Return the outputs of one call, tensors on the host and plain values. ``fresh`` starts from initial state."""
+        """Call a method and return host tensors and plain values. ``fresh`` resets all state first."""
         if self._loaded is None:
             raise ProgramFailureError("no program is loaded")
         try:
@@ -127,7 +126,7 @@ class ReplayRuntime(MoveOnly):
 
 
 def missing_executors(program: Program) -> tuple[str, ...]:
-    """Return the backends whose delegates a program calls and that have no executor."""
+    """Return the backends that a program calls but that have no executor."""
     used = {
         plan.delegates[call.delegate_index].id
         for plan in program.execution_plan
@@ -138,7 +137,7 @@ def missing_executors(program: Program) -> tuple[str, ...]:
 
 
 def missing_kernels(program: Program) -> tuple[str, ...]:
-    """Return the operators that a program calls and that the interpreter cannot compute."""
+    """Return the operators that a program calls but that the interpreter cannot compute."""
     used = {
         plan.operators[call.op_index]
         for plan in program.execution_plan
@@ -150,12 +149,12 @@ def missing_kernels(program: Program) -> tuple[str, ...]:
 
 @contextmanager
 def _placed(what: str, planned: m.Value | None) -> Iterator[None]:
-    """Add the input or output, and the owner of its memory, to errors raised in the block."""
+    """Add a place to errors of the block: the input or output, and the memory that it is in."""
     try:
         yield
     except EtdevError as error:
         place = planned.allocation_info if isinstance(planned, m.Tensor) else None
-        error.where = f"{what}, " + (f"in planned buffer {place.memory_id}" if place else "in memory of the caller's")
+        error.where = f"{what}, " + (f"in planned buffer {place.memory_id}" if place else "in the caller's memory")
         raise
 
 

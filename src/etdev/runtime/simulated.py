@@ -1,7 +1,7 @@
-"""Simulated device: memory with its own addresses, which the host accesses only by copies.
+"""Simulated devices, which replace hardware that this machine lacks.
 
-It replaces hardware that is not available. Its bytes are private. Code that imitates the device reads them with
-:meth:`SimulatedDevice.device_view`. It counts operations, has a configurable capacity, and fails on request.
+Their memory has addresses that are not pointers, so host code can access it only by copies. Code that plays the part of
+the device uses :meth:`SimulatedDevice.device_view`. A simulated device has a configurable size and can be told to fail.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ if TYPE_CHECKING:
 Operation = Literal["allocate", "copy_host_to_device", "copy_device_to_host", "wrong_device"]
 
 _BASE = 1 << 60
-"""Lowest address, above every pointer of a process."""
+"""First address. It is greater than every pointer in a process."""
 _SPACE = 1 << 48
-"""Addresses per device."""
+"""Number of addresses for each device."""
 _GAP = 4096
-"""Unused addresses between allocations, so that overruns are in no allocation."""
+"""Number of unused addresses after each allocation. An overrun then hits no other allocation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Requested failure of the ``nth`` operation of a kind, counted from 1.
+    """Simulated failure of the ``nth`` operation of a kind, counted from 1.
 
-    With ``lasting``, all later ones fail, too. ``wrong_device`` is an allocation that is on the next device instead.
+    With ``lasting``, all later operations of this kind fail, too. The fault ``wrong_device`` allocates on the next
+    device instead.
     """
 
     operation: Operation
@@ -40,9 +41,9 @@ class Fault:
 
 
 class SimulatedDevice(DeviceAllocator):
-    """Simulated devices of one type.
+    """Allocator of simulated devices of one type.
 
-    ``count`` devices have ``capacity`` bytes each. Allocations begin at multiples of ``alignment``.
+    There are ``count`` devices with ``capacity`` bytes each. Addresses are multiples of ``alignment``.
     """
 
     def __init__(
@@ -58,34 +59,35 @@ class SimulatedDevice(DeviceAllocator):
         self._type, self._count, self._capacity, self._alignment = device_type, count, capacity, alignment
         self._faults = tuple(faults)
         self._done: dict[str, int] = {}
-        """Operation → number of times so far."""
+        """Operation → number of calls so far."""
         self._next = [_BASE + index * _SPACE for index in range(count)]
-        """Lowest unused address of each device. Addresses are never reused, so that an old one is in no allocation."""
+        """Next unused address of each device. A freed address is never used again, so a late access to it is an error.
+        """
         self._memory: dict[int, bytearray] = {}
 
     @property
     def device_type(self) -> DeviceType:
-        """Simulated device type."""
+        """Type of device that is simulated."""
         return self._type
 
     def device_count(self) -> int:
-        """Return the configured number of devices."""
+        """Return the number of simulated devices."""
         return self._count
 
     def memory_info(self, index: int = 0) -> MemoryInfo:
-        """Return the remaining capacity and the total."""
+        """Return the free and the total capacity of a device."""
         self._check_index(index)
         used = sum(allocation.size for allocation in self.live() if allocation.index == index)
         return MemoryInfo(self._capacity - used, self._capacity)
 
     def device_view(self, address: int, nbytes: int, index: int = 0) -> memoryview:
-        """Return the private bytes, for code that imitates the device. Host code must copy instead."""
+        """Return the memory itself, for code that plays the part of the device. Host code copies instead."""
         allocation = self.find(address, nbytes, index)
         start = address - allocation.address
         return memoryview(self._memory[allocation.address])[start : start + nbytes]
 
     def operations(self, operation: Operation) -> int:
-        """Return the number of operations so far, failed ones included."""
+        """Return how often an operation was called, failed calls included."""
         return self._done.get(operation, 0)
 
     def _fails(self, operation: Operation) -> bool:
@@ -98,9 +100,7 @@ class SimulatedDevice(DeviceAllocator):
     def _allocate(self, nbytes: int, index: int, alignment: int) -> int:
         if self._fails("allocate"):
             free = self.memory_info(index).free
-            raise OutOfDeviceMemoryError(
-                self._device(index), nbytes, free, cause="the simulated device was told to fail"
-            )
+            raise OutOfDeviceMemoryError(self._device(index), nbytes, free, cause="a simulated fault")
         alignment = max(alignment, self._alignment)
         place = (index + 1) % max(self._count, 2) if self._fails("wrong_device") else index
         if place >= self._count:
@@ -129,7 +129,7 @@ class SimulatedDevice(DeviceAllocator):
         if self._fails(operation):
             device, free = self._device(index), self.memory_info(index).free
             raise DeviceCopyError(
-                f"{operation} of {nbytes} bytes with {device} ({free} bytes free) failed: the device was told to"
+                f"{operation} of {nbytes} bytes failed on {device} ({free} bytes free): a simulated fault"
             )
 
     def _pointer_attributes(self, address: int) -> PointerAttributes:

@@ -1,4 +1,4 @@
-"""Tensors on a device, for callers on the host."""
+"""Tensors in device memory, as inputs and outputs of methods."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class DeviceTensor(MoveOnly):
-    """Tensor on a device: an address and its meaning. The host reads it with a copy.
+    """Tensor in device memory. The host reads it with :meth:`to_host`.
 
-    An uploaded tensor, or an output that has no planned memory, owns its memory: close it, or use it as a context
+    An uploaded tensor owns its memory, and so does an output without planned memory: close it, or use it as a context
     manager. An output in planned memory is valid until the method runs again.
     """
 
@@ -48,7 +48,7 @@ class DeviceTensor(MoveOnly):
         registry: Registry = DEFAULT_REGISTRY,
         dim_order: tuple[int, ...] | None = None,
     ) -> Self:
-        """Copy a tensor of the host to new memory on a device."""
+        """Copy a host tensor to new memory on a device."""
         order = tuple(range(tensor.dim())) if dim_order is None else dim_order
         dense = dense_in(tensor.detach(), order)
         nbytes = dense.numel() * dense.element_size()
@@ -65,16 +65,16 @@ class DeviceTensor(MoveOnly):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Dtype of the elements."""
+        """Element type."""
         return torch_dtype(self.scalar_type)
 
     @property
     def nbytes(self) -> int:
-        """Number of bytes."""
+        """Size of the tensor in bytes."""
         return self.as_run_tensor().nbytes
 
     def to_host(self) -> torch.Tensor:
-        """Return a copy on the host."""
+        """Copy the tensor to the host and return the copy."""
         import torch
 
         found = torch.empty_strided(self.sizes, strides(self.sizes, self.dim_order), dtype=self.dtype)
@@ -84,7 +84,7 @@ class DeviceTensor(MoveOnly):
         return found
 
     def as_run_tensor(self) -> RunTensor:
-        """Return the tensor in the form that a running method uses."""
+        """Return the tensor as the interpreter represents it."""
         declared = m.Tensor(self.scalar_type, self.sizes, self.dim_order)
         found = RunTensor(-1, declared, self.device)
         memory = Memory(self.device, self.address, found.nbytes, allocator=self._allocator, writable=self._writable)
@@ -92,7 +92,7 @@ class DeviceTensor(MoveOnly):
         return found
 
     def close(self) -> None:
-        """Free its memory, if it owns any. A second call has no effect."""
+        """Free the memory if this object owns it. A second call has no effect."""
         if self._owned is not None:
             self._owned.close()
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from etdev.errors import UsageError, WriteError
-from etdev.files import describe_os_error, read_file, real_path, temporary_folder_beside
+from etdev.files import describe_os_error, read_file, real_path, temporary_folder
 
 BACKUP_SUFFIX = ".bak"
 """Suffix of the new name of a replaced file; a number follows if the name is in use."""
@@ -97,7 +97,7 @@ def create_project(plan: Plan, *, replace: bool = False) -> dict[str, str]:
     target = real_path(plan.folder)
     is_new = not target.exists()
     try:
-        with temporary_folder_beside(target if is_new else target / target.name) as staging:
+        with temporary_folder(target if is_new else target / target.name) as staging:
             _write_all(staging, contents)
             if is_new:
                 staging.rename(target)

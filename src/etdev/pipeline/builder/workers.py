@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from etdev.errors import EtdevError, MissingRequirementError, StageError
-from etdev.files import file_sha256, remove_abandoned, temporary_folder_beside
+from etdev.files import file_sha256, remove_abandoned, temporary_folder
 from etdev.pipeline.builder.compile import CompiledMethod
 from etdev.pipeline.builder.finished import Finished
 from etdev.pipeline.builder.outcome import Outcome
@@ -97,12 +97,12 @@ def build_on_workers(
                 project,
                 replace(options, device_map=dict(options.device_map), progress=Silent()),
                 None if is_remote else cache.store,
-                stack.enter_context(temporary_folder_beside(project.results)),
+                stack.enter_context(temporary_folder(project.results)),
                 _versions(project, targets) if run.executor == "ray" else {},
                 {path: file_sha256(path) for path in project.loaded.files} if run.executor == "ray" else {},
             )
             folders = {
-                name: stack.enter_context(temporary_folder_beside(object_place(project, name)))
+                name: stack.enter_context(temporary_folder(object_place(project, name)))
                 for name in targets
                 if Task(name) not in tasks
             }

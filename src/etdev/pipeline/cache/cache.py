@@ -15,7 +15,7 @@ from platformdirs import user_cache_path
 
 from etdev.config.types import parse_byte_size
 from etdev.errors import LoadError, UsageError, WriteError
-from etdev.files import describe_os_error, file_sha256, temporary_beside, write_errors_named
+from etdev.files import describe_os_error, file_sha256, temporary_file, write_errors_named
 from etdev.pipeline.cache.comparison import changes
 from etdev.pipeline.cache.digests import Digests, digest_of_names
 from etdev.pipeline.cache.entries import ABSENT, Entry, Facts, Level, Output, Reads
@@ -88,7 +88,7 @@ class Cache:
             for name in wrong:
                 place = folder / name
                 with write_errors_named(place):
-                    ready[place] = stack.enter_context(temporary_beside(place))
+                    ready[place] = stack.enter_context(temporary_file(place))
                     if not self.store.copy_out(entry.outputs[name], ready[place]):
                         return False
             for place in (*ready, *gone):  # Old files go first: those of two builds never mix.

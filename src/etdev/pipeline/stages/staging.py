@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from etdev.errors import WriteError
-from etdev.files import file_sha256, temporary_beside, temporary_folder_beside, write_errors_named
+from etdev.files import file_sha256, temporary_file, temporary_folder, write_errors_named
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.places import (
     REJECTED_SUFFIX,
@@ -40,7 +40,7 @@ class StagedFile:
 
     def __enter__(self) -> Self:
         with write_errors_named(self.target):
-            self.path = self._stack.enter_context(temporary_beside(self.target))
+            self.path = self._stack.enter_context(temporary_file(self.target))
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
@@ -95,7 +95,7 @@ class StagedObjects:
 
     def __enter__(self) -> Self:
         with write_errors_named(self._place):
-            self.folder = self._stack.enter_context(temporary_folder_beside(self._place))
+            self.folder = self._stack.enter_context(temporary_folder(self._place))
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:

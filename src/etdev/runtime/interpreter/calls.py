@@ -1,4 +1,4 @@
-"""Inputs and outputs of a method call."""
+"""Inputs and outputs of calls of a method."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from etdev.runtime.interpreter.values import Values
 
 Given = dict[int, DeviceMemoryBuffer]
-"""Position of an output → device memory allocated for it."""
+"""Position of an output → memory on a device that was allocated for it."""
 
 
 class Inputs:
-    """Inputs of a method."""
+    """Inputs of a loaded method."""
 
     def __init__(self, machine: Values) -> None:
         self._machine, self._plan = machine, machine.plan
         self._own: list[Any] = []
 
     def begin(self) -> None:
-        """Remember the input tensors. Moves may replace them in the table of values later."""
+        """Remember the method's input tensors. Move instructions can replace them in the list of values later."""
         self._own = [self._machine.values[index] for index in self._plan.inputs]
 
     def set(self, inputs: Sequence[Any]) -> None:
-        """Set the inputs from values of a caller on the host."""
+        """Set the inputs to host values of the caller."""
         self._check_count(inputs)
         for position, (index, given) in enumerate(zip(self._plan.inputs, inputs, strict=True)):
             own = self._own[position]
@@ -46,7 +46,7 @@ class Inputs:
                 self._machine.values[index] = self._number(index, given, where)
 
     def bind(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Bind inputs that are on the method's home device. Copy each input that an output overlaps."""
+        """Set the inputs to tensors on ``home``. Copy each of them that an output overlaps."""
         self._check_count(inputs)
         for position, (index, given) in enumerate(zip(self._plan.inputs, inputs, strict=True)):
             own = self._own[position]
@@ -55,7 +55,7 @@ class Inputs:
                 self._machine.values[index] = self._number(index, given, where)
                 continue
             if not isinstance(given, RunTensor):
-                raise RunError(f"{where} is a tensor, and {given!r} is given")
+                raise RunError(f"{where} must be a tensor, but is {given!r}")
             self._machine.values[index] = own
             covered = any(isinstance(out, RunTensor) and out.overlaps(given) for out in outputs)
             self._take(own, self._aside(given) if covered else given, where)
@@ -71,28 +71,28 @@ class Inputs:
         if own.device != HOST:
             if not hasattr(given, "as_run_tensor"):
                 raise UsageError(
-                    f"{where} is on {own.device}, and a {type(given).__name__} of the host is given",
+                    f"{where} must be on {own.device}, but is a {type(given).__name__} on the host",
                     hint="upload it: `DeviceTensor.upload(tensor, device)`",
                 )
             self._take(own, given.as_run_tensor(), where)
             return
         if not hasattr(given, "data_ptr"):
-            raise UsageError(f"{where} is a tensor, and a {type(given).__name__} is given")
+            raise UsageError(f"{where} must be a tensor, but is a {type(given).__name__}")
         wanted = torch_dtype(own.declared.scalar_type)
         if given.dtype != wanted or given.device.type != "cpu":
-            raise UsageError(f"{where} is {wanted} on the host, and {given.dtype} on {given.device} is given")
+            raise UsageError(f"{where} must be {wanted} on the host, but is {given.dtype} on {given.device}")
         dense = dense_in(given.detach(), own.dim_order) if given.dim() == len(own.sizes) else given
         caller = RunTensor(own.value, m.Tensor(own.declared.scalar_type, tuple(given.shape), own.dim_order), own.device)
         caller.place(Memory.of(dense))
         self._take(own, caller, where)
 
     def _take(self, own: RunTensor, given: RunTensor, where: str) -> None:
-        """Copy an input to its planned memory. Without any, use the caller's memory if dimension orders agree."""
+        """Copy an input to its planned memory. If it has none, use the bytes of ``given`` if possible."""
         declared = own.declared
         if given.device != own.device:
-            raise RunError(f"{where} belongs on {own.device}, and is on {given.device}")
+            raise RunError(f"{where} must be on {own.device}, but is on {given.device}")
         if given.declared.scalar_type is not declared.scalar_type:
-            raise RunError(f"{where} is {declared.scalar_type.name}, and {given.declared.scalar_type.name} is given")
+            raise RunError(f"{where} must be {declared.scalar_type.name}, but is {given.declared.scalar_type.name}")
         try:
             own.resize(given.sizes)
         except RunError as error:
@@ -119,27 +119,25 @@ class Inputs:
             m.Null: (int, float, bool, type(None)),
         }
         if not isinstance(given, kinds.get(type(declared), ())):
-            raise UsageError(f"{where} is a {type(declared).__name__}, and {given!r} is given")
+            raise UsageError(f"{where} must be a {type(declared).__name__}, but is {given!r}")
         return given
 
     def _check_count(self, inputs: Sequence[Any]) -> None:
         if len(inputs) != len(self._plan.inputs):
-            raise UsageError(
-                f"method {self._plan.name!r} takes {len(self._plan.inputs)} inputs, and {len(inputs)} are given"
-            )
+            raise UsageError(f"method {self._plan.name!r} takes {len(self._plan.inputs)} inputs, but got {len(inputs)}")
 
 
 class Outputs:
-    """Outputs of a method."""
+    """Outputs of a loaded method."""
 
     def __init__(self, machine: Values, registry: Registry) -> None:
         self._machine, self._registry = machine, registry
         self._plan = machine.plan
         self._callers: dict[int, RunTensor] = {}
-        """Position → output tensor without planned memory."""
+        """Position → output tensor that has no planned memory."""
 
     def begin(self) -> None:
-        """Collect the outputs that have no planned memory."""
+        """Find the outputs that have no planned memory."""
         inputs = set(self._plan.inputs)
         self._callers = {
             position: tensor
@@ -151,7 +149,7 @@ class Outputs:
         }
 
     def prepare(self) -> Given:
-        """Allocate memory for the outputs that have none planned."""
+        """Allocate memory for the outputs that have no planned memory."""
         given: Given = {}
         for position, tensor in self._callers.items():
             if tensor.capacity is None:
@@ -171,17 +169,17 @@ class Outputs:
         except BaseException as error:
             self.drop(given)
             if isinstance(error, EtdevError):
-                error.where = f"output {position} of method {self._plan.name!r}, in memory of the caller's"
+                error.where = f"output {position} of method {self._plan.name!r}, in the caller's memory"
             raise
         return Memory(device, given[position].data(), size, allocator=given[position].allocator)
 
     def drop(self, given: Given) -> None:
-        """Free the memory that :meth:`prepare` allocated."""
+        """Free the device memory of outputs."""
         for buffer in given.values():
             buffer.close()
 
     def take(self, given: Given) -> tuple[Any, ...]:
-        """Return the outputs to a caller on the host, which then owns the device memory allocated for them."""
+        """Return the outputs. The caller becomes the owner of the device memory that was allocated for them."""
         from etdev.runtime.tensors import DeviceTensor
 
         found: list[Any] = []
@@ -214,7 +212,7 @@ class Outputs:
         return tuple(found)
 
     def direct(self, targets: Sequence[Any]) -> None:
-        """Place unplanned outputs in the memory of the targets if they fit there, else in scratch memory."""
+        """Place outputs without planned memory directly in ``targets``, or in temporary memory if they do not fit."""
         self._check(targets)
         for position, tensor in self._callers.items():
             target: RunTensor = targets[position]
@@ -226,11 +224,11 @@ class Outputs:
                 tensor.place(scratch(tensor.capacity, tensor.device, self._machine.torch_device))
 
     def deliver(self, targets: Sequence[Any]) -> None:
-        """Copy the outputs to the targets, unless they are there already."""
+        """Copy each output to its target, unless it is in the same place."""
         for target, index in zip(targets, self._plan.outputs, strict=True):
             value = self._machine.tensor(index)
             if target.declared.scalar_type is not value.declared.scalar_type:
-                raise RunError(f"the delegate returns {value.describe()}, but the call expects {target.describe()}")
+                raise RunError(f"the delegate returns {value.describe()}, but its caller expects {target.describe()}")
             target.resize(value.sizes)
             in_place = target.memory is value.memory and target.offset == value.offset
             if not (in_place and target.dim_order == value.dim_order):
@@ -238,10 +236,10 @@ class Outputs:
 
     def _check(self, targets: Sequence[Any]) -> None:
         if len(targets) != len(self._plan.outputs):
-            raise RunError(f"the delegate has {len(self._plan.outputs)} outputs, the call {len(targets)}")
+            raise RunError(f"the delegate has {len(self._plan.outputs)} outputs, but its call has {len(targets)}")
         for target in targets:
             if not isinstance(target, RunTensor):
-                raise RunError("an output of the call is not a tensor")
+                raise RunError("an output of a delegate call is not a tensor")
 
     def _poison(self, tensor: RunTensor, size: int) -> None:
         if self._machine.poison and tensor.memory is not None:

@@ -1,4 +1,4 @@
-"""Executors of delegates: etdev's own, and those that other packages register."""
+"""Executors of delegates: the built-in one, and those of plugins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from etdev.runtime.interpreter.settings import DelegateContext, DelegateExecutor
 
 
 def executors() -> Mapping[str, ExecutorFactory]:
-    """Return the executors by the name of their delegates. One of another package is imported on its first call."""
+    """Return an executor factory for each backend. A plugin is imported when its first delegate is loaded."""
     others = (name for name in plugins.names(EXECUTORS) if name not in EXECUTORS.built_in)
     return {reference.BACKEND: reference.load, **{name: partial(_load_plugin, name) for name in others}}
 

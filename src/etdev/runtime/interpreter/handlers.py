@@ -1,4 +1,4 @@
-"""Operators that PyTorch lacks or defines differently."""
+"""Operators that PyTorch does not have, or defines differently from ExecuTorch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Handler = Callable[["Values", tuple[int, ...]], None]
 
 _MOST_BITS = 63
-"""Maximum bits of an integer in a program, without the sign."""
+"""Maximum number of bits of an integer, without the sign."""
 
 
 def _scalar(name: str) -> Handler:
@@ -29,7 +29,7 @@ def _scalar(name: str) -> Handler:
     def handle(machine: Values, args: tuple[int, ...]) -> None:
         result = function(*(machine.number(index) for index in args[:-1]))
         if isinstance(result, int) and result.bit_length() > _MOST_BITS:
-            raise RunError("its result has more than 64 bits")
+            raise RunError("the result does not fit in 64 bits")
         machine.values[args[-1]] = result
 
     return handle
@@ -43,17 +43,17 @@ def _et_view(machine: Values, args: tuple[int, ...]) -> None:
         rest = prod(size for size in sizes if size != -1)
         sizes[sizes.index(-1)] = count // rest if rest else 0
     if prod(sizes) != count:
-        raise RunError(f"{source.describe()} and its view {sizes} differ in their number of elements")
+        raise RunError(f"{source.describe()} cannot be viewed as {sizes}, which has another number of elements")
     out.resize(sizes)
     if source.memory is None:
-        raise RunError(f"{source.describe()} has no memory that could be viewed")
+        raise RunError(f"{source.describe()} has no memory, so it cannot be viewed")
     out.place(source.memory, source.offset)
 
 
 def _copy_index(machine: Values, args: tuple[int, ...]) -> None:
     target, row, number = machine.tensor(args[0]), machine.tensor(args[1]), machine.number(args[2])
     if not isinstance(number, int) or number < 0:
-        raise RunError(f"{number!r} is not an index of a row")
+        raise RunError(f"{number!r} is not a row index")
     check_overlaps("et_copy_index", [[row]], [target], set())
     content = machine.read(row)
     if tuple(row.sizes) != tuple(target.sizes[1:]):
@@ -70,7 +70,7 @@ def _sym_size(machine: Values, args: tuple[int, ...]) -> None:
     dim = machine.number(args[1])
     sizes = machine.tensor(args[0]).sizes
     if not isinstance(dim, int) or not -len(sizes) <= dim < len(sizes):
-        raise RunError(f"there is no dimension {dim} in {list(sizes)}")
+        raise RunError(f"there is no dimension {dim} in a tensor of sizes {list(sizes)}")
     machine.values[args[-1]] = sizes[dim]
 
 
@@ -83,7 +83,7 @@ def _empty(machine: Values, args: tuple[int, ...]) -> None:
 
 
 def _identity(machine: Values, args: tuple[int, ...]) -> None:
-    """Copy into a tensor of the same sizes. The element type or dimension order may differ."""
+    """Copy a tensor. The element type or dimension order may change."""
     source, out = machine.tensor(args[0]), machine.tensor(args[-1])
     check_overlaps("a copy", [[source]], [out], set())
     content = machine.read(source)
@@ -92,7 +92,7 @@ def _identity(machine: Values, args: tuple[int, ...]) -> None:
 
 
 def _as_strided_copy(machine: Values, args: tuple[int, ...]) -> None:
-    """Copy with strides. Offsets start at the tensor's first element; PyTorch's start at the storage's."""
+    """Copy a strided view. The offset counts from the first element of the tensor, not of PyTorch's storage."""
     source, out = machine.tensor(args[0]), machine.tensor(args[-1])
     sizes, steps = machine.integers(args[1]), machine.integers(args[2])
     start = machine.values[args[3]] or 0
@@ -100,14 +100,14 @@ def _as_strided_copy(machine: Values, args: tuple[int, ...]) -> None:
     content = machine.read(source)
     last = start + sum((size - 1) * step for size, step in zip(sizes, steps, strict=True))
     if prod(sizes) and (start < 0 or min(steps, default=0) < 0 or last >= content.numel()):
-        raise RunError(f"{sizes} with steps {steps} from {start} on reach beyond {source.describe()}")
+        raise RunError(f"sizes {sizes}, strides {steps} and offset {start} are out of bounds of {source.describe()}")
     machine.make_room(out, sizes)
     if prod(sizes):
         machine.write(out, content.as_strided(sizes, steps, content.storage_offset() + start))
 
 
 def _copy_(machine: Values, args: tuple[int, ...]) -> None:
-    """Copy with broadcast and conversion, as PyTorch's ``copy_`` does."""
+    """Copy with broadcasting and type conversion, as ``torch.Tensor.copy_`` does."""
     target, source = machine.tensor(args[0]), machine.tensor(args[1])
     if target.same_bytes(source):
         return
@@ -129,7 +129,7 @@ def _index_put_(machine: Values, args: tuple[int, ...]) -> None:
 def _h2d_copy(machine: Values, args: tuple[int, ...]) -> None:
     source, out = _copied(machine, args)
     if source.device != HOST or out.device == HOST:
-        raise RunError(f"it copies {_where(source)} to {_where(out)}; it copies from the host to a device")
+        raise RunError(f"a host-to-device copy cannot copy {_where(source)} to {_where(out)}")
     if out.nbytes:
         memory = out.memory
         assert memory is not None
@@ -143,7 +143,7 @@ def _h2d_copy(machine: Values, args: tuple[int, ...]) -> None:
 def _d2h_copy(machine: Values, args: tuple[int, ...]) -> None:
     source, out = _copied(machine, args)
     if source.device == HOST or out.device != HOST:
-        raise RunError(f"it copies {_where(source)} to {_where(out)}; it copies from a device to the host")
+        raise RunError(f"a device-to-host copy cannot copy {_where(source)} to {_where(out)}")
     if out.nbytes:
         memory = source.memory
         assert memory is not None
@@ -154,28 +154,28 @@ def _d2h_copy(machine: Values, args: tuple[int, ...]) -> None:
 
 
 def _copied(machine: Values, args: tuple[int, ...]) -> tuple[RunTensor, RunTensor]:
-    """Return the source and the target of a copy between devices, after checking them."""
+    """Return source and target of a copy between host and device, after checking both."""
     source, out = machine.tensor(args[0]), machine.tensor(args[-1])
     if source.declared.scalar_type is not out.declared.scalar_type or source.dim_order != out.dim_order:
-        raise RunError(f"{source.describe()} and {out.describe()} differ in element type or order of dimensions")
+        raise RunError(f"{source.describe()} and {out.describe()} differ in element type or dimension order")
     machine.make_room(out, source.sizes)
     for tensor in (source, out):
         if tensor.nbytes and tensor.memory is None:
             raise RunError(f"{_where(tensor)} has no memory")
         if tensor.memory is not None and tensor.offset + tensor.nbytes > tensor.memory.size:
-            raise RunError(f"{_where(tensor)} reaches beyond the end of its memory")
+            raise RunError(f"{_where(tensor)} is out of bounds of its memory")
     return source, out
 
 
 @contextmanager
 def _naming(tensor: RunTensor) -> Iterator[None]:
-    """Add the device tensor and its planned buffer to a :class:`DeviceCopyError` raised in the block."""
+    """Add the tensor on the device and its planned buffer to each :class:`DeviceCopyError` of the block."""
     try:
         yield
     except DeviceCopyError as error:
         place = tensor.declared.allocation_info
         planned = f" in planned buffer {place.memory_id}" if place else ""
-        raise DeviceCopyError(f"{error.message}; it is {_where(tensor)}{planned}", hint=error.hint) from error
+        raise DeviceCopyError(f"{error.message}; the tensor is {_where(tensor)}{planned}", hint=error.hint) from error
 
 
 def _host_part(tensor: RunTensor) -> memoryview:
@@ -209,4 +209,4 @@ def _handlers() -> dict[str, Handler]:
 
 
 HANDLERS = _handlers()
-"""Operator → function that applies it to a running method, given the indices of the call's values."""
+"""Operator → function that executes it. The function gets the running method and the indices of the call's values."""

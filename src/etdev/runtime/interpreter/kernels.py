@@ -1,4 +1,4 @@
-"""Kernel calls: compute into separate memory, check the results, write them."""
+"""Kernel calls: compute results in temporary memory, check them, and write them to the outputs."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
     from etdev.runtime.interpreter.values import Values
 
 InPlaceTable = Mapping[str, tuple[Donor, ...]]
-"""Kernel → inputs whose bytes its outputs may reuse."""
+"""Kernel → operands whose bytes its outputs may reuse."""
 
 _KEPT_SIZES = 4096
-"""Maximum number of results per method whose sizes are cached."""
+"""Maximum number of entries in the cache of result sizes."""
 _ON_STORAGE = frozenset(
     f"aten::{name}.out"
     for name in ("copy", "slice_scatter", "select_scatter", "diagonal_scatter", "as_strided_scatter")
 )
-"""Kernels whose PyTorch function copies the whole storage of the first operand.
+"""Kernels whose PyTorch function copies the whole storage of its first operand.
 
-That storage is the whole planned buffer, with the other tensors in it. Offsets count from its start.
+In the interpreter, that storage is a whole planned buffer with other tensors in it.
 """
 _ALWAYS_TAKEN = 1 << 26
-"""Results of up to so many bytes are always computed, even if the outputs have fewer bytes planned."""
+"""Bytes of results that are always computed, even if the outputs are smaller."""
 
 
 def resolve(operator: m.Operator) -> Kernel | None:
-    """Return the function that computes an operator, or None."""
+    """Return the PyTorch function for an operator, or None if there is none."""
     name = operator_name(operator)
     return find_quantized(name) if name.startswith("quantized_decomposed::") else find_kernel(name)
 
 
 class KernelRun:
-    """Prepared kernel call of a method."""
+    """One kernel call of a method, prepared for repeated runs."""
 
     def __init__(self, machine: Values, call: m.KernelCall, kernel: Kernel, table: InPlaceTable = DEFAULT) -> None:
         plan = machine.plan
@@ -54,10 +54,10 @@ class KernelRun:
         self._out = call.args[-1]
         self._donors = {(donor.argument, donor.output) for donor in table.get(self._name, ())}
         if len(self._inputs) != len(kernel.parameters):
-            raise RunError(f"it has {len(self._inputs)} arguments, the kernel takes {len(kernel.parameters)}")
+            raise RunError(f"the call has {len(self._inputs)} arguments, but the kernel takes {len(kernel.parameters)}")
 
     def __call__(self) -> None:
-        """Run the call."""
+        """Run the kernel and write its results to the outputs."""
         machine = self._machine
         outs = machine.tensors_of(self._out)
         operands = [machine.tensors_of(index) for index in self._inputs]
@@ -65,10 +65,10 @@ class KernelRun:
         self._refuse_huge(args, keywords, outs)
         results = _listed(self._kernel.function(*args, **keywords))
         if len(results) != len(outs):
-            raise RunError(f"it gives {len(results)} results for {len(outs)} outputs")
+            raise RunError(f"the kernel returns {len(results)} results for {len(outs)} outputs")
         for out, result in zip(outs, results, strict=True):
             machine.make_room(out, result.shape)
-        # Check after the resize above: before it, an output has the sizes of the previous call.
+        # The outputs now have the sizes of this call. Before `make_room` they had those of the previous one.
         check_overlaps(self._name, operands, outs, self._donors)
         for out, result in zip(outs, results, strict=True):
             machine.write(out, result)
@@ -101,7 +101,7 @@ class KernelRun:
         return value
 
     def _refuse_huge(self, args: Sequence[Any], keywords: Mapping[str, Any], outs: Sequence[RunTensor]) -> None:
-        """Raise an error for a result far larger than planned before PyTorch allocates it, using sizes alone."""
+        """Raise an error if the results are far larger than planned, before PyTorch allocates memory for them."""
         known = self._machine.known_sizes
         key = (self._name, _key(args), _key(list(keywords.items())))
         if key not in known:
@@ -110,13 +110,13 @@ class KernelRun:
             known[key] = _result_bytes(self._kernel, args, keywords)
         planned = sum(out.capacity or 0 for out in outs)
         if known[key] > max(_ALWAYS_TAKEN, 2 * planned):
-            raise RunError(f"its results are {known[key]} bytes, and its outputs have {planned} planned")
+            raise RunError(f"the results take {known[key]} bytes, but only {planned} are planned for the outputs")
 
 
 def check_overlaps(
     name: str, operands: Sequence[Sequence[RunTensor]], outs: Sequence[RunTensor], donors: set[tuple[int, int]]
 ) -> None:
-    """Raise an error if outputs overlap each other, or an operand that the kernel cannot overwrite in place."""
+    """Raise an error if two outputs overlap, or an output overlaps an operand that it must not overwrite."""
     for position, inputs in enumerate(operands):
         for tensor in inputs:
             for number, out in enumerate(outs):
@@ -125,13 +125,13 @@ def check_overlaps(
                 if (position, number) in donors and out.same_bytes(tensor):
                     continue
                 raise RunError(
-                    f"its output {out.describe()} overlaps its operand {tensor.describe()}, "
-                    f"which {name} reads while it writes",
-                    hint="the plan of the program is wrong: link it again",
+                    f"the output {out.describe()} overlaps the operand {tensor.describe()}, "
+                    f"and {name} does not work in place",
+                    hint="link the program again: its memory plan is wrong",
                 )
     for one, other in combinations(outs, 2):
         if one.overlaps(other):
-            raise RunError(f"its outputs {one.describe()} and {other.describe()} overlap")
+            raise RunError(f"the outputs {one.describe()} and {other.describe()} overlap")
 
 
 def _listed(result: Any) -> list[torch.Tensor]:
@@ -139,7 +139,7 @@ def _listed(result: Any) -> list[torch.Tensor]:
 
 
 def _key(value: Any) -> Any:
-    """Return a cache key that depends only on sizes, types and numbers."""
+    """Return a key for the cache of result sizes: dtypes, sizes and plain values."""
     if hasattr(value, "data_ptr"):
         return value.dtype, tuple(value.shape)
     if isinstance(value, list | tuple):
@@ -148,7 +148,7 @@ def _key(value: Any) -> Any:
 
 
 def _result_bytes(kernel: Kernel, args: Sequence[Any], keywords: Mapping[str, Any]) -> int:
-    """Return the bytes of a kernel's results, computed on the ``meta`` device; 0 if they depend on data."""
+    """Return the size of the results, computed on the ``meta`` device; 0 if it depends on data."""
     keywords = {**keywords, **({"device": "meta"} if kernel.needs_device else {})}
     try:
         results = _listed(kernel.function(*[_as_meta(arg) for arg in args], **keywords))

@@ -1,4 +1,4 @@
-"""PyTorch's element types and strides."""
+"""Conversions from the schema's element types and dimension orders to PyTorch's dtypes and strides."""
 
 from __future__ import annotations
 
@@ -31,36 +31,37 @@ _NAMES = {
     m.ScalarType.UINT32: "uint32",
     m.ScalarType.UINT64: "uint64",
 }
-"""Element types that PyTorch can compute with."""
+"""Element types that PyTorch can compute with → their names in PyTorch."""
 
 
 @cache
 def torch_dtype(scalar_type: m.ScalarType) -> torch.dtype:
-    """Return the dtype of an element type.
+    """Return the dtype for an element type.
 
-    Raises :class:`~etdev.runtime.errors.RunError` if PyTorch has no dtype that it can compute with.
+    Raises :class:`~etdev.runtime.errors.RunError` if PyTorch cannot compute with the type.
     """
     import torch
 
     if scalar_type not in _NAMES:
-        raise RunError(
-            f"tensors of {scalar_type.name} cannot be run", hint="only the stock runtime may run this program"
-        )
+        raise RunError(f"PyTorch cannot compute with {scalar_type.name}", hint="run the program in the stock runtime")
     dtype: torch.dtype = getattr(torch, _NAMES[scalar_type])
     return dtype
 
 
 @cache
 def scalar_type_of(dtype: torch.dtype) -> m.ScalarType:
-    """Return the element type of a dtype."""
+    """Return the element type for a dtype.
+
+    Raises :class:`~etdev.runtime.errors.RunError` if programs do not have it.
+    """
     for scalar_type in _NAMES:
         if torch_dtype(scalar_type) == dtype:
             return scalar_type
-    raise RunError(f"programs have no tensors of {dtype}")
+    raise RunError(f"programs cannot have tensors of {dtype}")
 
 
 def strides(sizes: Sequence[int], dim_order: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides, in elements, of a dense tensor. ``dim_order`` lists the outermost dimension first."""
+    """Return the strides of a dense tensor, in elements. ``dim_order`` begins with the outermost dimension."""
     found = [0] * len(sizes)
     step = 1
     for dim in reversed(dim_order):

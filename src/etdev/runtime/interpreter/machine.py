@@ -1,4 +1,4 @@
-"""Execution of a method: its values, and the loop that runs its instructions."""
+"""Execution of a method: its values, and a loop over its instructions."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     import torch
 
 _Action = Callable[[], int]
-"""Runs an instruction and returns the position of the next one."""
+"""Runs one instruction and returns the position of the next one."""
 
 
 class Machine:
-    """Values of a loaded method, and the effects of its instructions on them.
+    """Values of a loaded method, and the code that executes its instructions.
 
-    ``home`` is the device that its kernels run on and that its own tensors are on: the host, or the device of the
-    delegate that the method implements.
+    ``home`` is the device of its kernels and tensors. It is the host, or for the program of a delegate the delegate's
+    device.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Machine:
         self.plan, self.home, self.torch_device = plan, home, torch_device
         self.values: list[Any] = []
         self.known_sizes: dict[Any, int] = {}
-        """Bytes of results, by operator and operands."""
+        """Operator and operands of a kernel call → size of its results in bytes."""
         self.poison: Poison | None = None
         self._delegates, self._table, self._bounds = delegates, table, bounds
         self._descriptions: list[str] = []
@@ -58,10 +58,10 @@ class Machine:
                 with self._naming(base + number):
                     self._actions.append(self._action(call, base + number, base))
 
-    # Running
+    # Execution
 
     def run(self) -> None:
-        """Run all instructions."""
+        """Run the method from its first instruction to its end."""
         with full_precision(self.torch_device):
             self._run()
 
@@ -73,9 +73,10 @@ class Machine:
             steps += 1
             if steps > self._bounds.steps:
                 raise RunError(
-                    f"it ran {self._bounds.steps} instructions and is still at {self._descriptions[at]}",
+                    f"the method did not end within {self._bounds.steps} instructions; "
+                    f"it is at {self._descriptions[at]}",
                     where=f"method {self.plan.name!r}",
-                    hint="a loop that does not end, or more work than the limit allows",
+                    hint="check its loops, or raise `Bounds.steps`",
                 )
             if self.poison:
                 self.poison.between(before, at + 1)
@@ -87,7 +88,7 @@ class Machine:
 
     @contextmanager
     def _naming(self, position: int) -> Iterator[None]:
-        """Add the instruction to errors raised in the block."""
+        """Add the instruction as the place to each error of the block."""
         try:
             yield
         except EtdevError as error:
@@ -132,8 +133,8 @@ class Machine:
         kernel = resolve(operator)
         if kernel is None:
             raise RunError(
-                f"nothing here computes the operator {operator_name(operator)!r}",
-                hint="custom operators run in ExecuTorch's own runtime only, with their kernels",
+                f"the interpreter has no kernel for the operator {operator_name(operator)!r}",
+                hint="run the program in the stock runtime, with your custom kernels",
             )
         return KernelRun(self, call, kernel, self._table)
 
@@ -144,8 +145,8 @@ class Machine:
         for index, argument in zip(call.args, arguments, strict=True):
             if isinstance(argument, RunTensor) and argument.device != device:
                 raise RunError(
-                    f"the delegate runs on {device}, and its argument value {index} is on {argument.device}",
-                    hint="a copy is missing: link the program again",
+                    f"the delegate runs on {device}, but its argument, value {index}, is on {argument.device}",
+                    hint="link the program again: it lacks a copy to the device",
                 )
         inputs = [item for item in arguments[: executor.input_count] if isinstance(item, RunTensor)]
         for out in arguments[executor.input_count :]:
@@ -161,7 +162,7 @@ class Machine:
         if isinstance(value, RunTensor):
             return bool(self.read(value).all())
         if not isinstance(value, bool):
-            raise RunError(f"value {index} is not a condition: {value!r}")
+            raise RunError(f"value {index} is {value!r}, but a condition must be a bool")
         return value
 
     def _free(self, index: int) -> None:
@@ -169,17 +170,17 @@ class Machine:
         if isinstance(value, RunTensor) and value.declared.allocation_info is None and not value.constant:
             value.memory = None
 
-    # Used by instructions
+    # Access to values, for kernels and handlers
 
     def tensor(self, index: int) -> RunTensor:
-        """Return a value that is a tensor. Raise :class:`RunError` if it is something else."""
+        """Return a value. Raise :class:`RunError` if it is not a tensor."""
         value = self.values[index]
         if not isinstance(value, RunTensor):
             raise RunError(f"value {index} is not a tensor")
         return value
 
     def tensors_of(self, index: int) -> list[RunTensor]:
-        """Return the tensors of a value: itself, or the items of its list."""
+        """Return the tensors in a value, which is a tensor or a list of tensors."""
         value = self.values[index]
         if isinstance(value, RunTensor):
             return [value]
@@ -190,21 +191,21 @@ class Machine:
         return []
 
     def number(self, index: int) -> int | float | bool:
-        """Return a value that is a number. Raise :class:`RunError` if it is something else."""
+        """Return a value. Raise :class:`RunError` if it is not a number."""
         value = self.values[index]
         if not isinstance(value, int | float | bool):
             raise RunError(f"value {index} is not a number")
         return value
 
     def integers(self, index: int) -> list[int]:
-        """Return a value that is a list of integers. Raise :class:`RunError` if it is something else."""
+        """Return a value. Raise :class:`RunError` if it is not a list of integers."""
         value = self.content(index)
         if not isinstance(value, list) or not all(isinstance(item, int) for item in value):
             raise RunError(f"value {index} is not a list of integers")
         return value
 
     def content(self, index: int) -> Any:
-        """Return a value in the form that PyTorch's functions accept."""
+        """Return a value as an argument for PyTorch's functions."""
         value = self.values[index]
         match value:
             case RunTensor():
@@ -224,19 +225,19 @@ class Machine:
                 return value
 
     def read(self, tensor: RunTensor) -> torch.Tensor:
-        """Return the content of a tensor, for a kernel."""
+        """Return the content of a tensor. Raise an error if it is on another device."""
         try:
             return tensor.view(self.home)
         except ForeignMemoryError:
             raise self._foreign(tensor, "reads") from None
 
     def write(self, tensor: RunTensor, content: torch.Tensor, *, convert: bool = False) -> None:
-        """Write the content to a tensor of the same sizes, and poison the rest of the tensor's planned bytes."""
+        """Write the content to a tensor of the same sizes. Poison the planned bytes after it."""
         import torch
 
         self._writable(tensor)
         if content.dtype != tensor.dtype and not (convert or torch.can_cast(content.dtype, tensor.dtype)):
-            raise RunError(f"it gives {content.dtype}, and its output {tensor.describe()} cannot hold that")
+            raise RunError(f"the result has dtype {content.dtype}, which does not fit the output {tensor.describe()}")
         try:
             tensor.write(self.home, content)
         except ForeignMemoryError:
@@ -244,11 +245,11 @@ class Machine:
         self._poison_rest(tensor)
 
     def make_room(self, tensor: RunTensor, sizes: Sequence[int]) -> None:
-        """Resize a tensor to the sizes of the result that is written next. Allocate memory if it is unbounded."""
+        """Resize an output to the sizes of its result. Allocate memory if its size is unbounded."""
         self._writable(tensor)
         sizes = tuple(sizes)
         if any(size < 0 for size in sizes):
-            raise RunError(f"{list(sizes)} are no sizes")
+            raise RunError(f"{list(sizes)} are not valid sizes")
         tensor.resize(sizes)
         if tensor.capacity is None and (tensor.memory is None or tensor.memory.size < tensor.nbytes):
             if tensor.nbytes > self._bounds.memory:
@@ -257,7 +258,7 @@ class Machine:
 
     def _writable(self, tensor: RunTensor) -> None:
         if tensor.constant:
-            raise RunError(f"{tensor.describe()} is a constant, and would be written")
+            raise RunError(f"{tensor.describe()} is a constant, so the program must not write to it")
 
     def _poison_rest(self, tensor: RunTensor) -> None:
         if self.poison is None or tensor.static or tensor.memory is None:
@@ -268,18 +269,18 @@ class Machine:
 
     def _foreign(self, tensor: RunTensor, verb: str) -> RunError:
         return ForeignMemoryError(
-            f"it {verb} {tensor.describe()}, which is on {tensor.device}, and it runs on {self.home}",
-            hint="a copy between the devices is missing: link the program again",
+            f"the instruction runs on {self.home}, but {verb} {tensor.describe()} on {tensor.device}",
+            hint="link the program again: it lacks a copy between the devices",
         )
 
 
 def is_known(operator: m.Operator) -> bool:
-    """Return whether the interpreter can compute an operator."""
+    """Return whether the interpreter can run an operator."""
     return operator_name(operator) in HANDLERS or resolve(operator) is not None
 
 
 def describe(plan: m.ExecutionPlan, position: int, call: m.Instruction) -> str:
-    """Return an instruction in words: ``instruction 12 (aten::add.out)``."""
+    """Describe an instruction for messages: ``instruction 12 (aten::add.out)``."""
     match call:
         case m.KernelCall():
             name = operator_name(plan.operators[call.op_index])

@@ -1,6 +1,6 @@
-"""Poison for bytes that are not in use, so that a wrong plan cannot pass by luck.
+"""Poison: a pattern in bytes that are not in use, so that reading them gives a visibly wrong result.
 
-The pattern is a NaN in every float type, a number larger than any size in the wider integer types, and true.
+The pattern is NaN in all float types, true as a bool, and a very large number in integer types of 16 bits and more.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ if TYPE_CHECKING:
     from etdev.runtime.interpreter.tensors import Memory
 
 _PATTERN = b"\xff\x7f"
-"""Bytes at even and at odd addresses in a buffer."""
+"""Byte at even addresses and byte at odd addresses."""
 
 Range = tuple[int, int, int]
-"""Buffer, first byte, end (exclusive)."""
+"""Index of a buffer, first byte, end (exclusive)."""
 State = tuple["Memory", int, int]
 """Memory, first byte, end (exclusive)."""
 
 
 def fill(memory: Memory, start: int, end: int) -> None:
-    """Overwrite bytes ``start`` to ``end`` (exclusive) of a memory with the pattern, on its own device."""
+    """Fill bytes ``start`` to ``end`` (exclusive) of a memory with poison."""
     memory.fill(start, end, _PATTERN[::-1] if start % 2 else _PATTERN)
 
 
 class Poison:
-    """Schedule of overwrites: bytes in use before an instruction that are not in use at it.
+    """Poison for the planned buffers of one method. Bytes are overwritten as soon as they are no longer in use.
 
-    ``memories`` are the buffers by number. State is always in use, including state of other methods in the same memory.
+    ``memories`` are the buffers by index. State is never overwritten, including state of other methods in the same
+    memory.
     """
 
     def __init__(self, found: MethodMemory, memories: Sequence[Memory | None]) -> None:
@@ -38,11 +39,11 @@ class Poison:
         self._memories = memories
         self._known: dict[tuple[int | None, int], tuple[Range, ...]] = {}
         self._kept: dict[int, list[tuple[int, int]]] = {}
-        """Identity of a memory → its state ranges, sorted."""
+        """``id`` of a memory → ranges of state in it, sorted."""
         self.spare(self.state())
 
     def state(self) -> list[State]:
-        """Return the ranges that the method keeps from call to call."""
+        """Return the byte ranges of state, which keep their content between calls."""
         found = []
         for storage in self._storages:
             memory = self._memories[storage.memory_id]
@@ -51,21 +52,21 @@ class Poison:
         return found
 
     def spare(self, state: Iterable[State]) -> None:
-        """Exclude these bytes from all overwrites."""
+        """Never overwrite these bytes."""
         for memory, start, end in state:
             self._kept.setdefault(id(memory), []).append((start, end))
         for spans in self._kept.values():
             spans.sort()
 
     def overwrite(self, memory: Memory, start: int, end: int) -> None:
-        """Overwrite bytes ``start`` to ``end`` (exclusive) of a memory, except state."""
+        """Fill bytes ``start`` to ``end`` (exclusive) of a memory with poison, except for state."""
         for low, high in _without((start, end), self._kept.get(id(memory), [])):
             fill(memory, low, high)
 
     def between(self, before: int | None, instant: int) -> None:
-        """Overwrite bytes in use at ``before`` but not at ``instant``.
+        """Overwrite the bytes that were in use at the instant ``before`` and are not in use at ``instant``.
 
-        With None, overwrite all bytes that are not in use at ``instant``.
+        If ``before`` is None, overwrite all bytes that are not in use at ``instant``.
         """
         key = before, instant
         if key not in self._known:
@@ -88,7 +89,7 @@ class Poison:
         return found
 
     def _live_at(self, instant: int) -> dict[int, list[tuple[int, int]]]:
-        """Return the ranges in use at an instant, sorted, by buffer."""
+        """Return the ranges that are in use at an instant: index of a buffer → sorted ranges."""
         found: dict[int, list[tuple[int, int]]] = {}
         for storage in self._storages:
             if _live(storage, instant):
@@ -101,7 +102,7 @@ def _live(storage: Storage, instant: int) -> bool:
 
 
 def _without(whole: tuple[int, int], taken: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the parts of a range outside of ``taken``, which is sorted."""
+    """Return the parts of the range ``whole`` that are not in one of the sorted ranges ``taken``."""
     found = []
     start, end = whole
     for low, high in taken:

@@ -1,4 +1,4 @@
-"""Precision of PyTorch's computations: the precision of the program's types."""
+"""Precision of computations on CUDA devices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def full_precision(torch_device: str) -> Iterator[None]:
-    """Disable TF32 for CUDA convolutions in the block. PyTorch enables it by default."""
+    """Disable TF32 for CUDA convolutions in the block, because it has less precision than float32."""
     if not torch_device.startswith("cuda"):
         yield
         return

@@ -1,4 +1,4 @@
-"""Kernels of ``quantized_decomposed``. PyTorch has functions for most; this module has the rest."""
+"""Kernels of ``quantized_decomposed``: those that PyTorch has, and own functions for the others."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _IN_TORCH = {
     "choose_qparams.Tensor_out": "choose_qparams.tensor",
     "choose_qparams_per_token_asymmetric.out": "choose_qparams_per_token_asymmetric.default",
 }
-"""Kernel → PyTorch's function with the same parameters."""
+"""Kernel → overload of PyTorch's operator with the same parameters."""
 
 
 @cache
 def find_quantized(name: str) -> Kernel | None:
-    """Return the function for a kernel, or None."""
+    """Return the function for a kernel, or None if there is none."""
     import torch
     import torch.ao.quantization.fx._decomposed
 
@@ -70,7 +70,7 @@ def _add(
 
 
 def _embedding(bits: int) -> Callable[..., torch.Tensor]:
-    """Return a function that looks up rows of a table with ``bits`` bits per weight, packed into bytes."""
+    """Return a function that looks up rows in a table of packed weights with ``bits`` bits each."""
 
     def embedding(
         weight: torch.Tensor,
@@ -93,7 +93,7 @@ def _embedding(bits: int) -> Callable[..., torch.Tensor]:
 
 
 def _unpacked(rows: torch.Tensor, bits: int) -> torch.Tensor:
-    """Return one number per weight. The upper half of a byte comes first for 4 bits, the lowest pair for 2 bits."""
+    """Unpack weights. With 4 bits, the upper half of a byte comes first; with 2 bits, the lowest two bits do."""
     import torch
 
     if bits == 8:
@@ -107,7 +107,7 @@ def _unpacked(rows: torch.Tensor, bits: int) -> torch.Tensor:
 def _mixed_mm(
     left: torch.Tensor, weight: torch.Tensor, scales: torch.Tensor, zero_points: torch.Tensor | None
 ) -> torch.Tensor:
-    """Multiply by an int8 matrix with one scale per row."""
+    """Multiply a matrix by an int8 weight that has one scale per row."""
     levels = weight.to(scales.dtype)
     if zero_points is not None:
         levels = levels - zero_points.reshape(-1, 1)

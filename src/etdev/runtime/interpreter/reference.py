@@ -1,4 +1,4 @@
-"""Executor of the reference backend, whose delegates are programs that run on the delegate's device."""
+"""Executor of the reference backend. Each of its delegates is a nested program."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from etdev.runtime.owners import MoveOnly
 from etdev.runtime.planned import PlannedMemory, buffer_sizes
 
 BACKEND = "EtdevReferenceBackend"
-"""Name of the backend in files."""
+"""Name of the backend in program files."""
 _METHOD = "forward"
 _DEEPEST = 8
-"""Maximum depth of nested delegates."""
+"""Maximum number of delegates within each other."""
 
 
 class ReferenceExecutor(MoveOnly):
-    """Nested program, with its planned memory and constants on the delegate's device."""
+    """Nested program that is loaded on the delegate's device."""
 
     def __init__(self, context: DelegateContext) -> None:
         settings = replace(context.settings, depth=context.settings.depth + 1)
         if settings.depth > _DEEPEST:
-            raise RunError(f"there are more than {_DEEPEST} delegates of {context.id!r} within each other")
+            raise RunError(f"delegates of {context.id!r} are nested more than {_DEEPEST} levels deep")
         program = parse(context.data)
         plan = program.method(_METHOD)
         what = f"the program of the delegate {context.id!r}"
         sizes = buffer_sizes([plan], context.device)
         if sum(sizes.values()) > settings.bounds.memory:
-            raise RunError(f"{what} plans {sum(sizes.values())} bytes, more than the limit")
+            raise RunError(f"{what} needs {sum(sizes.values())} bytes of planned memory, more than the limit")
         self._memory = PlannedMemory(sizes, context.registry, what)
         self._inputs = len(plan.inputs)
         try:
@@ -58,15 +58,15 @@ class ReferenceExecutor(MoveOnly):
         self._method.execute_on_device(arguments)
 
     def finish(self) -> None:
-        """Do nothing: all work is done when :meth:`execute` returns."""
+        """Do nothing, because :meth:`execute` returns only when all work is done."""
 
     def reset(self) -> None:
-        """Reset all state."""
+        """Reset the state of the nested program."""
         self._memory.clear()
         self._method.start()
 
     def close(self) -> None:
-        """Free all memory."""
+        """Unload the nested program."""
         self._method.close()
         self._memory.close()
 

@@ -1,4 +1,4 @@
-"""Arithmetic on numbers: sizes, counters, conditions (``executorch_prim``)."""
+"""Operators on numbers, such as sizes and conditions (``executorch_prim``)."""
 
 from __future__ import annotations
 
@@ -39,4 +39,4 @@ FUNCTIONS: dict[str, Callable[..., Number]] = {
     "sym_not.Scalar": operator.not_,
     "sym_ite.Scalar": lambda condition, one, other: one if condition else other,
 }
-"""Name without namespace → function of a call's arguments. The last value of the call receives the result."""
+"""Operator without its namespace → function that computes it."""

@@ -1,4 +1,4 @@
-"""Lookup of the PyTorch function that computes a kernel's result and allocates it."""
+"""Search for the PyTorch function that computes the same as a kernel and allocates its results."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from functools import cache
 from typing import Any
 
 _DTYPES = frozenset({"dtype", "out_dtype", "output_dtype"})
-"""Names of parameters that are element types. Files store their numbers."""
+"""Names of parameters that are dtypes. Files store them as numbers."""
 _IGNORED = frozenset({"memory_format", "layout", "device", "pin_memory", "non_blocking"})
-"""Names of parameters for the layout or device of a result. The program's outputs decide these instead."""
+"""Names of parameters about the layout or device of the result. The program's outputs determine these."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """Parameter of a kernel, in the order of the file's arguments."""
+    """Parameter of a kernel. Parameters have the order of the call's arguments."""
 
     name: str
     is_dtype: bool
     is_ignored: bool
     keyword: bool
-    """True if it is passed by name."""
+    """True if the argument is passed by keyword."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """PyTorch function that computes a kernel's result."""
+    """PyTorch function that computes what a kernel computes."""
 
     function: Callable[..., Any]
     parameters: tuple[Parameter, ...]
     needs_dtype: bool = False
-    """True if the function needs the element type of the output."""
+    """True if the function also needs the dtype of the output."""
     needs_device: bool = False
-    """True if the function needs the device to compute on."""
+    """True if the function also needs the device to compute on."""
 
 
 @cache
 def find_kernel(name: str) -> Kernel | None:
     """Return the function for a kernel such as ``aten::add.out``, or None if PyTorch has none.
 
-    An ``out`` variant in PyTorch has the parameters of its functional variant, and the outputs.
+    It is the overload without ``out`` parameters that has the kernel's other parameters.
     """
     import torch
 
@@ -77,9 +77,10 @@ def find_kernel(name: str) -> Kernel | None:
 
 
 def _extra(schema: Any, wanted: list[tuple[str, str]]) -> list[str] | None:
-    """Return the names of a function's parameters beyond ``wanted``.
+    """Return the names of a function's parameters that are not in ``wanted``.
 
-    Return None if the function lacks a wanted parameter, or if an extra one is neither a dtype nor ignored.
+    Return None if the function does not have all wanted parameters, or needs an argument that the interpreter cannot
+    supply.
     """
     if any(argument.is_out for argument in schema.arguments):
         return None

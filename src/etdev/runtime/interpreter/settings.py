@@ -1,4 +1,4 @@
-"""Settings of a run, and the contract of executors, which run delegates."""
+"""Settings of the interpreter, and the interface of executors, which run delegates."""
 
 from __future__ import annotations
 
@@ -20,64 +20,64 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits on a program's work and memory."""
+    """Limits on the work and the memory of a program."""
 
     steps: int = 2_000_000
     """Maximum number of instructions in one call."""
     memory: int = 1 << 33
-    """Maximum bytes of planned buffers and constants, and of one tensor outside of them."""
+    """Maximum total size of the planned buffers, and of each tensor without planned memory. In bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings for running a program."""
+    """Settings of the interpreter."""
 
     poison: bool = True
-    """True if bytes that are not in use are overwritten."""
+    """True to overwrite bytes that are not in use."""
     bounds: Bounds = field(default_factory=Bounds)
     inplace: InPlaceTable = field(default_factory=lambda: DEFAULT)
-    """Kernel → inputs that it may overwrite with its outputs."""
+    """Kernel → operands whose bytes its outputs may reuse."""
     depth: int = 0
-    """Number of delegates that enclose the program."""
+    """Number of delegates that contain the program; 0 for a program in a file."""
     executors: Mapping[str, ExecutorFactory] = field(default_factory=dict)
-    """Backend → executor of its delegates."""
+    """Backend → function that loads its delegates."""
 
 
 @dataclass(frozen=True, slots=True)
 class DelegateContext:
-    """Data and settings from which an executor loads a delegate."""
+    """Data of a delegate, and the settings to load it with."""
 
     id: str
     """Name of the backend."""
     data: Blob
     compile_specs: tuple[m.CompileSpec, ...]
     device: Device
-    """Device of its arguments and of its computation."""
+    """Device that the delegate runs on. Its arguments are on it, too."""
     registry: Registry
-    """Allocators for its device memory."""
+    """Allocators for memory of devices."""
     settings: Settings
-    """Settings of the enclosing program."""
+    """Settings of the program that calls the delegate."""
 
 
 class DelegateExecutor(Protocol):
-    """Loaded delegate."""
+    """Interface of a loaded delegate."""
 
     @property
     def input_count(self) -> int:
-        """Number of inputs among a call's arguments; the rest are outputs."""
+        """Number of inputs among the arguments of a call. All arguments after them are outputs."""
 
     def execute(self, arguments: Sequence[RunTensor | int | float | bool | None]) -> None:
         """Compute the outputs from the inputs.
 
-        An output may overlap an input if state is updated in place. The executor reads all inputs before it writes any
-        output.
+        An output may overlap an input if the delegate updates state. So the executor reads all inputs before it writes
+        an output.
         """
 
     def finish(self) -> None:
-        """Wait for the work that :meth:`execute` started, and raise its errors."""
+        """Wait until all work of :meth:`execute` is done, and raise its errors."""
 
     def reset(self) -> None:
-        """Reset all state."""
+        """Reset all state to its initial values."""
 
     def close(self) -> None:
         """Free all memory. A second call has no effect."""
@@ -87,11 +87,15 @@ ExecutorFactory = Callable[[DelegateContext], DelegateExecutor]
 
 
 def load_executor(context: DelegateContext, factories: Mapping[str, ExecutorFactory]) -> DelegateExecutor:
-    """Load a delegate. Raises :class:`~etdev.errors.MissingRequirementError` if its backend has no executor."""
+    """Load a delegate.
+
+    Raises :class:`~etdev.errors.MissingRequirementError` if there is no executor for its backend.
+    """
     factory = factories.get(context.id)
     if factory is None:
         raise MissingRequirementError(
-            f"nothing here runs delegates of {context.id!r} (there are executors for {', '.join(sorted(factories))})",
-            hint="run the program in ExecuTorch's own runtime",
+            f"the interpreter cannot run delegates of {context.id!r} "
+            f"(it has executors for {', '.join(sorted(factories))})",
+            hint="run the program in the stock runtime",
         )
     return factory(context)

@@ -1,4 +1,4 @@
-"""Tensors of a running program: their bytes, device and current sizes."""
+"""Tensors of a loaded method, and the memory that they are in."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Pattern = bytes
 
 
 class ForeignMemoryError(RunError):
-    """Error for code on one device that accesses memory of another."""
+    """Error for code that accesses memory of a device that it does not run on."""
 
 
 def fill_bytes(target: torch.Tensor, pattern: Pattern) -> None:
-    """Fill a tensor of bytes with a repeated pattern, in place."""
+    """Fill a tensor of bytes with a repeated pattern."""
     for first, byte in enumerate(pattern):
         target[first :: len(pattern)].fill_(byte)
 
@@ -34,8 +34,8 @@ def fill_bytes(target: torch.Tensor, pattern: Pattern) -> None:
 class Memory:
     """Contiguous memory of one device.
 
-    Code on that device accesses the bytes directly (:meth:`bytes`); other code copies through ``allocator``. Memory of
-    a caller or of the interpreter itself has no allocator.
+    Code on that device gets the bytes with :meth:`bytes`. Other code copies them with ``allocator``. Memory of the
+    caller and temporary memory have no allocator.
     """
 
     __slots__ = ("_bytes", "address", "allocator", "device", "size", "writable")
@@ -56,16 +56,16 @@ class Memory:
 
     @classmethod
     def of(cls, tensor: torch.Tensor, device: Device = HOST) -> Memory:
-        """Return the memory of a dense PyTorch tensor and keep the tensor alive."""
+        """Return the memory of a dense PyTorch tensor. The result keeps the tensor alive."""
         import torch
 
         flat = tensor.detach().as_strided((tensor.numel(),), (1,)).view(torch.uint8) if tensor.numel() else tensor
         return cls(device, tensor.data_ptr(), tensor.numel() * tensor.element_size(), tensor=flat)
 
     def bytes(self, at: Device) -> torch.Tensor:
-        """Return all bytes as a ``uint8`` tensor, for code that runs on device ``at``."""
+        """Return all bytes as a ``uint8`` tensor. Raise an error if the calling code runs on another device, ``at``."""
         if at != self.device:
-            raise ForeignMemoryError(f"code on {at} reaches for memory of {self.device}")
+            raise ForeignMemoryError(f"code on {at} cannot access memory of {self.device}")
         if self._bytes is None:
             assert self.allocator is not None
             found = self.allocator.device_tensor(self.address, self.size, self.device.index)
@@ -80,7 +80,7 @@ class Memory:
             raise refuse_write()
 
     def fill(self, start: int, end: int, pattern: Pattern) -> None:
-        """Fill bytes ``start`` to ``end`` (exclusive) with a repeated pattern, on the device itself."""
+        """Fill bytes ``start`` to ``end`` (exclusive) with a repeated pattern."""
         self.check_writable()
         if isinstance(self.allocator, DistantAllocator):
             self.allocator.fill(self.address + start, end - start, pattern, self.device.index)
@@ -89,19 +89,19 @@ class Memory:
 
 
 class RunTensor:
-    """Tensor of a loaded method. Its sizes and memory change; the rest comes from the file."""
+    """Tensor of a loaded method. Its current sizes and memory change at run time."""
 
     __slots__ = ("capacity", "constant", "declared", "device", "dim_order", "memory", "offset", "sizes", "value")
 
     def __init__(self, value: int, tensor: m.Tensor, device: Device) -> None:
         self.value, self.declared, self.device = value, tensor, device
-        """``value`` is the index in the file. Another value may refer to this tensor, too."""
+        """``value`` is the index of the tensor in the file, and ``declared`` is its description there."""
         self.sizes: tuple[int, ...] = tensor.sizes
         self.dim_order = tensor.dim_order
         self.constant = tensor.is_constant
         self.memory: Memory | None = None
         self.offset = 0
-        """Offset of the first byte in the memory."""
+        """Position of the first byte in ``memory``."""
         unbounded = tensor.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND
         self.capacity: int | None = None if unbounded else tensor.nbytes
         """Maximum number of bytes; ``None`` if unbounded."""
@@ -115,12 +115,12 @@ class RunTensor:
 
     @property
     def static(self) -> bool:
-        """True if the sizes are always those of the file."""
+        """True if the sizes never change."""
         return self.declared.shape_dynamism is m.TensorShapeDynamism.STATIC
 
     @property
     def dtype(self) -> torch.dtype:
-        """Dtype of the elements."""
+        """Element type."""
         return torch_dtype(self.declared.scalar_type)
 
     @property
@@ -131,11 +131,11 @@ class RunTensor:
 
     @property
     def _misaligned(self) -> bool:
-        """True if the address is not a multiple of the element size. On some device, PyTorch cannot read it then."""
+        """True if the address is not a multiple of the element size, so that PyTorch cannot access it directly."""
         return self.start % self.declared.scalar_type.itemsize != 0
 
     def overlaps(self, other: RunTensor) -> bool:
-        """Return whether two tensors have any bytes in common."""
+        """Return whether two tensors have a byte in common."""
         if self.memory is None or other.memory is None or self.memory.device != other.memory.device:
             return False
         return self.start < other.start + other.nbytes and other.start < self.start + self.nbytes
@@ -145,35 +145,35 @@ class RunTensor:
         return self.overlaps(other) and self.start == other.start and self.nbytes == other.nbytes
 
     def describe(self) -> str:
-        """Return the tensor in words: ``value 17 (FLOAT [2, 3])``."""
+        """Describe the tensor for messages: ``value 17 (FLOAT [2, 3])``."""
         return f"value {self.value} ({self.declared.scalar_type.name} {list(self.sizes)})"
 
     def resize(self, sizes: Sequence[int]) -> None:
-        """Set the sizes. Raise :class:`RunError` if they do not fit the planned bytes."""
+        """Set the current sizes. Raise :class:`RunError` if the tensor is static or has too few bytes planned."""
         sizes = tuple(sizes)
         if sizes == self.sizes:
             return
         if self.static:
-            raise RunError(f"{self.describe()} is static, and would have to become {list(sizes)}")
+            raise RunError(f"{self.describe()} is static, so it cannot be resized to {list(sizes)}")
         if len(sizes) != len(self.sizes):
-            raise RunError(f"{self.describe()} would have to become {list(sizes)}, of another number of dimensions")
+            raise RunError(f"{self.describe()} cannot be resized to {list(sizes)}: the number of dimensions differs")
         needed = prod(sizes) * self.declared.scalar_type.itemsize
         if self.capacity is not None and needed > self.capacity:
             raise RunError(
-                f"{self.describe()} would have to become {list(sizes)}, {needed} bytes, and has {self.capacity} planned"
+                f"{self.describe()} cannot be resized to {list(sizes)}: {needed} bytes, but {self.capacity} are planned"
             )
         self.sizes = sizes
 
     def place(self, memory: Memory, offset: int = 0) -> None:
-        """Set the memory and the offset of the first byte in it."""
+        """Set the memory that the tensor is in, and the position of its first byte there."""
         if memory.device != self.device:
             raise ForeignMemoryError(
-                f"{self.describe()} belongs on {self.device}, and is given memory of {memory.device}"
+                f"{self.describe()} is declared on {self.device}, but placed in memory of {memory.device}"
             )
         self.memory, self.offset = memory, offset
 
     def view(self, at: Device) -> torch.Tensor:
-        """Return the content for code on device ``at``: the bytes themselves, or a copy if they are misaligned."""
+        """Return the content for code on device ``at``. Misaligned bytes are copied; all others are not."""
         import torch
 
         if not self.nbytes:
@@ -184,7 +184,7 @@ class RunTensor:
         return found.view(self.dtype).as_strided(self.sizes, strides(self.sizes, self.dim_order))
 
     def write(self, at: Device, content: torch.Tensor) -> None:
-        """Write the content, with code on device ``at``. It has the tensor's sizes and is converted to its type."""
+        """Write content of the same sizes, with code on device ``at``. It is converted to the tensor's type."""
         import torch
 
         if not self.nbytes:
@@ -204,7 +204,7 @@ class RunTensor:
             raise RunError(f"{self.describe()} has no memory")
         end = self.offset + self.nbytes
         if end > self.memory.size:
-            raise RunError(f"{self.describe()} reaches beyond the end of its memory")
+            raise RunError(f"{self.describe()} is out of bounds of its memory")
         return self.memory.bytes(at)[self.offset : end]
 
     def _torch_device(self, at: Device) -> torch.device | str:
@@ -212,14 +212,14 @@ class RunTensor:
 
 
 def scratch(nbytes: int, at: Device, torch_device: str) -> Memory:
-    """Return new memory outside of any plan, filled with zeros."""
+    """Allocate temporary memory on a device, filled with zeros."""
     import torch
 
     return Memory.of(torch.zeros(max(nbytes, 1), dtype=torch.uint8, device=torch_device), at)
 
 
 def dense_in(tensor: torch.Tensor, dim_order: Sequence[int]) -> torch.Tensor:
-    """Return the tensor if it is dense in this dimension order, else a copy that is."""
+    """Return the tensor, or a copy of it, so that the result is dense in a dimension order."""
     import torch
 
     wanted = strides(tensor.shape, dim_order)

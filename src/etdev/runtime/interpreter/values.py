@@ -1,4 +1,4 @@
-"""Access of instructions to the values of a running method."""
+"""Interface of a running method for kernels and handlers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Values(Protocol):
 
     plan: m.ExecutionPlan
     home: Device
-    """Device that kernels run on."""
+    """Device that the kernels run on."""
     torch_device: str
     values: list[Any]
-    """Values by index."""
+    """The method's values, by index."""
     known_sizes: dict[Any, int]
-    """Bytes of results, by operator and operands."""
+    """Operator and operands of a kernel call → size of its results in bytes."""
     poison: Poison | None
 
     def tensor(self, index: int) -> RunTensor: ...

@@ -1,6 +1,7 @@
-"""Orchestrator of workers that own memory. Tasks run where the memory is, so weights and caches are not moved.
+"""Orchestrator: it runs tasks on workers, and each worker has memory of its own.
 
-Importing this package imports nothing else, so that a worker's process loads only what it needs.
+Tasks run where their data is, so weights and caches are not copied. Importing this package imports none of its modules,
+so that the process of a worker loads only what it needs.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _HOME = {
     "WorkerArray": "arrays",
     "WorkerSpec": "spec",
 }
-"""Name → module of this package that defines it. All other names are in ``errors``."""
+"""Name → module that defines it. Names that are not listed are in ``errors``."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Arguments of a task. Some are copied to the worker or back, others are resident."""
+"""Arguments of tasks: arrays that are copied, memory and objects that stay on a worker, and plain values."""
 
 from __future__ import annotations
 
@@ -32,53 +32,55 @@ from etdev.runtime.orchestrator.handles import (
 from etdev.runtime.orchestrator.messages import ArrayArgument, MemoryArgument, ObjectArgument
 
 _MOST_DIMENSIONS = 32
-"""Maximum number of dimensions of an array in numpy."""
+"""Maximum number of dimensions. It is the limit of numpy."""
 _MOST_ELEMENTS = (1 << 59) - 1
-"""Maximum number of elements: an index can still count the bytes of the largest type."""
+"""Maximum number of elements. With 16 bytes each, the size still fits in 63 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Arguments of one task, for its worker and for the scheduler."""
+    """Arguments of one task, in the form that workers and scheduler need."""
 
     sent: tuple[Any, ...]
     uses: tuple[Use, ...]
     owners: Mapping[int, str]
-    """Worker of a resident argument → name of that argument in messages."""
+    """Worker → name of an argument that is on it, for messages."""
     back: Mapping[int, Any]
-    """Position → the caller's array that is written when the task is done."""
+    """Position of an output → the caller's array to write it to."""
     handles: tuple[Handle | ObjectHandle, ...]
     nbytes: int
-    """Bytes of arrays that are copied to the worker or back."""
+    """Bytes of host arrays that are copied to or from the worker."""
     copies_to: int
     copies_avoided: int
 
     def worker(self, wanted: int | None) -> int | None:
-        """Return the worker of the task, or None for any.
+        """Return the worker that the task must run on, or None for any.
 
-        Raises :class:`PlacementError` if no worker can run it.
+        Raises :class:`PlacementError` if the arguments need another worker than ``wanted``, or two different ones.
         """
         if len(self.owners) > 1:
             (one, first), (other, second) = sorted(self.owners.items())[:2]
             raise PlacementError(
-                f"{first} is on worker {one}, and {second} on worker {other}",
-                hint="a task runs on one worker: copy one of them, or submit a group",
+                f"{first} is on worker {one}, but {second} is on worker {other}",
+                hint="copy one of them to the other worker, or submit a group",
             )
         for owner, what in self.owners.items():
             if wanted not in (None, owner):
                 raise PlacementError(
-                    f"a task is wanted on worker {wanted}, and {what} is on worker {owner}",
-                    hint=f"submit it with worker={owner}, or leave it out",
+                    f"the task is for worker {wanted}, but its {what} is on worker {owner}",
+                    hint=f"submit it with `worker={owner}` or without `worker`",
                 )
             return owner
         return wanted
 
 
 def read_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
-    """Classify the arguments of a call. Raises :class:`~etdev.errors.UsageError` for invalid ones."""
+    """Check the arguments of a task and convert them. Raises :class:`~etdev.errors.UsageError` for a wrong one."""
     for name, value in kwargs.items():
         if isinstance(value, Resident | ResidentObject | Out | InOut | Handle | ObjectHandle):
-            raise UsageError(f"the argument {name!r} is given by name", hint="give arguments on workers by position")
+            raise UsageError(
+                f"the argument {name!r} is passed by keyword", hint="pass arguments on workers by position"
+            )
     sent: list[Any] = []
     uses: list[Use] = []
     owners: dict[int, str] = {}
@@ -89,7 +91,7 @@ def read_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
         match value:
             case Handle() | ObjectHandle():
                 raise HandleError(
-                    f"argument {position} is a handle", hint="say what the task does with it: `handle.resident('read')`"
+                    f"argument {position} is a handle without an access", hint="pass `handle.resident('read')`"
                 )
             case Resident() | ResidentObject():
                 handles.append(value.handle)
@@ -115,19 +117,19 @@ def read_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
 def read_members(
     args_list: Sequence[Sequence[Any]], workers: Sequence[int | None] | None
 ) -> tuple[list[Arguments], tuple[int | None, ...]]:
-    """Classify the arguments of a group: per member, the arguments and the required worker, if any.
+    """Check and convert the arguments of each member of a group. Return them, and the worker of each member.
 
-    Raises :class:`~etdev.errors.UsageError` for an invalid member and names it.
+    Raises :class:`~etdev.errors.UsageError` for a wrong argument, with the number of the member.
     """
     places = [None] * len(args_list) if workers is None else list(workers)
     if len(args_list) != len(places) or not places:
-        raise PlacementError(f"{len(args_list)} lists of arguments for {len(places)} members of a group")
+        raise PlacementError(f"the group has {len(args_list)} lists of arguments, but {len(places)} workers")
     every: list[Arguments] = []
     wanted: list[int | None] = []
     for number, (args, place) in enumerate(zip(args_list, places, strict=True)):
         try:
             if not isinstance(args, list | tuple):
-                raise PlacementError(f"a {type(args).__name__} is given for a list of arguments")
+                raise PlacementError(f"the arguments must be a list, but are a {type(args).__name__}")
             every.append(read_arguments(args, {}))
             wanted.append(every[-1].worker(place))
         except UsageError as error:
@@ -137,7 +139,7 @@ def read_members(
 
 
 def write_back(arguments: Arguments, outputs: Mapping[int, Any]) -> Mapping[int, Any]:
-    """Write the outputs to the caller's arrays. Return these by the position of the argument."""
+    """Write outputs to the caller's arrays. Return position of the argument → array."""
     for position, data in outputs.items():
         if len(data):
             host_bytes(arguments.back[position], writable=True)[:] = data
@@ -153,7 +155,7 @@ def _stays(argument: Resident | ResidentObject, where: str) -> MemoryArgument | 
         if handle.offset % size:
             raise UsageError(
                 f"{dtype} begins at byte {handle.offset}, which is not a multiple of {size}: {handle.describe()}",
-                hint="on some devices elements cannot be read there: copy the bytes to memory of their own",
+                hint="copy the bytes to new memory, because some devices cannot read misaligned elements",
             )
         shape = _whole(handle, dtype, size) if argument.shape is None else _shape(argument.shape)
         nbytes = count_elements(shape) * size
@@ -166,7 +168,7 @@ def _stays(argument: Resident | ResidentObject, where: str) -> MemoryArgument | 
 
 
 def _use(argument: Resident | ResidentObject, sent: Any) -> Use:
-    """Return the task's access to the bytes that it sees, not to all bytes of the handle."""
+    """Return the use of the bytes that the task gets, which can be fewer than the handle has."""
     if isinstance(argument, ResidentObject):
         return argument.handle.use(argument.access)
     return argument.handle.view(0, sent.size).use(argument.access)
@@ -176,18 +178,18 @@ def _whole(handle: Handle, dtype: str, size: int) -> tuple[int, ...]:
     if handle.size % size:
         raise UsageError(
             f"{handle.size} bytes are not a whole number of {dtype}: {handle.describe()}",
-            hint="say which of them: `handle.view(offset, size)`",
+            hint="select a whole number of elements: `handle.view(offset, size)`",
         )
     return (handle.size // size,)
 
 
 def _shape(given: Any) -> tuple[int, ...]:
-    """Return a shape that the caller states. Sizes are not inferred."""
+    """Check a shape that the caller gave, and return it as a tuple of integers."""
     shape = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else None
     if shape is None or len(shape) > _MOST_DIMENSIONS or not all(is_whole(size) and size >= 0 for size in shape):
         raise UsageError(
             f"{given!r} is not a shape",
-            hint=f"give up to {_MOST_DIMENSIONS} sizes, each a whole number, 0 or more: `shape=(2, 4)`",
+            hint=f"give up to {_MOST_DIMENSIONS} sizes, each an integer from 0 on: `shape=(2, 4)`",
         )
     if prod(max(size, 1) for size in shape) > _MOST_ELEMENTS:
         raise UsageError(f"the shape {list(shape)} is larger than any memory")
@@ -196,7 +198,7 @@ def _shape(given: Any) -> tuple[int, ...]:
 
 def _array(value: Any, position: int, *, read: bool, back: bool) -> ArrayArgument:
     if not is_array(value):
-        raise UsageError(f"argument {position} is a {type(value).__name__}, and only an array comes back")
+        raise UsageError(f"argument {position} is a {type(value).__name__}, but an output must be an array")
     dtype, shape = describe_array(value)
     item_size(dtype)
     return ArrayArgument(dtype, shape, bytes(host_bytes(dense(value))) if read else None, back)

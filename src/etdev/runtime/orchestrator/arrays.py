@@ -1,4 +1,4 @@
-"""Arrays in the memory of a worker, and arrays of callers: numpy arrays and torch tensors on the host."""
+"""Arrays in a worker's memory, and conversions of numpy arrays and torch tensors on the host."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
     from etdev.runtime.simulated import SimulatedDevice
 
 _TORCH_ONLY = {"bfloat16": 2}
-"""Element types that numpy does not have → bytes."""
+"""Element types that only torch has → bytes per element."""
 _ELEMENTS = (
     {"bool": 1, "uint8": 1, "int8": 1, "uint16": 2, "int16": 2, "uint32": 4, "int32": 4, "uint64": 8, "int64": 8}
     | {"float16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16}
     | _TORCH_ONLY
 )
-"""Element types for memory of a worker → bytes."""
+"""Element types that arrays in a worker's memory can have → bytes per element."""
 
 
 def element_size(dtype: str) -> int:
-    """Return the bytes of an element. Raises :class:`~etdev.errors.UsageError` for names that torch does not have."""
+    """Return the bytes per element. Raises :class:`~etdev.errors.UsageError` for an unknown element type."""
     if dtype not in _ELEMENTS:
-        raise UsageError(f"{dtype!r} is not a type of elements", hint=f"use one of {', '.join(_ELEMENTS)}")
+        raise UsageError(f"{dtype!r} is not an element type", hint=f"use one of {', '.join(_ELEMENTS)}")
     return _ELEMENTS[dtype]
 
 
 def item_size(dtype: str) -> int:
-    """Return the bytes of an element of an array, for numpy's types, too.
+    """Return the bytes per element of a host array. Its element type may also be another one of numpy.
 
-    Raises :class:`~etdev.errors.UsageError` for elements that do not store their own bytes.
+    Raises :class:`~etdev.errors.UsageError` for Python objects and for elements without bytes.
     """
     import numpy as np
 
@@ -50,38 +50,38 @@ def item_size(dtype: str) -> int:
         found = np.dtype(object)
     if found.hasobject or not found.itemsize:
         raise UsageError(
-            f"an array of {dtype!r} cannot go to a worker's memory",
-            hint="use a type of numpy's like float32, or bfloat16",
+            f"an array of {dtype!r} cannot be copied to a worker",
+            hint="use a numeric type such as float32, or bfloat16",
         )
     return found.itemsize
 
 
 def count_elements(shape: tuple[int, ...]) -> int:
-    """Return the number of elements of an array of that shape."""
+    """Return the number of elements in an array of this shape."""
     return prod(shape)
 
 
 def is_array(value: Any) -> bool:
-    """Return whether the value is a numpy array or torch tensor. Tasks get these in their worker's memory."""
+    """Return whether the value is a numpy array or torch tensor, which is copied to a worker's memory."""
     import numpy as np
 
     return hasattr(value, "data_ptr") or isinstance(value, np.ndarray)
 
 
 def describe_array(value: Any) -> tuple[str, tuple[int, ...]]:
-    """Return the element type and shape of an array of the host."""
+    """Return element type and shape of a host array."""
     return str(value.dtype).removeprefix("torch."), tuple(value.shape)
 
 
 def dense(value: Any) -> Any:
-    """Return the array with contiguous elements, copied if necessary."""
+    """Return the array, or a copy of it, with contiguous elements."""
     import numpy as np
 
     return value.detach().contiguous() if hasattr(value, "data_ptr") else np.ascontiguousarray(value)
 
 
 def array_of(data: Any, dtype: str, shape: tuple[int, ...]) -> Any:
-    """Return host bytes as a numpy array, or as a torch tensor if numpy does not have the element type."""
+    """Return the bytes as a numpy array, or as a torch tensor if only torch has the element type."""
     import numpy as np
 
     if dtype in _TORCH_ONLY:
@@ -93,11 +93,10 @@ def array_of(data: Any, dtype: str, shape: tuple[int, ...]) -> Any:
 
 
 class WorkerArray(MoveOnly):
-    """Array in a worker's memory, as a task sees it. It is valid until the task ends.
+    """Array in a worker's memory, as a task gets it. It becomes invalid when the task ends.
 
-    If the worker's memory is host memory, ``np.asarray(array)`` is the memory itself. Memory of a device can be used
-    only by code that runs on the device: :meth:`tensor` is a torch tensor there. Arrays and tensors of a read-only
-    argument refuse writes.
+    In host memory, ``np.asarray(array)`` accesses the bytes directly. In device memory, only code that runs on the
+    device does, with :meth:`tensor`. Arrays and tensors of a read-only argument cannot be written.
     """
 
     def __init__(
@@ -116,20 +115,20 @@ class WorkerArray(MoveOnly):
         self._open = True
 
     def end(self) -> None:
-        """Mark the array invalid at the end of its task. Later uses would not be ordered with other tasks."""
+        """Mark the array as invalid, because its task has ended and other tasks may use the memory."""
         self._open = False
 
     def _check_open(self) -> None:
         if not self._open:
             raise UsageError(
                 "an argument is used after its task has ended",
-                hint="a task that needs the memory takes it as an argument: `handle.resident()`",
+                hint="pass the memory to each task that uses it: `handle.resident()`",
             )
 
     def tensor(self) -> torch.Tensor:
-        """Return the memory as a torch tensor, not copied. For a read-only argument, the tensor refuses writes.
+        """Return a torch tensor over the bytes. For a read-only argument, the tensor is read-only.
 
-        A read-only tensor computes like any other but returns no address. Kernels outside of torch use ``address``.
+        A read-only tensor has no ``data_ptr``. Code outside of torch can use :attr:`address`.
         """
         import torch
 
@@ -146,21 +145,21 @@ class WorkerArray(MoveOnly):
         return found if self.writable else read_only(found)
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """Return the memory as a numpy array, read-only for a read-only argument.
+        """Return a numpy array over the bytes. For a read-only argument, the array is read-only.
 
-        Raises :class:`~etdev.errors.UsageError` for memory of a device.
+        Raises :class:`~etdev.errors.UsageError` for device memory.
         """
         from etdev.runtime.host import HostAllocator
 
         if not isinstance(self._allocator, HostAllocator):
             raise UsageError(
-                f"an array in memory of {self._allocator.device_type.name} is read on the host",
-                hint="compute there: `array.tensor()`; or bring it: `array.to_host()`",
+                f"host code cannot access an array in {self._allocator.device_type.name} memory",
+                hint="compute on the device with `array.tensor()`, or copy it with `array.to_host()`",
             )
         return self._as_numpy(self._allocator)
 
     def device_numpy(self) -> np.ndarray[Any, Any]:
-        """Return the memory as a numpy array, for code that imitates a simulated device. Does not need torch."""
+        """Return a numpy array over the bytes, also in a simulated device. Tasks that act as the device use it."""
         from etdev.runtime.simulated import SimulatedDevice
 
         if not isinstance(self._allocator, SimulatedDevice):
@@ -180,7 +179,7 @@ class WorkerArray(MoveOnly):
         return found.astype(dtype) if dtype is not None and dtype != found.dtype else found.copy() if copy else found
 
     def to_bytes(self) -> bytearray:
-        """Return a copy of the bytes on the host."""
+        """Copy the bytes to the host and return the copy."""
         self._check_open()
         found = bytearray(self.nbytes)
         if found:
@@ -188,7 +187,7 @@ class WorkerArray(MoveOnly):
         return found
 
     def to_host(self) -> Any:
-        """Return a copy of the array on the host."""
+        """Copy the array to the host and return the copy."""
         return array_of(self.to_bytes(), self.dtype, self.shape)
 
     def fill_from(self, data: Any) -> None:
@@ -198,6 +197,6 @@ class WorkerArray(MoveOnly):
             raise refuse_write()
         source = host_bytes(data)
         if len(source) != self.nbytes:
-            raise UsageError(f"{len(source)} bytes are written to an array of {self.nbytes}")
+            raise UsageError(f"{len(source)} bytes cannot be written to an array of {self.nbytes} bytes")
         if self.nbytes:
             self._allocator.copy_host_to_device(self.address, source, self.nbytes, self._index)

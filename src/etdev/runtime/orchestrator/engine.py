@@ -1,4 +1,4 @@
-"""Engine between scheduler and transport: it starts what the scheduler decides, and reports the answers to it."""
+"""Engine: starts the nodes that the scheduler chooses, and reports answers of the transport to the scheduler."""
 
 from __future__ import annotations
 
@@ -27,46 +27,46 @@ from etdev.runtime.orchestrator.scheduler import Changes, Scheduler
 from etdev.runtime.orchestrator.transports.base import Done, Transport
 
 Start = Callable[[Node, int, Done], None]
-"""Passes one worker's part of a node to the transport."""
+"""Sends one worker's part of a node to the transport."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits on what is in flight at once."""
+    """Limits on unfinished work."""
 
     tasks: int
     nbytes: int
-    """Host bytes in arrays that are copied to workers or back."""
+    """Host bytes of arrays that are copied to or from workers."""
     seconds: float
-    """Seconds to wait for room."""
+    """Maximum seconds that a submission waits."""
 
 
 @dataclass(slots=True, eq=False)
 class Work:
-    """Work of a node, and its future."""
+    """Work of a node: how to start it, its future, and what happens at its end."""
 
     future: TaskFuture
     start: Start
     nbytes: int = 0
-    """Host bytes that it holds until it ends."""
+    """Host bytes that the node uses until it ends."""
     over: Callable[[Node, Work], Any] | None = None
-    """Computes the result of the future after success. Called with the lock held."""
+    """Returns the future's result after success. The lock is held during the call."""
     always: Callable[[], None] | None = None
-    """Called with the lock held, after success and after failure."""
+    """Called after success and after failure. The lock is held during the call."""
     frees: bool = False
-    """True if it frees memory."""
+    """True if the node frees memory."""
     bounded: bool = True
-    """True if it waits for room."""
+    """True if the node counts for the limit on tasks."""
     results: dict[int, Any] = field(default_factory=dict)
-    """Worker → answer."""
+    """Worker → its answer."""
     claimed: bool = False
-    """True if a thread resolves the future now, or has resolved it."""
+    """True once a thread has decided to set the result or error of the future."""
 
 
 class Turn:
-    """Context manager for the engine's lock. Its end applies the scheduler's changes.
+    """Context manager that holds the engine's lock. After releasing it, it applies the scheduler's changes.
 
-    One instance serves all threads, since only one thread at a time is in it.
+    One object serves all threads, because only one thread at a time holds the lock.
     """
 
     def __init__(self, engine: Engine, *, opened: bool) -> None:
@@ -90,13 +90,13 @@ class Turn:
 
 
 _Step = tuple[Callable[[Node], None], Node]
-"""Function and its node, called once outside of the lock."""
+"""Function and the node to call it with, without the lock."""
 _LOGGER = logging.getLogger(__name__)
 _CLOSED = "the orchestrator is closed"
 
 
 class Engine:
-    """One lock around the scheduler and the ledger. Transports and futures are called outside of it."""
+    """Scheduler and ledger under one lock. Transports and futures are called without it."""
 
     def __init__(self, transport: Transport, bounds: Bounds) -> None:
         workers = len(transport.specs)
@@ -111,15 +111,15 @@ class Engine:
         """Number of futures that are not done, or whose nodes have not ended."""
         self._numbers = itertools.count(1)
         self._count = self._bytes = 0
-        """Number of bounded nodes in flight, and host bytes of all nodes in flight."""
+        """Number of unfinished nodes that are bounded, and host bytes of all unfinished nodes."""
         self._following = threading.local()
         self.closed = False
         self._opened, self._any = Turn(self, opened=True), Turn(self, opened=False)
 
     def turn(self, *, opened: bool = True) -> Turn:
-        """Return the lock as a context manager, which applies the changes of the block after releasing it.
+        """Return a context manager that holds the lock. Its end applies the changes made in the block.
 
-        With ``opened`` it raises :class:`ClosedError` if the orchestrator is closed.
+        With ``require_open``, it raises :class:`ClosedError` if the orchestrator is closed.
         """
         return self._opened if opened else self._any
 
@@ -137,9 +137,9 @@ class Engine:
         over: Callable[[Node, Work], Any] | None = None,
         always: Callable[[], None] | None = None,
     ) -> TaskFuture:
-        """Add a node. If this raises, no node is left.
+        """Add a node and return its future. If this raises an error, the node is not added.
 
-        The caller holds the lock, and has waited for room if the node is bounded.
+        The caller holds the lock. For a bounded node, it has called :meth:`wait_for_room`.
         """
         number = next(self._numbers)
         node = Node(number, f"task {number} ({label})", wanted, tuple(uses), memory)
@@ -152,9 +152,9 @@ class Engine:
         return future
 
     def cancel(self, node: Node) -> bool:
-        """Cancel a node that has not begun. Return False if it has begun, or if it frees memory.
+        """Cancel a node. Return False if it has started, or if it frees memory.
 
-        The handle of such memory is already invalid, so that it could not be freed later.
+        A free cannot be cancelled, because its handle is invalid already.
         """
         with self.turn(opened=False):
             if node.job is not None and node.job.frees:
@@ -162,7 +162,7 @@ class Engine:
             return self.scheduler.cancel(node)
 
     def lost(self, worker: int, reason: str) -> None:
-        """Record the loss of a worker, as reported by the transport."""
+        """Record the loss of a worker, which the transport reports."""
         with self.turn(opened=False):
             if self.ledger.is_lost(worker):
                 return
@@ -173,17 +173,17 @@ class Engine:
             self._room.notify_all()
 
     def is_inside(self) -> bool:
-        """Return whether this thread holds the lock. Finalizers that run then must not decide anything."""
+        """Return whether this thread holds the lock. A finalizer that runs meanwhile must not change anything."""
         return is_mine(self.lock)
 
     def untangle(self) -> None:
-        """Release the lock that an interrupt left locked by this thread."""
+        """Release the lock, which an interrupt may have left locked by this thread."""
         self._following.todo = None
         while self.is_inside():
             self.lock.release()
 
     def wait(self, seconds: float | None = None) -> None:
-        """Wait until all nodes have ended and their futures are done, at most for ``seconds`` if given."""
+        """Wait until all nodes have ended and all futures are done, at most for ``seconds``."""
         end = None if seconds is None else time.monotonic() + seconds
         while True:
             left = None if end is None else end - time.monotonic()
@@ -195,20 +195,20 @@ class Engine:
                     self._quiet.wait_for(lambda: not self._unsettled, left)
 
     def wait_for_room(self, nbytes: int) -> bool:
-        """Wait for room for a bounded node. The caller holds the lock.
+        """Wait until another bounded node is within the limits. The caller holds the lock.
 
-        Return whether the lock was released meanwhile: earlier lookups may be out of date then.
+        Return True if the lock was released meanwhile. The caller must then check its handles again.
         """
         if getattr(self._following, "todo", None) is not None:
-            return False  # A thread that makes room must not wait for it.
+            return False  # This thread ends other nodes, which makes room, so it must not wait.
         waited = False
         bounds, end = self._bounds, time.monotonic() + self._bounds.seconds
         while self._count >= bounds.tasks or (self._bytes and self._bytes + nbytes > bounds.nbytes):
             left = end - time.monotonic()
             if left <= 0:
                 raise BackPressureError(
-                    f"there was no room in {bounds.seconds:g} s for another task with {nbytes} bytes: {self._count} "
-                    f"tasks with {self._bytes} bytes are on the way, and {self._oldest()} is the oldest",
+                    f"a task with {nbytes} bytes could not be submitted within {bounds.seconds:g} s: {self._count} "
+                    f"tasks with {self._bytes} bytes are unfinished, and {self._oldest()} is the oldest",
                     hint="wait for results before you submit more, or raise `max_tasks` and `max_bytes`",
                 )
             waited = True
@@ -230,7 +230,7 @@ class Engine:
         return f"{node.label}, which is {node.state.value}," if node else "none"
 
     def follow(self, changes: Changes) -> None:
-        """Apply changes. Changes that follow from them run in the same loop, not in nested calls."""
+        """Apply changes without the lock. Changes that result from them are applied in the same loop."""
         todo: deque[_Step] | None = getattr(self._following, "todo", None)
         steps: deque[_Step] = deque()
         for node in changes.doomed:
@@ -256,9 +256,9 @@ class Engine:
             return
         if threading.current_thread() is threading.main_thread():
             raise error
-        _LOGGER.critical("a callback of a task ended in %s", type(error).__name__, exc_info=error)
+        _LOGGER.critical("a callback of a task raised %s", type(error).__name__, exc_info=error)
 
-    # Another thread may have settled the node already. A settled node has no job.
+    # Each of these does nothing if another thread has settled the node already. A settled node has no job.
 
     def _begin(self, node: Node) -> None:
         work: Work | None = node.job
@@ -274,7 +274,7 @@ class Engine:
     def _start(self, node: Node, work: Work, worker: int) -> None:
         def done(result: Any, error: BaseException | None) -> None:
             with self.turn(opened=False):
-                if worker in node.running:  # Otherwise it has answered already or was lost.
+                if worker in node.running:  # Otherwise the worker has answered or is lost.
                     work.results[worker] = result
                     self.scheduler.finished(node, worker, error)
 
@@ -300,7 +300,7 @@ class Engine:
             self._bytes -= work.nbytes
             self._room.notify_all()
             claimed, work.claimed = work.claimed, True
-        node.job = None  # Later readers may still ask for its outcome, but need nothing that the job held.
+        node.job = None  # Release everything that the work refers to.
         try:
             if not claimed:
                 _tell(work.future, result, error)
@@ -311,7 +311,7 @@ class Engine:
                     self._quiet.notify_all()
 
     def _fail(self, node: Node) -> None:
-        """Fail the future of a node before the node ends, if it is not resolved yet."""
+        """Set the error of a future before its node ends, unless the future is resolved."""
         work: Work | None = node.job
         if work is None or node.error is None:
             return
@@ -321,18 +321,18 @@ class Engine:
             _tell(work.future, None, node.error)
 
     def refuse_callback(self, what: str) -> None:
-        """Raise an error in a callback of a task. The awaited answers may need this very thread."""
+        """Raise an error if a callback of a task waits. Its own thread may be the one that gets the answers."""
         if getattr(self._following, "todo", None) is not None:
             raise OrchestratorError(
-                f"a callback of a task waits for {what}, whose answers may come by the callback's own thread",
-                hint="submit from the callback, and wait for results elsewhere",
+                f"a callback of a task must not wait for {what}, because its thread may have to receive the answers",
+                hint="wait for results in another thread",
             )
 
     def _drive(self, future: TaskFuture) -> None:
-        """Run a transport without threads until a future is done.
+        """Run queued tasks in this thread until a future is done, if the transport has no threads.
 
-        In a callback, first run the remaining steps of this thread, because no other thread runs them. If the future is
-        still not done, raise an error there.
+        A callback first applies the changes that its thread has still to apply. If the future is then not done, an
+        error is raised.
         """
         todo: deque[_Step] | None = getattr(self._following, "todo", None)
         while todo and not future.done():
@@ -344,7 +344,9 @@ class Engine:
                 return
             if not stepped and not future.done():
                 with self.lock:
-                    raise OrchestratorError(f"{future.label} will never be done: {self._oldest()} is the oldest")
+                    raise OrchestratorError(
+                        f"{future.label} can never finish: {self._oldest()} is the oldest unfinished one"
+                    )
 
 
 def _next(steps: deque[_Step]) -> None:
@@ -355,7 +357,7 @@ def _next(steps: deque[_Step]) -> None:
 def _tell(future: TaskFuture, result: Any, error: BaseException | None) -> None:
     if error is None:
         future.set_result(result)
-    elif isinstance(error, CancelledTaskError) and not future.running():  # A task may itself raise such an error.
+    elif isinstance(error, CancelledTaskError) and not future.running():  # A task may raise this error itself.
         future.cancel_now()
     else:
         future.set_exception(error)

@@ -7,55 +7,55 @@ from etdev.runtime.errors import RunError
 
 
 class OrchestratorError(RunError):
-    """Error of a task that could not be run as requested."""
+    """Error for a task that could not run."""
 
 
 class PlacementError(UsageError):
-    """Error of a task that cannot run where it is requested.
+    """Error for a task that cannot run where the caller wants it.
 
-    Examples are a worker that does not exist, arguments on two workers, and a group with one worker twice.
+    Examples: the worker does not exist, two arguments are on different workers, a group has the same worker twice.
     """
 
 
 class HandleError(UsageError):
-    """Error of a handle that is used for something that it does not refer to.
+    """Error for a handle that cannot be used in this way.
 
-    Examples are freed memory, a part instead of the whole, and a write to read-only memory.
+    Examples: the memory was freed, a part of a buffer is freed, a task writes to read-only memory.
     """
 
 
 class ClosedError(UsageError):
-    """Error of a request to an orchestrator that is closed."""
+    """Error for a call of an orchestrator that is closed."""
 
 
 class WorkerLost(OrchestratorError):  # noqa: N818 - an event; other systems use this name
-    """Loss of a worker, with its running tasks and all of its memory."""
+    """Error for a worker that has ended. Its tasks and all of its memory are lost."""
 
     def __init__(self, worker: int, reason: str, *, what: str | None = None) -> None:
         self.worker, self.reason = worker, reason
         super().__init__(
-            f"worker {worker} is gone: {reason}",
+            f"worker {worker} is lost: {reason}",
             where=what,
-            hint=f"`restart({worker})` starts it again, without its memory",
+            hint=f"start it again, with empty memory: `restart({worker})`",
         )
 
 
 class PoisonedError(OrchestratorError):
-    """Error of a task that needs the output of another task, which failed or was cancelled."""
+    """Error for a task that did not run, because another task should have written its input and failed."""
 
     def __init__(self, task: str, cause: BaseException) -> None:
         self.cause = cause
-        """Original error."""
-        super().__init__(f"{task} was not run, since what it needs was never written: {cause}")
+        """Error of the task that failed."""
+        super().__init__(f"{task} did not run, because a task that writes its input failed: {cause}")
 
 
 class CancelledTaskError(OrchestratorError):
-    """Error of a task that was cancelled before it began."""
+    """Error for a task that was cancelled before it started."""
 
 
 class BackPressureError(OrchestratorError, TimeoutError):
-    """Error of a task for which there was no room in time."""
+    """Error for a task that could not be submitted in time, because too many others are unfinished."""
 
 
 class RemoteError(OrchestratorError):
-    """Error of a task on its worker that could not be transferred as it was."""
+    """Error of a task that replaces the original one, because that cannot be sent to this process."""

@@ -10,35 +10,35 @@ from etdev.runtime.orchestrator.messages import Cost
 
 
 class TaskFuture(Future[Any]):
-    """Future of a task. :meth:`result` returns the task's result; for a group, the list of its members' results."""
+    """Future of a task or group. The result of a group is the list of its members' results."""
 
     def __init__(self, label: str, cancel: Callable[[], bool], drive: Callable[[TaskFuture], None]) -> None:
         super().__init__()
         self.label = label
         self.outputs: tuple[Mapping[int, Any], ...] = ()
-        """Arrays that were copied back, once the task is done: per member, position of the argument → caller's array.
+        """For each member, position of an argument → the caller's array, after the results were written to it.
 
-        A single task has one member.
+        Empty until the task is done. A task has one member.
         """
         self.cost: tuple[Cost, ...] = ()
-        """Cost of each member, once the task is done."""
+        """Cost of each member. Empty until the task is done."""
         self._cancel, self._drive = cancel, drive
 
     def cancel(self) -> bool:
-        """Cancel the task. Return False if it has begun already."""
+        """Cancel the task. Return False if it has started."""
         return self._cancel()
 
     def cancel_now(self) -> None:
-        """Notify waiting threads that the task was cancelled."""
+        """Mark the future as cancelled, and wake the threads that wait for it."""
         super().cancel()
         self.set_running_or_notify_cancel()
 
     def result(self, timeout: float | None = None) -> Any:
-        """Return the task's result, or raise its error."""
+        """Wait for the task and return its result, or raise its error."""
         self._drive(self)
         return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Return the task's error, or None."""
+        """Wait for the task and return its error, or None."""
         self._drive(self)
         return super().exception(timeout)

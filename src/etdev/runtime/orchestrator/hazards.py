@@ -1,4 +1,4 @@
-"""Hazards between tasks: reads wait for writes, and writes for reads and writes, if bytes overlap."""
+"""Hazards between tasks: two tasks that use the same bytes, and at least one writes, run in order."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from etdev.runtime.orchestrator.handles import Access, Key, Use
 
 
 class Ending(Protocol):
-    """Work that ends."""
+    """Node that can tell whether it has ended."""
 
     @property
     def ended(self) -> bool:
-        """True if it is done or failed."""
+        """True if the node is done or failed."""
 
 
 NodeT = TypeVar("NodeT", bound=Ending)
@@ -23,15 +23,15 @@ NodeT = TypeVar("NodeT", bound=Ending)
 
 @dataclass(slots=True)
 class _Segment(Generic[NodeT]):
-    """Bytes of a buffer with one history."""
+    """Byte range of a buffer, with its last writer and later readers."""
 
     start: int
     stop: int
     writer: NodeT | None = None
     readers: list[NodeT] = field(default_factory=list)
-    """Readers since the last write."""
+    """Nodes that read the bytes after the last write."""
     limit: int = 16
-    """Number of readers at which ended ones are removed."""
+    """Number of readers at which those that have ended are removed."""
 
     def read(self, node: NodeT) -> None:
         if len(self.readers) >= self.limit:
@@ -41,24 +41,24 @@ class _Segment(Generic[NodeT]):
 
 
 class Hazards(Generic[NodeT]):
-    """Last writer of every used byte, and the readers since then.
+    """Last writer and later readers of all bytes in use. They determine which nodes a new node waits for.
 
-    Views of one buffer that share no byte do not order each other.
+    Nodes that use different bytes of a buffer do not wait for each other.
     """
 
     def __init__(self) -> None:
         self._buffers: dict[Key, list[_Segment[NodeT]]] = {}
         self._last: NodeT | None = None
-        """Node that was entered last."""
+        """Newest node."""
         self._entered: tuple[Use, ...] = ()
-        """Uses of that node."""
+        """Uses of the newest node."""
         self._replaced: list[tuple[Use, list[_Segment[NodeT]]]] = []
-        """Segments that these uses replaced."""
+        """Segments that the newest node replaced, and the use for which it did."""
 
     def enter(self, node: NodeT, uses: Iterable[Use]) -> dict[NodeT, bool]:
-        """Add a node after all earlier ones.
+        """Add a node. Return the nodes that it must wait for.
 
-        Return the nodes that it waits for. The value is True for a node that writes what it reads.
+        The value is True for a node whose output the new node reads.
         """
         uses = tuple(uses)
         self._entered, self._replaced, self._last = uses, [], node
@@ -75,13 +75,13 @@ class Hazards(Generic[NodeT]):
                 self._write(node, use)
                 continue
             for segment in self._segments(use):
-                # A node that also writes the segment already waits for all earlier ones.
+                # A node that also writes these bytes waits for all earlier ones already.
                 if segment.writer is not node:
                     segment.read(node)
         return found
 
     def undo(self, node: NodeT) -> None:
-        """Remove the node that was entered last, perhaps only in part."""
+        """Remove the newest node again, even if adding it failed halfway."""
         if self._last is not node:
             return
         for use, before in reversed(self._replaced):
@@ -92,15 +92,15 @@ class Hazards(Generic[NodeT]):
         self._entered, self._replaced, self._last = (), [], None
 
     def drop(self, key: Key) -> None:
-        """Forget a buffer whose handles are not valid any more."""
+        """Remove a freed or lost buffer."""
         self._buffers.pop(key, None)
 
     def buffers(self) -> tuple[Key, ...]:
-        """Return the buffers that were used and not dropped."""
+        """Return the buffers that were used and not removed."""
         return tuple(self._buffers)
 
     def _write(self, node: NodeT, use: Use) -> None:
-        """Replace the segments of a use by one with the node as writer."""
+        """Make the node the writer of the bytes of a use."""
         written = self._segments(use)
         if written:
             self._replaced.append((use, written))
@@ -112,7 +112,7 @@ class Hazards(Generic[NodeT]):
         segments[first : first + len(old)] = new
 
     def _segments(self, use: Use) -> list[_Segment[NodeT]]:
-        """Return the segments of a use, after splitting segments at its start and stop."""
+        """Return the segments of exactly the bytes of a use. Segments are split and added as needed."""
         if use.start >= use.stop:
             return []
         segments = self._buffers.setdefault(use.key, [])

@@ -1,4 +1,4 @@
-"""Ledger of buffers and objects on workers, and statistics of their use."""
+"""Ledger of all buffers and objects on workers, with statistics."""
 
 from __future__ import annotations
 
@@ -15,45 +15,45 @@ _INCARNATIONS = itertools.count(1)
 
 @dataclass(slots=True)
 class Entry:
-    """Buffer, or object of 0 bytes."""
+    """Record of one buffer or object."""
 
     size: int
-    """Bytes."""
+    """Number of bytes; 0 for an object."""
     is_object: bool = False
     freeing: bool = False
-    """True once a free was requested. The entry exists until its last task ends."""
+    """True after a free was requested. The record is removed when the last task has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class BufferStats:
-    """Snapshot of one buffer."""
+    """Statistics of one buffer or object."""
 
     worker: int
     buffer: int
     size: int
-    """Bytes; 0 for an object."""
+    """Number of bytes; 0 for an object."""
     state: str
-    """``live``, or ``freeing`` from the request to free it until its last task ends."""
+    """``live``, or ``freeing`` if its free waits for tasks."""
 
 
 @dataclass(slots=True)
 class WorkerStats:
-    """Statistics of a worker over all its incarnations, and its current memory."""
+    """Statistics of one worker. Counters continue after a restart."""
 
     worker: int
     alive: bool = True
     live_bytes: int = 0
-    """Bytes in its buffers."""
+    """Bytes in its buffers now."""
     tasks: int = 0
     seconds: float = 0.0
-    """Seconds in tasks."""
+    """Seconds that it spent in tasks."""
     copies_to: int = 0
-    """Copies by ``copy_to``, and of arguments."""
+    """Copies to its memory: calls of ``copy_to``, and arguments."""
     bytes_to: int = 0
     copies_from: int = 0
     bytes_from: int = 0
     copies_avoided: int = 0
-    """Resident arguments."""
+    """Arguments that were in its memory already."""
     bytes_avoided: int = 0
 
 
@@ -64,23 +64,23 @@ class Stats:
     workers: tuple[WorkerStats, ...]
     buffers: tuple[BufferStats, ...]
     waiting: int
-    """Tasks and operations that have not ended."""
+    """Number of tasks and memory operations that have not ended."""
 
 
 @dataclass(slots=True)
 class _Life:
-    """Current incarnation of a worker."""
+    """State of one worker."""
 
     incarnation: int
     lost: WorkerLost | None = None
     past: set[int] = field(default_factory=set)
-    """Earlier incarnations."""
+    """Incarnations before restarts."""
     freeing: int = 0
-    """Buffers and objects that wait for their last task before they are freed."""
+    """Number of buffers and objects whose free waits for tasks."""
 
 
 class Ledger:
-    """Registry of handles. Every handle is checked here before it is used."""
+    """Record of every buffer and object, which checks each handle before its use."""
 
     def __init__(self, workers: int) -> None:
         self._lives = [_Life(next(_INCARNATIONS)) for _ in range(workers)]
@@ -89,72 +89,70 @@ class Ledger:
         self.stats = [WorkerStats(worker) for worker in range(workers)]
 
     def check_number(self, worker: int) -> None:
-        """Raise an error for a worker that does not exist."""
+        """Raise an error if there is no such worker."""
         if not is_whole(worker):
-            raise PlacementError(f"{worker!r} is not the number of a worker", hint="workers are numbered from 0 on")
+            raise PlacementError(f"{worker!r} is not the number of a worker", hint="workers are numbered from 0")
         if not 0 <= worker < len(self._lives):
-            raise PlacementError(f"there is no worker {worker}", hint=f"there are {len(self._lives)}, from 0 on")
+            raise PlacementError(f"there is no worker {worker}", hint=f"there are {len(self._lives)}, numbered from 0")
 
     def check_worker(self, worker: int) -> None:
-        """Raise an error for a worker that does not exist or is lost."""
+        """Raise an error if there is no such worker, or it is lost."""
         self.check_number(worker)
         lost = self._lives[worker].lost
         if lost is not None:
             raise WorkerLost(worker, lost.reason)
 
     def check_members(self, wanted: Sequence[int | None]) -> None:
-        """Raise an error for members of a group that cannot all run at the same time. A task is a group of one."""
+        """Raise an error if the members of a group cannot run at the same time, each on its own worker."""
         known = [worker for worker in wanted if worker is not None]
         for worker in known:
             self.check_worker(worker)
         twice = next((worker for worker in known if known.count(worker) > 1), None)
         if twice is not None:
             raise PlacementError(
-                f"worker {twice} is in a group more than once", hint="each member of a group needs a worker of its own"
+                f"worker {twice} is in a group more than once", hint="use another worker for each member"
             )
         if len(wanted) > len(self._lives):
             raise PlacementError(
-                f"a group of {len(wanted)} members is wanted, and there are {len(self._lives)} workers",
-                hint="each member of a group needs a worker of its own",
+                f"a group of {len(wanted)} members needs as many workers, but there are {len(self._lives)}",
+                hint="submit smaller groups, or use more workers",
             )
         lost = [worker for worker, life in enumerate(self._lives) if life.lost is not None]
         if len(wanted) > len(self._lives) - len(lost):
             self.check_worker(lost[0])
 
     def number(self) -> int:
-        """Return the number of a new buffer or object."""
+        """Return a new number for a buffer or object."""
         return next(self._numbers)
 
     def incarnation(self, worker: int) -> int:
-        """Return the current incarnation of a worker."""
+        """Return the number of the current start of a worker."""
         return self._lives[worker].incarnation
 
     def add(self, worker: int, incarnation: int, buffer: int, size: int) -> Handle:
-        """Add a buffer that now exists. Raises :class:`WorkerLost` if the worker was lost or restarted."""
+        """Record a buffer that a worker has allocated. Raises :class:`WorkerLost` if the worker was lost since."""
         life = self._lives[worker]
         if life.lost is not None or life.incarnation != incarnation:
-            raise life.lost or WorkerLost(worker, "it was started again since")
+            raise life.lost or WorkerLost(worker, "it was restarted")
         handle = Handle(worker, incarnation, buffer, size)
         self._entries[handle.key] = Entry(size)
         self.stats[worker].live_bytes += size
         return handle
 
     def add_object(self, worker: int) -> ObjectHandle:
-        """Add an object that does not exist yet."""
+        """Record an object before its worker creates it."""
         handle = ObjectHandle(worker, self._lives[worker].incarnation, self.number())
         self._entries[handle.key] = Entry(0, is_object=True)
         return handle
 
     def check(self, handle: Handle | ObjectHandle) -> None:
-        """Raise an error for a handle of something freed or lost, or of another orchestrator."""
+        """Raise an error if the handle is freed, lost, or of another orchestrator."""
         life = self._lives[handle.worker] if 0 <= handle.worker < len(self._lives) else None
         known = life is not None and handle.incarnation in (life.incarnation, *life.past)
         if life is None or not known:
-            raise HandleError(f"{handle.describe()} is not of this orchestrator")
+            raise HandleError(f"{handle.describe()} belongs to another orchestrator")
         if handle.incarnation != life.incarnation:
-            raise HandleError(
-                f"{handle.describe()} went with the worker, which was started again since", hint="make it again"
-            )
+            raise HandleError(f"{handle.describe()} was lost before the worker was restarted", hint="create it again")
         if life.lost is not None:
             raise WorkerLost(handle.worker, life.lost.reason, what=handle.describe())
         entry = self._entries.get(handle.key)
@@ -162,27 +160,27 @@ class Ledger:
             raise HandleError(f"{handle.describe()} was freed already")
 
     def check_whole(self, handle: Handle | ObjectHandle) -> None:
-        """Raise an error for a handle that :meth:`check` refuses, for a part, and for a read-only handle."""
+        """Raise an error if the handle is invalid, read-only, or names only a part of a buffer."""
         self.check(handle)
         if isinstance(handle, Handle) and not handle.whole:
-            raise HandleError(f"{handle.describe()} is a part, and only the whole can be freed")
+            raise HandleError(f"{handle.describe()} is only a part of a buffer, so it cannot be freed")
         if isinstance(handle, Handle) and handle.access is Access.READ:
-            raise HandleError(f"{handle.describe()} is freed by a handle that is for reading only")
+            raise HandleError(f"{handle.describe()} cannot be freed through a read-only handle")
 
     def begin_freeing(self, handle: Handle | ObjectHandle) -> None:
-        """Refuse the handle from now on. The entry exists until its last task ends."""
+        """Mark a buffer or object as freed. Its record stays until its last task has ended."""
         self._entries[handle.key].freeing = True
         self._lives[handle.worker].freeing += 1
 
     def remove(self, key: Key) -> None:
-        """Remove an entry."""
+        """Remove the record of a buffer or object."""
         entry = self._entries.pop(key, None)
         if entry is not None:
             self.stats[key.worker].live_bytes -= entry.size
             self._lives[key.worker].freeing -= entry.freeing
 
     def lose(self, worker: int, error: WorkerLost) -> Sequence[Key]:
-        """Record the loss of a worker. Return the keys of its entries, which are removed."""
+        """Record the loss of a worker. Remove its buffers and objects, and return their keys."""
         self._lives[worker].lost = error
         gone = [key for key in self._entries if key.worker == worker]
         for key in gone:
@@ -202,11 +200,11 @@ class Ledger:
         return self._lives[worker].lost is not None
 
     def is_freeing(self, worker: int) -> bool:
-        """Return whether a worker has memory whose free is pending."""
+        """Return whether a worker has memory whose free waits for tasks."""
         return self._lives[worker].freeing > 0
 
     def count_task(self, worker: int, cost: Cost, copies_to: int, copies_from: int, copies_avoided: int) -> None:
-        """Count a finished task."""
+        """Add a finished task to the statistics."""
         found = self.stats[worker]
         found.tasks += 1
         found.seconds += cost.seconds
@@ -218,7 +216,7 @@ class Ledger:
         found.bytes_avoided += cost.bytes_avoided
 
     def count_copy(self, worker: int, *, to: int = -1, back: int = -1) -> None:
-        """Count a finished copy of ``to`` bytes to the worker, or ``back`` bytes from it."""
+        """Add a copy of ``to`` bytes to the worker, or of ``back`` bytes from it, to the statistics."""
         found = self.stats[worker]
         if to >= 0:
             found.copies_to += 1
@@ -228,7 +226,7 @@ class Ledger:
             found.bytes_from += back
 
     def buffers(self) -> tuple[BufferStats, ...]:
-        """Return the statistics of all buffers and objects."""
+        """Return the statistics of each buffer and object."""
         return tuple(
             BufferStats(key.worker, key.buffer, entry.size, "freeing" if entry.freeing else "live")
             for key, entry in self._entries.items()

@@ -1,4 +1,4 @@
-"""Messages to workers and back: jobs, their arguments and their outcomes."""
+"""Messages between orchestrator and workers: jobs, their arguments and their results."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ArrayArgument:
-    """Array of the caller. The worker has memory for it while the task runs."""
+    """Array of the caller. The worker allocates memory for it until the task ends."""
 
     dtype: str
     shape: tuple[int, ...]
     data: Any
-    """Bytes of the array; None if the task only writes it."""
+    """Content of the array; None if the task only writes to it."""
     back: bool
-    """True if the bytes are copied back."""
+    """True to send the content back when the task ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryArgument:
-    """Memory that stays on the worker."""
+    """Memory of the worker that the task uses directly."""
 
     buffer: int
     offset: int
@@ -33,41 +33,41 @@ class MemoryArgument:
 
 @dataclass(frozen=True, slots=True)
 class ObjectArgument:
-    """Object that stays on the worker."""
+    """Object of the worker that the task uses directly."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Job for a worker to run."""
+    """Call of a function on a worker."""
 
     call: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     keep: int | None = None
-    """Number of the object that the result becomes on the worker; None to send the result back."""
+    """Number under which the worker stores the result; None to send the result back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Cost of a task."""
+    """Time and copies of one task."""
 
     seconds: float = 0.0
-    """Seconds from begin to end on the worker, copies included."""
+    """Seconds from start to end on the worker, copies included."""
     bytes_to: int = 0
-    """Bytes copied to the worker's memory."""
+    """Bytes copied from the host to the worker's memory."""
     bytes_from: int = 0
-    """Bytes copied from the worker's memory."""
+    """Bytes copied from the worker's memory to the host."""
     bytes_avoided: int = 0
-    """Bytes of resident arguments, which are not copied."""
+    """Bytes of arguments that were in memory of the worker already."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Outcome of a job."""
+    """Result of a job, and what it took."""
 
     value: Any
     outputs: Mapping[int, bytes]
-    """Position of an argument → bytes that are copied back."""
+    """Position of an argument → content to write to the array of the caller."""
     cost: Cost

@@ -1,4 +1,4 @@
-"""Nodes of the graph: tasks, groups of tasks, and memory operations."""
+"""Nodes of the task graph: tasks, groups of tasks, and memory operations."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ class State(Enum):
     """State of a node."""
 
     WAITING = "waiting"
-    """Waits for other nodes. A node that already has an error waits too, and is then skipped."""
+    """Other nodes must end first. If the node already has an error, it will not run."""
     READY = "ready"
-    """Waits for its workers to be idle."""
+    """Its workers must become idle first."""
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
-    """Failed or cancelled; ``error`` says which."""
+    """Failed or cancelled. ``error`` says why."""
 
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """Work that runs on workers once the nodes before it have ended."""
+    """Work that starts on its workers when the nodes that it waits for have ended."""
 
     number: int
     """Position in the order of submission."""
     label: str
-    """Name in errors."""
+    """Name for messages."""
     wanted: tuple[int | None, ...] = (None,)
-    """Worker of each member, or None for any. A task is a group of one."""
+    """Worker of each member, or None for any worker. A task is a group with one member."""
     uses: tuple[Use, ...] = ()
     memory: bool = False
-    """True for a memory operation, which runs while its worker runs a task."""
+    """True for a memory operation. It can run while its worker runs a task."""
     job: Any = None
-    """Content, which the scheduler does not read. Dropped when the node is settled."""
+    """Work of the engine for this node. The scheduler does not use it."""
     state: State = State.WAITING
     waiting: int = 0
-    """Number of nodes that must end first."""
+    """Number of nodes that must end before this one starts."""
     dependents: list[tuple[Node, bool]] = field(default_factory=list)
-    """Nodes that wait for this one; True for those that need what it writes."""
+    """Nodes that wait for this one, and for each whether it reads what this one writes."""
     error: BaseException | None = None
-    """First reason for its failure, or for not running it."""
+    """First error of the node; None if there is none."""
     workers: tuple[int, ...] = ()
-    """Worker of each member. All members run at the same time. Empty until the workers are chosen."""
+    """Worker of each member; empty until all are chosen. All members start together."""
     ticket: int = 0
-    """Position in the order in which nodes entered the queues of workers."""
+    """Number that orders the nodes in the queues of workers."""
     running: set[int] = field(default_factory=set)
-    """Workers that run it now."""
+    """Workers that are running the node."""
 
     def __post_init__(self) -> None:
         known = tuple(worker for worker in self.wanted if worker is not None)
@@ -58,7 +58,7 @@ class Node:
 
     @property
     def ended(self) -> bool:
-        """True if it is done or failed."""
+        """True if the node is done or failed."""
         return self.state in (State.DONE, State.FAILED)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Orchestrator of workers. It runs tasks and memory operations in an order that respects their arguments."""
+"""Orchestrator: runs tasks and memory operations on workers, in an order that their arguments determine."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from etdev.runtime.orchestrator.transports.base import Done, Health
 from etdev.runtime.owners import MoveOnly
 
 _KILLED_SECONDS = 10.0
-"""Maximum seconds to wait for running tasks on killed workers, because an interrupt may keep them from ending."""
+"""Maximum seconds to wait for tasks of killed workers. An interrupt can keep tasks of threads from ending."""
 
 
 class Orchestrator(MoveOnly):
-    """Workers, their memory and objects, and the tasks on them, in the style of ``concurrent.futures``.
+    """Workers, their memory and objects, and the tasks on them. Its methods resemble ``concurrent.futures``.
 
-    A context manager. At the end of the block it waits for everything submitted, or cancels it if the block failed. An
-    interrupt kills the workers.
+    A context manager. The end of the block waits for all tasks, or cancels them if the block failed. An interrupt kills
+    the workers.
 
     ``workers`` is the number of workers, or the memory of each: ``["cpu", "cuda:0", "sim"]``. ``transport`` is
-    ``thread``, ``process`` or ``ray``. At most ``max_tasks`` tasks and ``max_bytes`` of their arrays are in flight.
-    Submitting more waits for ``timeout`` seconds, then raises :class:`BackPressureError`. ``seed`` randomizes the order
-    of tasks on the transport ``thread``; the thread that waits for a task then runs it. ``ray_address`` is the address
-    of a cluster; without it, Ray starts its own.
+    ``thread``, ``process`` or ``ray``. At most ``max_tasks`` tasks, with ``max_bytes`` of arrays, are unfinished. A
+    further submission waits for up to ``timeout`` seconds, then raises :class:`BackPressureError`. ``seed`` makes the
+    transport ``thread`` run tasks in a random order, in the thread that waits for them. ``ray_address`` is the address
+    of a Ray cluster; by default, Ray starts one.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Orchestrator(MoveOnly):
     # Memory
 
     def malloc(self, worker: int, nbytes: int) -> Handle:
-        """Allocate memory on a worker and wait for it. If memory is scarce, also wait for pending frees.
+        """Allocate memory on a worker. If there is too little, wait for pending frees and try again.
 
         Raises :class:`~etdev.runtime.errors.OutOfDeviceMemoryError`, :class:`WorkerLost`, and :class:`PlacementError`
         for a worker that does not exist.
@@ -83,21 +83,21 @@ class Orchestrator(MoveOnly):
                 for one in freeing:
                     one.exception()
             except BaseException:
-                future.add_done_callback(self._discard)  # The caller never gets the handle.
+                future.add_done_callback(self._discard)  # The caller gets no handle that it could free.
                 raise
             else:
                 return found
 
     def _discard(self, future: Future[Any]) -> None:
-        """Free memory that was allocated after its caller gave up."""
+        """Free memory whose caller was interrupted before it got the handle."""
         if not future.cancelled() and future.exception() is None:
             with suppress(UsageError, WorkerLost):
                 self.free(future.result())
 
     def free(self, handle: Handle | ObjectHandle) -> TaskFuture:
-        """Free memory, or close an object, once all earlier tasks have finished with it.
+        """Free memory, or close an object, when all earlier tasks that use it have ended.
 
-        The handle cannot be used after this call. Freeing it twice is a :class:`HandleError`, as is freeing a part of a
+        The handle is invalid after this call. Raises :class:`HandleError` for an invalid handle, and for a part of a
         buffer.
         """
         key = handle.key
@@ -119,11 +119,11 @@ class Orchestrator(MoveOnly):
             return future
 
     def copy_to(self, handle: Handle, data: Any) -> TaskFuture:
-        """Copy an array of the host to the memory of a handle. The bytes are read during this call."""
+        """Copy a host array to the memory of a handle. The caller may change the array after this call."""
         view = host_bytes(dense(data) if is_array(data) else data)
         if len(view) != handle.size:
-            raise UsageError(f"{len(view)} bytes are copied to {handle.size}: {handle.describe()}")
-        handle.resident(Access.WRITE)  # Raises an error for a read-only handle.
+            raise UsageError(f"{len(view)} bytes cannot be copied to {handle.size} bytes: {handle.describe()}")
+        handle.resident(Access.WRITE)  # Refuse a read-only handle.
         taken = bytes(view)
 
         def start(node: Node, worker: int, done: Done) -> None:
@@ -135,7 +135,7 @@ class Orchestrator(MoveOnly):
         return self._copy("copy_to", handle, Access.WRITE, start, over)
 
     def copy_from(self, handle: Handle) -> TaskFuture:
-        """Copy memory of a worker to the host; the future's result is a ``bytearray``."""
+        """Copy memory of a worker to the host. The future's result is a ``bytearray``."""
 
         def start(node: Node, worker: int, done: Done) -> None:
             self._transport.get(worker, handle.buffer, handle.offset, handle.size, done)
@@ -148,7 +148,7 @@ class Orchestrator(MoveOnly):
 
     @contextmanager
     def scope(self) -> Iterator[Scope]:
-        """Free the memory and objects of the scope at the end of the block."""
+        """Return a scope, which frees its memory and objects at the end of the block."""
         scope = Scope(self)
         try:
             yield scope
@@ -158,11 +158,12 @@ class Orchestrator(MoveOnly):
     # Tasks
 
     def submit(self, call: Callable[..., Any], /, *args: Any, worker: int | None = None, **kwargs: Any) -> TaskFuture:
-        """Call a function on a worker: the one with its resident arguments, or ``worker``, or any.
+        """Call a function on a worker and return the future of its result.
 
-        Arrays among the arguments get memory on the worker for the duration of the call. The function sees them as
-        :class:`~etdev.runtime.orchestrator.arrays.WorkerArray`. ``Out(array)`` and ``InOut(array)`` are copied back.
-        Other arguments are sent unchanged. On processes and Ray they must be picklable, like the result.
+        The worker is the one that has the resident arguments, else ``worker``, else any. Arrays are copied to the
+        worker's memory for the call; the function gets them as :class:`~etdev.runtime.orchestrator.arrays.WorkerArray`.
+        ``Out(array)`` and ``InOut(array)`` are copied back. Other arguments are sent unchanged. With processes and Ray,
+        they and the result must be picklable.
         """
         arguments = read_arguments(args, kwargs)
         place = arguments.worker(worker)
@@ -177,11 +178,10 @@ class Orchestrator(MoveOnly):
         *,
         workers: Sequence[int | None] | None = None,
     ) -> TaskFuture:
-        """Call a function on several workers at the same time, each with its own arguments: on all, or on none.
+        """Call a function on several workers at the same time, with different arguments. All calls start, or none.
 
-        ``workers`` has a worker for each list of arguments. ``None`` selects the worker of its resident arguments, or
-        any worker that no other member has. Without ``workers``, this holds for each member. A group is one task: it
-        fails with its first error, and its result is the list of results.
+        ``workers`` has the worker of each call. ``None`` stands for the worker of its resident arguments, else for any
+        free one. The group is one task. It fails with its first error; its result is the list of results.
         """
         every, wanted = read_members(args_list, workers)
         with self._engine.turn():
@@ -189,9 +189,10 @@ class Orchestrator(MoveOnly):
             return self._tasks(call, every, wanted, {}, group=True)
 
     def create(self, call: Callable[..., Any], /, *args: Any, worker: int, **kwargs: Any) -> ObjectHandle:
-        """Create an object on a worker from the result of ``call``. Does not wait; :meth:`ready` does.
+        """Call a function on a worker and keep the result there as an object. Use :meth:`ready` to wait for it.
 
-        Tasks that get ``handle.resident()`` receive the object itself. Freeing it calls its ``close``, if any.
+        A task that gets ``handle.resident()`` receives the object itself. When it is freed, its ``close`` is called if
+        it has one.
         """
         arguments = read_arguments(args, kwargs)
         arguments.worker(worker)
@@ -207,7 +208,7 @@ class Orchestrator(MoveOnly):
             return handle
 
     def ready(self, *handles: ObjectHandle) -> None:
-        """Wait until objects exist. Raises the error of the first one whose creation failed."""
+        """Wait until objects are created. Raises the error of the first creation that failed."""
         for future in [self.submit(_nothing, handle.resident(Access.READ)) for handle in handles]:
             error = future.exception()
             if error is not None:
@@ -216,34 +217,34 @@ class Orchestrator(MoveOnly):
     # Workers
 
     def health(self, worker: int) -> Health:
-        """Return the health of a worker."""
+        """Return whether a worker is alive, its process id and its allocated bytes."""
         self._ledger.check_number(worker)
         return self._transport.health(worker)
 
     def restart(self, worker: int) -> None:
-        """Start a lost worker again. Its memory and objects are lost: older handles are refused."""
+        """Start a lost worker again, with empty memory. Handles from before stay invalid."""
         with self._engine.turn():
             self._ledger.check_number(worker)
             if not self._ledger.is_lost(worker):
-                raise PlacementError(f"worker {worker} is alive", hint="`kill` ends it")
-            self._ledger.revive(worker)  # It can be lost again from here on. It gets no work before it is running.
+                raise PlacementError(f"worker {worker} is alive, so it cannot be restarted", hint="call `kill` first")
+            self._ledger.revive(worker)  # From here on, the worker may be lost again. It gets no work before it runs.
         try:
             self._transport.restart(worker)
         except BaseException:
-            self._engine.lost(worker, "it was started again, and did not start")
+            self._engine.lost(worker, "its restart failed")
             raise
         with self._engine.turn():
             if not self._ledger.is_lost(worker):
                 self._engine.scheduler.started_again(worker)
 
     def kill(self, worker: int) -> None:
-        """Kill a worker at once, even while it runs a task."""
+        """Kill a worker at once, even if it runs a task."""
         with self._engine.turn():
             self._ledger.check_worker(worker)
         self._transport.kill(worker)
 
     def stats(self) -> Stats:
-        """Return statistics of the workers and buffers, and the number of pending tasks."""
+        """Return statistics of workers, buffers and unfinished tasks."""
         with self._engine.turn(opened=False):
             workers = tuple(replace(found) for found in self._ledger.stats)
             return Stats(workers, self._ledger.buffers(), len(self._engine.scheduler.live()))
@@ -251,15 +252,15 @@ class Orchestrator(MoveOnly):
     # Shutdown
 
     def wait(self) -> None:
-        """Wait for everything submitted. Errors of tasks stay in their futures."""
+        """Wait for all tasks. Their errors are only in their futures."""
         self._engine.refuse_callback("the end of all tasks")
         self._engine.wait()
 
     def close(self, *, cancel: bool = False, kill: bool = False) -> None:
-        """Wait for everything submitted, then end the workers.
+        """Wait for all tasks, then end the workers.
 
-        ``cancel`` cancels the tasks that have not begun, and ``kill`` kills the workers at once. A second call has no
-        effect. Any other request after this call is a :class:`ClosedError`.
+        ``cancel`` cancels the tasks that have not started. ``kill`` kills the workers at once. A second call has no
+        effect. All other calls then raise :class:`ClosedError`.
         """
         if kill:
             self._engine.untangle()
@@ -278,7 +279,7 @@ class Orchestrator(MoveOnly):
             self._engine.wait(_KILLED_SECONDS if kill else None)
         except BaseException:
             for worker in range(len(self.specs)):
-                self._transport.kill(worker)  # Other threads may wait for running tasks, which nothing else ends now.
+                self._transport.kill(worker)  # Other threads may wait for running tasks, which would never end.
             raise
         finally:
             self._transport.close()
@@ -290,13 +291,13 @@ class Orchestrator(MoveOnly):
         self.close(cancel=kind is not None, kill=kind is KeyboardInterrupt)
 
     def is_inside(self) -> bool:
-        """Return whether this thread holds the engine's lock. Finalizers that run then must wait."""
+        """Return whether this thread holds the lock. A finalizer that runs meanwhile must not call the orchestrator."""
         return self._engine.is_inside()
 
-    # The lock is held
+    # The lock is held during these calls
 
     def _admit(self, every: Sequence[Arguments], wanted: Sequence[int | None]) -> None:
-        """Wait for room for a task or group. Check before and after that it can run."""
+        """Wait until a task or group is within the limits. Check its handles and workers before and after."""
         self._check(every, wanted)
         if self._engine.wait_for_room(sum(arguments.nbytes for arguments in every)):
             self._check(every, wanted)

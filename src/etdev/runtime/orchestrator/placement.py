@@ -1,9 +1,9 @@
-"""Placement of ready nodes on workers: first nodes that need a certain worker, then nodes that run anywhere.
+"""Placement: choose workers for nodes that are ready.
 
-A node that needs a worker waits in that worker's queue. A group enters the queues of all its members at once. It begins
-when it is at the head of each queue and all members are idle. Nothing overtakes it, so single nodes cannot starve it
-and two groups cannot deadlock. A member that may run anywhere gets its worker when the group is ready: the one with the
-least to do.
+Each worker has a queue of the nodes that must run on it. A group is in the queues of all its members. It starts when it
+is first in all of these queues and all members are idle. No other node overtakes it, so single nodes cannot starve it,
+and two groups cannot deadlock. A member that may run anywhere gets the worker with the fewest nodes in its queue. A
+single node that may run anywhere starts on any worker that is idle and has an empty queue.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ class Placement:
     """Ready nodes, and idle workers."""
 
     def __init__(self, workers: Iterable[int]) -> None:
-        self._idle = dict.fromkeys(workers)  # A set that keeps its order.
+        self._idle = dict.fromkeys(workers)  # A dict is a set that keeps its order.
         self._own: dict[int, deque[Node]] = {worker: deque() for worker in self._idle}
         self._free: deque[Node] = deque()
         self._changed: dict[int, None] = {}
-        """Workers with a changed queue, and workers that have become idle."""
+        """Workers whose queue or state changed since the last call of `pop_startable`."""
         self._gone: set[int] = set()
         self._tickets = itertools.count()
-        """Tickets, which order the nodes in all queues."""
+        """Numbers that order the nodes in all queues."""
 
     def add(self, node: Node) -> None:
-        """Add a ready node. There are workers for all of its members."""
+        """Add a ready node. There are enough workers for its members."""
         if node.wanted == (None,):
             self._free.append(node)
             return
@@ -41,7 +41,7 @@ class Placement:
             self._changed[worker] = None
 
     def replace(self, node: Node) -> None:
-        """Choose a worker in place of a lost one. The node keeps its place in the order."""
+        """Replace the lost workers of a node by others. The node keeps its place in the order."""
         before = node.workers
         node.workers = self._choose([None if worker in self._gone else worker for worker in before])
         for worker in set(node.workers).difference(before):
@@ -51,30 +51,30 @@ class Placement:
         self.wake(node.workers)
 
     def forget(self, node: Node) -> None:
-        """Remove a node, as if it had never been added."""
+        """Remove a node from all queues."""
         for queue in (*self._own.values(), self._free):
             with suppress(ValueError):
                 queue.remove(node)
 
     def rest(self, worker: int) -> None:
-        """Mark a worker idle."""
+        """Mark a worker as idle."""
         self._gone.discard(worker)
         self._idle[worker] = None
         self._changed[worker] = None
 
     def retire(self, worker: int) -> None:
-        """Mark a worker lost until it rests again, and clear its queue."""
+        """Mark a worker as lost, and empty its queue."""
         self._gone.add(worker)
         self._idle.pop(worker, None)
         self._changed.pop(worker, None)
         self._own[worker].clear()
 
     def wake(self, workers: Iterable[int]) -> None:
-        """Check the queues of these workers again: a node in them is not ready any more, so one behind it may begin."""
+        """Look at these queues again, because a node in them is not ready any more."""
         self._changed.update(dict.fromkeys(workers))
 
     def take(self) -> list[Node]:
-        """Return the nodes that begin now, on their ``workers``."""
+        """Remove and return the nodes that can start now. Their ``workers`` are chosen."""
         found: list[Node] = []
         changed, self._changed = self._changed, {}
         for worker in changed:
@@ -98,7 +98,7 @@ class Placement:
         return found
 
     def _choose(self, wanted: Collection[int | None]) -> tuple[int, ...]:
-        """Return the wanted workers. Each ``None`` is replaced by an idle worker or the least loaded one."""
+        """Return one worker per member. Idle or least loaded workers replace ``None``."""
         others = [worker for worker in self._own if worker not in self._gone and worker not in wanted]
         chosen = iter(sorted(others, key=self._load))
         return tuple(next(chosen) if worker is None else worker for worker in wanted)

@@ -1,6 +1,6 @@
-"""Scheduler of nodes, which wait for other nodes and for workers, begin, and end.
+"""Scheduler: decides when each node starts and ends, from its hazards and the idle workers.
 
-It neither runs code nor reads a clock.
+It runs no code of tasks, and has no threads or clock.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from etdev.runtime.orchestrator.placement import Placement
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Changes that follow from an event."""
+    """Changes of nodes since the last call."""
 
     begun: tuple[Node, ...]
-    """Nodes to run now, on each of their workers."""
+    """Nodes to start now, on each of their workers."""
     doomed: tuple[Node, ...]
-    """Nodes that got an error since the last call.
+    """Nodes that now have an error.
 
-    Such a node may not have ended: it keeps its place in the order, or some of its members still run.
+    Such a node may not have ended: it waits for earlier nodes, or some of its members still run.
     """
     ended: tuple[Node, ...]
-    """Nodes that are done or failed, in this order."""
+    """Nodes that are done or failed, in the order of their ends."""
 
 
 class Scheduler:
-    """Scheduler of nodes on workers numbered from 0. Call :meth:`changes` after each event.
+    """Scheduler of nodes on workers numbered from 0. After each event, call :meth:`changes` and apply them.
 
-    A node begins when all nodes that it waits for have ended. It fails without running if one of these failed before
-    writing what the node reads. It still keeps its place in the order until the earlier nodes have ended.
+    A node starts when all nodes that it waits for have ended. If one of them failed and its output is read, the node
+    fails without running. A failed node still ends only after the nodes that it waits for.
     """
 
     def __init__(self, workers: int) -> None:
@@ -53,11 +53,11 @@ class Scheduler:
         return next(iter(self._live), None)
 
     def live(self) -> tuple[Node, ...]:
-        """Return the nodes that have not ended, in order."""
+        """Return the nodes that have not ended, in the order of submission."""
         return tuple(self._live)
 
     def submit(self, node: Node) -> None:
-        """Add a node. If this fails for any reason, nothing has been added."""
+        """Add a node. If this raises an error, the node is not added."""
         try:
             self._enter(node)
         except BaseException:
@@ -65,15 +65,15 @@ class Scheduler:
             raise
 
     def finished(self, node: Node, worker: int, error: BaseException | None = None) -> None:
-        """Record that a worker has finished a node, or its part of one."""
+        """Record that a worker has finished its part of a node."""
         if worker not in node.running:
-            return  # It was lost meanwhile.
+            return  # The worker was lost before.
         if not node.memory:
             self._placement.rest(worker)
         self._leave(node, worker, error)
 
     def cancel(self, node: Node) -> bool:
-        """Cancel a node. Return False if it has begun or ended."""
+        """Cancel a node. Return False if it has started or ended."""
         if node.ended or node.state is State.RUNNING:
             return False
         self._doom(node, CancelledTaskError(f"{node.label} was cancelled"))
@@ -83,7 +83,7 @@ class Scheduler:
         return True
 
     def lost(self, worker: int, error: BaseException) -> None:
-        """Record the loss of a worker. Nodes that run there or need it fail."""
+        """Record the loss of a worker. Nodes that run on it or need it fail."""
         self._lost[worker] = error
         self._placement.retire(worker)
         for node in tuple(self._live):
@@ -98,17 +98,17 @@ class Scheduler:
                 self._placement.replace(node)
 
     def started_again(self, worker: int) -> None:
-        """Record the restart of a lost worker, whose memory is empty now."""
+        """Record the restart of a lost worker."""
         del self._lost[worker]
         self._placement.rest(worker)
 
     def drop(self, keys: Iterable[Key]) -> None:
-        """Forget buffers whose handles are not valid any more."""
+        """Remove freed or lost buffers from the hazards."""
         for key in keys:
             self._hazards.drop(key)
 
     def changes(self) -> Changes | None:
-        """Return the changes since the last call, or None."""
+        """Return the changes since the last call, or None if there are none."""
         for node in self._placement.take():
             self._begin(node)
         if not (self._begun or self._doomed or self._ended):
@@ -131,7 +131,7 @@ class Scheduler:
         self._advance(node)
 
     def _withdraw(self, node: Node) -> None:
-        """Remove a node that was added only in part. No later node exists."""
+        """Remove a node whose addition failed halfway. There is no later node."""
         self._live.pop(node, None)
         for before in self._live:
             before.dependents = [found for found in before.dependents if found[0] is not node]
@@ -142,7 +142,7 @@ class Scheduler:
         node.state = State.FAILED
 
     def _obstacle(self, node: Node) -> BaseException | None:
-        """Return the loss that keeps a node from running: of a worker that it needs, or of too many workers."""
+        """Return the error of a lost worker without which the node cannot run, or None."""
         for worker in node.wanted:
             if worker in self._lost:
                 return self._lost[worker]
@@ -151,7 +151,7 @@ class Scheduler:
         return None
 
     def _leave(self, node: Node, worker: int, error: BaseException | None) -> None:
-        """Record that a worker is done with a node that it was running."""
+        """Record that a worker has stopped running a node, with an error if it failed."""
         node.running.discard(worker)
         if error is not None:
             self._doom(node, error)
@@ -164,7 +164,7 @@ class Scheduler:
             self._doomed.append(node)
 
     def _advance(self, node: Node) -> None:
-        """Make a node ready if it waits for nothing. End it if it has an error."""
+        """Make a node ready if it waits for no other node. If it has an error, end it instead."""
         if node.waiting or node.state is not State.WAITING:
             return
         if node.error is not None:
@@ -199,7 +199,7 @@ class Scheduler:
 
 
 def _first(node: Node) -> BaseException:
-    """Return the original error, before it was passed on to dependent nodes."""
+    """Return the error that caused the failure of a node, maybe in another node."""
     error = node.error
     assert error is not None
     return error.cause if isinstance(error, PoisonedError) else error

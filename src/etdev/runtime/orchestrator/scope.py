@@ -1,4 +1,4 @@
-"""Scope of memory and objects, which ends with a block."""
+"""Scope that owns memory and objects until the end of a block."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from etdev.runtime.owners import MoveOnly
 
 
 class MemoryOwner(Protocol):
-    """The part of an orchestrator that a scope needs."""
+    """Part of :class:`Orchestrator` that a scope uses."""
 
     def malloc(self, worker: int, nbytes: int) -> Handle: ...
 
@@ -22,26 +22,26 @@ class MemoryOwner(Protocol):
 
 
 class Scope(MoveOnly):
-    """Memory and objects that are freed together."""
+    """Memory and objects that are freed at the end of a block."""
 
     def __init__(self, orchestrator: MemoryOwner) -> None:
         self._orchestrator = orchestrator
         self._handles: list[Handle | ObjectHandle] = []
 
     def malloc(self, worker: int, nbytes: int) -> Handle:
-        """Allocate memory as :meth:`Orchestrator.malloc` does. The scope frees it."""
+        """Allocate memory as :meth:`Orchestrator.malloc` does. The end of the scope frees it."""
         handle = self._orchestrator.malloc(worker, nbytes)
         self._handles.append(handle)
         return handle
 
     def create(self, call: Callable[..., Any], /, *args: Any, worker: int, **kwargs: Any) -> ObjectHandle:
-        """Create an object as :meth:`Orchestrator.create` does. The scope closes it."""
+        """Create an object as :meth:`Orchestrator.create` does. The end of the scope closes it."""
         handle = self._orchestrator.create(call, *args, worker=worker, **kwargs)
         self._handles.append(handle)
         return handle
 
     def close(self) -> None:
-        """Free what is not freed yet, newest first."""
+        """Free everything that is not freed yet. The newest memory comes first."""
         while self._handles:
             handle = self._handles.pop()
             try:

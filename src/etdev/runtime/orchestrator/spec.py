@@ -1,4 +1,4 @@
-"""Specification of a worker's memory."""
+"""Description of the memory of a worker."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from etdev.runtime.orchestrator.errors import PlacementError
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """Memory of one worker: ``cpu``, ``cuda:1``, or ``sim``, a simulated device that the host cannot read."""
+    """Memory of one worker: ``cpu``, ``cuda:1``, or ``sim`` for a simulated device."""
 
     memory: str = "cpu"
     capacity: int = 1 << 32
-    """Bytes of a simulated device."""
+    """Size of a simulated device, in bytes."""
     device_map: str = ""
-    """Device map for programs on this worker, such as ``cuda:0=sim,cuda:1=sim``.
+    """Device map for programs that run on this worker, such as ``cuda:0=sim,cuda:1=sim``.
 
-    ``memory`` is one of the program's devices then.
+    With a map, ``memory`` is one of the devices in it.
     """
 
     def open(self) -> tuple[Registry, Device]:
-        """Return the worker's allocators, and the device of its own memory."""
+        """Return the worker's allocators, and the device whose memory tasks get."""
         if self.memory == SIMULATED:
             simulated = parse_device_map(f"{_FIRST}={SIMULATED}")
             return registry_for(simulated, capacity=self.capacity), _FIRST
@@ -38,15 +38,15 @@ class WorkerSpec:
 
 
 _FIRST = Device(DeviceType.CUDA, 0)
-"""Device that a simulated device is presented as."""
+"""Device that programs see if the memory is ``sim``."""
 
 
 def parse_workers(workers: int | Sequence[str | WorkerSpec]) -> tuple[WorkerSpec, ...]:
-    """Return the specifications for a number of workers, or for the memory of each."""
+    """Return one specification per worker. The argument is a number of workers, or the memory of each."""
     each = (str(HOST),) * workers if isinstance(workers, int) else workers
     found = tuple(WorkerSpec(one) if isinstance(one, str) else one for one in each)
     if not found:
-        raise PlacementError("an orchestrator without workers", hint="ask for one at least: `workers=1`")
+        raise PlacementError("an orchestrator needs at least one worker", hint="use `workers=1` or more")
     for spec in found:
         if spec.memory != SIMULATED:
             parse_device(spec.memory)

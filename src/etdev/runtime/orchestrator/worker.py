@@ -1,4 +1,4 @@
-"""Worker with memory and objects, in which it runs tasks. Every transport ends in one."""
+"""Worker: memory and objects, and the execution of jobs with them. All transports use it."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ def current_worker() -> Worker:
     """Return the worker that runs the calling task. Raises :class:`~etdev.errors.UsageError` outside of a task."""
     found: Worker | None = getattr(_HERE, "worker", None)
     if found is None:
-        raise UsageError("no worker runs this", hint="submit it as a task")
+        raise UsageError("this code does not run on a worker", hint="submit it as a task")
     return found
 
 
 class Worker(MoveOnly):
-    """Worker's side of the transport. Memory may be requested and copied while a task runs."""
+    """Memory and objects of one worker. While one thread runs a job, another may allocate and copy memory."""
 
     def __init__(self, number: int, spec: WorkerSpec) -> None:
         self.number = number
         self.registry, self.device = spec.open()
         self.allocator, self.index = self.registry.get(self.device.type), self.device.index
         self._buffers: dict[int, tuple[int, int]] = {}
-        """Number → address and bytes."""
+        """Number of a buffer → address and bytes."""
         self.objects: dict[int, Any] = {}
         self._lock = Lock()
 
     def alloc(self, buffer: int, nbytes: int) -> None:
-        """Allocate a buffer. Raises as :meth:`~etdev.runtime.allocator.DeviceAllocator.allocate` does."""
+        """Allocate a buffer. Raises the errors of :meth:`~etdev.runtime.allocator.DeviceAllocator.allocate`."""
         address = self.allocator.allocate(nbytes, self.index) if nbytes else 0
         with self._lock:
             self._buffers[buffer] = address, nbytes
@@ -62,7 +62,7 @@ class Worker(MoveOnly):
                 address = nbytes = 0
             else:
                 found = None
-                address, nbytes = self._buffers.pop(buffer, (0, 0))  # An object may not exist if its creation failed.
+                address, nbytes = self._buffers.pop(buffer, (0, 0))  # An object does not exist if its creation failed.
         if nbytes:
             self.allocator.deallocate(address, self.index)
         if hasattr(found, "close"):
@@ -84,7 +84,7 @@ class Worker(MoveOnly):
         return found
 
     def run(self, job: Job) -> Outcome:
-        """Run a job in this thread."""
+        """Run a job in the calling thread."""
         began = time.perf_counter()
         _HERE.worker = self
         with _Call(self, job) as call:
@@ -104,7 +104,7 @@ class Worker(MoveOnly):
         return self.allocator.counters.live_bytes
 
     def close(self) -> None:
-        """Free everything. Errors of objects that are closed are ignored."""
+        """Free all buffers and close all objects. Errors of objects are ignored."""
         for number in (*self.objects, *self._buffers):
             with suppress(Exception):
                 self.free(number)
@@ -113,18 +113,18 @@ class Worker(MoveOnly):
         with self._lock:
             address, size = self._buffers[buffer]
         if offset < 0 or offset + nbytes > size:
-            raise UsageError(f"bytes {offset} to {offset + nbytes} of buffer {buffer}, which has {size}")
+            raise UsageError(f"bytes {offset} to {offset + nbytes} are out of bounds: buffer {buffer} has {size}")
         return address + offset
 
     def array(self, argument: MemoryArgument) -> WorkerArray:
-        """Return resident memory as the array that a task sees."""
+        """Return the array that a task gets for resident memory."""
         needed = count_elements(argument.shape) * item_size(argument.dtype)
         if needed > argument.size:
             raise UsageError(
-                f"{argument.dtype} of shape {list(argument.shape)} takes {needed} bytes, and the argument has "
+                f"{argument.dtype} of shape {list(argument.shape)} takes {needed} bytes, but the argument has "
                 f"{argument.size}"
             )
-        # An argument of 0 bytes uses no memory, so its buffer may be freed already.
+        # The buffer of an argument with 0 bytes may be freed already.
         address = self._place(argument.buffer, argument.offset, needed) if needed else 0
         return self._wrap(address, argument.dtype, argument.shape, writable=argument.writable)
 
@@ -132,13 +132,13 @@ class Worker(MoveOnly):
         return WorkerArray(self.allocator, self.index, address, dtype, shape, writable=writable)
 
     def temporary(self, dtype: str, shape: tuple[int, ...]) -> WorkerArray:
-        """Allocate memory for an array; :meth:`release` frees it."""
+        """Allocate memory for an array. :meth:`release` frees it."""
         nbytes = count_elements(shape) * item_size(dtype)
         address = self.allocator.allocate(nbytes, self.index) if nbytes else 0
         return self._wrap(address, dtype, shape, writable=True)
 
     def release(self, array: WorkerArray) -> None:
-        """Free an array from :meth:`temporary`."""
+        """Free an array that :meth:`temporary` allocated."""
         if array.nbytes:
             self.allocator.deallocate(array.address, self.index)
 
@@ -149,7 +149,7 @@ class _Call:
     def __init__(self, worker: Worker, job: Job) -> None:
         self._worker, self._job = worker, job
         self._temporary: dict[int, WorkerArray] = {}
-        """Position of the argument → array."""
+        """Position of an argument → array that was allocated for it."""
         self._resident: list[WorkerArray] = []
         self.args: list[Any] = []
         self.bytes_to = self.bytes_from = self.bytes_avoided = 0
@@ -185,7 +185,7 @@ class _Call:
                 return given
 
     def outputs(self) -> dict[int, bytes]:
-        """Return the bytes to copy back, by position of the argument."""
+        """Return the content of the arrays to copy back: position of the argument → bytes."""
         found = {}
         for position, array in self._temporary.items():
             if self._job.args[position].back:
@@ -194,7 +194,7 @@ class _Call:
         return found
 
     def bring(self, array: WorkerArray) -> Any:
-        """Copy an array of the worker to the host."""
+        """Copy an array in the worker's memory to the host."""
         self.bytes_from += array.nbytes
         return array_of(array.to_bytes(), array.dtype, array.shape)
 

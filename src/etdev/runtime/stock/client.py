@@ -1,4 +1,4 @@
-"""Parent's side of the stock runtime's process."""
+"""Client that starts the process of the stock runtime and sends requests to it."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ _NOISE = re.compile(
     r"|Failed to load \S.*/torchao/_C_\S*\.so: "
     r"|W\d{4} .*\] <enum 'KernelPreference'> is an Enum subclass"
 )
-"""Prefixes of lines that the wheels (executorch, torchao, torch) print on every start."""
+"""Beginnings of lines that the packages executorch, torchao and torch print on every start."""
 
 _LIMIT = 600.0
-"""Seconds to wait for one answer. A call is faster, but on slow machines importing the runtime takes minutes."""
+"""Maximum seconds for one answer. Calls take less, but the import of the runtime can take minutes on slow machines."""
 
 
 class ProgramFailureError(Exception):
-    """Error of a program or call that the runtime refused, with the runtime's message and log."""
+    """Error for a program or call that the runtime refused. The message includes the log of the runtime."""
 
 
 class RuntimeCrashError(ProgramFailureError):
-    """Error of a program that crashed the runtime's process, or hung in it."""
+    """Error for a program that crashed the process of the runtime, or did not return in time."""
 
 
 class StockRuntime:
-    """ExecuTorch's Python runtime in a child process. A context manager; the child ends with it.
+    """ExecuTorch's Python runtime in a child process. A context manager, whose end kills the child.
 
-    The child starts at once and imports in the background; the first request waits for it. ``imports`` are modules that
-    register custom kernels, looked up in ``path`` first. A program that crashes the child, or does not answer within
-    ``limit`` seconds, raises :class:`RuntimeCrashError`. The next program gets a new child. A child that cannot start
-    raises :class:`~etdev.errors.MissingRequirementError`.
+    The child starts at once and imports its modules; the first request waits for that. ``imports`` are modules that
+    register custom kernels; ``path`` is searched for them first. If the child crashes, or takes longer than ``limit``
+    seconds, :class:`RuntimeCrashError` is raised and the next program gets a new child. Raises
+    :class:`~etdev.errors.MissingRequirementError` if the child cannot start.
     """
 
     def __init__(self, *, imports: Sequence[str] = (), path: Sequence[Path] = (), limit: float = _LIMIT) -> None:
         self.limit = limit
-        """Seconds to wait for one answer."""
+        """Maximum seconds for one answer."""
         self.seconds = 0.0
-        """Seconds that the last call took in the runtime, in total for ``repeat`` calls, without the transfer."""
+        """Seconds that the last call spent in the runtime, or the sum of all ``repeat`` calls."""
         self._imports, self._path = list(imports), [str(folder) for folder in path]
         self._process: subprocess.Popen[bytes] | None = None
         self._operators: frozenset[str] = frozenset()
@@ -65,9 +65,9 @@ class StockRuntime:
         self._shared = False
         self._joined = JoinedFile()
         self._crash: str | None = None
-        """Description of the crash, if the loaded program crashed its process."""
+        """Description of the crash, after the loaded program crashed the child."""
         self._turn = Lock()
-        """Lock for one request at a time. A metric may call the program from several threads."""
+        """Lock for one request at a time. The metric of a config may call the program from several threads."""
 
     def __enter__(self) -> Self:
         self._log = tempfile.TemporaryFile(buffering=0)
@@ -96,7 +96,7 @@ class StockRuntime:
         self._greeted = False
 
     def _stop(self) -> int | None:
-        """End the child and return its return code, or None without a child."""
+        """Kill the child and return its exit code, or None if there is no child."""
         if self._process is None:
             return None
         process, self._process = self._process, None
@@ -108,57 +108,55 @@ class StockRuntime:
 
     @property
     def process_id(self) -> int:
-        """Process id of the child, which is started if necessary. It changes after a crash."""
+        """Process id of the child. A new child has another one."""
         self._greet()
         assert self._process is not None
         return self._process.pid
 
     @property
     def operators(self) -> frozenset[str]:
-        """Names of all operators that the runtime has kernels for: ``aten::add.out``."""
+        """Names of all operators that have kernels in the runtime, such as ``aten::add.out``."""
         self._greet()
         return self._operators
 
     @property
     def backends(self) -> frozenset[str]:
-        """Names of the backends that are registered in the runtime."""
+        """Names of the backends that are compiled into the runtime."""
         self._greet()
         return self._backends
 
     @property
     def usable_backends(self) -> frozenset[str]:
-        """Those of :attr:`backends` that report to be available here (their own libraries are found)."""
+        """Names of the backends that work on this machine. The others lack their libraries."""
         self._greet()
         return self._usable
 
     def load(self, file: Path, *, shared: bool = False, data: Sequence[Path] = ()) -> tuple[str, ...]:
-        """Open a program with its data files. Return the names of its methods, constant methods included.
+        """Load a program with its data files. Return the names of its methods, including constant methods.
 
-        With ``shared`` all methods use the same buffers, as with ``executorch.runtime.Runtime``. They then share what
-        the file puts at the same place. Otherwise each method has its own memory and state.
+        With ``shared``, all methods use the same buffers, as in ``executorch.runtime.Runtime``. They then share
+        everything that has the same place in the file. Otherwise each method has its own memory and state.
 
-        The loader for shared buffers takes no data file, the other one takes one. Program and data are joined in a
-        :class:`JoinedFile` for a loader that does not take them as they are.
+        ExecuTorch's loader for shared buffers accepts no data file, and the other one accepts one. In all other cases,
+        program and data files are joined in a :class:`JoinedFile`.
 
-        Raises :class:`ProgramFailureError` for data that do not belong to the program, because the runtime may crash on
-        them.
+        Raises :class:`ProgramFailureError` if a data file does not match the program, because the runtime could crash.
         """
         self._crash, self._file, self._shared, self._data = None, file, shared, tuple(data)
         if data and (shared or len(data) > 1):
             file, data = self._joined.path(file, data, _fitting), ()
         elif data:
             _fitting(file, data)
-        # The child has the working folder that this process had when it started.
+        # The child may have another working folder: that of this process at its start.
         named = [os.path.abspath(path) for path in (file, *data)]
         header = {"ask": "load", "file": named[0], "data": named[1] if data else None, "shared": shared}
         return tuple(self._ask(header)[0]["methods"])
 
     def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False, repeat: int = 1) -> tuple[Any, ...]:
-        """Call a method and return its outputs, tensors and plain values.
+        """Call a method and return its outputs: tensors and plain values.
 
-        ``fresh`` starts from initial state. With ``repeat``, the calls run one after the other, and the last one's
-        outputs are returned. After a crash only a fresh call works, in a new process, because the previous state is
-        lost.
+        ``fresh`` resets all state first. ``repeat`` calls the method several times and returns the outputs of the last
+        call. A crash loses all state, so only a ``fresh`` call can follow it.
         """
         if self._crash is not None:
             if not fresh or self._file is None:
@@ -178,8 +176,8 @@ class StockRuntime:
         except ProgramFailureError as error:
             what = f" with {', '.join(self._imports)}" if self._imports else ""
             raise MissingRequirementError(
-                f"ExecuTorch's runtime does not start here{what}: {error}",
-                hint="`etdev doctor` says what is installed, and what to install",
+                f"ExecuTorch's runtime cannot start{what}: {error}",
+                hint="run `etdev doctor` to see which packages are missing",
             ) from error
         self._greeted = True
         self._operators = frozenset(answer["operators"])
@@ -207,7 +205,7 @@ class StockRuntime:
 
     @contextmanager
     def _killed_after_limit(self) -> Iterator[Event]:
-        """Kill the child if the block takes longer than the limit, and set the event. Its pipes end with it."""
+        """Kill the child if the block takes longer than the limit. The yielded event is then set."""
         assert self._process is not None
         process, late = self._process, Event()
 
@@ -226,10 +224,10 @@ class StockRuntime:
     def _crash_text(self, since: int, *, late: bool) -> str:
         assert self._process is not None
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=10)  # The child closed its pipe, so it is ending.
+            self._process.wait(timeout=10)  # The pipe is closed, so the child is about to end.
         code = self._stop() or 0
         if late:
-            what = f"the runtime gave no answer within {self.limit:g} s, and its process was killed"
+            what = f"the runtime did not answer within {self.limit:g} s, so its process was killed"
         else:
             how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
             what = f"the runtime's process ended with {how}"
@@ -237,9 +235,9 @@ class StockRuntime:
         return what + (f" [{logged}]" if logged else "")
 
     def _logged(self, since: int) -> str:
-        """Return the last lines that the runtime logged since then.
+        """Return the last lines of the log after the position ``since``.
 
-        The child shares the file's position, which must not change.
+        Parent and child share the position in the log file. Reading must not change it.
         """
         descriptor = self._log.fileno()
         text = os.pread(descriptor, os.fstat(descriptor).st_size - since, since).decode(errors="replace")
@@ -248,7 +246,7 @@ class StockRuntime:
 
 
 def _fitting(file: Path, data: Sequence[Path]) -> Program:
-    """Return a program joined with its data."""
+    """Join a program with its data files. Raise :class:`ProgramFailureError` if they do not match."""
     try:
         return read_joined(file, data)
     except ProgramError as error:

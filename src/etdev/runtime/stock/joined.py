@@ -1,4 +1,4 @@
-"""Program joined with its data files in one temporary file, for a loader that does not take data files."""
+"""Temporary file with a program and its data files, for a loader that accepts no data files."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from etdev.program.writer import write_into
 
 
 class JoinedFile:
-    """Temporary file, written again only if the program or its data change.
+    """Temporary file with a program and its data. It is written again only when their content changes.
 
-    On Linux the file has no name in any folder, so it disappears with the process in all cases. Elsewhere it is in the
-    folder for temporary files, where a killed process leaves it.
+    On Linux the file has no name in a folder, so it disappears with the process. Elsewhere it is in the temporary
+    folder, where a killed process leaves it.
     """
 
     def __init__(self) -> None:
         self._open = ExitStack()
         self._path = Path()
         self._content: tuple[str, ...] | None = None
-        """Digests of the joined files; None if the file is not written."""
+        """Digests of the joined files; None if nothing is written."""
 
     def path(self, file: Path, data: Sequence[Path], join: Callable[[Path, Sequence[Path]], Program]) -> Path:
-        """Return the path of the file for this process and its children. Call ``join`` if it must be written.
+        """Return a path to the joined file, for this process and its children. ``join`` makes the joined program.
 
-        Raises :class:`~etdev.errors.WriteError`, and the errors of ``join``.
+        Raises :class:`~etdev.errors.WriteError` and the errors of ``join``.
         """
         content = _digests(file, *data)
         if content is None or content != self._content:
@@ -42,7 +42,7 @@ class JoinedFile:
         return self._path
 
     def close(self) -> None:
-        """Remove the file."""
+        """Delete the file."""
         self._content = None
         self._open.close()
 
@@ -54,7 +54,7 @@ class JoinedFile:
 
 
 def _digests(*files: Path) -> tuple[str, ...] | None:
-    """Return the digests, or None if a file cannot be read; joining the files then raises the error."""
+    """Return the digests of files, or None if one cannot be read. ``join`` then raises the error."""
     try:
         return tuple(map(file_sha256, files))
     except OSError:

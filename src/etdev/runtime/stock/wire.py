@@ -1,8 +1,8 @@
-"""Messages between the stock runtime's process and its parent: a JSON header, then the tensors' bytes.
+"""Messages between the stock runtime's process and its parent: a JSON header, then the bytes of tensors.
 
-A message is an 8-byte little-endian header length, the UTF-8 JSON header, and the payloads in the order of
-``header["values"]``. Messages contain no pickles. Both sides are the same version of etdev, so messages have no
-version.
+A message begins with the length of the header, as 8 bytes in little-endian order. The tensors follow the header in the
+order of ``header["values"]``. Messages contain no pickles. They have no version, because both processes run the same
+etdev.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CHUNK = 1 << 20
 
 
 def send(stream: BinaryIO, header: dict[str, Any], values: Sequence[Any] = ()) -> None:
-    """Write one message. ``values`` are tensors (made contiguous), numbers, strings or None."""
+    """Write one message. ``values`` are tensors, numbers, strings or None."""
     described, payloads = [], []
     for value in values:
         if _is_tensor(value):
@@ -37,7 +37,7 @@ def send(stream: BinaryIO, header: dict[str, Any], values: Sequence[Any] = ()) -
 
 
 def receive(stream: BinaryIO) -> tuple[dict[str, Any], list[Any]]:
-    """Read one message. Raises :class:`EOFError` if the other side closed the stream."""
+    """Read one message. Raises :class:`EOFError` if the other process has closed the stream."""
     (length,) = _LENGTH.unpack(_read(stream, _LENGTH.size))
     header: dict[str, Any] = json.loads(_read(stream, length))
     return header, [_value(stream, described) for described in header.pop("values")]
@@ -67,7 +67,7 @@ def _bytes_of(tensor: torch.Tensor) -> memoryview:
 
     if tensor.numel() == 0:
         return memoryview(b"")
-    # A contiguous tensor of one element may have any stride, which `view` refuses.
+    # A contiguous tensor with one element may have any stride, but `view` requires a stride of 1.
     flat: Any = tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8).numpy()
     return memoryview(flat)
 

@@ -1,8 +1,8 @@
-"""Process that runs ExecuTorch's Python runtime: ``python -m etdev.runtime.stock.worker READ_FD WRITE_FD``.
+"""Program of the stock runtime's process: ``python -m etdev.runtime.stock.worker READ_FD WRITE_FD``.
 
-It answers ``hello`` (operators, backends), ``load`` and ``call``. An error of the runtime is an answer. A crash ends
-the process, which the parent detects. The process ends when the parent closes its end of the pipe. All output of the
-runtime goes to stderr.
+It answers the requests ``hello``, ``load`` and ``call``. If the runtime raises an error, the answer is that error. If
+it crashes, the process ends, and the parent notices that. When the parent closes the pipe, the process ends. Everything
+that the runtime prints goes to stderr.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from etdev.runtime.stock.wire import receive, send
 
 
 class Worker:
-    """Loaded program and its methods."""
+    """The runtime with a loaded program."""
 
     def __init__(self) -> None:
         self._library = _import_library()
@@ -29,13 +29,13 @@ class Worker:
         self._data: str | None = None
         self._shared = False
         self._programs: list[Any] = []
-        """Owners of the methods below. A program must outlive its methods."""
+        """Loaded programs. Each must exist as long as its methods."""
         self._methods: dict[str, Any] = {}
         self.seconds = 0.0
-        """Seconds that the last call took in the runtime."""
+        """Seconds that the last call spent in the runtime."""
 
     def hello(self, header: dict[str, Any]) -> dict[str, Any]:
-        """Import the modules that register custom kernels. Return the runtime's operators and backends."""
+        """Import modules that register custom kernels. Return the names of the runtime's operators and backends."""
         sys.path[:0] = header["path"]
         for name in header["imports"]:
             importlib.import_module(name)
@@ -47,15 +47,16 @@ class Worker:
         }
 
     def load(self, header: dict[str, Any]) -> dict[str, Any]:
-        """Open a file, with its external data if it has any.
+        """Open a program, and its data file if it has one.
 
-        With ``shared`` its methods use the same buffers. Otherwise each has its own, as always with external data.
+        With ``shared``, its methods use the same buffers. Otherwise, and always with a data file, each method has its
+        own.
         """
         self._path, self._data, self._shared = header["file"], header["data"], header["shared"]
         return {"methods": sorted(self._open())}
 
     def call(self, header: dict[str, Any], values: list[Any]) -> list[Any]:
-        """Run a method ``repeat`` times on the same values. ``fresh`` starts from initial state."""
+        """Call a method ``repeat`` times with the same inputs. ``fresh`` resets all state first."""
         if header["fresh"]:
             self._open()
         name = header["method"]
@@ -70,7 +71,7 @@ class Worker:
         return outputs
 
     def _open(self) -> list[str]:
-        """Reset all state and return the names of the file's methods."""
+        """Open the file again, which resets all state. Return the names of its methods."""
         self._methods.clear()
         self._programs.clear()
         if self._data is not None:
@@ -78,12 +79,12 @@ class Worker:
         program = self._load_program()
         names = [program.get_method_name(index) for index in range(program.num_methods())]
         if self._shared:
-            # Load all methods before the first call: loading a method writes the initial values of its state again.
+            # Load all methods before the first call, because loading a method initializes its state again.
             self._methods.update({name: program.load_method(name) for name in names})
         return names
 
     def _open_module(self, data: str) -> list[str]:
-        """Open a file with external data, which only the module loader takes. Each method gets its own buffers."""
+        """Open a program with a data file. ExecuTorch's module loader gives each method its own buffers."""
         module = self._library._load_for_executorch(self._path, data)
         self._programs.append(module)
         names = list(module.method_names())
@@ -91,7 +92,7 @@ class Worker:
         return names
 
     def _load_method(self, name: str) -> Any:
-        """Load a method. The methods of one loaded program share its buffers (seen with executorch 1.4.1)."""
+        """Load a method. Methods of the same loaded program share its buffers, as seen with executorch 1.4.1."""
         return (self._programs[0] if self._shared else self._load_program()).load_method(name)
 
     def _load_program(self) -> Any:
@@ -102,10 +103,10 @@ class Worker:
 
 
 def _import_library() -> Any:
-    """Import the wheel's extension module, which ``executorch.runtime`` wraps.
+    """Import the extension module of the runtime directly, because ``executorch.runtime`` takes four seconds longer.
 
-    The wrapper would also import ``executorch.exir``, which takes four seconds. Only ``portable_lib`` finds OpenVINO's
-    library. The quantized kernels register when their package is imported.
+    Only ``portable_lib`` finds the library of OpenVINO. Importing ``executorch.kernels.quantized`` registers its
+    kernels.
     """
     import torch  # noqa: F401 - the extension is linked against its libraries
 
@@ -116,7 +117,7 @@ def _import_library() -> Any:
 
 
 def serve(reading: BinaryIO, writing: BinaryIO) -> None:
-    """Answer messages until the other side closes the stream."""
+    """Answer requests until the parent closes the stream."""
     start = _start()
     while True:
         try:
@@ -140,7 +141,7 @@ def serve(reading: BinaryIO, writing: BinaryIO) -> None:
 
 
 def _start() -> Callable[[], Worker]:
-    """Import the runtime while the parent is busy. A failure becomes the answer to the first request."""
+    """Import the runtime now, while the parent works. If that fails, the first request gets the error."""
     try:
         worker = Worker()
     except Exception as error:  # noqa: BLE001 - it is the answer
@@ -154,8 +155,8 @@ def _start() -> Callable[[], Worker]:
 
 
 def main() -> None:
-    """Run the child process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides.
+    """Run the process of the stock runtime."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes. The parent decides when this one ends.
     os.dup2(2, 1)
     with os.fdopen(int(sys.argv[1]), "rb") as reading, os.fdopen(int(sys.argv[2]), "wb") as writing:
         serve(reading, writing)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from etdev.config.types import is_data_file_name
 from etdev.errors import EmitError
-from etdev.files import temporary_beside
+from etdev.files import temporary_file
 from etdev.pipeline.project import Project
 from etdev.pipeline.stages.emit.graphs import lowered_modules
 from etdev.program import Program, flat_tensor, read, write
@@ -41,7 +41,7 @@ def put_data_inside(
         return program, {}
     files: dict[str, FlatTensor] = {}
     for name, tag in places.items():
-        with temporary_beside(path.with_name(name)) as temporary:
+        with temporary_file(path.with_name(name)) as temporary:
             with temporary.open("wb") as file:
                 cords[tag].write_to_file(file)
             files[name] = flat_tensor.read(temporary)  # memory-mapped, so readable after removal

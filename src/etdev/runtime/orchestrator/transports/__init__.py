@@ -1,6 +1,6 @@
-"""Transports to workers: threads, processes, Ray. All implement one interface and pass one suite of tests.
+"""Transports, which carry commands to workers: threads, processes, Ray, and those of plugins.
 
-Other packages may register more.
+All have the same interface and pass the same tests.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ RAY_EXTRA = 'pip install "etdev[ray]"'
 def open_transport(
     name: str, specs: Sequence[WorkerSpec], *, seed: int | None = None, ray_address: str | None = None
 ) -> Transport:
-    """Return the transport with that name, not started yet.
+    """Return the transport with a name. It is not started.
 
-    Raises :class:`~etdev.errors.UsageError` for an unknown name, and :class:`~etdev.errors.MissingRequirementError` for
-    Ray if it is not installed, and for a transport of another package that does not work.
+    Raises :class:`~etdev.errors.UsageError` for an unknown name. Raises :class:`~etdev.errors.MissingRequirementError`
+    if Ray is not installed, or a plugin fails.
     """
     known = plugins.names(WORKER_TRANSPORTS)
     if name not in known:
-        raise PlacementError(f"there is no transport {name!r}", hint=f"there are {', '.join(known)}")
+        raise PlacementError(f"there is no transport {name!r}", hint=f"use one of {', '.join(known)}")
     plugins.check_name(WORKER_TRANSPORTS, name)
     if name == "thread":
         from etdev.runtime.orchestrator.transports.thread import ThreadTransport

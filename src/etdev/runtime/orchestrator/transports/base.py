@@ -1,4 +1,4 @@
-"""Interface that carries commands to workers and answers back."""
+"""Interface of transports, which send commands to workers and return the answers."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from etdev.runtime.orchestrator.messages import Job
 from etdev.runtime.orchestrator.spec import WorkerSpec
 
 Done = Callable[[Any, BaseException | None], None]
-"""Receives an answer or an error.
+"""Callback for the answer to a command, or for its error.
 
-It is called once for each command, from any thread, perhaps before the command's own call returns. It is never called
-after the worker was reported as lost.
+It is called once for each command, from any thread, maybe before the command's method returns. It is not called for a
+worker that was reported as lost.
 """
 Unknown = Callable[[int, str], None]
-"""Receives a lost worker and the reason."""
+"""Callback for the loss of a worker. It gets the number of the worker and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Health of a worker, known without a request to it."""
+    """Health of a worker. The worker need not answer for it."""
 
     alive: bool
     pid: int
-    """Id of its process."""
+    """Process id of the worker."""
     live_bytes: int
-    """Bytes allocated in its memory; 0 if it is lost."""
+    """Bytes that the worker has allocated; 0 if it is lost."""
 
 
 class Transport(ABC):
-    """Workers, numbered from 0. Commands do not wait for their answers."""
+    """Workers, numbered from 0. The methods do not wait for answers."""
 
     def __init__(self, specs: Sequence[WorkerSpec]) -> None:
         self.specs = tuple(specs)
 
     @abstractmethod
     def start(self, lost: Unknown) -> None:
-        """Start all workers. Raises if one does not start; none is left then."""
+        """Start all workers. If one does not start, end the others and raise an error."""
 
     @abstractmethod
     def alloc(self, worker: int, buffer: int, nbytes: int, done: Done) -> None:
-        """Allocate a buffer under a number that was never used."""
+        """Allocate a buffer. Its number was never used before."""
 
     @abstractmethod
     def free(self, worker: int, buffer: int, done: Done) -> None:
@@ -55,11 +55,11 @@ class Transport(ABC):
 
     @abstractmethod
     def get(self, worker: int, buffer: int, offset: int, nbytes: int, done: Done) -> None:
-        """Copy bytes of a buffer to the host; the answer is a buffer of the host."""
+        """Copy bytes of a buffer to the host. The answer is a bytes-like object."""
 
     @abstractmethod
     def run(self, worker: int, job: Job, done: Done) -> None:
-        """Run a job; the answer is an :class:`~etdev.runtime.orchestrator.worker.Outcome`."""
+        """Run a job. The answer is an :class:`~etdev.runtime.orchestrator.worker.Outcome`."""
 
     @abstractmethod
     def health(self, worker: int) -> Health:
@@ -67,19 +67,19 @@ class Transport(ABC):
 
     @abstractmethod
     def restart(self, worker: int) -> None:
-        """Start a lost worker with empty memory. Raises if it does not start."""
+        """Start a lost worker again, with empty memory. Raises an error if it does not start."""
 
     @abstractmethod
     def kill(self, worker: int) -> None:
-        """Kill a worker at once, even while it runs a task. The worker is lost then."""
+        """Kill a worker at once, even if it runs a task. It is lost then."""
 
     @abstractmethod
     def close(self) -> None:
         """End all workers and free their memory. A second call has no effect."""
 
     def step(self) -> bool | None:
-        """Do one step of the work in the calling thread. Return False if there is none.
+        """Run one queued task in the calling thread. Return False if there is none.
 
-        A transport with threads of its own returns None.
+        A transport that has its own threads returns None.
         """
         return None

@@ -1,4 +1,4 @@
-"""Transport to workers in processes of their own, which are spawned, never forked."""
+"""Transport to workers that are processes. Each is spawned, not forked."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ _BOOT = "import sys; sys.path[:] = {path}; from {module} import main; main({desc
 _START_SECONDS = 120.0
 """Maximum seconds for the start of a worker."""
 _END_SECONDS = 1.0
-"""Maximum seconds for a worker to end after it is told to."""
+"""Maximum seconds for a worker to end when it is told to."""
 _KILL_SECONDS = 10.0
-"""Maximum seconds for the system to end a process."""
+"""Maximum seconds for a process to end when it is killed."""
 _LOOK_SECONDS = 0.2
-"""Seconds between checks of a process, on systems that cannot wait for its end."""
+"""Seconds between checks of a process, on systems without ``pidfd_open``."""
 _MAIN = ("sys_argv", "init_main_from_name", "init_main_from_path")
 
 _Read = Callable[[Sequence[Any]], Any]
-"""Reads an answer from its parts."""
+"""Decodes the answer to a command."""
 
 
 class ProcessTransport(Transport):
-    """One process per worker. One thread here waits for each process and reports its answers."""
+    """One process per worker. For each, a thread of this process starts it and receives its answers."""
 
     def __init__(self, specs: Sequence[WorkerSpec]) -> None:
         super().__init__(specs)
@@ -54,45 +54,45 @@ class ProcessTransport(Transport):
         _start(self._lanes)
 
     def alloc(self, worker: int, buffer: int, nbytes: int, done: Done) -> None:
-        """Allocate a buffer, also while the process runs a task."""
+        """Allocate a buffer, even while the process runs a task."""
         self._lanes[worker].ask(Kind.ALLOC, [dumps((buffer, nbytes))], _nothing, done)
 
     def free(self, worker: int, buffer: int, done: Done) -> None:
-        """Free a buffer, also while the process runs a task; close an object after the task."""
+        """Free a buffer, even while the process runs a task. An object is closed after the task."""
         self._lanes[worker].ask(Kind.FREE, [dumps((buffer,))], _nothing, done)
 
     def put(self, worker: int, buffer: int, offset: int, data: Any, done: Done) -> None:
-        """Copy host bytes to a buffer, also while the process runs a task."""
+        """Copy host bytes to a buffer, even while the process runs a task."""
         self._lanes[worker].ask(Kind.PUT, [dumps((buffer, offset)), host_bytes(data)], _nothing, done)
 
     def get(self, worker: int, buffer: int, offset: int, nbytes: int, done: Done) -> None:
-        """Copy bytes of a buffer to the host, also while the process runs a task."""
+        """Copy bytes of a buffer to the host, even while the process runs a task."""
         self._lanes[worker].ask(Kind.GET, [dumps((buffer, offset, nbytes))], _bytes, done)
 
     def run(self, worker: int, job: Job, done: Done) -> None:
         """Run a job in the main thread of the process.
 
-        Raises :class:`~etdev.errors.UsageError` for values that cannot be pickled.
+        Raises :class:`~etdev.errors.UsageError` if an argument cannot be pickled.
         """
         self._lanes[worker].ask(Kind.RUN, dump_job(job), load_outcome, done)
 
     def health(self, worker: int) -> Health:
-        """Return the health of the process, as of its last answer."""
+        """Return whether the process is alive, and its allocated bytes as of its last answer."""
         lane = self._lanes[worker]
         return Health(lane.alive, lane.pid, lane.live_bytes if lane.alive else 0)
 
     def restart(self, worker: int) -> None:
-        """Start a new process."""
+        """Start a new process for a lost worker."""
         lane = _Lane(worker, self.specs[worker], self._lost)
         _start([lane])
         self._lanes[worker] = lane
 
     def kill(self, worker: int) -> None:
-        """Kill the process with SIGKILL. The loss is recorded when this returns."""
+        """Kill the process. When this returns, the worker is recorded as lost."""
         self._lanes[worker].kill()
 
     def close(self) -> None:
-        """Tell all processes to end, and kill the others with SIGKILL."""
+        """Tell all processes to end. Kill those that do not."""
         for lane in self._lanes:
             lane.end()
         until = time.monotonic() + _END_SECONDS
@@ -101,33 +101,33 @@ class ProcessTransport(Transport):
 
 
 class _Lane:
-    """One incarnation of a worker."""
+    """Process of a worker, and the connection to it. A restart creates a new object."""
 
     def __init__(self, number: int, spec: WorkerSpec, lost: Unknown) -> None:
         self._number, self._spec, self._lost = number, spec, lost
         self.pid = self.live_bytes = 0
         self.alive = False
-        """True from its start until it was reported as lost."""
+        """True from the start of the process until its loss was reported."""
         self.failure: BaseException | None = None
-        """Error that prevented its start."""
+        """Error because of which the process did not start."""
         self.started = Event()
-        """Set once it has started, or has failed to start."""
+        """Set when the process has started or failed to start."""
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel
         self._over = Event()
         self._ending = False
         self._numbers = itertools.count(1)
         self._asked: dict[int, tuple[_Read, Done]] = {}
-        """Number → unanswered command."""
+        """Number of a command without an answer → its decoder and callback."""
         self._main = _describe_main()
         self._thread = Thread(target=self._live, name=f"etdev worker {number}", daemon=True)
 
     def begin(self) -> None:
-        """Start the process without waiting for it."""
+        """Start the process in the background."""
         self._thread.start()
 
     def ask(self, kind: Kind, parts: Sequence[Any], read: _Read, done: Done) -> None:
-        """Send a command. Commands to a lost worker get no answer."""
+        """Send a command. A lost worker never answers."""
         if self._over.is_set():
             return
         number = next(self._numbers)
@@ -135,13 +135,13 @@ class _Lane:
         self._channel.send(Message(number, kind, parts))
 
     def end(self) -> None:
-        """Tell the process to end. It is not reported as lost then."""
+        """Tell the process to end, without reporting a loss."""
         self._ending = True
         if self.alive:
             self._channel.send(Message(0, Kind.STOP, ()))
 
     def kill(self, seconds: float = 0.0) -> None:
-        """Wait up to ``seconds`` for the end of the process, then kill it and wait until it has ended."""
+        """Wait up to ``seconds`` for the process to end. Then kill it and wait until it has ended."""
         waits = self._thread.ident is not None and current_thread() is not self._thread
         if waits and self._over.wait(max(seconds, 0.0)):
             return
@@ -151,9 +151,9 @@ class _Lane:
             self._over.wait(_KILL_SECONDS)
 
     def _live(self) -> None:
-        """Start the process and read its answers until it ends, in this thread.
+        """Start the process and receive its answers until it ends. This is the thread of the worker.
 
-        On Linux the process ends when this thread does.
+        On Linux, the process ends with this thread.
         """
         try:
             self._start()
@@ -171,7 +171,7 @@ class _Lane:
         try:
             self._listen()
         except Exception as error:  # noqa: BLE001 - after any error, answers are not read any more
-            broken = f"what it answered could not be taken: {type(error).__name__}: {error}"
+            broken = f"its answer is invalid: {type(error).__name__}: {error}"
         reason = self._reap()
         try:
             if not self._ending:
@@ -182,7 +182,7 @@ class _Lane:
             self._asked.clear()
 
     def _start(self) -> None:
-        # The process inherits this mask, so that interrupts do not reach it until it ignores them.
+        # The process inherits the blocked signal. An interrupt can then not end it before it ignores interrupts.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         ours, theirs = socket.socketpair()
         with theirs:
@@ -200,7 +200,7 @@ class _Lane:
         self._sentinel = _open_sentinel(self.pid)
         self._channel = Channel(ours, sentinel=self._sentinel)
         if self._ending:
-            self._process.kill()  # `end` or `kill` may have looked before the process existed.
+            self._process.kill()  # Before the process existed, `end` and `kill` could not reach it.
         self._channel.send(Message(0, Kind.START, dump((self._number, self._spec, self._main))))
         answers: list[BaseException | None] = []
         self._asked[0] = _nothing, lambda _, error: answers.append(error)
@@ -209,13 +209,13 @@ class _Lane:
                 self._receive()
         except EOFError:
             raise OrchestratorError(
-                f"worker {self._number} did not start: {self._reap()}", hint="what it wrote to stderr says why"
+                f"worker {self._number} did not start: {self._reap()}", hint="see its output on stderr"
             ) from None
         if answers[0] is not None:
             raise answers[0]
 
     def _listen(self) -> None:
-        """Read answers until the process ends."""
+        """Receive answers until the process ends."""
         try:
             while True:
                 self._receive()
@@ -231,7 +231,7 @@ class _Lane:
             self._take(messages.popleft())
 
     def _take(self, message: Message) -> None:
-        """Pass an answer to the command's callback."""
+        """Call the callback of the command that a message answers."""
         read, done = self._asked.pop(message.number)
         self.live_bytes = message.stamp
         result: Any = None
@@ -250,16 +250,16 @@ class _Lane:
         done(result, failure)
 
     def _reap(self) -> str:
-        """Release everything of the process. Return the reason for its end."""
+        """Wait for the process, close everything that belongs to it, and return the reason for its end."""
         if self._process is None:
-            return "there was no process"
+            return "its process was never created"
         try:
             code = self._process.wait(_END_SECONDS)
             reason = _explain(self.pid, code)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-            reason = f"process {self.pid} let go of its connection"
+            reason = f"process {self.pid} closed its connection"
         self._channel.close()
         if self._sentinel is not None:
             os.close(self._sentinel)
@@ -268,14 +268,14 @@ class _Lane:
 
 
 def _start(lanes: Sequence[_Lane]) -> None:
-    """Start workers at the same time. If one fails to start, end all of them and raise its error."""
+    """Start workers at the same time. If one does not start, end all of them and raise its error."""
     until = time.monotonic() + _START_SECONDS
     try:
         for lane in lanes:
             lane.begin()
         for lane in lanes:
             if not lane.started.wait(until - time.monotonic()):
-                raise OrchestratorError(f"a worker did not start in {_START_SECONDS:g} s")
+                raise OrchestratorError(f"a worker did not start within {_START_SECONDS:g} s")
             if lane.failure is not None:
                 raise lane.failure
     except BaseException:
@@ -287,9 +287,9 @@ def _start(lanes: Sequence[_Lane]) -> None:
 
 
 def _describe_main() -> Mapping[str, Any]:
-    """Return the data with which another process imports this one's main module.
+    """Return the data that another process needs to import the main module of this process.
 
-    Raises an error in a process that is about to import its own.
+    Raises an error while this process itself imports the main module of its parent.
     """
     found = get_preparation_data("etdev worker")
     return {name: found[name] for name in _MAIN if name in found}
@@ -306,7 +306,7 @@ def _interpreter_flags() -> list[str]:
 
 
 def _open_sentinel(pid: int) -> int | None:
-    """Return a descriptor that becomes readable when the process ends, or None if the system has none."""
+    """Return a descriptor that is readable once the process has ended; None if the system has none."""
     try:
         return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
     except OSError:
@@ -314,18 +314,18 @@ def _open_sentinel(pid: int) -> int | None:
 
 
 def _explain(pid: int, code: int) -> str:
-    """Return the reason for the end of a process."""
+    """Return the reason for the end of a process, from its exit code."""
     if code >= 0:
         return f"process {pid} ended with exit code {code}"
     try:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    return f"process {pid} was ended by {name}"
+    return f"process {pid} was killed by {name}"
 
 
 def _nothing(parts: Sequence[Any]) -> None:
-    """Accept an answer without content."""
+    """Decode an answer without content."""
 
 
 def _bytes(parts: Sequence[Any]) -> bytearray:

@@ -1,7 +1,7 @@
-"""Jobs, outcomes and errors as parts of messages: a pickle, its out-of-band buffers, and transient bytes.
+"""Encoding of jobs, results and errors as lists of byte buffers, called parts.
 
-Arrays of a task's arguments and outputs are transient bytes: they are used in place. Values that a task may keep are
-copied.
+The first part is a pickle. Its out-of-band buffers follow, which are copied when they are decoded. The contents of
+arrays come last, and are used without a copy.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from etdev.runtime.orchestrator.messages import ArrayArgument, Cost, Job, Outcom
 from etdev.runtime.orchestrator.worker import Worker
 
 Dumps = Callable[..., bytes]
-"""``pickle.dumps``, or a function with the same arguments that pickles more."""
+"""``pickle.dumps``, or a compatible function such as that of cloudpickle."""
 _MAIN = re.compile(rb"__main__|__mp_main__")
 
 
 class RemoteTracebackError(Exception):
-    """Traceback of an error on its worker, as the cause of that error here."""
+    """Traceback of an error on its worker. It is the cause of the error in this process."""
 
     def __str__(self) -> str:
         return f'\n"""\n{self.args[0]}"""'
 
 
 def dump(value: Any, dumps: Dumps = pickle.dumps) -> list[Any]:
-    """Return a value as parts. Raises any error of the value's own code."""
+    """Encode a value. Raises all errors of pickling."""
     buffers: list[pickle.PickleBuffer] = []
     stream = dumps(value, protocol=5, buffer_callback=buffers.append)
     return [stream, *(buffer.raw() for buffer in buffers)]
 
 
 def load(parts: Sequence[Any]) -> Any:
-    """Return the value of parts. It copies all buffers after the pickle."""
+    """Decode a value. Its buffers are copied."""
     return pickle.loads(parts[0], buffers=map(bytearray, parts[1:]))
 
 
 def names_main(parts: Sequence[Any]) -> bool:
-    """Return whether the value needs the main module of the sending process."""
+    """Return whether decoding needs the main module of the sending process."""
     return _MAIN.search(parts[0]) is not None
 
 
 def dump_job(job: Job, dumps: Dumps = pickle.dumps) -> list[Any]:
-    """Return a job as parts. Raises :class:`~etdev.errors.UsageError` if it cannot be pickled."""
+    """Encode a job. Raises :class:`~etdev.errors.UsageError` if an argument cannot be pickled."""
     args, once = [], []
     for arg in job.args:
         if isinstance(arg, ArrayArgument) and arg.data is not None:
@@ -65,7 +65,7 @@ def dump_job(job: Job, dumps: Dumps = pickle.dumps) -> list[Any]:
 
 
 def load_job(parts: Sequence[Any]) -> Job:
-    """Return the job of parts."""
+    """Decode a job."""
     call, args, kwargs, keep = load(parts)
     for position, arg in enumerate(args):
         if isinstance(arg, ArrayArgument) and arg.data is not None:
@@ -76,10 +76,10 @@ def load_job(parts: Sequence[Any]) -> Job:
 def run_job(
     worker: Worker, parts: Sequence[Any], dumps: Dumps = pickle.dumps, *, before: Callable[[], None] | None = None
 ) -> list[Any]:
-    """Run a received job and return its outcome as parts. Call ``before`` before the job is unpickled.
+    """Decode and run a job, and return its encoded outcome. ``before`` is called first.
 
-    Raises :class:`~etdev.errors.UsageError` for a job that cannot be unpickled or an outcome that cannot be sent, and
-    the errors of the task.
+    Raises :class:`~etdev.errors.UsageError` if the job cannot be decoded or the outcome cannot be encoded, and the
+    errors of the task.
     """
     try:
         if before is not None:
@@ -87,8 +87,8 @@ def run_job(
         job = load_job(parts)
     except Exception as error:
         raise UsageError(
-            f"a task cannot be read on worker {worker.number}: {type(error).__name__}: {error}",
-            hint="what it calls and what it is given have to be in modules that can be imported there",
+            f"worker {worker.number} cannot unpickle a task: {type(error).__name__}: {error}",
+            hint="define the function and the types of its arguments in modules that the worker can import",
         ) from error
     outcome = worker.run(job)
     try:
@@ -97,12 +97,12 @@ def run_job(
         raise UsageError(
             f"the result of {name_of(job.call)} is a {type(outcome.value).__name__}, which cannot be sent to another "
             f"process: {error}",
-            hint="return the data that the object is made from, or keep the object on its worker with `create`",
+            hint="return picklable data, or keep the object on the worker with `create`",
         ) from error
 
 
 def dump_outcome(outcome: Outcome, dumps: Dumps = pickle.dumps) -> list[Any]:
-    """Return an outcome as parts. Raises any error of the code of its value."""
+    """Encode an outcome. Raises all errors of pickling."""
     cost = outcome.cost
     costs = (cost.seconds, cost.bytes_to, cost.bytes_from, cost.bytes_avoided)
     parts = dump((outcome.value, tuple(outcome.outputs), costs), dumps)
@@ -110,18 +110,18 @@ def dump_outcome(outcome: Outcome, dumps: Dumps = pickle.dumps) -> list[Any]:
 
 
 def load_outcome(parts: Sequence[Any]) -> Outcome:
-    """Return the outcome of parts."""
+    """Decode an outcome."""
     value, positions, costs = load(parts)
     outputs = dict(zip(positions, parts[len(parts) - len(positions) :], strict=True))
     return Outcome(value, outputs, Cost(*costs))
 
 
 def dump_error(error: BaseException, dumps: Dumps = pickle.dumps) -> list[Any]:
-    """Return an error as parts, even if it cannot be pickled."""
+    """Encode an error. If it cannot be pickled, encode only its name and message."""
     try:
         words = str(error)
     except Exception:  # noqa: BLE001 - the message comes from the code of the error
-        words = "an error without words"
+        words = "an error without a message"
     text = "".join(traceback.format_exception(error))
     try:
         itself = dumps(error)
@@ -131,7 +131,7 @@ def dump_error(error: BaseException, dumps: Dumps = pickle.dumps) -> list[Any]:
 
 
 def load_error(parts: Sequence[Any]) -> BaseException:
-    """Return the error, or a :class:`RemoteError` if unpickling fails; ``__cause__`` is the remote traceback."""
+    """Decode an error, or return a :class:`RemoteError`. The remote traceback is its ``__cause__``."""
     name, words, text = pickle.loads(parts[0])
     try:
         found = pickle.loads(parts[1])
@@ -143,17 +143,17 @@ def load_error(parts: Sequence[Any]) -> BaseException:
 
 
 def name_of(call: Any) -> str:
-    """Return the name of a callable for messages."""
+    """Return the name of a function for messages."""
     return str(getattr(call, "__qualname__", type(call).__name__))
 
 
 def _refuse(job: Job, error: Exception, dumps: Dumps) -> UsageError:
-    """Return the error for the first part of a job that cannot be sent."""
+    """Find the first part of a job that cannot be pickled, and return an error about it."""
     call = name_of(job.call)
     if not _can_be_sent(job.call, dumps):
         return UsageError(
             f"{call} cannot be sent to another process: {error}",
-            hint="call a function that has a name in a module, and give it all that it needs as arguments",
+            hint="submit a function that is defined in a module, and pass data as arguments",
         )
     named: Mapping[Any, Any] = {**dict(enumerate(job.args)), **job.kwargs}
     for name, value in named.items():
@@ -161,7 +161,7 @@ def _refuse(job: Job, error: Exception, dumps: Dumps) -> UsageError:
             return UsageError(
                 f"argument {name} of {call} is a {type(value).__name__}, which cannot be sent to another process: "
                 f"{error}",
-                hint="give what it is made from, or make it there and keep it there: `create`",
+                hint="pass picklable data, or create the object on the worker with `create`",
             )
     return UsageError(f"the arguments of {call} cannot be sent to another process: {error}")
 

@@ -1,7 +1,7 @@
-"""Connection between two processes, for messages made of parts. Sending never blocks.
+"""Connection that sends messages between two processes. Sending never blocks.
 
-Parts that are large together go through memory that both processes map. This memory has no name. Its descriptor is sent
-with the message. The system frees the memory once no process has the descriptor, even if a process is killed.
+Large messages go through shared memory that has no name. Only its descriptor is sent. The system frees the memory when
+no process has the descriptor any more, even if a process is killed.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from typing import Any
 from etdev.runtime.owners import MoveOnly
 
 LARGE = 1 << 16
-"""Maximum bytes of a message without shared memory."""
+"""Maximum bytes of a message that is sent without shared memory."""
 _HEAD = struct.Struct("<QQIBB")
-"""Number, stamp, number of parts, kind, flag for shared memory. The sizes of the parts follow, 8 bytes each."""
+"""Number, stamp, number of parts, kind, flag for shared memory. The size of each part follows, in 8 bytes."""
 _PIECE = 1 << 16
 """Maximum bytes of one read."""
 _DESCRIPTOR = struct.Struct("@i")
 _ANCILLARY = socket.CMSG_SPACE(8 * _DESCRIPTOR.size)
-"""Bytes for descriptors in one read. Linux sends one; other systems may join reads with several."""
+"""Space for descriptors in one read. Linux delivers one; other systems may deliver several."""
 _RECEIVE = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _MAP = {"prot": mmap.PROT_READ, "flags": mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)}
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Message, sent as a whole."""
+    """Message between the two processes."""
 
     number: int
-    """Number of a command, and of its answer."""
+    """Number of a command. The answer has the same number."""
     kind: int
     parts: Sequence[Any]
-    """Flat buffers of bytes. Received ones are read-only."""
+    """Byte buffers. Those of a received message are read-only."""
     stamp: int = 0
-    """Value of the sender's ``stamp`` at the time of sending."""
+    """Number from the sender's ``stamp`` function at the time of sending."""
 
 
 class Channel(MoveOnly):
-    """One end of a connection. Any thread sends; one thread receives.
+    """One end of a connection. Any thread can send; one thread receives.
 
-    ``stamp`` returns a number that is sent with each message. ``sentinel`` is a descriptor that becomes readable when
-    the other process ends: a third process may still hold the other end of the connection.
+    ``stamp`` returns a number that each message carries. ``sentinel`` is a descriptor that is readable once the other
+    process has ended. The connection alone does not show that, because a child of the process may keep it open.
     """
 
     def __init__(
@@ -62,9 +62,9 @@ class Channel(MoveOnly):
         self._lock = Lock()
         self._outbox: deque[Message] = deque()
         self._frame: _Frame | None = None
-        """Frame that is sent only in part."""
+        """Message of which only a part is sent."""
         self._sending = self._full = False
-        """``_sending``: a thread sends, for all threads. ``_full``: no room; the receiver continues later."""
+        """``_sending``: one thread sends for all. ``_full``: it found no room, so the receiving thread goes on."""
         self._broken = self._closed = self._ended = False
         self._inbox = bytearray()
         self._descriptors: deque[int] = deque()
@@ -75,7 +75,7 @@ class Channel(MoveOnly):
                 self._poll.register(descriptor, select.POLLIN)
 
     def send(self, message: Message) -> None:
-        """Send a message now, or as soon as there is room. Messages to an ended process are dropped."""
+        """Queue a message and send it when there is room. If the other process has ended, drop it."""
         with self._lock:
             if self._closed or self._broken:
                 return
@@ -86,9 +86,9 @@ class Channel(MoveOnly):
         self._transmit()
 
     def receive(self, seconds: float | None = None) -> deque[Message]:
-        """Wait for messages, and meanwhile send the messages that wait for room.
+        """Wait for messages, and send queued messages when there is room.
 
-        Returns an empty queue at the latest after ``seconds``. Raises :class:`EOFError` when the other process has
+        Return an empty queue after ``seconds`` without a message. Raises :class:`EOFError` if the other process has
         ended and all its messages were returned.
         """
         if self._ended:
@@ -113,7 +113,7 @@ class Channel(MoveOnly):
         return found
 
     def close(self) -> None:
-        """Close the connection once no thread sends any more. Only the receiving thread calls this."""
+        """Close the connection when no thread is sending. Only the receiving thread may call this."""
         with self._lock:
             idle = not self._closed and (not self._sending or self._full)
             self._closed = True
@@ -121,7 +121,7 @@ class Channel(MoveOnly):
             self._release()
 
     def _transmit(self) -> None:
-        """Send all queued messages, until there is no room."""
+        """Send queued messages until there is no room."""
         try:
             while self._next():
                 assert self._frame is not None
@@ -135,7 +135,7 @@ class Channel(MoveOnly):
                 raise
 
     def _wait_for_room(self) -> bool:
-        """Let the receiving thread send the rest once the socket has room. Return False if the channel is closed."""
+        """Let the receiving thread send the rest. Return False if the channel is closed."""
         with self._lock:
             if not self._closed:
                 self._full = True
@@ -143,7 +143,7 @@ class Channel(MoveOnly):
             return not self._closed
 
     def _break(self) -> None:
-        """Stop sending: the other process has ended, or a message was sent only in part. The receiver notices it."""
+        """Stop sending, because the other process has ended or a message is incomplete. The receiver notices it."""
         with self._lock:
             self._broken, self._sending = True, False
             self._outbox.clear()
@@ -155,7 +155,7 @@ class Channel(MoveOnly):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def _next(self) -> bool:
-        """Select the next frame, unless one is half sent. Return False if there is none."""
+        """Select the message to send. Return False if there is none."""
         with self._lock:
             if not self._closed and self._frame is not None:
                 return True
@@ -180,7 +180,7 @@ class Channel(MoveOnly):
         self._outbox.clear()
 
     def _read(self) -> bool:
-        """Read once. Return False if there is nothing to read."""
+        """Read once from the connection. Return False if there is nothing to read."""
         try:
             piece, ancillary, flags, _ = self._socket.recvmsg(_PIECE, _ANCILLARY, _RECEIVE)
         except BlockingIOError:
@@ -196,7 +196,7 @@ class Channel(MoveOnly):
         return bool(piece)
 
     def _take(self, found: deque[Message]) -> None:
-        """Move the complete messages from the inbox to ``found``."""
+        """Move all complete messages from the inbox to ``found``."""
         inbox, at = self._inbox, 0
         while len(inbox) - at >= _HEAD.size:
             number, stamp, count, kind, shared = _HEAD.unpack_from(inbox, at)
@@ -221,9 +221,9 @@ class Channel(MoveOnly):
 
 
 class _Frame:
-    """Message while it is sent.
+    """Message that is being sent.
 
-    Its shared memory is created when its turn has come, so that queued messages hold no descriptors.
+    Its shared memory is created only now, so that queued messages need no descriptors.
     """
 
     def __init__(self, message: Message, stamp: int) -> None:
@@ -240,7 +240,7 @@ class _Frame:
         self._left = memoryview(b"".join((head, struct.pack(f"<{len(sizes)}Q", *sizes), *inline)))
 
     def send(self, connection: socket.socket) -> bool:
-        """Send as much as there is room for. Return whether all is sent."""
+        """Send as many bytes as there is room for. Return whether all are sent."""
         while self._left:
             try:
                 if self._descriptor is None:
@@ -253,14 +253,14 @@ class _Frame:
                 if self._descriptor is None or error.errno != errno.ETOOMANYREFS:
                     raise
                 self.close()
-                self._pack()  # Too many descriptors are in flight: send the bytes inline.
+                self._pack()  # Too many descriptors are in transit, so send the bytes without shared memory.
                 continue
             self._left = self._left[sent:]
             self.close()
         return True
 
     def close(self) -> None:
-        """Close this process's descriptor of the shared memory."""
+        """Close the descriptor of the shared memory in this process."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -275,7 +275,7 @@ def _cut(data: memoryview, sizes: Sequence[int]) -> list[memoryview]:
 
 
 def _share(parts: Sequence[Any]) -> int | None:
-    """Return new shared memory with these bytes, or None if the system provides none."""
+    """Return the descriptor of new shared memory with these bytes, or None if the system has none left."""
     try:
         descriptor = _nameless()
     except OSError:

@@ -1,7 +1,7 @@
-"""Far end of the transport ``process``: a worker in a process of its own.
+"""Program of a worker's process, for the transport ``process``.
 
-The main thread runs tasks. Another thread reads commands and does all memory operations, also while a task runs. The
-process ends with its parent.
+The main thread runs tasks. A second thread receives commands, and does memory operations even while a task runs. The
+process ends when its parent ends.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Kind(IntEnum):
 
 
 def main(descriptor: int) -> None:
-    """Serve as a worker for the other end of the connection until told to stop."""
+    """Serve the commands of the parent, which come through this descriptor."""
     os.set_inheritable(descriptor, False)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent decides what an interrupt ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent decides which processes end on an interrupt.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     end_with_parent()
     server = _Server(socket.socket(fileno=descriptor))
@@ -54,7 +54,7 @@ def main(descriptor: int) -> None:
 
 
 def end_with_parent() -> None:
-    """Make the system kill this process when the thread that started it ends, even if no thread here can run."""
+    """Let the system kill this process when the thread that started it ends, in any way."""
     if sys.platform == "linux":
         import ctypes
 
@@ -63,17 +63,17 @@ def end_with_parent() -> None:
 
 
 class _Server:
-    """Server that executes the messages of a connection."""
+    """Executes the commands of one connection."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._channel = Channel(connection, stamp=self._live_bytes)
         self._tasks: SimpleQueue[Message] = SimpleQueue()
         self._worker: Worker | None = None
         self._main: Mapping[str, Any] | None = None
-        """Data to import the main module of the caller's process; None once it is imported."""
+        """Data for the import of the parent's main module; None after the import."""
 
     def read(self) -> None:
-        """Read messages until the other process ends, then end this one."""
+        """Receive commands until the parent ends. Then end this process."""
         try:
             while True:
                 messages = self._channel.receive()
@@ -86,7 +86,7 @@ class _Server:
         os._exit(1)
 
     def serve(self) -> None:
-        """Run tasks until told to stop, in the thread that owns the objects."""
+        """Run tasks in the main thread until the command to stop."""
         while self._run(self._tasks.get()):
             pass
         if self._worker is not None:
@@ -109,7 +109,7 @@ class _Server:
         return message.kind == Kind.FREE and pickle.loads(message.parts[0])[0] in self._worker.objects
 
     def _run(self, message: Message) -> bool:
-        """Execute a message in the main thread. Return False for a request to stop."""
+        """Execute a command in the main thread. Return False for the command to stop."""
         if message.kind == Kind.STOP:
             return False
         try:
@@ -134,7 +134,7 @@ class _Server:
         return run_job(self._worker, message.parts, before=lambda: self._import_main_for(message))
 
     def _import_main_for(self, message: Message) -> None:
-        """Import the caller's main module once, if a task needs it."""
+        """Import the parent's main module once, before the first task that needs it."""
         if self._main is not None and names_main(message.parts):
             _import_main(self._main)
             self._main = None
@@ -160,9 +160,9 @@ def _use_memory(worker: Worker, message: Message) -> Sequence[Any]:
 
 
 def _import_main(preparation: Mapping[str, Any]) -> None:
-    """Import the main module of another process as this one's, as ``multiprocessing`` does.
+    """Import the main module of the parent as the main module of this process, as ``multiprocessing`` does.
 
-    The module may not start processes while it is imported.
+    While it is imported, the module must not start processes.
     """
     from multiprocessing import process, spawn
 

@@ -1,6 +1,6 @@
 """Transport to workers that are Ray actors, on this machine or on a cluster.
 
-Ray never restarts an actor by itself nor repeats its task, because the actor's memory is lost with it.
+Ray must not restart an actor or repeat a task, because the memory of the actor is lost.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _START_SECONDS = 120.0
 _END_SECONDS = 10.0
 
 _Read = Callable[[Sequence[Any]], Any]
-"""Reads an answer from its parts."""
+"""Decodes the answer to a command."""
 
 
 class _Lane:
-    """One incarnation of a worker."""
+    """Actor of a worker. A restart creates a new object."""
 
     def __init__(self, number: int, actor: Any) -> None:
         self.number, self.actor = number, actor
         self.pid = 0
         self.over = False
-        """True once nothing more is reported about it."""
+        """True when no more answers and losses of this actor are reported."""
         self.alive = True
-        """True until it was reported as lost."""
+        """True until the loss of the actor was reported."""
         self.gone = threading.Event()
         """Set when Ray reports that the actor has ended."""
         self.live_bytes = 0
@@ -53,7 +53,7 @@ class _Lane:
         self._stamp = -1
 
     def take(self, packed: Any) -> Sequence[Any]:
-        """Return the parts of an answer, or raise the error in it."""
+        """Return the encoded result in an answer, or raise the error in it."""
         stamp, live_bytes, failed, parts = read_answer(packed)
         if stamp > self._stamp:
             self._stamp, self.live_bytes = stamp, live_bytes
@@ -62,15 +62,15 @@ class _Lane:
         return parts
 
     def end(self) -> None:
-        """End the actor's process."""
-        with suppress(Exception):  # The actor has ended already, or the cluster has.
+        """Kill the process of the actor."""
+        with suppress(Exception):  # The actor or the cluster has ended already.
             ray.kill(self.actor, no_restart=True)
 
 
 class RayTransport(Transport):
-    """One actor per worker, on this process's Ray cluster, on the one at an address, or on a new one.
+    """One actor per worker, on the Ray cluster of this process, on the cluster at an address, or on a new one.
 
-    One thread waits for all answers. It makes all reports about workers.
+    One thread handles all answers of all workers.
     """
 
     def __init__(self, specs: Sequence[WorkerSpec], *, address: str | None = None) -> None:
@@ -86,7 +86,7 @@ class RayTransport(Transport):
         )(RayWorker)
 
     def start(self, lost: Unknown) -> None:
-        """Start the actors, and the cluster if necessary."""
+        """Start the actors, and a cluster if there is none."""
         self._lost = lost
         SHARED.join(self._address)
         self._thread.start()
@@ -97,31 +97,31 @@ class RayTransport(Transport):
             raise
 
     def alloc(self, worker: int, buffer: int, nbytes: int, done: Done) -> None:
-        """Allocate a buffer, also while the actor runs a task."""
+        """Allocate a buffer, even while the actor runs a task."""
         lane = self._lanes[worker]
         self._await(lane, lane.actor.alloc.remote(buffer, nbytes), done, _nothing)
 
     def free(self, worker: int, buffer: int, done: Done) -> None:
-        """Free a buffer, also while the actor runs a task; close an object after the task."""
+        """Free a buffer, even while the actor runs a task. An object is closed after the task."""
         lane = self._lanes[worker]
         method = lane.actor.close if buffer in lane.objects else lane.actor.free
         lane.objects.discard(buffer)
         self._await(lane, method.remote(buffer), done, _nothing)
 
     def put(self, worker: int, buffer: int, offset: int, data: Any, done: Done) -> None:
-        """Copy host bytes to a buffer, also while the actor runs a task."""
+        """Copy host bytes to a buffer, even while the actor runs a task."""
         lane = self._lanes[worker]
         self._await(lane, lane.actor.put.remote(buffer, offset, *pack([host_bytes(data)])), done, _nothing)
 
     def get(self, worker: int, buffer: int, offset: int, nbytes: int, done: Done) -> None:
-        """Copy bytes of a buffer to the host, also while the actor runs a task."""
+        """Copy bytes of a buffer to the host, even while the actor runs a task."""
         lane = self._lanes[worker]
         self._await(lane, lane.actor.get.remote(buffer, offset, nbytes), done, _bytes)
 
     def run(self, worker: int, job: Job, done: Done) -> None:
         """Run a job in the actor's thread for tasks.
 
-        Raises :class:`~etdev.errors.UsageError` for values that cannot be pickled.
+        Raises :class:`~etdev.errors.UsageError` if an argument cannot be pickled.
         """
         lane = self._lanes[worker]
         if job.keep is not None:
@@ -129,21 +129,21 @@ class RayTransport(Transport):
         self._await(lane, lane.actor.run.remote(*pack(dump_job(job, cloudpickle.dumps))), done, load_outcome)
 
     def health(self, worker: int) -> Health:
-        """Return the health of the actor's process, as of its latest answer."""
+        """Return whether the actor is alive, and its allocated bytes as of its last answer."""
         lane = self._lanes[worker]
         return Health(lane.alive, lane.pid, lane.live_bytes if lane.alive else 0)
 
     def restart(self, worker: int) -> None:
-        """Start a new actor."""
+        """Start a new actor for a lost worker."""
         (self._lanes[worker],) = self._open([worker])
 
     def kill(self, worker: int) -> None:
-        """End the actor's process."""
+        """Kill the process of the actor."""
         lane = self._lanes[worker]
-        self._in_thread(lambda: self._lose(lane, f"its process {lane.pid} was told to end"))
+        self._in_thread(lambda: self._lose(lane, f"its process {lane.pid} was killed"))
 
     def close(self) -> None:
-        """End the actors and wait for their end, then leave the cluster, which ends with its last user."""
+        """Kill the actors, wait until they have ended, and leave the cluster. The cluster ends with its last user."""
         with self._closing:
             if self._closed:
                 return
@@ -178,8 +178,8 @@ class RayTransport(Transport):
                 lane.end()
             if isinstance(error, GetTimeoutError | RayActorError):
                 raise OrchestratorError(
-                    f"Ray started no worker in {_START_SECONDS:g} s: {_reason(error)}",
-                    hint="`ray status` tells what the cluster lacks; its machines need this version of etdev",
+                    f"Ray could not start a worker within {_START_SECONDS:g} s: {_reason(error)}",
+                    hint="see `ray status` for missing resources, and install this version of etdev on all machines",
                 ) from error
             raise
         for lane in lanes:
@@ -194,9 +194,9 @@ class RayTransport(Transport):
         return put
 
     def _await(self, lane: _Lane, reference: Any, done: Done, read: _Read) -> None:
-        """Arrange for an answer to be read in the thread for answers.
+        """Handle an answer in the transport's thread when it arrives.
 
-        Ray's own thread cannot read it, because it could not send meanwhile.
+        Ray's own thread must not do that, because it could not send meanwhile.
         """
 
         def put(future: Future[Any]) -> None:
@@ -205,7 +205,7 @@ class RayTransport(Transport):
         reference.future().add_done_callback(put)
 
     def _in_thread(self, action: Callable[[], None]) -> None:
-        """Run an action in the thread for answers, and wait for it."""
+        """Call a function in the transport's thread and wait for it."""
         if threading.current_thread() is self._thread:
             action()
             return
@@ -220,12 +220,12 @@ class RayTransport(Transport):
         self._events.put(act)
         over.wait()
 
-    # The thread for answers
+    # Calls in the transport's thread
 
     def _listen(self) -> None:
         while (event := self._events.get()) is not None:
             event()
-            del event  # Release what it holds before waiting for the next one.
+            del event  # Release the memory of the event while waiting for the next one.
 
     def _answer(self, lane: _Lane, future: Future[Any], done: Done, read: _Read) -> None:
         if lane.over:
@@ -238,7 +238,7 @@ class RayTransport(Transport):
         if error is None:
             result, error = self._read(lane, future.result(), read)
         else:
-            error = RemoteError(f"Ray brings no answer of worker {lane.number}: {error}")
+            error = RemoteError(f"Ray lost an answer of worker {lane.number}: {error}")
         done(result, error)
 
     def _read(self, lane: _Lane, packed: Any, read: _Read) -> tuple[Any, BaseException | None]:
@@ -269,14 +269,14 @@ class RayTransport(Transport):
 
 
 def _reason(error: BaseException | None) -> str:
-    """Return Ray's explanation why an actor ended or did not start."""
+    """Return Ray's reason for the end or failed start of an actor."""
     words = " ".join(str(error).split())
     found = re.search(r"The actor is dead because (.+?)(?:\. |\.?$)", words)
     return found[1] if found else words.partition(". ")[0]
 
 
 def _nothing(parts: Sequence[Any]) -> None:
-    """Accept an answer without content."""
+    """Decode an answer without content."""
 
 
 def _bytes(parts: Sequence[Any]) -> bytearray:

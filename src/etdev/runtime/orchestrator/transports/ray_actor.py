@@ -1,4 +1,4 @@
-"""Far end of the transport ``ray``: an actor that contains a worker."""
+"""Ray actor that contains a worker, for the transport ``ray``."""
 
 from __future__ import annotations
 
@@ -19,34 +19,35 @@ from etdev.runtime.orchestrator.transports.process_worker import end_with_parent
 from etdev.runtime.orchestrator.worker import Worker
 
 GROUPS = {"tasks": 1, "memory": 1, "pulse": 1}
-"""Concurrency groups of an actor, each with one thread."""
+"""Groups of methods of an actor → number of threads. Methods of different groups run at the same time."""
 _LARGE = 1 << 16
-"""Minimum bytes of a part in shared memory."""
+"""Minimum bytes of a part that goes through shared memory."""
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 Answer = tuple[int, int, bool, Sequence[Any]]
-"""Stamp, allocated bytes, error flag, parts. The answer with the largest stamp has the latest allocated bytes."""
+"""Number of the answer, allocated bytes, True for an error, parts. The highest number has the latest allocated bytes.
+"""
 
 
 def _thread(group: str) -> Callable[[_Method], _Method]:
-    """Return a decorator that assigns a method to a concurrency group."""
+    """Return a decorator that puts a method into a group."""
     return cast(Callable[[_Method], _Method], ray.method(concurrency_group=group))
 
 
 def pack(parts: Sequence[Any]) -> list[Any]:
-    """Return parts in Ray's form: arrays are copied once to shared memory, bytes are sent in a message."""
+    """Prepare parts for Ray: large ones as arrays, which Ray puts into shared memory, small ones as bytes."""
     return [np.frombuffer(part, np.uint8) if len(part) >= _LARGE else bytes(part) for part in parts]
 
 
 def read_answer(packed: Any) -> Answer:
-    """Return the unpickled answer of an actor."""
+    """Decode an answer of an actor."""
     found: Answer = pickle.loads(packed) if isinstance(packed, bytes) else packed
     return found
 
 
 class RayWorker:
-    """Worker as a Ray actor. It returns errors as answers, so Ray sees no failure but the end of the actor."""
+    """Worker in a Ray actor. Errors are answers, so the only failure that Ray sees is the end of the actor."""
 
     def __init__(self) -> None:
         self._stamp = 0
@@ -55,10 +56,10 @@ class RayWorker:
 
     @_thread("tasks")
     def begin(self, number: int, spec: WorkerSpec, paths: Sequence[str]) -> Any:
-        """Open the worker's memory and extend the module path. The answer is the process id."""
+        """Open the memory of the worker and extend ``sys.path``. Answer with the process id."""
 
         def begin() -> Sequence[Any]:
-            end_with_parent()  # Ray itself takes seconds when the whole cluster is killed.
+            end_with_parent()  # Without it, Ray takes seconds after the whole cluster was killed.
             sys.path.extend(path for path in paths if path not in sys.path)
             self._worker = Worker(number, spec)
             return [pickle.dumps(os.getpid())]
@@ -72,7 +73,7 @@ class RayWorker:
 
     @_thread("tasks")
     def close(self, number: int) -> Any:
-        """Close an object in the thread that owns it."""
+        """Close an object, in the thread that runs tasks."""
         return self._answer(lambda: self._there.free(number))
 
     @_thread("memory")
@@ -97,7 +98,7 @@ class RayWorker:
 
     @_thread("pulse")
     def pulse(self) -> None:
-        """Block forever. The failure of this call reports the actor's end, even if no other call runs."""
+        """Block forever. When the actor ends, this call fails. So the end is noticed even without another call."""
         threading.Event().wait()
 
     @property
@@ -121,4 +122,4 @@ class RayWorker:
         packed = pack(parts)
         answer: Answer = stamp, live_bytes, failed, packed
         small = all(isinstance(part, bytes) for part in packed)
-        return pickle.dumps(answer) if small else answer  # Ray sends bytes faster than values that it must pickle.
+        return pickle.dumps(answer) if small else answer  # Ray itself pickles more slowly.

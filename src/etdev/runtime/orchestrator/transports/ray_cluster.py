@@ -1,4 +1,4 @@
-"""Ray cluster of this process: its own, or one that it joins. A process has one at a time for all users."""
+"""Ray cluster of this process. It starts a cluster or joins one, and all its orchestrators use the same one."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ import ray
 from etdev.errors import MissingRequirementError, UsageError
 
 _STORE = 256 << 20
-"""Bytes of shared memory for data in transit; Ray uses files beyond that."""
+"""Size of shared memory for data in transit. Beyond it, Ray uses files."""
 _REACHED_SECONDS = 10.0
 _LONGEST = 30
-"""Maximum characters of a temporary folder's path, for which Ray's socket names are short enough."""
-_NOT_JOINED = "start a cluster with `ray start --head`, or leave the address out: Ray starts its own then"
+"""Maximum length of the path of the temporary folder. With a longer one, the names of Ray's sockets are too long."""
+_NOT_JOINED = "start a cluster with `ray start --head`, or omit the address, so that Ray starts one"
 _TOKEN = secrets.token_hex(32)
-"""Token that clusters require. Ray reads it once per process."""
+"""Token that the cluster requires from clients. Ray reads it once per process."""
 _ENVIRONMENT = {
-    "RAY_AUTH_TOKEN": _TOKEN,  # Needed to run code through Ray's ports. Ray writes none to the home folder.
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ports on the loopback interface only, which also starts faster.
+    "RAY_AUTH_TOKEN": _TOKEN,  # Other users cannot run code through Ray's ports without it.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Use ports of the loopback interface only. This starts faster, too.
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_memory_monitor_refresh_ms": "0",  # Ray would kill workers for the memory of other programs.
+    "RAY_memory_monitor_refresh_ms": "0",  # Ray must not kill workers because other programs use memory.
 }
-"""Environment of a process with a cluster of its own, and of the cluster's processes."""
+"""Environment variables of this process while it runs its own cluster. The processes of the cluster inherit them."""
 _SET_BY_RAY = ("RAY_AUTH_MODE", "RAY_CLIENT_MODE", "PYTHONBREAKPOINT")
 
 
 class Cluster:
-    """Connection of this process to a cluster. :meth:`close` ends it, and also the cluster if this process started it.
+    """Connection of this process to a Ray cluster. :meth:`close` also ends the cluster if this process started it.
 
-    A thread opens the connection and lives as long as the connection. The system ends Ray's processes with the thread
-    that started them.
+    A thread opens the connection and exists as long as it does. The processes of Ray end with the thread that started
+    them.
     """
 
     def __init__(self, address: str | None) -> None:
         self.address = address
-        """Requested address; None for a cluster of its own."""
+        """Address of the cluster to join; None to start one."""
         self._made, self._end = threading.Event(), threading.Event()
         self._error: BaseException | None = None
         self._restore: dict[str, str | None] = {}
@@ -59,12 +59,12 @@ class Cluster:
         try:
             self._made.wait()
         except BaseException:
-            self._end.set()  # The cluster then ends as soon as it has started.
+            self._end.set()  # The thread ends the cluster as soon as it has started.
             raise
         if self._error is not None:
             self.close()
             what = (
-                "Ray starts no cluster here" if self.address is None else f"no Ray cluster is joined at {self.address}"
+                "Ray cannot start a cluster" if self.address is None else f"cannot join a Ray cluster at {self.address}"
             )
             hint = None if self.address is None else _NOT_JOINED
             words = (str(self._error).strip() or type(self._error).__name__).splitlines()[0]
@@ -91,7 +91,7 @@ class Cluster:
     def _connect(self) -> None:
         constants: Any = importlib.import_module("ray._private.ray_constants")
         settings = {"namespace": "etdev", "log_to_driver": False, "logging_level": "error"}
-        logging.getLogger("ray._private.worker").setLevel(logging.ERROR)  # It sometimes warns in spite of the settings.
+        logging.getLogger("ray._private.worker").setLevel(logging.ERROR)  # The settings do not silence all warnings.
         if self.address is not None:
             _check_reached(self.address)
             ray.init(address=self.address, **settings)
@@ -129,7 +129,7 @@ class Cluster:
 
 
 class _Shared:
-    """Cluster of this process, and the number of its users."""
+    """Cluster that all orchestrators of this process share, and the number of its users."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -137,9 +137,9 @@ class _Shared:
         self._users = 0
 
     def join(self, address: str | None) -> None:
-        """Add a user of the cluster. The first one starts or joins it.
+        """Add a user. The first user starts or joins the cluster.
 
-        A cluster that other code in this process started or joined is used, but not ended.
+        If other code in this process has a cluster, use that one, and do not end it.
         """
         with self._lock:
             if self._cluster is None and not ray.is_initialized():
@@ -151,7 +151,7 @@ class _Shared:
             self._users += 1
 
     def leave(self) -> None:
-        """Remove a user. The last one ends the cluster."""
+        """Remove a user. The last user ends or leaves the cluster."""
         with self._lock:
             self._users -= 1
             if not self._users and self._cluster is not None:
@@ -172,14 +172,14 @@ SHARED = _Shared()
 
 
 def _check_reached(address: str) -> None:
-    """Raise an error within seconds for an unreachable address. Ray itself tries for minutes."""
+    """Raise an error within seconds if an address cannot be reached. Ray itself would try for minutes."""
     host, colon, port = address.rpartition("://")[2].rpartition(":")
     if colon and port.isdecimal():
         socket.create_connection((host.strip("[]"), int(port)), _REACHED_SECONDS).close()
 
 
 def _print_nothing(nothing: bool) -> None:
-    """Disable or enable Ray's output about ended workers, which none of its settings disables."""
+    """Switch Ray's messages about ended workers off or on. Ray has no setting for it."""
     worker: Any = importlib.import_module("ray._private.worker")
     worker._worker_logs_enabled = not nothing
 

@@ -1,4 +1,4 @@
-"""Transport to workers in this process, with one thread for the tasks of each. Callers do copies themselves."""
+"""Transport to workers in this process. Each has a thread for its tasks; copies run in the calling thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Task = tuple[Job, Done]
 
 
 class _Lane:
-    """One incarnation of a worker."""
+    """Worker and its thread. A restart creates a new object."""
 
     def __init__(self, number: int, spec: WorkerSpec) -> None:
         self.worker = Worker(number, spec)
@@ -26,20 +26,20 @@ class _Lane:
         self._jobs: SimpleQueue[_Task | None] = SimpleQueue()
         self._lock = Lock()
         self._users = 0
-        """Number of threads that use its memory."""
+        """Number of threads that use the worker's memory now."""
 
     def start(self) -> None:
-        """Start a thread that runs queued tasks until it ends."""
+        """Start the thread that runs queued tasks."""
         Thread(target=self._loop, name=f"etdev worker {self.worker.number}", daemon=True).start()
 
     def put(self, task: _Task | None) -> None:
-        """Queue a task; None ends the thread."""
+        """Queue a task. None ends the thread."""
         self._jobs.put(task)
 
     def _loop(self) -> None:
         while (task := self._jobs.get()) is not None:
             self.run(task)
-            del task  # Release what it holds before waiting for the next one.
+            del task  # Release the memory of the task while waiting for the next one.
 
     def run(self, task: _Task) -> None:
         """Run a task in the calling thread."""
@@ -47,7 +47,7 @@ class _Lane:
         self.use(lambda: self.worker.run(job), done)
 
     def use(self, action: Callable[[], Any], done: Done) -> None:
-        """Use the worker's memory. Answer unless the worker is lost meanwhile."""
+        """Do something with the memory of the worker, and answer unless the worker is lost."""
         with self._lock:
             if not self.alive:
                 return
@@ -61,10 +61,10 @@ class _Lane:
         if self._leave():
             done(result, failure)
         if isinstance(failure, KeyboardInterrupt) and current_thread() is main_thread():
-            raise failure  # The interrupt is meant for the caller of this copy; nothing waits for the copy.
+            raise failure  # The interrupt is meant for the caller, who does not wait for this copy.
 
     def _leave(self) -> bool:
-        """Unregister a thread that used the memory. Return whether the worker is alive."""
+        """Record that a thread has finished using the memory. Return whether the worker is alive."""
         with self._lock:
             self._users -= 1
             alive, last = self.alive, not self._users
@@ -73,7 +73,7 @@ class _Lane:
         return alive
 
     def end(self) -> None:
-        """Stop answering, and free the memory when no thread uses it any more."""
+        """Stop answering. Free the memory when no thread uses it."""
         with self._lock:
             alive, self.alive = self.alive, False
             last = not self._users
@@ -83,9 +83,9 @@ class _Lane:
 
 
 class ThreadTransport(Transport):
-    """One thread per worker. With ``seed``, no threads, for runs that can be repeated.
+    """One thread per worker. With ``seed``, there are no threads and a run can be repeated exactly.
 
-    Tasks then run in the thread that waits for one, in an order drawn from the seed.
+    Tasks then run in the thread that waits for them, in a random order that depends on the seed.
     """
 
     def __init__(self, specs: Sequence[WorkerSpec], *, seed: int | None = None) -> None:
@@ -125,7 +125,7 @@ class ThreadTransport(Transport):
         lane.use(lambda: lane.worker.get(buffer, offset, nbytes), done)
 
     def run(self, worker: int, job: Job, done: Done) -> None:
-        """Run a job in the worker's thread."""
+        """Queue a job for the worker's thread."""
         lane = self._lanes[worker]
         if self._random is None:
             lane.put((job, done))
@@ -133,7 +133,7 @@ class ThreadTransport(Transport):
             self._waiting.append((lane, (job, done)))
 
     def step(self) -> bool | None:
-        """Run one of the queued tasks, if there are no threads for them."""
+        """Run one queued task in the calling thread, if there are no worker threads."""
         if self._random is None:
             return None
         if not self._waiting:
@@ -143,20 +143,20 @@ class ThreadTransport(Transport):
         return True
 
     def health(self, worker: int) -> Health:
-        """Return the health of the thread."""
+        """Return whether the worker is alive, and its allocated bytes."""
         lane = self._lanes[worker]
         return Health(lane.alive, os.getpid(), lane.worker.live_bytes() if lane.alive else 0)
 
     def restart(self, worker: int) -> None:
-        """Start a new thread with new memory."""
+        """Start a new thread with empty memory for a lost worker."""
         self._lanes[worker] = self._lane(worker)
 
     def kill(self, worker: int) -> None:
-        """Mark the worker lost. Its thread cannot be killed: a running task continues and its answer is dropped."""
+        """Mark the worker as lost. A thread cannot be killed, so its task continues. Its answer is ignored."""
         lane = self._lanes[worker]
         if lane.alive:
             lane.end()
-            self._lost(worker, "its thread was told to end")
+            self._lost(worker, "it was killed")
 
     def close(self) -> None:
         """End the threads."""
