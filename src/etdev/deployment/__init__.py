@@ -1,1 +1,1 @@
-"""Deployment of built files to a target as whole releases: one algorithm (``release``) over several transports."""
+"""Deployment of built files to a target, as whole releases, in the same way on all transports."""

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 MANIFEST = "manifest.json"
 
 FileName = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
-"""Valid name of a file of a release: a plain name on every system."""
+"""Pattern of valid file names in a release. They are valid on every operating system."""
 
 
 class ManifestError(ValueError):
@@ -23,7 +23,7 @@ class _Part(BaseModel):
 
 
 class ReleasedFile(_Part):
-    """One file of a release, next to the manifest."""
+    """A file of a release, other than the manifest."""
 
     name: str = Field(pattern=rf"^{FileName.pattern}$")
     size: int = Field(ge=0)
@@ -32,39 +32,42 @@ class ReleasedFile(_Part):
 
 
 class Needs(_Part):
-    """Requirements of the program on the machine that runs it."""
+    """What the program needs from the machine that runs it."""
 
     executorch: str | None
-    """Version that the program was made with; older runtimes may refuse it. None if it is not known."""
+    """Version of ExecuTorch that built the program; older runtimes may refuse the program. None if unknown."""
     devices: tuple[str, ...] = Field(strict=False)
-    """Devices besides the host: ``cuda:0``."""
+    """Devices that the program uses besides the host, such as ``cuda:0``."""
     operators: tuple[str, ...] = Field(strict=False)
-    """Kernels: ``aten::add.out``."""
+    """Names of the kernels that it calls, such as ``aten::add.out``."""
     delegates: tuple[str, ...] = Field(strict=False)
-    """Backends: ``XnnpackBackend``."""
+    """Names of the backends that it calls, such as ``XnnpackBackend``."""
     libraries: tuple[str, ...] = Field(strict=False)
-    """ExecuTorch's kernel libraries that have the kernels: ``portable``, ``optimized``, ``quantized``."""
+    """Kernel libraries of ExecuTorch that have these kernels: ``portable``, ``optimized``, ``quantized``."""
     memory: dict[str, int]
     """Planned bytes per device."""
 
 
 class Check(_Part):
-    """One check of the verification of the program."""
+    """Result of one check of the program."""
 
     name: str
     status: Literal["passed", "not run"]
     summary: str
-    """Finding of the check, or the reason why it did not run."""
+    """What the check found, or the reason why it did not run."""
 
 
 class Manifest(_Part):
-    """Manifest of a release. Releases with equal manifests are the same, whenever and by whom they were deployed."""
+    """Manifest of a release.
+
+    If the manifests of two releases are equal, the releases have equal files, whoever deployed them and when.
+    """
 
     format: Literal[1] = 1
     project: str
     target: str
     program: str
-    """Name of the ``.pte`` among ``files``."""
+    """Name of the ``.pte`` file, which is one of ``files``."""
     files: tuple[ReleasedFile, ...] = Field(strict=False)
     versions: dict[str, str]
     """Versions of etdev, Python and the packages that built the program."""
@@ -74,7 +77,7 @@ class Manifest(_Part):
     """SHA-256 of ``etdev.lock`` next to the config; None without one."""
 
     def to_bytes(self) -> bytes:
-        """Return the content of the file. Equal manifests have equal bytes."""
+        """Return the content of ``manifest.json``. Equal manifests have equal content."""
         return (self.model_dump_json(indent=2) + "\n").encode()
 
 
@@ -84,7 +87,7 @@ def digest_of(content: bytes) -> str:
 
 
 def parse_manifest(content: bytes) -> Manifest:
-    """Read a manifest. Raises :class:`ManifestError`."""
+    """Return the manifest with this content. Raises :class:`ManifestError`."""
     try:
         return Manifest.model_validate_json(content)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Names at a target: releases, and temporary folders and pointers."""
+"""Names of releases at a target, and of temporary folders and pointers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TEMPORARY_NAME = re.compile(
     rf"\.etdev-(?P<release>{_RELEASE})-(?P<host>[0-9a-f]{{8}})-(?P<process>\d{{1,10}})-[0-9a-f]{{8}}(?P<pointer>\.pointer)?"
 )
 ABANDONED = timedelta(days=1)
-"""Age after which unfinished work of another machine counts as abandoned."""
+"""Age from which an unfinished deployment of another machine counts as abandoned."""
 
 
 def release_name(now: datetime, digest: str) -> str:
@@ -34,7 +34,7 @@ def is_release(name: str) -> bool:
 
 
 def content_digest(release: str) -> str:
-    """Return the digest of the manifest, from a release's name."""
+    """Return the digest of the manifest, which is the last part of a release's name."""
     return release.rpartition("-")[2]
 
 
@@ -50,37 +50,37 @@ def release_path(release: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Temporary:
-    """Temporary names of one deployment, for unfinished files."""
+    """Temporary names that one deployment uses until its files are complete."""
 
     folder: str
-    """Folder of the release during the upload."""
+    """Folder that the release is uploaded to."""
 
     @property
     def pointer(self) -> str:
-        """Name of the new pointer until it replaces the current one."""
+        """Name under which the new pointer is made, before it replaces the current one."""
         return f"{self.folder}.pointer"
 
 
 def temporary_for(release: str) -> Temporary:
-    """Return temporary names of this process that no other deployment has used."""
+    """Return temporary names that no other deployment has used, in this process or elsewhere."""
     return Temporary(f".etdev-{release}-{_this_host()}-{os.getpid()}-{secrets.token_hex(4)}")
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Temporary folder or pointer of a deployment that has ended."""
+    """Temporary folder or pointer that a deployment left behind."""
 
     name: str
     release: str
-    """Release that the deployment was making."""
+    """Name of the release that the deployment was making."""
     is_pointer: bool
 
 
 def leftover(name: str, now: datetime) -> Leftover | None:
-    """Return the leftover with this name; None for all other names, and for deployments that may still run.
+    """Return the leftover with this name. None if the name is not temporary, or if its deployment may still run.
 
-    A deployment may still run if its process on this machine is alive. A deployment of another machine may still run if
-    it began less than :data:`ABANDONED` ago.
+    A deployment of this machine still runs if its process is alive. One of another machine may still run if it began
+    less than :data:`ABANDONED` ago.
     """
     found = _TEMPORARY_NAME.fullmatch(name)
     if found is None:
@@ -94,7 +94,7 @@ def leftover(name: str, now: datetime) -> Leftover | None:
 
 
 def in_making(name: str) -> str | None:
-    """Return the release that a temporary name of any deployment belongs to; None for all other names."""
+    """Return the release to which a temporary name belongs, of any deployment. None if the name is not temporary."""
     found = _TEMPORARY_NAME.fullmatch(name)
     return None if found is None else found["release"]
 

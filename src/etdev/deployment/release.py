@@ -1,9 +1,9 @@
-"""Publishing a release, switching to it, and going back: one algorithm over all transports.
+"""Publishing a release, switching to it, and going back, in the same way on all transports.
 
-A release is stored at ``releases/TIME-DIGEST/`` and never changes. One pointer names the current release. A release is
+A release is stored at ``releases/TIME-DIGEST/`` and never changes. A pointer names the current release. A release is
 uploaded under a temporary name, read back, and renamed as a whole. Only then does the pointer move, so it names a whole
-release at every moment. If two deployments run at once, each step either finds what it needs or fails, and the later
-switch wins.
+release at every moment. If two deployments run at once, each step either finds what it needs or fails. The deployment
+that switches last wins.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from etdev.deployment.transports.base import Fingerprint, Transport, fingerprint
 from etdev.errors import DeployError, EtdevError
 
 Action = Literal["published", "switched", "unchanged"]
-"""Action of a deployment.
+"""What a deployment did.
 
-``published``: a new release was uploaded. ``switched``: the pointer moved to an existing release. ``unchanged``: the
+``published``: it uploaded a new release. ``switched``: it moved the pointer to an existing release. ``unchanged``: the
 release was already current.
 """
 Stage = Callable[[str], AbstractContextManager[object]]
-"""Function that returns a context for each step; it gets the step's name."""
+"""Function that gets the name of a step and returns a context manager, in which the step runs."""
 
 _ENVIRONMENT = "ETDEV_RELEASE"
 
@@ -47,11 +47,11 @@ def _unwatched(step: str) -> AbstractContextManager[object]:
 
 @dataclass(frozen=True)
 class Release:
-    """Release to deploy."""
+    """A release to deploy."""
 
     manifest: Manifest
     sources: Mapping[str, Path]
-    """Path of each file of the manifest on this machine."""
+    """For each file of the manifest, its path on this machine."""
 
     @cached_property
     def content(self) -> bytes:
@@ -60,7 +60,7 @@ class Release:
 
     @cached_property
     def digest(self) -> str:
-        """Digest at the end of its name."""
+        """Digest of the manifest, with which the release's name ends."""
         return digest_of(self.content)
 
 
@@ -71,12 +71,12 @@ class Terms:
     keep: int
     """Number of releases that are kept besides the current one."""
     smoke: Sequence[str] = ()
-    """Command that has to succeed at the target before the pointer moves; empty for none."""
+    """Command that runs at the target and must succeed before the pointer moves; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Effects that a deployment would have."""
+    """What a deployment would do."""
 
     action: Action
     release: str
@@ -84,14 +84,14 @@ class Plan:
     before: str | None
     """Name of the release that is current now."""
     surplus: tuple[str, ...]
-    """Releases that will be removed after the switch."""
+    """Releases that will be removed after the switch, because more exist than are kept."""
     leftovers: tuple[str, ...]
-    """Leftovers of interrupted deployments, which will be removed first."""
+    """What interrupted deployments left behind, which will be removed first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Effects of a deployment."""
+    """What a deployment did, in full."""
 
     action: Action
     release: str
@@ -102,7 +102,7 @@ class Outcome:
 
 
 def plan(transport: Transport, release: Release, terms: Terms, now: datetime) -> Plan:
-    """Return the effects that :func:`deploy` would have now. Changes nothing at the target."""
+    """Return what :func:`deploy` would do now. Change nothing at the target."""
     action, name, before = _decide(transport, release, now)
     waste = [found.name for found in leftovers(transport, now)]
     broken = list(half_removed(transport))
@@ -111,9 +111,9 @@ def plan(transport: Transport, release: Release, terms: Terms, now: datetime) ->
 
 
 def deploy(transport: Transport, release: Release, terms: Terms, now: datetime, stage: Stage = _unwatched) -> Outcome:
-    """Make the target serve this release.
+    """Make a release the current one at the target, and upload it if needed.
 
-    Raises :class:`~etdev.errors.DeployError`; the target then serves the old release.
+    Raises :class:`~etdev.errors.DeployError`; the target then still serves the old release.
     """
     with stage("look"):
         cleared = clear(transport, now)
@@ -133,7 +133,7 @@ def deploy(transport: Transport, release: Release, terms: Terms, now: datetime, 
 
 
 def roll_back(transport: Transport, terms: Terms, now: datetime, stage: Stage = _unwatched) -> Outcome:
-    """Make the target serve the release before the current one again, if it matches its manifest."""
+    """Make the release before the current one current again, provided that it matches its manifest."""
     with stage("look"):
         cleared = clear(transport, now)
         before = current_release(transport)
@@ -149,7 +149,7 @@ def roll_back(transport: Transport, terms: Terms, now: datetime, stage: Stage = 
 
 
 def clear(transport: Transport, now: datetime) -> tuple[str, ...]:
-    """Remove leftovers of interrupted deployments, and return their names."""
+    """Remove what interrupted deployments left behind, and return the names of what was removed."""
     waste = leftovers(transport, now)
     for found in waste:
         _clear_one(transport, found)
@@ -160,10 +160,10 @@ def clear(transport: Transport, now: datetime) -> tuple[str, ...]:
 
 
 def _clear_one(transport: Transport, found: Leftover) -> None:
-    """Remove a leftover, the manifest first.
+    """Remove a leftover, with its manifest first.
 
-    Without its manifest, a deployment that still runs cannot finish the release. If the transport renames by copying,
-    part of the release may already be at its final place.
+    If the deployment still runs after all, it cannot finish the release without the manifest. A transport that renames
+    by copying may already have put a part of the release in its final folder. That part is removed too.
     """
     if not found.is_pointer:
         transport.remove(f"{found.name}/{MANIFEST}")
@@ -184,9 +184,9 @@ def _decide(transport: Transport, release: Release, now: datetime) -> tuple[Acti
 
 
 def _publish(transport: Transport, release: Release, name: str, stage: Stage) -> None:
-    """Upload to a temporary folder, read back, and rename.
+    """Upload a release to a temporary folder, read it back, and rename the folder.
 
-    After a failure, the uploaded files are removed if the target still answers.
+    After a failure, remove the uploaded files, if the target still answers.
     """
     temporary = temporary_for(name)
     try:
@@ -216,7 +216,7 @@ def _check_arrival(transport: Transport, temporary: Temporary, name: str, expect
 
 
 class _RefusedError(DeployError):
-    """Error for a release that the smoke command did not accept."""
+    """Error for a release for which the smoke command failed."""
 
 
 def _take_over(transport: Transport, name: str, before: str | None, terms: Terms, stage: Stage, now: datetime) -> None:
@@ -238,10 +238,10 @@ def _smoke(transport: Transport, name: str, command: Sequence[str]) -> None:
 
 
 def _switch(transport: Transport, name: str, before: str | None, now: datetime) -> None:
-    """Move the pointer.
+    """Move the pointer to a release.
 
-    Another deployment may remove a release just before, because the release is old for that deployment. Each deployment
-    checks for the other's change (:func:`_remove_release`), so one of them reverts its own.
+    Another deployment may remove the release at the same time, because for that deployment it is an old one. So each of
+    the two checks afterwards for the other's change, and one of them undoes its own (see :func:`_remove_release`).
     """
     pointer = temporary_for(release_name(now, content_digest(name))).pointer
     try:
@@ -257,9 +257,9 @@ def _switch(transport: Transport, name: str, before: str | None, now: datetime) 
 
 
 def _prune(transport: Transport, outcome: Outcome, keep: int) -> Outcome:
-    """Remove releases beyond ``keep``.
+    """Remove old releases, except for the newest ``keep``.
 
-    The target already serves the new release, so a failure here becomes a note.
+    The target already serves the new release, so a failure here is only noted in the outcome.
     """
     removed: list[str] = []
     try:
@@ -273,9 +273,9 @@ def _prune(transport: Transport, outcome: Outcome, keep: int) -> Outcome:
 
 
 def _remove_release(transport: Transport, name: str) -> bool:
-    """Remove a release, unless another deployment has pointed at it meanwhile.
+    """Remove a release, unless another deployment has just made it current. Return whether it was removed.
 
-    The manifest goes first. Without it, the folder is not a release.
+    The manifest is removed first. A folder without a manifest is not a release.
     """
     manifest = f"{release_path(name)}/{MANIFEST}"
     content = transport.read(manifest)

@@ -1,4 +1,4 @@
-"""State of a target: releases, the current one, damaged ones, and leftovers."""
+"""State of a target: its releases, which one is current, damaged releases, and leftovers."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from etdev.errors import DeployError
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One release at a target."""
+    """A release at a target, as listed."""
 
     name: str
     time: datetime
     current: bool
     manifest: Manifest | None
     problem: str | None
-    """Reason why its manifest cannot be read."""
+    """Reason why its manifest cannot be read; None if it can."""
 
 
 def releases(transport: Transport) -> list[str]:
@@ -39,7 +39,10 @@ def releases(transport: Transport) -> list[str]:
 
 
 def current_release(transport: Transport) -> str | None:
-    """Return the release that the pointer names. Raises :class:`~etdev.errors.DeployError` for a foreign pointer."""
+    """Return the name of the current release, which the pointer names; None without a pointer.
+
+    Raises :class:`~etdev.errors.DeployError` for a pointer that etdev did not make.
+    """
     pointed = transport.current()
     if pointed is None:
         return None
@@ -69,7 +72,7 @@ def _listed(transport: Transport, name: str, current: bool) -> Listed:
 def read_manifest(transport: Transport, name: str) -> Manifest:
     """Return the manifest of a release.
 
-    Raises :class:`~etdev.deployment.manifest.ManifestError` if it is missing, changed or not readable.
+    Raises :class:`~etdev.deployment.manifest.ManifestError` if it is missing, was changed or cannot be read.
     """
     content = transport.read(f"{release_path(name)}/{MANIFEST}")
     if content is None:
@@ -80,7 +83,7 @@ def read_manifest(transport: Transport, name: str) -> Manifest:
 
 
 def damage(transport: Transport, name: str) -> str | None:
-    """Return the damage of a release, after reading every file back; None if it matches its manifest."""
+    """Read every file of a release back, and return how it differs from its manifest; None if it does not."""
     try:
         manifest = read_manifest(transport, name)
     except ManifestError as error:
@@ -93,7 +96,7 @@ def damage(transport: Transport, name: str) -> str | None:
 
 
 def difference(name: str, found: Fingerprint | None, expected: Fingerprint) -> str | None:
-    """Return the difference between a file at the target and the expected one; None if they are equal."""
+    """Return how a file at the target differs from the expected one; None if both are equal."""
     if found == expected:
         return None
     if found is None:
@@ -104,15 +107,16 @@ def difference(name: str, found: Fingerprint | None, expected: Fingerprint) -> s
 
 
 def leftovers(transport: Transport, now: datetime) -> list[Leftover]:
-    """Return the leftovers of interrupted deployments."""
+    """Return the temporary folders and pointers that interrupted deployments left behind."""
     return [found for name in transport.names("") if (found := leftover(name, now)) is not None]
 
 
 def half_removed(transport: Transport) -> Iterator[str]:
-    """Yield releases without a manifest whose removal was interrupted, and which no deployment is making.
+    """Yield releases of which only the manifest is gone, because their removal was interrupted.
 
-    A deployment creates its temporary name before the folder of the release, and keeps it until the manifest exists. So
-    the order matters: first the folders, then the temporary names, then the manifests.
+    A deployment that is making a release also has a folder without a manifest. But it has a temporary name from before
+    the folder exists until the manifest does. So this reads the folders first, then the temporary names, then the
+    manifests.
     """
     folders = releases(transport)
     making = {in_making(name) for name in transport.names("")}

@@ -1,4 +1,4 @@
-"""Arrays from ``.npy``, ``.npz`` and ``.safetensors`` files, read without running code in the files."""
+"""Reader of arrays from ``.npy``, ``.npz`` and ``.safetensors`` files, which runs no code in the files."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ Arrays = Mapping[str, "torch.Tensor"]
 
 @dataclass(frozen=True, slots=True)
 class _Format:
-    """A kind of file."""
+    """A file format for arrays."""
 
     read: Callable[[Path], Arrays]
     magic: tuple[bytes, ...]
-    """Possible first bytes of such a file; empty if they do not identify it."""
+    """First bytes by which such a file is known, in all variants; empty if there are none."""
     remedy: str
 
 
 def read_arrays(path: Path, label: str = "") -> Arrays:
-    """Return all arrays of a file by name; the only array of a ``.npy`` has an empty name.
+    """Return all arrays of a file by name. The only array of a ``.npy`` file has an empty name.
 
-    ``label`` is the purpose of the file, such as ``input 'image'``. Raises :class:`~etdev.errors.UsageError`. Its
-    message omits the library's own message, which is not meant for users.
+    ``label`` says in messages what the file is for, such as ``input 'image'``. Raises
+    :class:`~etdev.errors.UsageError`, without the library's own message, which is not meant for users.
     """
     what = f"{label}: {path}" if label else str(path)
     form = _FORMATS.get(path.suffix.lower())
@@ -61,7 +61,7 @@ def read_arrays(path: Path, label: str = "") -> Arrays:
 
 
 class _ObjectsError(Exception):
-    """An array of objects, which only pickle can read."""
+    """Error for an array of Python objects, which only pickle can read."""
 
 
 def _arrays(path: Path) -> Arrays:

@@ -1,4 +1,4 @@
-"""Availability of a program's devices on this machine."""
+"""Which devices of a program are available on this machine."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from etdev.runtime.device_map import DeviceMap, is_simulated
 
 
 def simulated(devices: Sequence[Device], device_map: DeviceMap) -> tuple[Device, ...]:
-    """Return the devices that the map simulates."""
+    """Return those of the devices that the device map simulates."""
     return tuple(device for device in devices if is_simulated(device_map, device))
 
 
 def left_out(devices: Sequence[Device], device_map: DeviceMap) -> str | None:
-    """Return why devices are not mapped, if the map simulates others of their type; None if all are mapped."""
+    """Return a message if the map simulates devices of a type, but has no entry for others of it; else None."""
     types = {device.type for device in simulated(tuple(device_map), device_map)}
     left = [device for device in devices if device.type in types and device not in device_map]
     if not left:
@@ -25,7 +25,7 @@ def left_out(devices: Sequence[Device], device_map: DeviceMap) -> str | None:
 
 
 def absent(devices: Sequence[Device], device_map: DeviceMap) -> str | None:
-    """Return why some devices are not available: ``no CUDA device``; None if all are available or simulated."""
+    """Return a message if some devices are neither available nor simulated: ``no CUDA device``; otherwise None."""
     reason = left_out(devices, device_map)
     if reason is not None:
         return reason
@@ -48,13 +48,16 @@ def absent(devices: Sequence[Device], device_map: DeviceMap) -> str | None:
 
 
 def remedy(devices: Sequence[Device]) -> str:
-    """Return the option that simulates these devices."""
+    """Return a sentence with the command-line option that simulates these devices."""
     pairs = ",".join(f"{device}=sim" for device in devices)
     return f"`--device-map {pairs}` simulates {named(devices)}"
 
 
 def describe_map(answers: Iterable[Sequence[CheckResult]], device_map: DeviceMap) -> Iterator[str]:
-    """Yield each note on the device map once, from the checks of several programs."""
+    """Yield each note on the device map once. ``answers`` are the check results of several programs.
+
+    The notes name devices that could be simulated, and devices of the map that no program uses.
+    """
     known: set[Device] = set()
     lacking: set[Device] = set()
     all_read = True
@@ -73,7 +76,7 @@ def describe_map(answers: Iterable[Sequence[CheckResult]], device_map: DeviceMap
 
 
 def describe_unused(devices: Iterable[Device], device_map: DeviceMap) -> Iterator[str]:
-    """Yield a note on devices of the map that are not in ``devices``, those in use; nothing if all are."""
+    """Yield a note if devices of the map are not among ``devices``, those that programs use."""
     used = sorted(set(devices))
     others = [device for device in sorted(device_map) if device not in used]
     if others:

@@ -22,12 +22,12 @@ from etdev.program.footprint import planned_memory
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
 
 _RARE = 100
-"""Number of calls below which p99 is the slowest call."""
+"""Number of calls. With fewer calls than this, p99 is the slowest call."""
 
 
 @dataclass(frozen=True)
 class BenchOptions(CallSpec):
-    """The method to measure, and the extent of the measurement."""
+    """What ``etdev bench`` measures: the method, the inputs, the number of calls and the workers."""
 
     thoroughness: Thoroughness = field(default_factory=Thoroughness)
     workers: Sequence[int] = (1,)
@@ -37,33 +37,33 @@ class BenchOptions(CallSpec):
 
 
 class MemoryResult(Part):
-    """Memory of the program."""
+    """Memory that the program needs."""
 
     planned: Mapping[str, int]
-    """Planned bytes per device, as the file states: the tensors of all methods, without constants."""
+    """Planned bytes per device, as stated in the file. They hold the tensors of all methods, without constants."""
     resident_before: int | None
-    """Peak resident bytes of the process that runs the program, before loading it; None if unknown here."""
+    """Peak resident bytes of the process that runs the program, before the program is loaded. None if unknown."""
     resident_peak: int | None
-    """Peak resident bytes after all calls for the latency; None if unknown here."""
+    """Peak resident bytes of that process after the latency measurement. None if unknown."""
 
 
 class BenchResult(Part):
-    """All measurements, and the machine."""
+    """All measurements, with a description of the machine."""
 
     format: Literal[1] = 1
     file: str
     method: str
     runtime: RuntimeName
     reason: str | None
-    """Reason why the stock runtime did not run it by default; None if it did or if a runtime was requested."""
+    """Reason why the replay ran the program by default. None if the stock runtime did, or if the user chose."""
     inputs: str | None
-    """Source of the inputs in words; None if they were given."""
+    """Where the inputs come from, in words. None if the user gave them."""
     notes: tuple[str, ...]
-    """Limitations of the figures."""
+    """Notes on how far the figures can be trusted."""
     warmup: int
     latency: LatencyResult
     way: float | None
-    """Median seconds for inputs and outputs to reach the runtime's process and return; the latency excludes them.
+    """Median seconds for inputs and outputs to reach the runtime's process and return. The latency excludes them.
 
     None if the program runs in this process.
     """
@@ -74,7 +74,10 @@ class BenchResult(Part):
 
 
 def bench_file(file: Path, options: BenchOptions) -> BenchResult:
-    """Measure a method of a program, with the samples in turn. Raises as :func:`~etdev.execution.run.run_file`."""
+    """Measure a method of a program. Calls use the samples in turn.
+
+    Raises as :func:`~etdev.execution.run.run_file` does.
+    """
     program, plan, calls = read_program(file, options)
     machine = describe_machine()
     clock = StageClock(file.name, options.progress)

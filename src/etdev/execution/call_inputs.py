@@ -1,4 +1,4 @@
-"""Inputs of a program from files: arrays, tensors and numbers; no format that runs code when it is read."""
+"""Inputs of a program, read from files of arrays or given as numbers. No format that can run code is read."""
 
 from __future__ import annotations
 
@@ -25,17 +25,20 @@ _TEXT = frozenset({".txt", ".csv"})
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """One ``NAME=FILE`` or ``NAME=NUMBER``."""
+    """One argument of the command line: ``NAME=FILE`` or ``NAME=NUMBER``."""
 
     label: str
-    """Description of the input that it is for."""
+    """Label of the input that gets it, for messages."""
     names: tuple[str, ...]
-    """Names of that input: on the command line, in the method, and by position."""
+    """Names by which that input is known: on the command line, in the method, and by position."""
     text: str
 
 
 def input_names(file: Path, plan: m.ExecutionPlan) -> tuple[str, ...]:
-    """Return the names of a method's inputs from the ``report.json`` next to the file, or their positions."""
+    """Return the names of a method's inputs, from the ``report.json`` next to the file.
+
+    Without it, the positions are the names.
+    """
     positions = tuple(map(str, range(len(plan.inputs))))
     report = find_report(report_beside(file))
     for target in () if report is None else report.targets:
@@ -48,22 +51,24 @@ def input_names(file: Path, plan: m.ExecutionPlan) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """The inputs of each call."""
+    """Inputs of one or more calls."""
 
     samples: Sequence[tuple[Any, ...]]
     cut: Literal["rows", "axis"] | None = None
-    """Cut of a data set into calls: by ``rows``, or along its first ``axis``. None without a data set."""
+    """How a data set was cut into calls: by ``rows``, or along its first ``axis``. None without a data set."""
     source: str | None = None
-    """Source of the inputs in words; None if they were given."""
+    """Where the inputs come from, in words. None if the user gave them."""
 
 
 def read_calls(plan: m.ExecutionPlan, names: Sequence[str], texts: Sequence[str]) -> Calls:
-    """Return the inputs of each call, in the method's order; an input given a second time starts the next call.
+    """Return the inputs of each call, in the order of the method's inputs.
 
-    ``texts`` are ``NAME=FILE``, ``NAME=NUMBER`` for an input that is not a tensor, or a file of several arrays. A name
-    may be a position. If the method has one input, the name may be left out. An array with more rows than the input is
-    a data set: each piece of it makes a call, and other inputs go into each of these calls. Raises
-    :class:`~etdev.errors.UsageError` with the input and the type that the file takes.
+    Each of ``texts`` is ``NAME=FILE``, ``NAME=NUMBER`` (for an input that is not a tensor), or a file of several
+    arrays. ``NAME`` may be a position, and may be left out if the method has one input. An input that is given again
+    starts the next call. An array with more rows than the input is a data set: it is cut into pieces, one per call. The
+    other inputs are the same in these calls.
+
+    Raises :class:`~etdev.errors.UsageError`, which names the input and the type that the method takes.
     """
     given: list[dict[int, Any]] = [{}]
     for text in texts:
@@ -87,7 +92,7 @@ def read_calls(plan: m.ExecutionPlan, names: Sequence[str], texts: Sequence[str]
 
 
 def _each(names: Sequence[str], call: Mapping[int, Any]) -> list[tuple[Any, ...]]:
-    """Return the calls for an input at each position: one, or one for each piece of a data set."""
+    """Return the calls that one set of inputs stands for: one call, or one for each piece of a data set."""
     counts = {position: len(value.pieces) for position, value in call.items() if isinstance(value, DataSet)}
     if len(set(counts.values())) > 1:
         (one, first), (other, second) = list(counts.items())[:2]
@@ -104,14 +109,14 @@ def _each(names: Sequence[str], call: Mapping[int, Any]) -> list[tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """An array larger than one input, cut into inputs."""
+    """An array with the inputs of several calls, cut into one piece per call."""
 
     pieces: Sequence[torch.Tensor]
     cut: Literal["rows", "axis"]
 
 
 def input_label(names: Sequence[str], position: int) -> str:
-    """Return a label for an input: ``input 'image'``, or ``input 0`` if ``names`` has only its position."""
+    """Return a label for an input: ``input 'image'``, or ``input 0`` if its name is only its position."""
     return f"input {_called(names, position)}"
 
 
@@ -226,7 +231,10 @@ def _tensor(declared: m.Tensor, given: _Given) -> torch.Tensor:
 
 
 def _numbers(declared: m.Tensor, path: Path, label: str) -> torch.Tensor:
-    """Return numbers separated by white space or commas, in the shape that the file states."""
+    """Return a tensor of the shape in the program, from numbers in a text file.
+
+    They are separated by white space or commas.
+    """
     import torch
 
     try:
@@ -255,7 +263,7 @@ _EXAMPLES = {"int": "3", "double": "0.5", "bool": "true"}
 
 
 def misfit(declared: m.Value, value: torch.Tensor, called: str) -> str | None:
-    """Return why a method does not take a tensor as its input; None if it does."""
+    """Return why a value cannot be a method's input with this declaration; None if it can."""
     if not isinstance(declared, m.Tensor):
         return f"{called} is not a tensor but a single {type(declared).__name__.lower()}"
     is_kind = value.dtype == torch_dtype(declared.scalar_type) and value.dim() == len(declared.sizes)
@@ -288,9 +296,9 @@ def _checked(declared: m.Value, tensor: torch.Tensor, called: str) -> torch.Tens
 
 
 def _wrong_axis(declared: m.Tensor, sizes: Sequence[int]) -> int | None:
-    """Return the last axis whose size the file does not allow; None if all sizes fit.
+    """Return the last axis whose size the program does not allow; None if it allows all sizes.
 
-    So the first axis is returned only if all others fit.
+    The last axis is returned so that 0 means that only the first axis is wrong.
     """
     fixed = declared.shape_dynamism is m.TensorShapeDynamism.STATIC
     bounded = declared.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_BOUND

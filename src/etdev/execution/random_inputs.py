@@ -17,10 +17,10 @@ _MOST_ELEMENTS = 1 << 28
 
 
 def random_inputs(plan: m.ExecutionPlan, seed: int) -> tuple[Any, ...]:
-    """Return random inputs of the types and largest sizes that the file states, in its order.
+    """Return random inputs of the types and largest sizes that the program states, in the order of its inputs.
 
-    The same seed returns the same inputs. Floats are normally distributed. Integers are zero, since they may be indices
-    and zero is valid for every table. An input that is not a tensor has the value in the file. Raises
+    The same seed gives the same inputs. Floats are normally distributed. Integers are zero: they may be indices, and
+    zero is valid for every table. An input that is not a tensor has the value in the file. Raises
     :class:`~etdev.errors.UsageError` for an input without a largest size, or with too many elements.
     """
     import torch

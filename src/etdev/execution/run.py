@@ -1,4 +1,4 @@
-"""Runs of a ``.pte``: in the stock runtime if that is possible, else in the interpreter."""
+"""Runs of a ``.pte``: in the stock runtime if that can run it, else in etdev's interpreter (the replay)."""
 
 from __future__ import annotations
 
@@ -36,32 +36,32 @@ from etdev.runtime.errors import RunError
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
 
 CallProgress = Callable[[int], AbstractContextManager[Callable[[], None]]]
-"""Context that shows the progress of a number of calls; it yields a function to call after each."""
+"""Context manager that shows progress. It gets the number of calls, and yields a function to call after each."""
 
 
 @contextmanager
 def no_progress(total: int) -> Iterator[Callable[[], None]]:
-    """Show no progress."""
+    """Yield a function that shows no progress."""
     yield lambda: None
 
 
 @dataclass(frozen=True)
 class CallSpec:
-    """The method to call, its inputs and the runtime."""
+    """How to call a program: the method, its inputs and the runtime."""
 
     method: str = "forward"
     inputs: Sequence[str] = ()
-    """Values of the option ``--input``."""
+    """Texts of the options ``--input``."""
     random: bool = False
-    """True for random inputs."""
+    """True if the inputs are random."""
     seed: int = 0
     runtime: RuntimeName | None = None
-    """Runtime to use; None means the stock runtime if it can run the program."""
+    """Runtime to use. None means the stock runtime if it can run the program, else the replay."""
     device_map: DeviceMap = field(default_factory=lambda: NO_MAP)
     data: tuple[Path, ...] = ()
     """Data files of the program."""
     project: Project | None = None
-    """Project of the target that the program was built for; its samples are used if no inputs are given."""
+    """Project with the target that the program was built for. If no inputs are given, its samples are used."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,11 @@ class RunOptions(CallSpec):
     """Options of a run: how the method is called, and where the outputs go."""
 
     repeat: int = 1
-    """Number of times that all calls are made."""
+    """Number of times that the whole series of calls is made."""
     save: Path | None = None
-    """Folder for the outputs."""
+    """Folder to save the outputs to; None to save none."""
     fresh: bool = False
-    """True if each call starts from initial state."""
+    """True if each call starts from initial state, False if state carries over."""
     workers: WorkerOptions | None = None
     """Options for workers; None runs the calls in this process, one after the other."""
     progress: CallProgress = no_progress
@@ -164,9 +164,10 @@ def _calls(file: Path, plan: m.ExecutionPlan, spec: CallSpec) -> Calls:
 
 
 def program_failed(error: ProgramFailureError, file: Path, plan: m.ExecutionPlan, spec: CallSpec) -> RunError:
-    """Return the error for a program that fails.
+    """Return the error for a program that failed.
 
-    A delegate that does not find its weights fails in its own way; XNNPACK's crashes.
+    If its delegates may lack weights in a data file, the hint says so. Such a delegate fails in its own way: XNNPACK's
+    crashes.
     """
     lacks = not spec.data and plan.delegates
     hint = "if its delegates have weights in another file, say which: `--data FILE.ptd`" if lacks else None
@@ -176,7 +177,7 @@ def program_failed(error: ProgramFailureError, file: Path, plan: m.ExecutionPlan
 def _one_after_the_other(
     runtime: Runtime, options: RunOptions, samples: Sequence[tuple[Any, ...]], each: Each
 ) -> float:
-    """Make all calls in this process; return the seconds that they took."""
+    """Make all calls in this process, one after the other. Return the seconds that they took."""
     start = time.perf_counter()
     for _ in range(options.repeat):
         for inputs in samples:
@@ -190,7 +191,10 @@ def _one_after_the_other(
 def chosen_runtime(
     program: Program, wanted: RuntimeName | None, device_map: DeviceMap
 ) -> Iterator[tuple[RuntimeName, str | None, Runtime]]:
-    """Yield the runtime's name, the reason why the stock runtime was not chosen by default, and the runtime."""
+    """Yield the runtime's name, a reason, and the runtime.
+
+    The reason says why the stock runtime was not chosen. It is None if the stock runtime is used.
+    """
     reason = "--device-map was given" if device_map else None
     if wanted != "replay" and (reason is None or wanted == "stock"):
         with StockRuntime() as stock:

@@ -1,4 +1,4 @@
-"""Results of calls: descriptions of the outputs, and files with the outputs."""
+"""Results of calls: descriptions of the outputs, and files that the outputs are saved to."""
 
 from __future__ import annotations
 
@@ -26,55 +26,55 @@ class OutputResult(Part):
     type: str
     """``tensor``, ``int``, ``bool``, ``float``, ``str`` or ``NoneType``."""
     value: str | None = None
-    """Value as text, for an output that is not a tensor."""
+    """The value as text, if the output is not a tensor; otherwise None."""
     dtype: str | None = None
     shape: tuple[int, ...] | None = None
     smallest: float | None = None
-    """Smallest of the finite elements; None if there are none."""
+    """Smallest finite element; None if there is none."""
     largest: float | None = None
     mean: float | None = None
     strange: int = 0
-    """Number of elements that are NaN or infinite; the other figures leave them out."""
+    """Number of elements that are NaN or infinite. Smallest, largest and mean leave them out."""
     digest: str
-    """First digits of the sha256 of the bytes, in the order of the elements."""
+    """First digits of the SHA-256 of the output's bytes, with elements in logical order."""
     saved: str | None = None
-    """File that it was written to."""
+    """File that the output was saved to; None if it was not saved."""
 
 
 class CallResult(Part):
-    """One call."""
+    """Results of one call."""
 
     seconds: float
     outputs: tuple[OutputResult, ...]
 
 
 class WorkerResult(Part):
-    """Statistics of a worker."""
+    """Statistics of one worker."""
 
     worker: int
     memory: str
-    """Location of its memory."""
+    """Where the worker's memory is, such as ``cuda:0``."""
     tasks: int
     bytes_to: int
-    """Bytes copied to its memory."""
+    """Number of bytes copied to the worker's memory."""
     bytes_from: int
     bytes_avoided: int
-    """Bytes that a task needed and that were in its memory already, counted for each task."""
+    """Bytes that needed no copy because they were in the worker's memory already, summed over its tasks."""
 
 
 class RunResult(Part):
-    """All calls, in order, on one state."""
+    """Results of all calls, in order, which shared one state unless each was fresh."""
 
     format: Literal[1] = 1
     file: str
     method: str
     runtime: RuntimeName
     reason: str | None
-    """Reason why the stock runtime did not run it by default; None if it did or if a runtime was requested."""
+    """Reason why the replay ran the program by default. None if the stock runtime did, or if the user chose."""
     inputs: str | None = None
-    """Source of the inputs in words; None if they were given."""
+    """Where the inputs come from, in words. None if the user gave them."""
     notes: tuple[str, ...] = ()
-    """Notes on unused devices of the device map."""
+    """Notes on entries of the device map that the program does not use."""
     calls: tuple[CallResult, ...]
     seconds: float
     """Seconds from the start of the first call to the end of the last, without loading."""
@@ -83,7 +83,7 @@ class RunResult(Part):
 
 
 def describe_output(position: int, value: Any) -> OutputResult:
-    """Return figures and a digest of an output."""
+    """Return the description of an output: its type, figures and digest."""
     kind = type(value).__name__
     if not hasattr(value, "data_ptr"):
         text = repr(value)
@@ -117,9 +117,10 @@ def saved_outputs(
     calls: Sequence[tuple[Any, ...]],
     cut: Literal["rows", "axis"] | None,
 ) -> tuple[CallResult, ...]:
-    """Write each output to a ``.npy`` file of its own, atomically, and return the results with the paths.
+    """Write the outputs to ``.npy`` files, each atomically, and return the results with the files' paths.
 
-    The outputs of a data set are joined, the reverse of its ``cut``: those of all calls go into one file.
+    Each output of each call has its own file. But if ``cut`` says that the calls are pieces of a data set, an output's
+    values of all calls are joined in one file, which reverses the cut.
     """
     if cut is not None:
         places = [folder / f"output-{item.position}.npy" for item in results[0].outputs]
@@ -143,7 +144,7 @@ def _with_places(result: CallResult, places: Sequence[Path]) -> CallResult:
 
 
 def _together(values: Sequence[Any], cut: Literal["rows", "axis"]) -> Any:
-    """Return the outputs of a data set's calls as one array. Raises an error if their shapes differ."""
+    """Return one output's values from all calls of a data set as one array. Raise an error if their shapes differ."""
     import torch
 
     if not isinstance(values[0], torch.Tensor):
@@ -161,7 +162,7 @@ def _together(values: Sequence[Any], cut: Literal["rows", "axis"]) -> Any:
 def _npy(value: Any) -> bytes:
     """Return a value as the content of a ``.npy`` file.
 
-    Types that numpy lacks (``bfloat16``) become float32, which represents all their values.
+    A dtype that numpy lacks (``bfloat16``) becomes float32, which represents all its values.
     """
     import numpy as np
     import torch

@@ -1,4 +1,4 @@
-"""Runtimes that call programs, and what prevents one from running a program here."""
+"""Runtimes that can call programs, and reasons why a program cannot run in one of them here."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """A reason why a program cannot be replayed here, and the remedy."""
+    """Reason why a program cannot be replayed on this machine, with the remedy."""
 
     reason: str
     remedy: str | None = None
 
 
 def replay_obstacle(program: Program, device_map: DeviceMap) -> Obstacle | None:
-    """Return why the program cannot be replayed here; None if it can."""
+    """Return why the program cannot be replayed on this machine; None if it can."""
     problem = torch_obstacle()
     if problem is not None:
         return Obstacle(problem)
     from etdev.runtime.replay import missing_executors, missing_kernels
 
-    delegates = missing_executors(program)  # Checked first: without executors, no device would help.
+    delegates = missing_executors(program)  # Checked first: without executors, devices do not help.
     if delegates:
         return Obstacle(f"{', '.join(delegates)} cannot be replayed: no executor for its blobs is installed")
     devices = named_devices(program)
@@ -63,9 +63,10 @@ def torch_obstacle() -> str | None:
 def open_replay(
     device_map: DeviceMap, inplace: InPlaceTable = DEFAULT, *, poison: bool = True, bounds: Bounds | None = None
 ) -> ReplayRuntime:
-    """Return the interpreter.
+    """Return the replay: etdev's interpreter.
 
-    ``inplace`` is the table of kernels that the program was linked with, in addition to etdev's own.
+    ``inplace`` says which kernels may write an output over an operand. It is the table that the program was linked
+    with, in addition to etdev's own.
     """
     from etdev.runtime.replay import ReplayRuntime
 
@@ -73,9 +74,9 @@ def open_replay(
 
 
 def stock_obstacle(program: Program, required: Requirements, runtime: StockRuntime) -> str | None:
-    """Return why the wheel's runtime cannot run the file; None if it can.
+    """Return why the runtime of the ExecuTorch wheel cannot run the program; None if it can.
 
-    It may lack something that the file names, or compute a wrong result.
+    The wheel may lack an operator or backend that the file names, or may be known to compute a wrong result.
     """
     devices = named_devices(program)
     if devices:
@@ -93,16 +94,17 @@ def stock_obstacle(program: Program, required: Requirements, runtime: StockRunti
 
 
 class Runtime(Protocol):
-    """A runtime that loads a program and calls its methods: the stock runtime in its own process, or the replay here.
+    """A runtime that loads a program and calls its methods.
 
-    Both raise :class:`~etdev.runtime.stock.ProgramFailureError` if the program fails.
+    It is the stock runtime, in a process of its own, or the replay, in this process. Both raise
+    :class:`~etdev.runtime.stock.ProgramFailureError` if the program fails.
     """
 
     def load(self, file: Path, *, shared: bool = False, data: Sequence[Path] = ()) -> tuple[str, ...]:
-        """Open a program with its data files, and return the names of its methods.
+        """Load a program with its data files, and return the names of its methods.
 
-        If ``shared`` is true, all methods have the same buffers.
+        If ``shared`` is true, all methods use the same planned buffers.
         """
 
     def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False) -> tuple[Any, ...]:
-        """Return the outputs of one call; ``fresh`` starts from initial state."""
+        """Call a method and return its outputs. With ``fresh``, the call starts from initial state."""

@@ -1,4 +1,4 @@
-"""Default inputs of a built target's method: the samples that the config names."""
+"""Default inputs for a target's method: the samples that the config names."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from etdev.program import model as m
 
 
 def config_calls(project: Project, plan: m.ExecutionPlan, names: Sequence[str]) -> Calls | None:
-    """Return a call for each sample of ``[methods.NAME] samples``; None if the config names none.
+    """Return one call for each sample of ``[methods.NAME] samples``; None if the config names no samples.
 
-    This runs the user's code. Raises :class:`~etdev.errors.LoadError` for samples that the config's method does not
-    take, and :class:`~etdev.errors.UsageError` for those that the method in the file does not take.
+    This runs the user's code. Raises :class:`~etdev.errors.LoadError` if the config's method does not take the samples.
+    Raises :class:`~etdev.errors.UsageError` if the method in the file does not.
     """
     declared = project.config.methods.get(plan.name)
     if declared is None or declared.samples is None:
@@ -39,7 +39,7 @@ def config_calls(project: Project, plan: m.ExecutionPlan, names: Sequence[str]) 
 
 
 def _require_fit(plan: m.ExecutionPlan, names: Sequence[str], sample: Sequence[Any], what: str, where: str) -> None:
-    """Raise an error if the file does not take a sample, for example after a change of the config."""
+    """Raise an error if the method in the file does not take a sample, for example after a change of the config."""
     problem: str | None = f"it holds {len(sample)}, and the file takes {len(plan.inputs)}"
     if len(sample) == len(plan.inputs):
         fits = (

@@ -1,4 +1,4 @@
-"""Throughput on several workers, and a judgement of whether it can be compared."""
+"""Measurement of throughput on several workers, and a judgement of whether the figures can be compared."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from etdev.pipeline.results.result import Part
 from etdev.runtime.pool import outputs_of
 
 _TASK_SECONDS = 0.05
-"""Seconds of calls per task; a task's way to a worker and back takes 0.1 to 2 ms."""
+"""Duration of a task's calls in seconds. It is long because sending a task and its result takes 0.1 to 2 ms."""
 _LEAST_BUSY = 0.9
-"""Smallest share of the workers' time spent in calls; below it, the measurement includes too much overhead."""
+"""Smallest share of their time that workers must spend in calls. With less, overhead distorts the figure."""
 _LEAST_TASKS = 5
-"""Minimum number of tasks per worker to judge how steady their times are."""
+"""Minimum number of tasks per worker from which one can tell whether the times are steady."""
 _MOST_SPREAD = 1.5
-"""Largest ratio of a call's time in slow tasks to that in fast ones on a steady machine."""
+"""Largest ratio between a call's time in slow tasks and in fast tasks for which a machine counts as steady."""
 
 
 class ThroughputResult(Part):
-    """Throughput of a number of workers, each on a core of its own while cores last."""
+    """Throughput of some number of workers. Each has a core of its own if there are enough cores."""
 
     workers: int
     calls: int
     calls_per_task: int
-    """Calls that a worker makes in one task, without returning to the caller in between."""
+    """Number of calls that a worker makes in one task. Between them, nothing is sent."""
     seconds: float
     """Seconds from the first call to the end of the last."""
     calls_per_second: float
     busy: float
-    """Share of the workers' time spent in calls."""
+    """Share of their time that the workers spent in calls."""
     spread: float
-    """Time of a call in slow tasks (the 90th percentile) divided by that in fast ones (the 10th)."""
+    """Time of a call in slow tasks (the 90th percentile), divided by its time in fast tasks (the 10th)."""
     factor: float | None = None
-    """Throughput relative to one worker; None if unmeasured, or if the measurement does not allow it."""
+    """Throughput divided by that of one worker. None if that was not measured, or if the figures cannot be compared."""
     no_factor: str | None = None
-    """Reason why the measurement does not allow a factor."""
+    """Reason why the figures cannot be compared; None if they can."""
 
 
 def batch_size(call_seconds: float, workers: int, thoroughness: Thoroughness) -> int:
-    """Return the number of calls per task, so that a task takes much longer than its way to the worker and back."""
+    """Return the number of calls per task. It makes a task much longer than the time to send it and its result."""
     wanted = math.ceil(_TASK_SECONDS / max(call_seconds, 1e-9))
-    if not thoroughness.seconds:  # A number of calls is requested, and each worker must get some.
+    if not thoroughness.seconds:  # The user asked for a number of calls, and each worker must get some.
         wanted = min(wanted, thoroughness.calls // (workers * _LEAST_TASKS))
     return max(wanted, 1)
 
@@ -56,7 +56,7 @@ def batch_size(call_seconds: float, workers: int, thoroughness: Thoroughness) ->
 def measure_throughput(
     on_workers: OnWorkers, workers: int, samples: Sequence[tuple[Any, ...]], thoroughness: Thoroughness, batch: int
 ) -> ThroughputResult:
-    """Measure calls on workers, about ``batch`` of them per task; tasks take the samples in turn."""
+    """Measure calls on workers, with about ``batch`` calls per task. Tasks use the samples in turn."""
     method = on_workers.plan.name
     with on_workers.opened(workers, samples, pinned=True) as (_, pool):
         for future in [
@@ -65,7 +65,7 @@ def measure_throughput(
             for worker in range(workers)
         ]:
             outputs_of(future)
-        if thoroughness.seconds:  # Calls in direct succession may be faster than those for the latency.
+        if thoroughness.seconds:  # Calls without pauses may be faster than in the latency measurement.
             (once,) = pool.repeat(method, samples[:1], batch)
             batch = max(round(batch * _TASK_SECONDS / max(once, 1e-9)), 1)
         tasks = replace(thoroughness, calls=math.ceil(thoroughness.calls / batch))
@@ -86,7 +86,7 @@ def measure_throughput(
 
 
 def compare(found: Sequence[ThroughputResult], machine: Machine) -> tuple[ThroughputResult, ...]:
-    """Add each result's factor over one worker, or the reason why there is none."""
+    """Return the results with their factors over one worker, or with the reasons why they have none."""
     one = next((each for each in found if each.workers == 1), None)
     if one is None:
         return tuple(found)

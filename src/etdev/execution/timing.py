@@ -17,10 +17,10 @@ from etdev.runtime.stock import StockRuntime
 
 @dataclass(frozen=True)
 class Thoroughness:
-    """Extent of a measurement."""
+    """How many calls a measurement makes, and how long it takes at least."""
 
     warmup: int = 3
-    """Calls before each measurement, on each worker."""
+    """Number of calls that each worker makes before a measurement."""
     calls: int = 20
     """Minimum number of calls measured."""
     seconds: float = 2.0
@@ -30,10 +30,10 @@ class Thoroughness:
 def measure_latency(
     runtime: Runtime, method: str, samples: Sequence[tuple[Any, ...]], thoroughness: Thoroughness
 ) -> tuple[LatencyResult, float | None]:
-    """Measure successive calls, on all threads that the runtime uses; calls take the samples in turn.
+    """Measure calls one after the other, each on all threads that the runtime uses. Calls use the samples in turn.
 
-    Also returns the median seconds for inputs and outputs to reach the runtime's process and return; None without such
-    a process.
+    Also return the median seconds for inputs and outputs to reach the runtime's process and return. They are None if
+    the runtime is in this process.
     """
     for sample in islice(cycle(samples), thoroughness.warmup):
         runtime.call(method, sample)
@@ -49,7 +49,7 @@ def measure_latency(
 
 
 def summarize(times: Sequence[float]) -> LatencyResult:
-    """Return the distribution of at least one time."""
+    """Return the distribution of times, of which there is at least one."""
     ordered = sorted(times)
 
     def percentile(percent: int) -> float:

@@ -1,4 +1,4 @@
-"""Calls of a program on workers: samples in parallel, or one worker per device of the program."""
+"""Calls of a program on workers: each runs whole samples in parallel, or each is one device of the program."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from etdev.runtime.pool import ProgramPool, ProgramSource
 from etdev.runtime.replay import ReplayRuntime
 
 Each = Callable[[float, tuple[Any, ...]], None]
-"""Callback for the seconds and the outputs of each call, in order."""
+"""Function that is called after each call, in order, with the call's seconds and outputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """Options for the workers that run calls."""
+    """Options for the workers on which calls run."""
 
     count: int | None = None
-    """Number of workers, each with the whole program; None means one worker per device."""
+    """Number of workers, each with the whole program. None means one worker for each device of the program."""
     transport: str = "process"
     ray_address: str | None = None
-    """Address of a cluster; without one, Ray starts its own."""
+    """Address of a Ray cluster. None means that Ray starts its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnWorkers:
-    """A program to be called on workers."""
+    """A program, with everything that is needed to call it on workers."""
 
     file: Path
     program: Program
@@ -59,9 +59,10 @@ class OnWorkers:
     def run(
         self, samples: Sequence[tuple[Any, ...]], repeat: int, each: Each
     ) -> tuple[float, tuple[WorkerResult, ...]]:
-        """Make all calls, ``repeat`` times; return the seconds after all workers had the program, and their statistics.
+        """Make all calls, ``repeat`` times. Return the seconds that they took, and the workers' statistics.
 
-        Raises as :class:`~etdev.runtime.pool.ProgramPool` does.
+        Loading the program on the workers is not part of the seconds. Raises as
+        :class:`~etdev.runtime.pool.ProgramPool` does.
         """
         again = (sample for _ in range(repeat) for sample in samples)
         if self.options.count is None:
@@ -88,9 +89,9 @@ class OnWorkers:
     def opened(
         self, count: int, samples: Sequence[tuple[Any, ...]], *, pinned: bool
     ) -> Iterator[tuple[Orchestrator, ProgramPool]]:
-        """Yield workers that have the whole program.
+        """Yield workers that have loaded the whole program.
 
-        Inputs on a device that are the same in all samples stay on the workers.
+        An input on a device that is the same in all samples is sent to each worker once.
         """
         home = self._home(tuple(named_devices(self.program)))
         spec = self._spec(home) if home is not None and self.runtime == "replay" else WorkerSpec()
@@ -100,7 +101,7 @@ class OnWorkers:
             changed = _changed(self.plan)
             for position, value in enumerate(self.plan.inputs):
                 if value in changed:
-                    continue  # The next call needs the input as it was given.
+                    continue  # The method overwrites the input, and the next call needs it unchanged.
                 declared = self.plan.values[value]
                 if isinstance(declared, m.Tensor) and not declared.device.is_host and declared.device == home:
                     given = samples[0][position]
@@ -138,16 +139,20 @@ class OnWorkers:
         return WorkerSpec(str(device), device_map=text)
 
     def _home(self, devices: Sequence[Device]) -> Device | None:
-        """Return the device of the workers' memory: that of the first input on a device, or the program's first."""
+        """Return the device whose memory the workers own; None if the program is on the host only.
+
+        It is the device of the first input that is on a device. Without such an input, it is the program's first
+        device.
+        """
         declared = [self.plan.values[value] for value in self.plan.inputs]
         ends = [one.device for one in declared if isinstance(one, m.Tensor) and not one.device.is_host]
         return next(iter([*ends, *devices]), None)
 
 
 def keeps_state(program: Program, plan: m.ExecutionPlan) -> bool:
-    """Return whether a method keeps state from call to call, its own or that of programs in its delegates.
+    """Return whether a method, or a nested program in its reference delegates, keeps state from call to call.
 
-    Returns True if the data flow cannot be followed. State in delegates of other backends is unknown and not counted.
+    Return True if the data flow cannot be followed. State in delegates of other backends is unknown and does not count.
     """
     nested = (
         nested_program(program, owner, index) for owner, index, _ in reference_delegates(program) if owner is plan
@@ -159,7 +164,7 @@ def keeps_state(program: Program, plan: m.ExecutionPlan) -> bool:
 
 
 def _changed(plan: m.ExecutionPlan) -> frozenset[int]:
-    """Return the values that an instruction writes; delegate calls with unknown outputs count as readers."""
+    """Return the values that instructions write. A delegate call with unknown outputs counts as writing none."""
     known = delegate_inputs(plan)
     found: set[int] = set()
     for position, call in enumerate(flow_graph(plan).instructions):

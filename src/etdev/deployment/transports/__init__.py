@@ -1,4 +1,4 @@
-"""Transports to targets, by the scheme of their URI."""
+"""Transports to targets, chosen by the scheme of the target's URI."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ DEPLOY_EXTRA = 'pip install "etdev[deploy]"'
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Settings for reaching a destination."""
+    """A destination, and settings for reaching it."""
 
     destination: Destination
     base: Path
-    """Folder for relative paths, and for commands that run on this machine."""
+    """Folder on this machine to which relative paths refer, and in which commands run."""
     known_hosts: Path | None = None
     password_env: str | None = None
     endpoint_url: str | None = None
 
 
 def open_transport(reach: Connection) -> Transport:
-    """Return the transport of a destination. Raises :class:`~etdev.errors.MissingRequirementError`.
+    """Return the transport for a destination. It connects when it is entered as a context manager.
 
-    Entering the transport connects.
+    Raises :class:`~etdev.errors.MissingRequirementError`.
     """
     destination = reach.destination
     plugins.check_name(DEPLOY_TRANSPORTS, destination.scheme)
@@ -59,7 +59,7 @@ def open_transport(reach: Connection) -> Transport:
 
 
 def _load_plugin(reach: Connection) -> Transport:
-    """Return the transport of another package."""
+    """Return the transport for a scheme that another package provides."""
     scheme = reach.destination.scheme
     create = plugins.load(DEPLOY_TRANSPORTS, scheme)
     with plugins.translated(DEPLOY_TRANSPORTS, scheme, DeployError):

@@ -1,6 +1,6 @@
-"""``adb:``: a folder of an Android device, through the program ``adb``. The pointer is the symbolic link ``current``.
+"""``adb:``: a folder of an Android device, reached through the program ``adb``.
 
-Files are fingerprinted on the device, by ``sha256sum``.
+The pointer is the symbolic link ``current``. ``sha256sum`` computes the digests of files on the device.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _PROGRAM = "adb"
 _SECONDS = 600
-"""Time limit of one step in seconds; a large file may take long."""
+"""Time limit of one step in seconds. A large file may take long."""
 _ABSENT = 44
 """Exit code by which etdev's own commands on the device report that a file or folder does not exist."""
 
@@ -98,7 +98,7 @@ class AdbTransport:
             raise DeployError(f"`adb push` failed: {tail(pushed.stderr or pushed.stdout)}", where=self._where(path))
 
     def rename(self, folder: str, to: str, last: str) -> None:
-        # `mv` into an existing folder would not fail: it would move one folder into the other.
+        # If the new name were an existing folder, `mv` would not fail: it would move the folder into it.
         place = self._quoted(to)
         move = f"mkdir -p {self._parent(to)} && [ ! -e {place} ] && sync && mv {self._quoted(folder)} {place}"
         self._do(move, to)
@@ -131,7 +131,7 @@ class AdbTransport:
         return CommandResult(done.returncode, tail(done.stdout + done.stderr))
 
     def _ask(self, script: str, path: str) -> bytes | None:
-        """Return the output of a command on the device; None if nothing exists at the path."""
+        """Return the output of a command on the device; None if nothing exists at ``path``."""
         done = self._shell(script)
         if done.returncode == _ABSENT:
             return None

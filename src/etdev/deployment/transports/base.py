@@ -1,4 +1,4 @@
-"""Interface of a target. The algorithm of :mod:`etdev.deployment.release` uses nothing else."""
+"""Interface of a transport, through which :mod:`etdev.deployment.release` uses a target."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PIECE = 4 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """Size and digest of a file's content at the target."""
+    """Size and digest by which the content of a file at the target is compared."""
 
     size: int
     """Size in bytes."""
@@ -28,7 +28,7 @@ class CommandResult:
 
     code: int
     output: str
-    """End of standard output and error, merged."""
+    """The end of the command's standard output and error, which are merged."""
 
 
 class Transport(Protocol):
@@ -46,28 +46,28 @@ class Transport(Protocol):
     ) -> None: ...
 
     def check(self) -> None:
-        """Raise an error if a deployment would be refused, as far as a cheap test without changes can tell."""
+        """Raise an error if a deployment would be refused. The test is cheap, changes nothing and may miss reasons."""
 
     def names(self, folder: str) -> list[str]:
-        """Return the sorted names in a folder (``""`` is the target's own); empty if the folder does not exist."""
+        """Return the sorted names in a folder; empty if it does not exist. ``""`` is the target's own folder."""
 
     def read(self, path: str) -> bytes | None:
         """Return the content of a small file; None if it does not exist."""
 
     def fingerprint(self, path: str) -> Fingerprint | None:
-        """Return the fingerprint of a file, read back or computed at the target; None if it does not exist."""
+        """Return the fingerprint of a file's content at the target; None if the file does not exist."""
 
     def write(self, path: str, content: bytes) -> None:
-        """Write a small file. Missing folders are made."""
+        """Write a small file. Make missing folders."""
 
     def upload(self, path: str, source: Path) -> None:
-        """Copy a file of this machine. Missing folders are made."""
+        """Copy a file of this machine to the target. Make missing folders."""
 
     def rename(self, folder: str, to: str, last: str) -> None:
         """Give a folder a new name that is not in use.
 
-        The file ``last`` appears under the new name only after everything else. If it no longer exists under the old
-        name, this fails.
+        Under the new name, the file ``last`` appears only after all other files. The call fails if ``last`` has been
+        removed under the old name meanwhile.
         """
 
     def remove(self, path: str) -> None:
@@ -77,20 +77,20 @@ class Transport(Protocol):
         """Return the path that the pointer names (``releases/NAME``); None if there is no pointer."""
 
     def switch(self, path: str, temporary: str) -> None:
-        """Move the pointer to ``path`` atomically: a reader sees either the old path or the new one.
+        """Make the pointer name ``path``, atomically: a reader sees either the old path or the new one.
 
-        ``temporary`` is a name that may be used meanwhile.
+        ``temporary`` is a name that this method may use meanwhile.
         """
 
     def location(self, path: str) -> str:
-        """Return the name of ``path`` for programs that run at the target."""
+        """Return how programs that run at the target name ``path``."""
 
     def run(self, command: Sequence[str], environment: dict[str, str]) -> CommandResult:
         """Run a command at the target, with these variables added to its environment."""
 
 
 class Fingerprinter:
-    """Fingerprint of a content that arrives in pieces."""
+    """Computes the fingerprint of a content that arrives in pieces."""
 
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
@@ -103,12 +103,12 @@ class Fingerprinter:
 
     @property
     def result(self) -> Fingerprint:
-        """Fingerprint of all pieces so far."""
+        """Fingerprint of the pieces so far."""
         return Fingerprint(self._size, self._digest.hexdigest())
 
 
 def fingerprint_of(pieces: Iterable[bytes]) -> Fingerprint:
-    """Return the fingerprint of a content in pieces."""
+    """Return the fingerprint of a content that is given in pieces."""
     found = Fingerprinter()
     for piece in pieces:
         found.add(piece)
@@ -116,11 +116,11 @@ def fingerprint_of(pieces: Iterable[bytes]) -> Fingerprint:
 
 
 SMOKE_SECONDS = 600
-"""Time limit of a command at the target, in seconds; a slower command counts as failed."""
+"""Time limit in seconds of a command at the target. A slower command counts as failed."""
 _TAIL = 2000
 
 
 def tail(output: str | bytes | None) -> str:
-    """Return the end of a command's output."""
+    """Return the end of a command's output, for a message."""
     text = output.decode(errors="replace") if isinstance(output, bytes) else output or ""
     return text.strip()[-_TAIL:]

@@ -19,15 +19,15 @@ POINTER = "current"
 
 
 class FolderTransport:
-    """Folder of this machine.
+    """A folder of this machine as target.
 
-    Written content is on the disk before a name changes, so a loss of power changes nothing either.
+    Content is written to the disk before a name changes. So after a loss of power, no name refers to missing content.
     """
 
     def __init__(self, root: Path, commands_in: Path) -> None:
         self._root = root
         self._commands_in = commands_in
-        """Folder that commands run in."""
+        """Folder in which commands run."""
 
     def __enter__(self) -> Self:
         return self

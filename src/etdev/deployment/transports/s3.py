@@ -1,6 +1,6 @@
 """``s3:``: a prefix of a bucket, at Amazon's S3 or a compatible service. The pointer is the object ``current.json``.
 
-Credentials and region come from the usual places of AWS tools: the environment, ``~/.aws``, the machine's role.
+Credentials and region come from where AWS tools look for them: the environment, ``~/.aws`` and the machine's role.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _CREDENTIALS = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY,
 
 
 class S3Transport:
-    """Objects below a prefix.
+    """The objects below a prefix as target.
 
-    S3 has no folders and no renaming. A release is copied to its place, its manifest last, and is not a release without
-    its manifest.
+    S3 has no folders and no renaming, so a release is copied to its final name. Its manifest is copied last, and
+    without it the objects are not a release.
     """
 
     def __init__(self, destination: Destination, endpoint_url: str | None) -> None:
@@ -45,7 +45,7 @@ class S3Transport:
             connect_timeout=15,
             read_timeout=60,
             retries={"mode": "standard", "max_attempts": 4},
-            # Not every service knows these checksums; the stored content is read back anyway.
+            # Not every service knows these checksums. The stored content is read back in any case.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
         )

@@ -1,7 +1,7 @@
 """``sftp:``: a folder of another machine, over SSH. The pointer is the symbolic link ``current``.
 
-A server is verified by its host key in a file. A user is verified by a key of the agent or of ``~/.ssh``, or by a
-password from the environment. ``~/.ssh/config`` applies, except for the trusted hosts.
+The server proves its identity by a host key that a file lists. The user does so by a key of the agent or of ``~/.ssh``,
+or by a password from the environment. ``~/.ssh/config`` applies, except for its settings of known hosts.
 """
 
 from __future__ import annotations
@@ -28,23 +28,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _CONNECT_SECONDS = 20
 _KEEP_ALIVE_SECONDS = 15
-"""Seconds between two keep-alive messages; three without an answer end the connection."""
+"""Seconds between two keep-alive messages. If three have no answer, the connection ends."""
 
 
 @dataclass(frozen=True)
 class Login:
-    """Data that the two sides use to verify each other."""
+    """How the server and the user are authenticated."""
 
     known_hosts: Path
     password: str | None = None
 
     def __repr__(self) -> str:
-        """Return a text without the password, so that no traceback shows it."""
+        """Return a text without the password, so that no traceback shows the password."""
         return f"Login(known_hosts={str(self.known_hosts)!r})"
 
 
 class SftpTransport:
-    """Folder of another machine, whose server can rename over an existing file (``posix-rename@openssh.com``)."""
+    """A folder of another machine as target.
+
+    Its server must be able to rename over an existing file (``posix-rename@openssh.com``).
+    """
 
     def __init__(self, destination: Destination, login: Login) -> None:
         self._destination = destination
@@ -299,12 +302,12 @@ class SftpTransport:
             raise DeployError(f"the server refused: {error.reason}", where=where) from error
         except TimeoutError as error:
             raise DeployError("the server did not answer in time", where=where) from error
-        except (OSError, ValueError) as error:  # ValueError: a file of keys that cannot be read.
+        except (OSError, ValueError) as error:  # ValueError: a key file that cannot be read.
             raise DeployError(f"the connection failed: {error}", where=where) from error
 
 
 def password_of(variable: str | None) -> str | None:
-    """Return the password in an environment variable; None without a variable."""
+    """Return the password in an environment variable; None if ``variable`` is None."""
     if variable is None:
         return None
     password = os.environ.get(variable)
