@@ -1,1 +1,1 @@
-"""Command line: one file per command. Each parses, calls, renders and returns an exit code."""
+"""Command line, with one file per command. A command parses arguments, calls the API and prints the result."""

@@ -83,7 +83,7 @@ def root(
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line to its end and return its exit code. Never raises; prints a traceback only on request."""
-    with INTERRUPTS:  # Until the very end, so that no signal cuts off the last output.
+    with INTERRUPTS:  # This covers even the end of the command, so that no signal cuts off the last output.
         try:
             code = _dispatch(arguments)
             sys.stdout.flush()

@@ -14,16 +14,16 @@ from etdev.errors import UsageError
 
 
 def can_ask() -> bool:
-    """Return whether a user can answer. In a CI job no user can, even if it has a terminal."""
+    """Return whether a user can answer questions. In a CI job no user can, even if the job has a terminal."""
     streams = (sys.stdin, sys.stderr)  # Either is None if it is closed.
     return all(stream is not None and stream.isatty() for stream in streams) and not os.environ.get("CI")
 
 
 def ask(question: str, default: str, check: Callable[[str], str] = str) -> str:
-    """Return the first answer that ``check`` accepts, as it returns it; an empty line means ``default``.
+    """Ask until ``check`` accepts the answer, and return what ``check`` returns. An empty answer means ``default``.
 
-    ``check`` raises :class:`~etdev.errors.UsageError` for an invalid answer, and the question is repeated. Raises
-    ``typer.Abort`` at the end of the input.
+    ``check`` raises :class:`~etdev.errors.UsageError` for an invalid answer. At the end of the input, ``typer.Abort``
+    is raised.
     """
     while True:
         try:
@@ -33,7 +33,7 @@ def ask(question: str, default: str, check: Callable[[str], str] = str) -> str:
 
 
 def choose(question: str, options: Mapping[str, str], default: str) -> str:
-    """Ask for one of the options, by name or by number; the values describe the options."""
+    """Ask for one of the options, by name or by number. ``options`` has a description for each name."""
     names = list(options)
     for line in columns([(f"{number}", name, options[name]) for number, name in enumerate(names, 1)]):
         note(f"  {line}")
@@ -60,7 +60,7 @@ def confirm(question: str, *, default: bool) -> bool:
 
 
 def _answer(question: str) -> str:
-    """Return the line that the user types, stripped. ``input`` would write the question to stdout."""
+    """Ask the question on stderr and return the line that the user types, stripped. ``input`` would ask on stdout."""
     print(f"{paint('?', 'cyan')} {question}: ", end="", file=sys.stderr, flush=True)
     line = sys.stdin.readline()
     if not line:

@@ -131,7 +131,7 @@ def _seconds(given: float | None) -> float | None:
 
 
 def _workers(text: str | None) -> tuple[int, ...]:
-    """Return the numbers of workers; without a list, 1 and the number of cores."""
+    """Return the numbers of workers in a text such as ``1,2,4``. Without a text: 1 and the number of cores."""
     if text is None:
         from etdev.pipeline.project.machine import usable_cores
 

@@ -108,7 +108,7 @@ def _build(project: Project, options: BuildOptions, outputs: Outputs, shown: Det
 
             result = build_project(project, options)
     except EtdevError as error:
-        if not isinstance(error, UsageError):  # A usage error ends a build before any target.
+        if not isinstance(error, UsageError):  # A usage error ends a build before it begins any target.
             _say_built(project)
         raise
     write_result(outputs, result, lambda: render_result(result, shown), html=lambda: _page(result))
@@ -116,7 +116,7 @@ def _build(project: Project, options: BuildOptions, outputs: Outputs, shown: Det
 
 
 def _say_built(project: Project) -> None:
-    """Print the names of the targets that are built although the build ends with an error."""
+    """Print the names of the targets that were built before an error ended the build."""
     from etdev.cli.rendering.output import note
     from etdev.pipeline.builder.report_file import built_targets
 

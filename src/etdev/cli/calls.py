@@ -1,4 +1,4 @@
-"""Arguments of the commands on a program: the program, and for calls the inputs, method, runtime and workers."""
+"""Arguments of the commands that take a program: the program, and for calls its inputs, method, runtime and workers."""
 
 from __future__ import annotations
 
@@ -76,19 +76,19 @@ TransportOption = Annotated[
 
 
 class NamedProgram(NamedTuple):
-    """Program that a caller names."""
+    """Program that the user names."""
 
     file: Path
     data: tuple[Path, ...]
     """Data files of the program."""
     project: Project | None
-    """Project of the named target; None for a file."""
+    """Project of the target; None if the program is named as a file."""
 
 
 def named_program(
     program: str | None, target: str | None, config: Path | None, data: Sequence[Path] | None = None
 ) -> NamedProgram:
-    """Return the program of a command that takes one ``FILE|TARGET``, or ``--target`` in its place.
+    """Return the program for a command that takes ``FILE|TARGET`` or ``--target``.
 
     Raises :class:`~etdev.errors.UsageError` as :func:`find_program` does, and if not exactly one of the two is given.
     """
@@ -104,12 +104,13 @@ def named_program(
 def find_program(
     name: str, config: Path | None, data: Sequence[Path] | None = None, *, is_target: bool = False
 ) -> NamedProgram:
-    """Return the program that a caller names: a file or a target. Its data files are ``data``, or the target's.
+    """Return the program that the user names: a file or a target. Its data files are ``data``, or those of the target.
 
-    With a config, the name of a target takes precedence over a file of the same name. If code or weights changed since
-    the target was built, a note on stderr says so. ``is_target`` means that the name is not a file's. A glob selects
-    the only target that it matches. Raises :class:`~etdev.errors.UsageError` for a target that does not exist or is not
-    built yet.
+    A name that is both a target and a file means the target, if ``config`` is given. ``is_target`` means that the name
+    is not a file's. A glob selects the only target that it matches.
+
+    If code or weights changed since the target was built, a note on stderr says so. Raises
+    :class:`~etdev.errors.UsageError` for a target that does not exist or is not built yet.
     """
     path, given = Path(name), tuple(data or ())
     is_file = not is_target and (path.suffix == ".pte" or (path.exists() and not path.is_dir()))
@@ -157,7 +158,7 @@ def _shown(path: Path) -> Path:
 
 
 def require_config(name: str) -> None:
-    """Raise :class:`~etdev.errors.UsageError` for a name that is not a file if there is no config."""
+    """Raise :class:`~etdev.errors.UsageError` if this folder has no config in which ``name`` could be a target."""
     from etdev.config.parsing.config_files import has_config
 
     if not has_config(Path.cwd()):
@@ -168,14 +169,14 @@ def require_config(name: str) -> None:
 
 
 def check_runtime(name: str | None) -> RuntimeName | None:
-    """Return the runtime that a caller names. Raises :class:`~etdev.errors.UsageError` for an unknown one."""
+    """Return the name of a runtime if it is valid. Raises :class:`~etdev.errors.UsageError` for an unknown one."""
     if name is not None and name not in _RUNTIMES:
         raise UsageError(f"there is no runtime {name!r}", where="--runtime", hint=f"one of: {', '.join(_RUNTIMES)}")
     return cast("RuntimeName | None", name)
 
 
 def check_transport(name: str | None) -> str:
-    """Return the transport that a caller names; processes by default."""
+    """Return the name of a transport if it is valid; ``process`` by default."""
     known = plugins.names(WORKER_TRANSPORTS)
     if name is not None and name not in known:
         raise UsageError(f"there is no transport {name!r}", where="--transport", hint=f"one of: {', '.join(known)}")

@@ -146,7 +146,10 @@ def _matching(names: Iterable[str], incomplete: str) -> list[str]:
 
 
 def _names_in_config(ctx: typer.Context, table: str) -> list[str]:
-    """Return the names in a table of the config file. Completion neither validates nor follows ``extends``."""
+    """Return the names in a table of the config file, for shell completion.
+
+    It neither validates the config nor reads the files that it extends.
+    """
     from etdev.config.parsing.config_files import find_config, read_document
 
     try:

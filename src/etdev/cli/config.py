@@ -73,7 +73,7 @@ def explain(
 
 
 def _load_if_any(config: Path | None, profile: str | None, overrides: list[str] | None) -> LoadedConfig | None:
-    """Return the config if there is a valid one, else None: keys can be explained without it."""
+    """Return the config, or None if there is no valid one. Keys can be explained without a config."""
     from etdev.backends.opening import open_config
     from etdev.config.parsing.config_files import has_config
 

@@ -98,7 +98,7 @@ def deploy(
 
 
 def _deployment(project: Project, name: str | None, target: str | None) -> str:
-    """Return the named deployment, or the only one of a target."""
+    """Return the name of a deployment: ``name``, or the only deployment of ``target``."""
     if name is not None and target is not None:
         raise UsageError(f"{name!r} and --target {target} both name a deployment", where="--target", hint="give one")
     if name is not None:
@@ -114,7 +114,7 @@ def _deployment(project: Project, name: str | None, target: str | None) -> str:
 
 
 def render(result: DeployResult) -> str:
-    """Return a line about the current release, then the changes that led to it."""
+    """Return a line about the current release, then the changes that the command made or would make."""
     return "\n".join([f"{result.name}  {printable(result.uri)}", *_lines(result)])
 
 

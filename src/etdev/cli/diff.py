@@ -36,7 +36,7 @@ class _Row(NamedTuple):
 
 
 _Block: TypeAlias = tuple[str, Sequence[_Row]]
-"""A heading and the differences under it."""
+"""Heading and the rows of differences under it."""
 
 
 def diff(
@@ -86,7 +86,7 @@ def diff(
 
 
 def _two_programs(a: str | None, b: str | None, targets: Sequence[str]) -> list[tuple[str, bool]]:
-    """Return both names in order, each with whether it is known to be a target's."""
+    """Return the names of both programs in order, each with whether it is known to be the name of a target."""
     names = [(name, False) for name in (a, b) if name is not None] + [(name, True) for name in targets]
     if len(names) != 2:
         message = f"two programs are compared, and {len(names)} {'was' if len(names) == 1 else 'were'} given"
@@ -95,7 +95,10 @@ def _two_programs(a: str | None, b: str | None, targets: Sequence[str]) -> list[
 
 
 def render_text(found: ProgramDiff, stream: TextIO | None = None) -> str:
-    """Return the differences, one row each, with the values of both files; one line if there are none."""
+    """Return the differences as text, one row each, with the values of both files.
+
+    If there are none, return one line that says so.
+    """
     stream = stream or sys.stdout
     verdict = _verdict(found)
     if found.identical:
@@ -109,7 +112,7 @@ def _lines(rows: Sequence[_Row]) -> list[str]:
 
 
 def render_markdown(found: ProgramDiff) -> str:
-    """Return the differences for a comment on a change: a table for the file, and one per method that a click shows."""
+    """Return the differences as Markdown for a pull request: a table for the file, and a folded one for each method."""
     a, b = (code(name) for name in (found.a.file, found.b.file))
     verdict = _verdict(found, code)
     if found.identical:
@@ -161,7 +164,10 @@ def _file_rows(found: ProgramDiff) -> Iterator[_Row]:
 
 
 def _named_data_rows(found: ProgramDiff) -> Iterator[_Row]:
-    """Yield the number of names that differ. The names are omitted, since most of them are digests."""
+    """Yield how many names of named data are in one file only, and how many have other content.
+
+    The names are left out, since most of them are digests.
+    """
     a, b = ({item.key for item in each.named_data} for each in (found.a, found.b))
     if a != b:
         yield _Row("named data", *(f"{count(len(alone), 'name')} of its own" for alone in (a - b, b - a)))
@@ -204,7 +210,7 @@ def _in_place(method: MethodInfo) -> int | None:
 
 
 def _buffer_rows(a: Iterable[BufferInfo], b: Iterable[BufferInfo]) -> Iterator[_Row]:
-    """Yield all buffers, since an equal buffer is informative too."""
+    """Yield a row for each buffer, even if nothing differs: that a buffer is equal is informative too."""
     first, second = ({(item.index, item.device): (item.size, item.lower_bound) for item in each} for each in (a, b))
     for key in sorted({*first, *second}):
         (size, bound), (other_size, other_bound) = first.get(key, (0, 0)), second.get(key, (0, 0))
@@ -213,7 +219,7 @@ def _buffer_rows(a: Iterable[BufferInfo], b: Iterable[BufferInfo]) -> Iterator[_
 
 
 def _placement_rows(a: MethodInfo, b: MethodInfo) -> Iterator[_Row]:
-    """Yield the devices of tensors, and the bytes that a call copies between devices, where they differ."""
+    """Yield the differences in the devices of tensors and in the bytes that a call copies between devices."""
     devices = sorted({*a.tensors, *b.tensors}, key=lambda device: (device != "cpu", device))
     for device in devices if set(devices) - {"cpu"} else ():
         yield from _changed(f"tensors on {device}", a.tensors.get(device, 0), b.tensors.get(device, 0), "{:,}".format)

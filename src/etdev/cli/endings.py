@@ -1,6 +1,6 @@
 """Endings of a command that does not succeed: the printed message and the exit code.
 
-There are five kinds: an expected error, an interrupt, a reader that is gone, a full disk and a bug.
+There are five kinds: an expected error, an interrupt, an output pipe that nobody reads any more, a full disk and a bug.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from etdev.cli.rendering.output import note, print_error
 from etdev.errors import ConfigError, EtdevError, ExitCode, TargetsError
 from etdev.files import describe_os_error
 
-# typer has its own copy of click since 0.26, and uses the installed one before. This finds the base class in either.
+# Since 0.26, typer contains its own copy of click; earlier versions use the installed click. This finds click's base
+# exception in either.
 _ClickException: type[BaseException] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 _STDOUT, _STDERR = 1, 2
@@ -35,11 +36,11 @@ _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 def report(error: BaseException, *, debug: bool) -> int:
     """Print the error that ended the command on stderr, and return the exit code.
 
-    ``debug`` adds the traceback where it helps.
+    ``debug`` also prints the traceback, except for wrong usage, an invalid config and an interrupt.
     """
     if isinstance(error, SystemExit):  # typer ends `--show-completion` like this.
         return error.code if isinstance(error.code, int) else ExitCode.DONE
-    if isinstance(error, BrokenPipeError):  # The reader closed the pipe: print nothing, but report no success.
+    if isinstance(error, BrokenPipeError):  # Nobody reads the output: print nothing, and do not end with success.
         return ExitCode.INTERRUPTED
     if isinstance(error, (KeyboardInterrupt, typer.Abort)):
         with suppress(OSError):  # The terminal may be gone.
@@ -70,7 +71,7 @@ def _report_config(error: ConfigError) -> int:
 
 
 def _report_targets(error: TargetsError, *, debug: bool) -> int:
-    """Print each error once, with the targets that have it."""
+    """Print each error of the targets once, with the names of the targets that have it."""
     owners: dict[tuple[str, str | None, str | None], list[str]] = {}
     for name, own in error.errors.items():
         if debug:
@@ -120,9 +121,9 @@ def wants_traceback(arguments: Sequence[str]) -> bool:
 
 
 def close_streams(code: int) -> int:
-    """Flush both streams and return the exit code.
+    """Flush stdout and stderr and return the exit code.
 
-    For a stream without a reader, the interpreter must not add an error message of its own.
+    If nobody reads a stream any more, it is replaced, so that the interpreter prints no error about it.
     """
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -32,7 +32,7 @@ def _print_templates(wanted: bool) -> None:
 
 
 def _summaries() -> dict[str, str]:
-    """Return a line for each template; for one that does not work, the reason."""
+    """Return a line about each template: its summary, or the reason why it does not work."""
     found = {}
     for name in plugins.names(TEMPLATES):
         try:
@@ -148,7 +148,7 @@ def _checked_name(name: str) -> str:
 
 
 def _may_go_on(plan: Plan) -> bool:
-    """Ask before files are replaced or mixed with others; return whether files may be replaced.
+    """Ask before the plan replaces files or mixes its files with others. Return whether files may be replaced.
 
     Raises :class:`UsageError` if the answer is no.
     """

@@ -50,7 +50,7 @@ _COPY_KINDS = {
     "repeat": "the same several times",
 }
 _LISTED_TENSORS = 5
-"""Number of tensors that are listed for a peak: the largest ones."""
+"""Number of tensors that are listed for a peak, the largest first."""
 
 
 def inspect(
@@ -101,7 +101,10 @@ def render(
     verbose: bool = False,
     memories: Sequence[MethodMemory | str] = (),
 ) -> str:
-    """Return a block for the file, then one for each method, with charts if ``memories`` has its memory."""
+    """Return a block about the file, then one about each method.
+
+    ``memories`` has the memory of each method for its charts; if it is empty, there are no charts.
+    """
     stream = stream or sys.stdout
     blocks = [_file_lines(found, stream, verbose=verbose)]
     for method, memory in zip_longest(found.methods, memories, fillvalue=""):
@@ -162,7 +165,7 @@ def _buffer_row(buffer: BufferInfo) -> tuple[str, ...]:
 
 
 def _peak_lines(peak: Peak, *, verbose: bool) -> Iterator[str]:
-    """Yield the peak of a buffer, and the largest tensors in use at it."""
+    """Yield the peak of a buffer, and the largest tensors in use at that peak."""
     during = (
         f"while {peak.during}" if peak.instruction is None else f"at instruction {peak.instruction} ({peak.during})"
     )
@@ -200,7 +203,7 @@ def _state_row(state: StateInfo) -> tuple[str, ...]:
 
 
 def _delegate_rows(delegates: Iterable[DelegateInfo]) -> Iterator[tuple[str, ...]]:
-    """Yield one row for all delegates that a backend got with the same settings."""
+    """Yield a row for each group of delegates that have the same backend and the same settings."""
     groups: dict[tuple[str, tuple[CompileSpecInfo, ...]], list[DelegateInfo]] = defaultdict(list)
     for delegate in delegates:
         groups[delegate.id, delegate.compile_specs].append(delegate)

@@ -1,6 +1,6 @@
-"""Ctrl-C, SIGTERM and a closed terminal.
+"""Handling of Ctrl-C, SIGTERM and a closed terminal.
 
-They all end the running command in the same way, which removes half-written files and ends child processes.
+Each of them ends the running command in the same way: half-written files are removed, and child processes end.
 """
 
 from __future__ import annotations
@@ -24,17 +24,19 @@ _OURS = frozenset(map(int, _SIGNALS))
 _STDERR = 2
 
 _ECHO = 0.25
-"""Seconds in which a second SIGINT is the same keystroke: the terminal sends one, and some wrappers forward it."""
+"""Seconds after a SIGINT in which a second SIGINT belongs to the same keystroke: some wrappers forward it."""
 
 
 class Interrupts:
-    """Context that turns the first signal into a KeyboardInterrupt and remembers that one came.
+    """Context that turns the first signal into a KeyboardInterrupt and remembers that a signal came.
 
     A second Ctrl-C ends the process at once. A thread waits for it, because the main thread may be in a long call of a
-    library. Half-written files are then removed at the next write of the same file. Other signals after the first
-    change nothing: another exception would stop the removal of half-written files. The signal is remembered because
-    libraries lose the exception: an interrupted import may swallow the KeyboardInterrupt or end in a KeyError of its
-    own.
+    library. Half-written files then stay, until the next write of the same file removes them.
+
+    Other signals after the first have no effect, since another exception would stop the removal of half-written files.
+
+    The signal is remembered because libraries lose the exception: an interrupted import may swallow the
+    KeyboardInterrupt or end in a KeyError instead.
     """
 
     def __init__(self) -> None:
@@ -45,7 +47,7 @@ class Interrupts:
         self.seen = False
         try:
             self._before = {number: signal.signal(number, self._interrupt) for number in _SIGNALS if _is_wanted(number)}
-        except ValueError:  # Not in the main thread: the signals belong to the surrounding program.
+        except ValueError:  # Not in the main thread: the surrounding program handles signals.
             self._before = {}
             return self
         self._pipe = os.pipe()
@@ -66,10 +68,10 @@ class Interrupts:
             self._pipe = None
 
     def forget(self) -> None:
-        """Close the pipe in a forked process.
+        """Close the pipe for signals in a forked process.
 
-        Signals of the forked process are not those of this one, and the watch ends only when no process can write to
-        the pipe.
+        Signals to the forked process must not reach its parent. Also, the parent's thread that reads the pipe ends only
+        when no process can write to the pipe.
         """
         if self._pipe is not None:
             with suppress(ValueError):
@@ -85,7 +87,7 @@ class Interrupts:
 
 
 def _end_at_the_second(pipe: int) -> None:
-    """Read the numbers of incoming signals, and end the process at the second Ctrl-C."""
+    """Read the numbers of incoming signals from a pipe, and end the process at the second Ctrl-C."""
     first: float | None = None
     while numbers := os.read(pipe, 64):
         now = time.monotonic()
@@ -100,49 +102,49 @@ def _end_at_the_second(pipe: int) -> None:
 
 
 def _is_wanted(number: signal.Signals) -> bool:
-    """Return whether to handle a signal. ``nohup`` ignores SIGHUP so that its command outlives the terminal."""
+    """Return whether to handle a signal. A SIGHUP that is ignored stays ignored, for the sake of ``nohup``."""
     return number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
 
 
 INTERRUPTS = Interrupts()
-"""The only instance: signals are process-wide, too."""
+"""The only instance, because signals are process-wide."""
 
 os.register_at_fork(after_in_child=INTERRUPTS.forget)
 
 
 class Interruptible:
-    """Progress display that stops the build at the next stage if an interrupt was lost in the previous one."""
+    """Progress display that ends the build at the next event if a library lost the KeyboardInterrupt."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
 
     def started(self, target: str, stage: str) -> None:
-        """Forward the event, unless the user has interrupted."""
+        """Forward the event to the display. Raises KeyboardInterrupt if a signal came."""
         if INTERRUPTS.seen:
             raise KeyboardInterrupt
         self._progress.started(target, stage)
 
     def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
-        """Forward the event, unless the user has interrupted."""
+        """Forward the event to the display. Raises KeyboardInterrupt if a signal came."""
         if INTERRUPTS.seen:
             raise KeyboardInterrupt
         self._progress.counted(target, stage, done, total)
 
     def finished(self, target: str, stage: str, seconds: float) -> None:
-        """Forward the event."""
+        """Forward the event to the display."""
         self._progress.finished(target, stage, seconds)
 
     def failed(self, target: str, stage: str) -> None:
-        """Forward the event, unless the stage was interrupted instead of failing."""
+        """Forward the event to the display, unless a signal came: then the stage was interrupted, it did not fail."""
         if not INTERRUPTS.seen:
             self._progress.failed(target, stage)
 
     def ended(self, target: str) -> None:
-        """Forward the event."""
+        """Forward the event to the display."""
         self._progress.ended(target)
 
 
 def ignore_from_now_on() -> None:
-    """Ignore signals at the end of the process, when only libraries still clean up."""
+    """Ignore signals from now on. Called at the end of the process, when only libraries still clean up."""
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)

@@ -1,7 +1,7 @@
 """Command group that imports a command only when it is called.
 
-``etdev --help`` has to start at once. The file of a command may be broken or need a missing package, and the other
-commands still have to work. So the group is a table of names, summaries and ``module:function`` texts.
+This lets ``etdev --help`` start at once. If the file of one command is broken or needs a missing package, the other
+commands still work. The group is therefore a table of names, summaries and ``module:function`` texts.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Command at ``module:function``. The function takes typer parameters and returns an exit code."""
+    """Command: its function is at ``module:function``, takes typer parameters and returns an exit code."""
 
     summary: str
-    """Line in the list of commands."""
+    """One line about the command, in the list of commands."""
     target: str
 
 
@@ -36,13 +36,13 @@ class Group:
 
 
 class LazyGroup(TyperGroup):
-    """Typer group over a table, which subclasses define."""
+    """Typer group whose commands are in a table. Subclasses define the table."""
 
     entries: ClassVar[Mapping[str, Entry | Group]] = {}
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        # For the "Did you mean" of a misspelled command, typer looks here, and only at the names.
+        # To suggest names for a misspelled command, typer reads this dictionary, and only its keys.
         self.commands: dict[str, Any] = dict.fromkeys(self.entries)
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -58,7 +58,7 @@ class LazyGroup(TyperGroup):
 
 
 def load(name: str, entry: Entry | Group) -> Any:
-    """Return the command object of an entry."""
+    """Import a command or group of the table, and return its command object."""
     if isinstance(entry, Group):
         app = _typer_app(name=name, cls=type("Commands", (LazyGroup,), {"entries": entry.entries}))
         app.callback(help=entry.summary)(_nothing)

@@ -116,7 +116,10 @@ def _file_lines(result: RelinkResult, stream: TextIO) -> Iterator[str]:
 
 
 def _moved_to_file(result: RelinkResult) -> str:
-    """Return the end of the memory line: the constants that the file stores instead of memory, and the total."""
+    """Return how many more bytes of constants the file has than before, and how memory and constants together changed.
+
+    This text follows the planned memory. It is empty if the file has no more constants.
+    """
     more = result.constants_after - result.constants_before
     if more <= 0:
         return ""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _PER_DEVICE = "devices"
 _SHOWN = 8
-"""Largest number of calls that are shown one by one."""
+"""Largest number of calls whose outputs are shown separately."""
 
 
 def run(

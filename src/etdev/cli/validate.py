@@ -47,7 +47,7 @@ def validate(
     outputs = parse_outputs(output, allowed=ALL_FORMATS)
     opened: list[LoadedConfig] = []
     summaries: list[str] = []
-    problems: dict[Problem, None] = {}  # Configs may share a file, and its problems.
+    problems: dict[Problem, None] = {}  # Without duplicates: configs may share a file.
     warnings: dict[Problem, None] = {}
     wanted = files or (config,)
     for file in wanted:
@@ -74,7 +74,7 @@ def validate(
 
 
 def _good(summaries: Sequence[str], warnings: Iterable[Problem], about: str) -> Report:
-    """Return the report on configs without errors."""
+    """Return the report on configs without errors, which may have warnings."""
     from etdev.cli.reports import Report
     from etdev.cli.reports.findings import of_problems
     from etdev.cli.reports.markdown import findings_table, prose
@@ -91,9 +91,9 @@ def _text(summaries: Sequence[str], warnings: Sequence[Problem]) -> str:
 
 
 def _report(error: ConfigError, report: Report, outputs: Outputs) -> int:
-    """Write all requested outputs except text for the terminal. If that is requested, raise the error.
+    """Write all requested outputs except text for the terminal. If that was requested too, raise the error.
 
-    Any command prints such an error on stderr.
+    The command line prints any raised error on stderr.
     """
     from etdev.config.diagnostics import as_text
 

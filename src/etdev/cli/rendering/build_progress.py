@@ -13,16 +13,19 @@ from etdev.pipeline.project.progress import WAIT, Progress, Silent
 from etdev.units import format_seconds
 
 _FEW_CALLS = 4
-"""Number of calls from which they are counted. Fewer end before a user can read the count."""
+"""Smallest number of calls for which the display shows a count. Fewer calls end before a user can read it."""
 _BETWEEN_COUNTS = 0.1
-"""Seconds between two counts. A display with more of them cannot be read, and takes time from the calls."""
+"""Seconds between two updates of a count. More frequent ones cannot be read, and slow the calls down."""
 _CALLS, _CALLED = "run", "calls"
-"""The display's line for calls, and the stage that it shows."""
+"""Names on the display of the line that counts calls, and of its stage."""
 
 
 @contextmanager
 def shown_progress(doing: str | None = None, *, quiet: bool) -> Iterator[Progress]:
-    """Show the display that fits stderr. ``doing`` is shown at once, before anything slow is imported."""
+    """Show progress on stderr, as a live display or as lines; nothing if ``quiet``.
+
+    ``doing`` is shown at once, before anything slow is imported.
+    """
     if quiet:
         yield Interruptible(Silent())
         return
@@ -39,7 +42,10 @@ def shown_progress(doing: str | None = None, *, quiet: bool) -> Iterator[Progres
 
 @contextmanager
 def shown_calls(total: int) -> Iterator[Callable[[], None]]:
-    """Count calls of a method on the display, with their rate and the remaining time."""
+    """Count calls of a method on the display, with their rate and the remaining time.
+
+    The caller calls the yielded function after each call of the method.
+    """
     live, done = _Live(), 0
     if total >= _FEW_CALLS:
         live.started(_CALLS, _CALLED)
@@ -64,10 +70,10 @@ def describe_count(done: int, total: int | None, seconds: float) -> str:
 
 
 class _Lines:
-    """Progress as lines: ``xnnpack: export 0.8 s`` when a stage is finished."""
+    """Progress as printed lines, one for each finished stage: ``xnnpack: export 0.8 s``."""
 
     def started(self, target: str, stage: str) -> None:
-        """Print a line only for a wait, which may be long. A later line covers any other stage."""
+        """Print a line only if the target waits, which may take long. Other stages get a line when they end."""
         if stage.startswith(WAIT):
             note(f"{target}: {stage}")
 
@@ -81,7 +87,7 @@ class _Lines:
         note(f"{target}: {stage} failed")
 
     def ended(self, target: str) -> None:
-        """Print nothing: the last line of the target says it."""
+        """Print nothing: the line of the last stage already shows it."""
 
 
 class _Live:

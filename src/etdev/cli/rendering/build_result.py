@@ -37,7 +37,7 @@ _LISTED_OPS = 4
 
 
 def render_result(result: BuildResult, shown: Detail, stream: TextIO | None = None) -> str:
-    """Return a block for each target, then the verdict."""
+    """Return the result as text: a block for each target, then a summary line."""
     stream = stream or sys.stdout
     if shown is Detail.LINE:
         lines = [line for target in result.targets for line in _one_line(result, target, stream)]
@@ -50,7 +50,7 @@ def render_result(result: BuildResult, shown: Detail, stream: TextIO | None = No
 
 
 def render_files(result: FilesResult, shown: Detail, stream: TextIO | None = None) -> str:
-    """Return a block for each file that was verified without a config, then the verdict."""
+    """Return the result of verifying files without a config: a block for each file, then a summary line."""
     stream = stream or sys.stdout
     if shown is Detail.LINE:
         lines = []
@@ -66,7 +66,7 @@ def render_files(result: FilesResult, shown: Detail, stream: TextIO | None = Non
 
 
 def _notes(texts: Sequence[str]) -> list[str]:
-    """Return a block of notes about all targets or files together, if there are any."""
+    """Return a block of the notes about the whole build or verification; nothing if there are none."""
     return ["\n".join(f"note: {text}" for text in texts)] if texts else []
 
 
@@ -103,7 +103,7 @@ def _short_lines(result: BuildResult, target: TargetResult, stream: TextIO) -> I
 
 
 def _short_verification(checks: Sequence[CheckResult], unmet: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
-    """Yield the number of checks by answer, then those that failed or had to run."""
+    """Yield how many checks passed, failed and did not run, then each that failed or was required and did not run."""
     passed = sum(check.status == "passed" for check in checks)
     failed = [check for check in checks if check.status == "failed"]
     skipped = [check for check in checks if check.status == "not run" and check not in unmet]
@@ -124,15 +124,15 @@ def _place(result: BuildResult, target: TargetResult) -> Path:
 
 
 def _sizes(memory: Mapping[str, int]) -> str:
-    """``5.06 KiB``; with the device's name, unless that is the host alone."""
+    """Return sizes as text: ``5.06 KiB``. Device names are added, unless the host is the only device."""
     if list(memory) == ["cpu"]:
         return format_size(memory["cpu"])
     return ", ".join(f"{device} {format_size(size)}" for device, size in memory.items())
 
 
 def _greedy(target: TargetResult) -> dict[str, int]:
-    """Return the bytes that ExecuTorch's greedy planner needs for the same tensors, by device."""
-    found = dict(target.memory)  # State that methods share is in several buffers, and counts once.
+    """Return by device the bytes of planned memory that ExecuTorch's planner ``greedy`` would need."""
+    found = dict(target.memory)  # Counts state that methods share only once.
     for method in target.methods:
         for buffer in method.buffers:
             found[buffer.device] += (buffer.greedy or 0) - buffer.size
@@ -180,7 +180,7 @@ def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO, *, 
 
 
 def _tiling(decision: TilingDecision) -> str:
-    """Return ``tiled: 12,000 bytes less memory, 4,000 bytes more file``."""
+    """Return a tiling decision as text: ``tiled: 12,000 bytes less memory, 4,000 bytes more file``."""
     saved, growth = decision.memory_saved or 0, decision.file_growth or 0
     if not decision.tiled and saved <= 0:
         return "not tiled: it would save no memory"
@@ -227,7 +227,10 @@ def _transfer_lines(target: TargetResult) -> Iterator[str]:
 
 
 def _copies_removed(target: TargetResult) -> str:
-    """Return ``18 copies removed (16 views, 2 slices)``, or ``2 copies removed (views)``."""
+    """Return the number of copies that the linker removed, by kind: ``18 copies removed (16 views, 2 slices)``.
+
+    For a single kind: ``2 copies removed (views)``.
+    """
     removed: Counter[str] = Counter()
     for method in target.methods:
         removed.update({item.kind: item.removed for item in method.copies if item.removed})
@@ -240,14 +243,14 @@ def _copies_removed(target: TargetResult) -> str:
 
 
 def _in_place(target: TargetResult) -> str:
-    """Return ``54 of 56 in place``, for the outputs whose kernels allow it."""
+    """Return ``54 of 56 in place``: how many outputs are in place, of those whose kernels allow it."""
     taken = sum(method.inplace.taken for method in target.methods)
     considered = sum(method.inplace.considered for method in target.methods)
     return f"{taken:,} of {considered:,} in place" if considered else ""
 
 
 def _compared(buffer: BufferInfo) -> str:
-    """Return a comparison of a buffer's size with the lower bound of any plan, and with the planner ``greedy``."""
+    """Return how a buffer's size compares with the lower bound of any plan, and with the plan of ``greedy``."""
     if buffer.state:
         return "kept between calls"
     greedy = f"greedy {'the same' if buffer.greedy == buffer.size else format_size(buffer.greedy or 0)}"
@@ -258,7 +261,7 @@ def _compared(buffer: BufferInfo) -> str:
 
 
 def describe_delegation(method: MethodResult) -> str:
-    """Return the number of ops in delegates, the ops outside of them, and their cost."""
+    """Return how many ops are in delegates, and which ops run on the runtime's own kernels instead."""
     rest = sum(item.count for item in method.undelegated)
     if not method.delegate_calls:
         return f"{rest}, all on the runtime's own kernels: {_ops(method)}"
@@ -283,7 +286,7 @@ def _counted(item: UndelegatedOps) -> str:
 
 
 def _verification_lines(checks: Sequence[CheckResult], unmet: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
-    """Yield the checks that ran, then required checks that did not run, then all others that did not."""
+    """Yield the checks that ran, then required checks that did not run, then other checks that did not run."""
     for check in checks:
         if check.status != "not run":
             yield from _check_lines(check, stream)
@@ -325,7 +328,7 @@ def _remedy_lines(where: str | None, hint: str | None) -> Iterator[str]:
 
 
 def _not_run_lines(skipped: Sequence[CheckResult]) -> Iterator[str]:
-    """Yield a line for each reason why checks did not run; checks with nothing to ask share one line."""
+    """Yield a line for each reason why checks did not run. Checks that had nothing to check share one line."""
     groups: dict[str, list[CheckResult]] = {}
     for check in skipped:
         groups.setdefault(check.summary, []).append(check)

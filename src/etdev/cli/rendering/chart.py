@@ -1,4 +1,4 @@
-"""Chart of memory over time as plain text: ``etdev inspect --chart``."""
+"""Charts of planned memory over the instructions, as plain text: ``etdev inspect --chart``."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _PLAIN_BARS, _PLAIN_SHADES, _PLAIN_BOUND = " .:-=+*#@", " .:+#", "_"
 """Characters for a stream that cannot encode block characters."""
 _LIVE_ROWS, _MAP_ROWS = 6, 10
 _LABELS = 12
-"""Columns before a chart: the indentation and an address."""
+"""Number of text columns to the left of a chart, for the indentation and a label."""
 _NARROWEST, _WIDEST = 16, 120
 """Smallest and largest number of columns of a chart."""
 
 
 def chart_lines(method: MethodInfo, memory: MethodMemory | str, stream: TextIO) -> Iterator[str]:
-    """Yield two charts for each planned buffer: bytes in use, and addresses in use, over the instructions."""
+    """Yield two charts over the instructions for each planned buffer: bytes in use, and addresses in use."""
     if isinstance(memory, str):
         return
     width = min(max(shutil.get_terminal_size().columns - _LABELS - 2, _NARROWEST), _WIDEST)
@@ -61,14 +61,14 @@ def _takes_blocks(stream: TextIO) -> bool:
 
 
 def _framed(rows: Sequence[str], top: int) -> Iterator[str]:
-    """Yield the rows in a frame, with labels for the upper and the lower end."""
+    """Yield the rows of a chart in a frame. The top row has the label ``top``, the bottom row ``0``."""
     for index, row in enumerate(rows):
         label = format_size(top) if index == 0 else "0" if index == len(rows) - 1 else ""
         yield f"{label:>{_LABELS - 1}} |{row}|"
 
 
 def _most_in_use(storages: Sequence[Storage], instants: int, columns: int) -> list[int]:
-    """Return the largest number of bytes in use at any instant of each column."""
+    """Return for each column of the chart the largest number of bytes in use during its instants."""
     changes = [0] * (instants + 1)
     for storage in storages:
         changes[storage.start] += storage.size
@@ -90,7 +90,10 @@ def _bars(heights: Sequence[int], top: int, bound: int | None, bars: str, mark: 
 
 
 def _map(storages: Sequence[Storage], instants: int, columns: int, top: int, shades: str) -> list[str]:
-    """Return rows that shade each cell, an interval of time and addresses, by its use; the highest addresses first."""
+    """Return the rows of the chart of addresses, the highest addresses first.
+
+    A cell is an interval of time and of addresses. Its shade shows the share of it that is in use.
+    """
     steps = len(shades) - 1
     rows = []
     for row in reversed(range(_MAP_ROWS)):
@@ -101,7 +104,7 @@ def _map(storages: Sequence[Storage], instants: int, columns: int, top: int, sha
 
 
 def _shares(storages: Sequence[Storage], instants: int, columns: int, low: float, high: float) -> list[float]:
-    """Return the share of each column that is in use between two addresses."""
+    """Return for each column the share of the addresses from ``low`` to ``high`` that is in use."""
     at_start = [0.0] * (columns + 2)
 
     for storage in storages:

@@ -1,4 +1,4 @@
-"""Amount of text that a command prints about each target or file: ``-q``, nothing, ``-v`` or ``-vv``."""
+"""How much a command prints about each target or file: with ``-q``, without an option, with ``-v`` or ``-vv``."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from enum import IntEnum
 
 
 class Detail(IntEnum):
-    """Amount of text about each target or file."""
+    """How much a command prints about each target or file."""
 
     LINE = 0
-    """One line, and failed checks."""
+    """One line, and the failed checks."""
     SHORT = 1
-    """File, planned memory, checks; failed checks in full."""
+    """The file, the planned memory and a summary of the checks, with failed checks in full."""
     FULL = 2
     """All figures and the answer of each check."""
     DECISIONS = 3
-    """What the linker decided about each copy and each output, too."""
+    """Also the linker's decision about each copy and each output."""
 
 
 def wanted_detail(*, quiet: bool, verbose: int) -> Detail:
-    """Return the amount of text that ``-q`` and ``-v`` ask for."""
+    """Return how much to print for the given ``-q`` and number of ``-v``."""
     return Detail.LINE if quiet else Detail(min(Detail.SHORT + verbose, Detail.DECISIONS))

@@ -1,4 +1,4 @@
-"""Layout of the live display: a line for each target, with its finished stages and the one that runs."""
+"""Layout of the live display: a line for each target, with its finished stages and the running one."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from etdev.units import format_seconds
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _STDERR = 2
 _BETWEEN = "working"
-"""Text between two stages."""
+"""Text in place of a stage while no stage of a target runs."""
 
 Piece = tuple[str, str]
-"""Style and text."""
+"""Piece of a line: its style and its text."""
 
 
 @dataclass
@@ -24,30 +24,30 @@ class _Row:
     done: list[Piece] = field(default_factory=list)
 
     def pieces(self, now: float) -> list[Piece]:
-        """Return the finished stages, and the one that runs with its duration."""
+        """Return the pieces for the finished stages, then for the running stage with its duration."""
         comma: list[Piece] = [("dim", ", ")] if self.done else []
         return [*_joined(self.done), *comma, ("", f"{self.doing} {int(now - self.since)} s …")]
 
 
 class Drawing:
-    """Drawing on standard error, over its earlier state."""
+    """Live display on stderr. Each drawing replaces the previous one."""
 
     def __init__(self, phase: str) -> None:
         self._rows: dict[str, _Row] = {}
         self._phase, self._since = phase, time.monotonic()
         self._drawn = 0
-        """Number of lines on the terminal now."""
+        """Number of lines of the display that are on the terminal now."""
         self._styles = {"bold": "\x1b[1m", "dim": "\x1b[2m", "red": "\x1b[31m"}
         if os.environ.get("NO_COLOR"):
             self._styles = {}
         self._above: list[str] = []
         self._begun = ""
-        """Parts of the next line above the display."""
+        """Incomplete line of text that will be printed above the display."""
         self.is_closed = False
-        """True if no event follows."""
+        """True once the event has come that ends the display."""
 
     def take(self, event: str, at: float, *arguments: str) -> None:
-        """Take an event and the time at which it happened."""
+        """Apply an event that happened at the time ``at``. The display changes at the next drawing."""
         getattr(self, f"_take_{event}")(at, *arguments)
 
     def _take_phase(self, at: float, text: str) -> None:
@@ -95,7 +95,7 @@ class Drawing:
             columns, height = os.get_terminal_size(_STDERR)
         except OSError:
             columns, height = 80, 24
-        columns, height = columns or 80, height or 24  # A terminal may not know its size.
+        columns, height = columns or 80, height or 24  # A terminal may report its size as 0.
         spin = _SPINNER[int(now * 10) % len(_SPINNER)]
         shown = [[("bold", target), ("", "  "), *row.pieces(now)] for target, row in self._rows.items()]
         shown = shown or [_Row(self._phase, self._since).pieces(now)]
@@ -103,7 +103,7 @@ class Drawing:
         self._write(lines)
 
     def end(self) -> None:
-        """Leave only the lines of finished work on the terminal."""
+        """Remove the display, and leave the lines of finished work on the terminal."""
         for target in list(self._rows):
             self._take_ended(0.0, target)
         self._write([])

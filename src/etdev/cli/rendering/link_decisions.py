@@ -1,4 +1,4 @@
-"""Decisions of a link about copies and outputs, as text for people."""
+"""Decisions of the linker about copies and about outputs in place, as text for people."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ _LISTED_REASONS = 4
 
 
 def kind_name(kind: str) -> str:
-    """Return a kind of copies in words: ``write-back``."""
+    """Return the name for people of a kind of copies: ``write-back``."""
     return kind.replace("_", "-")
 
 
 def decision_lines(
     elisions: Sequence[Elision], inplace: Sequence[InPlace], *, verbose: bool, method: str | None = None
 ) -> Iterator[str]:
-    """Yield the decisions about each kind of copies and about outputs in place, with reasons where nothing changed.
+    """Yield lines on the copies that were removed, by kind, and on the outputs that are in place.
 
-    ``verbose`` lists each decision instead of the reasons. ``method`` is named if there are several.
+    They include the reasons why copies stay and outputs are not in place. ``verbose`` lists each decision instead.
+    ``method`` is the name to put first, if a program has several methods.
     """
     prefix = "" if method is None else f"{printable(method)}: "
     for copies in count_copies(elisions):
@@ -49,7 +50,7 @@ def _copy_reasons(copies: CopiesOfKind) -> Iterator[str]:
 
 
 def _reasons(reasons: Mapping[str, int], what: str) -> Iterator[str]:
-    """Yield a line for each of the most frequent reasons, and one for the others if there is more than one."""
+    """Yield a line for each of the most frequent reasons, then one for all other reasons together."""
     listed = len(reasons) if len(reasons) == _LISTED_REASONS + 1 else _LISTED_REASONS
     for reason, number in islice(reasons.items(), listed):
         yield f"{number:,} {what}: {printable(reason)}"

@@ -1,6 +1,6 @@
 """Output of commands: results go to stdout, messages to stderr.
 
-If a machine format goes to stdout, text goes to stderr, so that stdout has nothing else.
+If a format for programs goes to stdout, all text goes to stderr, so that stdout contains only that format.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ TEXT = "text"
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One output that the user asked for."""
+    """One output that the user asked for with ``--output``."""
 
     format: str
     path: Path | None
-    """None for the terminal."""
+    """File to write; None for the terminal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """All outputs that the user asked for. At most one machine format goes to stdout."""
+    """All outputs that the user asked for. At most one of the formats for programs goes to stdout."""
 
     items: tuple[Output, ...]
 
     @property
     def machine_on_stdout(self) -> bool:
-        """Return whether a machine format goes to stdout, so that text has to go to stderr."""
+        """Return whether a format for programs goes to stdout. Text then goes to stderr."""
         return any(item.path is None and item.format != TEXT for item in self.items)
 
     def refuse(self, *files: str | Path | None) -> None:
-        """Raise :class:`~etdev.errors.UsageError` if a report would replace one of the command's own files.
+        """Raise :class:`~etdev.errors.UsageError` if an output would replace one of the command's ``files``.
 
-        Also raises if the report has the suffix of a build product.
+        Also raise it if an output has the suffix of files that builds make.
         """
         own = {real_path(file) for file in files if file is not None}
         for item in self.items:
@@ -69,12 +69,12 @@ class Outputs:
                 )
 
     def refuse_format(self, name: str, why: str) -> None:
-        """Raise :class:`~etdev.errors.UsageError` if a format was asked for that is not available this time."""
+        """Raise :class:`~etdev.errors.UsageError` with the message ``why`` if the user asked for a format."""
         if any(item.format == name for item in self.items):
             raise UsageError(why, where="--output", hint=f"leave out `--output {name}`")
 
     def write(self, renderers: Mapping[str, Callable[[], str]]) -> None:
-        """Render each requested format and write it to its place. Files are written completely or not at all."""
+        """Render each requested format and write it. A file is written completely or not at all."""
         DISPLAY.close()
         for item in self.items:
             content = renderers[item.format]()
@@ -88,10 +88,10 @@ class Outputs:
 
 
 def parse_outputs(values: Iterable[str] | None, *, allowed: Sequence[str]) -> Outputs:
-    """Return the ``--output`` options of one command line.
+    """Return the outputs that the ``--output`` options of a command line ask for.
 
-    Each is ``FORMAT`` or ``FORMAT=PATH`` (``-`` is the terminal). ``allowed`` has the command's formats. If it includes
-    ``text`` and nothing else goes to the terminal, text is shown there.
+    Each option is ``FORMAT`` or ``FORMAT=PATH``; the path ``-`` is the terminal. ``allowed`` has the command's formats.
+    If ``allowed`` includes ``text`` and no other format goes to the terminal, text is shown there.
     """
     items = tuple(_parse_output(value, allowed) for value in values or ())
     on_stdout = [item.format for item in items if item.path is None and item.format != TEXT]
@@ -119,13 +119,16 @@ def _parse_output(value: str, allowed: Sequence[str]) -> Output:
 
 
 def note(message: str, *, quiet: bool = False) -> None:
-    """Print a line for people, on stderr."""
+    """Print a line for people on stderr; nothing if ``quiet``."""
     if not quiet:
         print(message, file=sys.stderr, flush=True)
 
 
 def print_error(message: str, *, where: str | None = None, hint: str | None = None, label: str = "error") -> None:
-    """``error: WHERE: message`` and ``help: …`` on stderr, whatever names out of a file are in them."""
+    """Print ``error: WHERE: message`` and ``help: …`` on stderr.
+
+    Text from files in them is made safe to print.
+    """
     head = f"{paint(f'{label}:', 'red')} " if label else ""
     place = f"{where}: " if where else ""
     note(f"{head}{escaped(place + message)}")
@@ -134,9 +137,9 @@ def print_error(message: str, *, where: str | None = None, hint: str | None = No
 
 
 def paint(text: str, colour: str | None = None, *, stream: TextIO | None = None) -> str:
-    """Return the text in bold if the stream (stderr by default) is a terminal that wants it.
+    """Return the text in bold if colour is wanted on the stream, which is stderr by default.
 
-    Without ``colour`` it has the terminal's own foreground, which is readable on every background.
+    Without ``colour`` the text keeps the terminal's own foreground, which is readable on every background.
     """
     return typer.style(text, fg=colour, bold=True) if colour_wanted(stream or sys.stderr) else text
 

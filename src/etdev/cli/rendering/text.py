@@ -1,4 +1,4 @@
-"""Text of untrusted data, made safe to print on a terminal."""
+"""Text from untrusted data, made safe to print on a terminal."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _LABEL_WIDTH = 11
 _LISTED = 8
 """Largest number of names listed on one line."""
 _MOST = 400
-"""Largest number of characters of one text from a file. A longer text is not useful to people."""
+"""Largest number of characters of one text from a file that are shown."""
 
 
 def escaped(text: str) -> str:
-    """Return the text with all characters escaped that a terminal would not print but obey, except line ends.
+    """Return the text with each character escaped that a terminal would obey instead of print, except line ends.
 
     Names in a file may contain escape sequences, and marks that change the direction of writing.
     """
@@ -37,7 +37,7 @@ def line(label: str, text: str) -> str:
 
 
 def lines(label: str, texts: Iterable[str]) -> list[str]:
-    """Return several lines with one label, on the first of them."""
+    """Return indented lines for several texts. The label is on the first line only."""
     return [line("" if index else label, text) for index, text in enumerate(texts)]
 
 
@@ -55,13 +55,13 @@ def count(number: int, noun: str) -> str:
 
 
 def some(names: Sequence[str]) -> str:
-    """Return the first names of a list, and the number of the others."""
+    """Return the first names of a list as text, and how many more there are."""
     more = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
     return ", ".join(map(printable, names[:_LISTED])) + more
 
 
 def bound_text(buffer: BufferInfo) -> str:
-    """Return how a buffer's size compares with its lower bound; empty if the bound is unknown."""
+    """Return how a buffer's size compares with the lower bound of any plan; empty if the bound is unknown."""
     if buffer.lower_bound is None:
         return ""
     if buffer.lower_bound == buffer.size:

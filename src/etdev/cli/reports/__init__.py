@@ -18,7 +18,7 @@ from etdev.config.parsing.extends import read_files
 from etdev.errors import ConfigError, EtdevError
 
 FORMATS = ("github", "sarif", "md")
-"""Formats of findings."""
+"""Formats that show findings to CI systems."""
 ALL_FORMATS = (TEXT, "json", *FORMATS)
 
 
@@ -29,13 +29,13 @@ class Report:
     findings: Sequence[Finding]
     """Findings, the most serious first."""
     markdown: Callable[[], str]
-    """Renderer of the whole report, findings and figures."""
+    """Function that renders the whole report as Markdown, with findings and figures."""
     about: str | None = None
-    """File of the findings without a place: the config."""
+    """File to which findings without a file belong: the config."""
 
 
 def write_report(outputs: Outputs, report: Report, own: Mapping[str, Callable[[], str]]) -> None:
-    """Write the requested formats; ``own`` has the command's own formats, such as its text.
+    """Write a report in the requested formats. ``own`` has the functions for the command's other formats, such as text.
 
     Raises :class:`~etdev.errors.UsageError` for an output that would replace a file that a finding is about.
     """
@@ -55,21 +55,21 @@ def write_report(outputs: Outputs, report: Report, own: Mapping[str, Callable[[]
 
 
 def error_report(error: EtdevError, command: str) -> Report:
-    """Return the report of a command that an error ends."""
+    """Return the report on an error that ended a command."""
     findings = of_error(error)
     return Report(findings, lambda: markdown.of_findings(f"`etdev {command}` failed", findings))
 
 
 @contextmanager
 def reported_errors(outputs: Outputs, command: str) -> Iterator[None]:
-    """Report an error that ends the command in the formats for CI systems, then raise it again."""
+    """Context that writes an error that ends the command in the formats for CI systems, then raises it again."""
     try:
         yield
     except EtdevError as error:
         wanted = Outputs(tuple(item for item in outputs.items if item.format in FORMATS))
         try:
             write_report(wanted, error_report(error, command), {})
-        except EtdevError as other:  # The error of the command matters more than that of the report.
+        except EtdevError as other:  # The error of the command matters more than an error in writing the report.
             print_error(other.message, where=other.where, hint=other.hint)
         raise
 
@@ -81,6 +81,6 @@ def refuse_config(outputs: Outputs, config: Path | None) -> None:
     """
     outputs.refuse(*((*DEFAULT_NAMES, PYPROJECT) if config is None else (config,)))
     cwd = Path.cwd()
-    with suppress(ConfigError):  # There is none, which opening it will report.
+    with suppress(ConfigError):  # If there is no config, opening it reports that.
         main = find_config(cwd) if config is None else Path(os.path.normpath(cwd / config))
         outputs.refuse(*read_files(main, cwd).files)

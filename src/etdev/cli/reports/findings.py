@@ -27,31 +27,32 @@ class Finding:
     rule: str
     """One of :data:`~etdev.cli.reports.rules.RULES`."""
     message: str
-    """Message, a sentence."""
+    """Message, as a sentence."""
     level: Level = "error"
     source: str | None = None
-    """File that it is about, as errors name files; or another origin, such as ``--set``, without a line."""
+    """File that the finding is about, as errors name files. If it is about no file: another source, such as ``--set``.
+    """
     line: int | None = None
     """Line, 1-based."""
     column: int | None = None
     """Column, 1-based, in characters."""
     key: str = ""
-    """Key of the config: ``targets.cpu.budget.file``."""
+    """Key of the config that the finding is about: ``targets.cpu.budget.file``."""
     hint: str | None = None
-    """Remedy."""
+    """What the user can do about it."""
 
 
 _WHERE = re.compile(
     r"(?P<source>.+?)(?::(?P<line>[1-9]\d*)(?::(?P<column>[1-9]\d*))?)?(?: \((?P<key>[^()]+)\))?", re.DOTALL
 )
-"""Place as :meth:`etdev.pipeline.project.Project.where` writes it: ``etdev.toml:3:9 (model.entry)``.
+"""Pattern of a place as :meth:`etdev.pipeline.project.Project.where` writes it: ``etdev.toml:3:9 (model.entry)``.
 
-All parts but the first may be missing.
+All parts but the file may be missing.
 """
 
 
 def at(finding: Finding, where: str | None) -> Finding:
-    """Return the finding at the place that an error or a check names."""
+    """Return the finding with the place that an error or a check states as text."""
     match = _WHERE.fullmatch(where) if where else None
     if match is None:
         return finding
@@ -81,7 +82,7 @@ def of_error(error: EtdevError) -> list[Finding]:
 
 
 def of_result(result: BuildResult) -> list[Finding]:
-    """Return the findings on targets that were not built and on the results of verification, the most serious first."""
+    """Return the findings on targets that were not built and on results of checks, the most serious first."""
     found = (
         finding
         for target in result.targets

@@ -1,4 +1,4 @@
-"""Markdown for comments on a change and for the summary of a run."""
+"""Markdown reports, for comments on a pull request and for the summary of a CI run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LEVELS: dict[Level, str] = {"error": "error", "warning": "warning", "note": "no
 
 
 def prose(text: str) -> str:
-    """Return the text of a message for a table or a line: code in backquotes stays, and markup is escaped."""
+    """Return a message as Markdown for a table or a line. Code in backquotes stays; other markup is escaped."""
     parts = _CODE.split(" ".join(escaped(text).split("\n")))
     return "".join(_in_a_cell(part) if at % 2 else _plain(part) for at, part in enumerate(parts))
 
@@ -32,16 +32,16 @@ def _plain(text: str) -> str:
 
 
 def _in_a_cell(span: str) -> str:
-    """Return code for a cell of a table.
+    """Return code as Markdown for a cell of a table.
 
-    A table splits at bars that are not escaped, before it looks for code. A bar after a backslash cannot be escaped, so
-    such text becomes plain text.
+    Markdown splits a row at bars that are not escaped, before it looks for code. A bar after a backslash cannot be
+    escaped, so such code becomes plain text.
     """
     return _plain(span) if "\\|" in span else span.replace("|", "\\|")
 
 
 def code(text: str) -> str:
-    """Return a name as code."""
+    """Return a name as code in Markdown."""
     shown = printable(text)
     fence = "``" if "`" in shown else "`"
     pad = " " if fence == "``" else ""
@@ -49,13 +49,13 @@ def code(text: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table of rows of cells, which are Markdown already."""
+    """Return a Markdown table. The cells are Markdown already."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def details(summary: str, blocks: Iterable[str]) -> str:
-    """Return blocks that are shown on a click."""
+    """Return Markdown blocks that are folded under a summary until the reader clicks on it."""
     return "\n\n".join([f"<details><summary>{summary}</summary>", *blocks, "</details>"])
 
 
@@ -76,7 +76,7 @@ def findings_table(findings: Sequence[Finding]) -> list[str]:
 
 
 def of_findings(heading: str, findings: Sequence[Finding]) -> str:
-    """Return a report that has findings only."""
+    """Return a Markdown report that has a heading and findings only."""
     return "\n\n".join([f"### {heading}", *findings_table(findings)]) + "\n"
 
 
@@ -110,7 +110,7 @@ def of_files(result: FilesResult, findings: Sequence[Finding]) -> str:
 
 
 def code_html(text: str) -> str:
-    """Return a name as HTML code, for places where Markdown is not interpreted, such as ``<summary>``."""
+    """Return a name as code in HTML, for places where Markdown is not interpreted, such as ``<summary>``."""
     shown = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return f"<code>{shown}</code>"
 

@@ -1,4 +1,4 @@
-"""Paths of findings as code hosts name files: relative to the root of the repository."""
+"""Paths of files in findings, as code hosts need them: relative to the root of the repository."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Conversion of paths in messages to paths in the repository."""
+    """Conversion of file paths in messages to paths relative to the repository."""
 
     folder: Path
     """Folder that relative paths in messages refer to."""
@@ -20,9 +20,9 @@ class Places:
 
     @classmethod
     def here(cls, environ: Mapping[str, str]) -> Places:
-        """Return the places for a command that runs in the current folder.
+        """Return the conversion for a command that runs in the current folder.
 
-        GitHub states the folder of the repository in ``GITHUB_WORKSPACE``. A job may run in one of its subfolders.
+        On GitHub, ``GITHUB_WORKSPACE`` is the root of the repository, and a job may run in a folder below it.
         """
         folder = Path.cwd()
         workspace = environ.get("GITHUB_WORKSPACE")

@@ -1,4 +1,4 @@
-"""Opening of the project that a command is about."""
+"""Opening of the project that a command works on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from etdev.pipeline.project import Project
 def opened_project(
     outputs: Outputs, command: str, config: Path | None, *, profile: str | None, overrides: Sequence[str]
 ) -> Project:
-    """Return the project that a command is about, and report errors in its config.
+    """Open the project that a command works on. Errors in its config are also written in the formats for CI systems.
 
     Raises as :func:`~etdev.pipeline.api.open_project` does, and :class:`~etdev.errors.UsageError` for an output that
     would replace one of the project's files.

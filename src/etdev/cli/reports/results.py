@@ -17,14 +17,17 @@ if TYPE_CHECKING:
 
 
 def write_result(outputs: Outputs, result: BuildResult, text: Callable[[], str], **more: Callable[[], str]) -> None:
-    """Write the result of a build or a verification of targets; ``more`` has the command's own formats."""
+    """Write the result of a build or a verification of targets in the requested formats.
+
+    ``text`` and ``more`` are the functions for text and for the command's own formats.
+    """
     found = findings.of_result(result)
     report = Report(found, partial(markdown.of_result, result, found), result.config)
     write_report(outputs, report, {TEXT: text, "json": lambda: result.model_dump_json(indent=2), **more})
 
 
 def write_files(outputs: Outputs, result: FilesResult, shown: Detail) -> None:
-    """Write what a verification of files found."""
+    """Write the result of verifying files in the requested formats."""
     found = findings.of_files(result)
     report = Report(found, partial(markdown.of_files, result, found))
     own = {TEXT: lambda: render_files(result, shown), "json": lambda: result.model_dump_json(indent=2)}

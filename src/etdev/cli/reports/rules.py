@@ -1,4 +1,4 @@
-"""Kinds of findings, by the identifiers that code scanners keep. They are never renamed. docs/ci.md lists them."""
+"""Rules: kinds of findings. Code scanners store their identifiers, so none is ever renamed. docs/ci.md lists them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONFIG_RULES: Mapping[str, str] = {
     "override": "An environment variable or --set that cannot apply",
     "not-in-profile": "A key that a profile cannot contain",
 }
-"""Rules for problems in a config."""
+"""Rules for problems in a config, with descriptions."""
 
 CHECK_RULES: Mapping[str, str] = {
     **{name: facts.failure for name, facts in BUILT_IN.items()},
@@ -35,7 +35,7 @@ CHECK_RULES: Mapping[str, str] = {
     "never-ran": "A program that verification accepted although nothing ran it",
     "not-judged": "A limit of the config that was not judged",
 }
-"""Rules for findings of verification. Rules of checks have the names of the checks."""
+"""Rules for findings of verification, with descriptions. The rule of a failed check has the name of the check."""
 
 ERROR_RULES: Mapping[str, str] = {
     "usage": "A command that was called in a way that it does not understand",
@@ -52,6 +52,6 @@ ERROR_RULES: Mapping[str, str] = {
     "lock": "Something is not as etdev.lock says",
     "build": "The build failed in another way",
 }
-"""Rules for errors that end a command."""
+"""Rules for errors that end a command, with descriptions."""
 
 RULES: Mapping[str, str] = {**CONFIG_RULES, **CHECK_RULES, **ERROR_RULES}

@@ -1,4 +1,4 @@
-"""SARIF 2.1.0, for code scanning."""
+"""Findings as SARIF 2.1.0, the format of code scanners."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from etdev.cli.reports.rules import RULES
 
 
 def as_sarif(findings: Sequence[Finding], places: Places, *, about: str | None = None) -> str:
-    """Return a log with one run.
+    """Return the findings as a SARIF log with one run.
 
-    ``about`` is the file for findings without a place, since scanners drop a finding without a file.
+    Findings without a file get the file ``about``, since scanners drop findings without one.
     """
     rules = sorted({finding.rule for finding in findings})
     driver = {
