@@ -1,7 +1,7 @@
 """Backends by name: built-in ones, and those that other packages register.
 
-A package registers a :class:`etdev.backends.base.Backend` object in the entry-point group ``etdev.backends``. It is
-imported only when a config names it.
+A package registers an :class:`etdev.backends.base.Backend` object in the entry-point group ``etdev.backends``. The
+package is imported only when a config names its backend.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def names() -> tuple[str, ...]:
 def get(name: str) -> Backend:
     """Return the backend with this name.
 
-    Raises :class:`KeyError` for a name that :func:`names` does not list, and
+    Raises :class:`KeyError` for a name that :func:`names` does not list. Raises
     :class:`~etdev.errors.MissingRequirementError` for a plug-in that cannot be imported or is not a backend, and for a
-    name that two packages use.
+    name that two packages register.
     """
     found: Backend
     if name in BACKENDS.built_in:

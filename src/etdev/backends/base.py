@@ -1,6 +1,6 @@
-"""Interface of a backend: name, typed options, compile specs, device types, and a partitioner on demand.
+"""Interface of a backend: name, typed options, compile specs, device types, and the method that makes a partitioner.
 
-Modules here import neither torch nor executorch when they are loaded, so that ``validate`` and ``doctor`` can use them
+Modules of backends import neither torch nor executorch when they are loaded, so that ``validate`` and ``doctor`` work
 on any machine. :meth:`Backend.partitioner` imports what it needs.
 """
 
@@ -25,18 +25,18 @@ class NoOptions(Table):
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """Availability of a backend for lowering on this machine."""
+    """Whether a backend can lower on this machine."""
 
     available: bool
     reason: str
-    """Packages that were found (``executorch 1.4.1``), or the one that is missing."""
+    """Packages that were found (``executorch 1.4.1``), or the package that is missing."""
     remedy: str | None = None
-    """Command that fixes it."""
+    """Command that makes the backend available; None if it is available or no command helps."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpecIssue:
-    """Compile spec that the backend refuses."""
+    """Problem with a compile spec, which the backend refuses."""
 
     key: str
     message: str
@@ -45,16 +45,16 @@ class SpecIssue:
 
 @dataclass(frozen=True, slots=True)
 class OptionIssue:
-    """Option of the right type with an invalid value."""
+    """Problem with an option whose type is right and whose value is not."""
 
     path: tuple[str | int, ...]
-    """Path below the backend's ``options``: ``("ops", 0)``."""
+    """Keys from the backend's ``options`` to the value: ``("ops", 0)``."""
     message: str
     hint: str | None = None
 
 
 class OptionError(LowerError):
-    """Error for an :class:`OptionIssue` that is found only when a model is lowered."""
+    """Error for an :class:`OptionIssue` that cannot be found before a model is lowered."""
 
     def __init__(self, issue: OptionIssue) -> None:
         super().__init__(issue.message, hint=issue.hint)
@@ -63,49 +63,49 @@ class OptionError(LowerError):
 
 @runtime_checkable
 class ChecksOptions(Protocol):
-    """Backend that checks its options beyond their types."""
+    """A backend that checks more about its options than their types."""
 
     def check_options(self, options: Any) -> Iterable[OptionIssue]:
-        """Return the problems of an instance of its ``options``, without heavy imports."""
+        """Return the problems of these options, an instance of the backend's ``options``. Import no large packages."""
 
 
 @runtime_checkable
 class CompilesApart(Protocol):
-    """Backend whose methods may be compiled independently of each other.
+    """A backend that may compile the methods of a program independently of each other.
 
-    ``etdev build -j`` then compiles them in several processes. Backends that compile all methods at once
-    (``preprocess_multimethod``) leave it out.
+    If it does, ``etdev build -j`` compiles them in several processes. Backends that compile all methods at once
+    (``preprocess_multimethod``) do not have this member.
     """
 
     @property
     def methods_apart(self) -> bool:
-        """True if each method comes out as if it were the program's only one."""
+        """True if each method is compiled as if it were the program's only one."""
 
 
 @runtime_checkable
 class UsesPackages(Protocol):
-    """Backend whose delegates depend on packages other than torch, executorch and its own."""
+    """A backend whose delegates also depend on packages other than torch, executorch and the backend's own."""
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Names of their distributions. The lock and the cache depend on their versions."""
+        """Names of these packages' distributions. The lock and the cache depend on their versions."""
 
 
 @runtime_checkable
 class Backend(Protocol):
-    """One way of lowering.
+    """A way of lowering that a config can name.
 
-    Built-in backends are in :mod:`etdev.backends`. Others register an object with these members in the entry-point
-    group ``etdev.backends``.
+    Built-in backends are in :mod:`etdev.backends`. Other packages register an object with these members in the
+    entry-point group ``etdev.backends``.
     """
 
     @property
     def name(self) -> str:
-        """Name in a config's ``backend``."""
+        """Name of the backend, as used in a config's ``backend``."""
 
     @property
     def summary(self) -> str:
-        """One line for ``etdev doctor``."""
+        """Description for ``etdev doctor``, in one line."""
 
     @property
     def device_types(self) -> tuple[str, ...]:
@@ -113,7 +113,7 @@ class Backend(Protocol):
 
     @property
     def delegate_ids(self) -> tuple[str, ...]:
-        """Names of its delegate in a ``.pte`` and in a runtime's registry; empty if it creates none."""
+        """Names of its delegate in a ``.pte`` and in a runtime's registry; empty if it makes no delegates."""
 
     @property
     def options(self) -> type[Table]:
@@ -121,29 +121,32 @@ class Backend(Protocol):
 
     @property
     def compute_dtype(self) -> str:
-        """Coarsest dtype in which its delegate computes float32, such as ``bfloat16``; verification allows for it."""
+        """Least precise dtype in which its delegate computes float32 (``bfloat16``). Verification allows for it."""
 
     @property
     def dynamic_shapes(self) -> bool:
-        """True if it lowers methods with dynamic dimensions."""
+        """True if it can lower methods with dynamic dimensions."""
 
     def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
         """Return the problems of these compile specs."""
 
     def availability(self) -> Availability:
-        """Return whether :meth:`partitioner` would work here, without heavy imports."""
+        """Return whether :meth:`partitioner` would work on this machine. Import no large packages."""
 
     def partitioner(self, options: Any, specs: Mapping[str, CompileSpecValue], method: str) -> Any | None:
-        """Return a partitioner, or None to leave the ops to the kernels.
+        """Return a partitioner, or None to leave all ops to the runtime's kernels.
 
-        It is an ``executorch.exir.backend.partitioner.Partitioner``. ``options`` is an instance of :attr:`options`.
-        ``specs`` are the config's, with ``target_device`` for the chosen device, unless that is the host. Each
-        ``method`` gets its own partitioner.
+        The partitioner is an ``executorch.exir.backend.partitioner.Partitioner``. ``options`` is an instance of
+        :attr:`options`. ``specs`` are the config's compile specs. They have ``target_device`` if the chosen device is
+        not the host. This is called once for each ``method``.
         """
 
 
 def encode_compile_spec(value: CompileSpecValue) -> bytes:
-    """Encode a compile spec: UTF-8 text, a little-endian int32 (int64 if needed), or the bytes themselves."""
+    """Return the bytes of a compile spec: UTF-8 of text, or a little-endian int32 (int64 if needed).
+
+    Bytes are returned unchanged.
+    """
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -153,15 +156,15 @@ def encode_compile_spec(value: CompileSpecValue) -> bytes:
 
 
 def no_compile_specs(name: str, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
-    """Yield an issue for every compile spec of a backend whose compiler reads none."""
+    """Yield an issue for every compile spec, for a backend whose compiler reads none."""
     for key in specs:
         yield SpecIssue(key, f"the backend {name!r} reads no compile specs, so {key!r} would have no effect")
 
 
 def find_packages(*modules: str, remedy: str) -> Availability:
-    """Return whether all top-level modules are installed.
+    """Return whether all these top-level modules are installed.
 
-    The reason names the versions, or the first missing module.
+    The reason in the result names their versions, or the first missing module.
     """
     found = []
     for module in modules:

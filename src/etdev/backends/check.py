@@ -1,4 +1,4 @@
-"""Checks of a config's partitioners against the backends that they name, without importing torch."""
+"""Checks of the partitioners in a config against the backends that they name, without torch."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from etdev.errors import MissingRequirementError
 
 
 def check_partitioners(config: Raw) -> Iterable[Issue]:
-    """Yield the issues of every ``[[targets.X.partitioners]]``.
+    """Yield the issues of every ``[[targets.X.partitioners]]`` in a config.
 
-    Issues are an unknown backend, wrong options, a device that the backend does not serve, and refused compile specs.
+    An issue is an unknown backend, wrong options, a device that the backend does not support, or a refused compile
+    spec.
     """
     dynamic = [method.name for method in config["methods"].tables if any(map(_is_dynamic, method["dims"].tables))]
     for target in config["targets"].tables:

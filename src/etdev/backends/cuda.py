@@ -1,7 +1,7 @@
 """Backend ``cuda``: ExecuTorch's CUDA delegate, compiled ahead of time by AOTInductor for one device.
 
-Lowering needs a machine with CUDA and triton. Compile specs are checked on any machine. Written against executorch
-1.4.1, not yet run: no machine of the project has had both.
+Lowering needs a machine with CUDA and triton. Compile specs are checked on any machine. This module was written against
+executorch 1.4.1 and has not been run: no machine of the project has had both CUDA and triton.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from etdev.config.keys import nearest
 
 REMEDY = 'on Linux with a CUDA device: pip install "etdev[build]" triton'
 GENERATED = "method_name"
-"""Key of the compile spec with the method's name for the compiler; etdev writes it."""
+"""Key of the compile spec that tells the compiler the method's name. etdev writes it."""
 
 _SWITCH = ("ON", "OFF")
 _CHOICES: Mapping[str, Sequence[str]] = {
@@ -35,7 +35,7 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "triton_kernel_mode": _SWITCH,
     "low_memory_mode": _SWITCH,
 }
-"""Compile spec → values that its compiler accepts. It ignores unknown keys."""
+"""Values that the compiler accepts, by compile spec. The compiler ignores unknown keys."""
 _PATH = "shim_library_path"
 
 
@@ -81,7 +81,7 @@ class Cuda:
 
 def _check_choice(key: str, value: CompileSpecValue) -> Iterable[SpecIssue]:
     choices = _CHOICES[key]
-    # The compiler considers the letter case of a platform, but not of a switch.
+    # The compiler distinguishes upper and lower case in a platform, but not in a switch.
     if isinstance(value, str) and (value.upper() if choices is _SWITCH else value) in choices:
         return
     near = nearest(value, choices) if isinstance(value, str) else None

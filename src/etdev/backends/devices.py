@@ -1,6 +1,7 @@
-"""Device of a partitioner's delegates: the config's ``device`` or compile spec, or the backend's default.
+"""Device of a partitioner's delegates.
 
-All delegates of a partitioner get one device, which is fixed when the file is built.
+It is the config's ``device``, else its compile spec ``target_device``, else the backend's default. All delegates of a
+partitioner have the same device, which is fixed when the file is built.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from etdev.devices import HOST, TARGET_DEVICE, Device, DeviceNameError, DeviceTy
 
 
 def default_device(backend: Backend) -> Device:
-    """Return the default device of a backend's delegates: the first of its device types."""
+    """Return the device that a backend's delegates have by default: the first of its device types."""
     kinds = [DeviceType[name.upper()] for name in backend.device_types if name.upper() in DeviceType.__members__]
     return Device(kinds[0]) if kinds else HOST
 
@@ -20,9 +21,9 @@ def default_device(backend: Backend) -> Device:
 def placed_specs(
     backend: Backend, device: str | None, specs: Mapping[str, CompileSpecValue]
 ) -> dict[str, CompileSpecValue]:
-    """Return the compile specs with the device under its canonical name, or without one for the host.
+    """Return the compile specs with the device's canonical name as ``target_device``. For the host, leave that out.
 
-    ``device`` and ``specs`` are the config's and passed :func:`check_device`.
+    ``device`` and ``specs`` are the config's. They have passed the checks in this module.
     """
     given = device if device is not None else _text(specs[TARGET_DEVICE]) if TARGET_DEVICE in specs else None
     place = default_device(backend) if given is None else parse_device(given)
@@ -31,7 +32,7 @@ def placed_specs(
 
 
 def check_device(backend: Backend, device: object) -> Iterable[tuple[str, str]]:
-    """Yield message and hint if the backend does not serve a config's ``device``. Invalid names are skipped."""
+    """Yield a message and a hint if the backend does not support a config's ``device``. Ignore invalid names."""
     try:
         place = parse_device(device) if isinstance(device, str) else None
     except DeviceNameError:

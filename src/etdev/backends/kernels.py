@@ -1,4 +1,4 @@
-"""Operators of ExecuTorch's kernel libraries, according to the lists in the wheel."""
+"""Operators of ExecuTorch's kernel libraries, from the lists in the executorch wheel."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _LISTED_OP = re.compile(r"^- (?:op|func): (?P<name>[\w:.]+)", re.MULTILINE)
 
 @cache
 def listed_operators(library: str) -> frozenset[str]:
-    """Return the operators of ``portable`` or ``quantized``, such as ``aten::add.out``.
+    """Return the operators for which a library has kernels, such as ``aten::add.out``.
 
-    The wheel has no list of ``optimized``. Raises :class:`~etdev.errors.MissingRequirementError` without executorch.
+    ``library`` is ``portable`` or ``quantized``; the wheel has no list for ``optimized``. Raises
+    :class:`~etdev.errors.MissingRequirementError` if executorch is not installed.
     """
     if library == "portable":
         return _listed("portable/functions.yaml", "portable/custom_ops.yaml", "portable/et_copy_ops.yaml")

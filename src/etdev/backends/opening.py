@@ -1,4 +1,4 @@
-"""Loading of a config with its layers, checked against the models and the backends that it names."""
+"""Loading of a config from all its sources, with checks against the models and the backends that it names."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def open_config(
 ) -> LoadedConfig:
     """Return the validated config.
 
-    With ``config`` None, look for a config file in the current folder. With ``environ`` None, use the process's
-    environment. Raises :class:`~etdev.errors.ConfigError` with every problem found.
+    If ``config`` is None, the config file is looked for in the current folder. If ``environ`` is None, the process's
+    environment is used. Raises :class:`~etdev.errors.ConfigError` with all problems found.
     """
     return load_config(
         None if config is None else Path(config),

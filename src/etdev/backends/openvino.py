@@ -21,12 +21,12 @@ DEFAULT_DEVICE = "CPU"
 class OpenVino:
     """Backend that lowers through ``OpenvinoPartitioner``.
 
-    Seen with executorch 1.4.1 and openvino 2025.4:
+    Observed with executorch 1.4.1 and openvino 2025.4:
 
     * The CPU plugin computes in bfloat16 on processors that have it, in spite of the precision of the compiled model.
     * A method with dynamic dimensions fails in ``preprocess``.
-    * The blob differs between the first and the second lowering in one process, because names in it are numbered.
-      It does not differ between processes.
+    * The first and the second lowering in one process produce different blobs, because names in them are numbered.
+      Two processes produce the same blob.
     """
 
     name = "openvino"

@@ -1,4 +1,4 @@
-"""Backend ``portable``: no delegate. The remaining ops run on the runtime's own kernels."""
+"""Backend ``portable``: no delegate. Ops that no other partitioner took run on the runtime's own kernels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from etdev.backends.base import (
 
 
 class Portable:
-    """Backend that leaves every remaining op to the kernel libraries of the runtime."""
+    """Backend that leaves all ops to the runtime's kernel libraries."""
 
     name = "portable"
     summary = "no delegate: the runtime's own kernels"

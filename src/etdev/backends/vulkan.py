@@ -1,7 +1,7 @@
 """Backend ``vulkan``: ExecuTorch's delegate for GPUs with Vulkan, such as those of Android devices.
 
-It lowers on any machine. Its programs run only in a runtime that is built with it, which the wheel's is not. Inputs and
-outputs are in host memory, because the schema has no device type for Vulkan.
+Lowering works on any machine. The programs run only in a runtime that is built with this backend; the wheel's is not.
+Inputs and outputs are in host memory, because the schema has no device type for Vulkan.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Vulkan:
 
 
 def _compile_options(options: VulkanOptions) -> dict[str, Any]:
-    """Return the options by the partitioner's names. The partitioner ignores unknown names."""
+    """Return the options under the names that the partitioner has for them. The partitioner ignores unknown names."""
     from executorch.backends.vulkan.serialization.vulkan_graph_schema import VkMemoryLayout, VkStorageType
 
     found: dict[str, Any] = {

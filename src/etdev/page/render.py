@@ -1,4 +1,4 @@
-"""Rendering of a document as one HTML file that needs nothing else: no network, no other files."""
+"""Rendering of a document as one HTML file that needs no network and no other file."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ SCRIPTS = (
     "program.js",
     "page.js",
 )
-"""Scripts in order; each uses the definitions of those before it."""
+"""Scripts of the page, in order. Each may use definitions of the scripts before it."""
 
 _UNSAFE = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
 """Escapes of the characters that could end a script element. ``json.dumps`` escapes all non-ASCII characters."""
 
 
 def render(document: Document) -> str:
-    """Return the page. Equal documents have equal pages.
+    """Return the HTML page of a document. Equal documents have equal pages.
 
-    Texts of the document are in JSON that no browser runs; the scripts put them into the page as text. The policy of
-    the page lets the browser run the scripts and styles in it, by their digests, and fetch nothing.
+    The texts of the document are in JSON, which no browser runs. The scripts show them as text. The page's content
+    security policy allows only the scripts and styles in the page, by their digests, and forbids to fetch anything.
     """
     styles = [_asset(name) for name in STYLES]
     scripts = [ECHARTS.read(), *map(_asset, SCRIPTS)]
@@ -58,12 +58,12 @@ def render(document: Document) -> str:
 
 
 def embedded(document: Document) -> str:
-    """Return JSON that is safe in a script element, with any texts."""
+    """Return the document as JSON that is safe in a script element, whatever its texts are."""
     return json.dumps(asdict(document), separators=(",", ":"), allow_nan=False).translate(_UNSAFE)
 
 
 def _policy(styles: list[str], scripts: list[str]) -> str:
-    """Return a content security policy."""
+    """Return the page's content security policy, which allows these styles and scripts."""
     return "; ".join(
         (
             "default-src 'none'",

@@ -1,4 +1,4 @@
-"""Third-party code that the page contains, unchanged, with its licence in the same folder."""
+"""Third-party code in the page. The code is unchanged, and its licence is in the same folder."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from importlib.resources import files
 
 @dataclass(frozen=True, slots=True)
 class Vendored:
-    """A file of a published package, byte by byte."""
+    """A file of a published package, unchanged."""
 
     package: str
     version: str
     file: str
-    """Path in the package."""
+    """Path of the file in the package."""
     sha256: str
     licence: str
-    """SPDX expression."""
+    """SPDX expression of the file's licence."""
     licences: tuple[str, ...]
-    """Files in the same folder with its licences and notices."""
+    """Names of the files with its licences and notices, in the same folder."""
 
     def read(self) -> str:
         """Return the content of the file."""

@@ -1,6 +1,6 @@
-"""Project templates of ``etdev init``: the files in this folder, and a table of their paths in a project.
+"""Project templates of ``etdev init``: the files in this folder, and a table of the paths that they get in a project.
 
-Other packages may register more.
+Other packages may register more templates.
 """
 
 from __future__ import annotations
@@ -21,36 +21,38 @@ class Project:
     """Facts about a project that a template is added to."""
 
     build: str = "etdev build"
-    """Command that builds it on a machine without its devices, such as those of CI."""
+    """Command that builds the project on a machine without the project's devices, such as a CI machine."""
     out: str = "build"
-    """Folder of its outputs, as a shell word, relative to the folder of the config."""
+    """The project's output folder, as a shell word, relative to the folder of the config."""
     extras: str = "build"
-    """Extras of etdev that it needs, separated by commas."""
+    """Extras of etdev that the project needs, separated by commas."""
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A project that builds and verifies as written."""
+    """A template: a project that can be built and verified without changes."""
 
     summary: str
-    """Line for ``etdev init --list``."""
+    """Description in ``etdev init --list``, in one line."""
     files: tuple[str, ...]
-    """Written paths. The template's folder has each without its leading dot, since a ``.gitignore`` would take effect.
+    """Paths that the files get in a project.
+
+    In the template's folder, a file has no leading dot, since a ``.gitignore`` there would take effect.
     """
     build: str = "etdev build"
-    """Command that builds it on any machine."""
+    """Command that builds the template's project on any machine."""
     filled: frozenset[str] = frozenset({"etdev.toml", "README.md"})
-    """Written paths of files with placeholders.
+    """Paths, in a project, of files with placeholders.
 
-    ``{{name}}`` is the project's name, ``{{build}}`` the command that builds it, ``{{out}}`` the folder of its outputs,
-    and ``{{extras}}`` the extras of etdev that it needs.
+    ``{{name}}`` is the project's name, ``{{build}}`` the command that builds it, ``{{out}}`` its output folder, and
+    ``{{extras}}`` the extras of etdev that it needs.
     """
     shared: frozenset[str] = frozenset({".gitignore"})
-    """Written paths of files that may have lines in addition to the template's. An existing one is never replaced."""
+    """Paths, in a project, of files that may have further lines. If such a file exists, it is never replaced."""
     base: str | None = None
-    """Template that is written first to a folder without a config, and that this one adds to."""
+    """Name of a template that this one adds to. If the folder has no config, that template is written first."""
     folder: Traversable | None = None
-    """Folder that has the files, such as a :class:`~pathlib.Path`; None for that of etdev's own template."""
+    """Folder with the files, such as a :class:`~pathlib.Path`. None for a template of etdev's own."""
 
 
 _PROJECT = (
@@ -115,9 +117,9 @@ TEMPLATES: Mapping[str, Template] = {
 
 
 def get(template: str) -> Template:
-    """Return a template by name.
+    """Return the template with this name.
 
-    Raises :class:`KeyError` for a name that :func:`etdev.plugins.names` does not list, and
+    Raises :class:`KeyError` for a name that :func:`etdev.plugins.names` does not list. Raises
     :class:`~etdev.errors.MissingRequirementError` for a template of another package that does not work.
     """
     if template in TEMPLATES:
@@ -128,7 +130,7 @@ def get(template: str) -> Template:
 
 
 def render(template: str, name: str) -> dict[str, bytes]:
-    """Return the contents of a new project called ``name`` by relative path, with those of the base template.
+    """Return the contents of a new project called ``name``, by relative path. They include those of the base template.
 
     Raises KeyError for an unknown template.
     """
@@ -138,7 +140,10 @@ def render(template: str, name: str) -> dict[str, bytes]:
 
 
 def render_addition(template: str, project: Project, name: str = "") -> dict[str, bytes]:
-    """Return the contents of the template's own files by relative path. Raises KeyError for an unknown template."""
+    """Return the contents of a template's own files, by relative path, without those of its base.
+
+    Raises KeyError for an unknown template.
+    """
     chosen = get(template)
     values = {"name": name, "build": project.build, "out": project.out, "extras": project.extras}
     folder = chosen.folder or files(__package__).joinpath(template)
@@ -161,13 +166,13 @@ def _read(folder: Traversable, path: str, template: str) -> bytes:
 
 
 def shared_files(template: str) -> frozenset[str]:
-    """Return the written paths of shared files, of the template and of its base."""
+    """Return the paths, in a project, of files that are never replaced: those of the template and of its base."""
     chosen = get(template)
     return chosen.shared | (shared_files(chosen.base) if chosen.base is not None else frozenset())
 
 
 def is_project_name(text: str) -> bool:
-    """Return whether a project may have this name, which becomes a file name."""
+    """Return whether a project may have this name. The name becomes a file name."""
     return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", text) is not None
 
 

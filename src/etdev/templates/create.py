@@ -1,4 +1,4 @@
-"""Writing of a project's files: all of them or none. Existing files are replaced only on request."""
+"""Writing of a project's files: all of them or none. An existing file is replaced only if the user asks for it."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from etdev.errors import UsageError, WriteError
 from etdev.files import describe_os_error, read_file, real_path, temporary_folder
 
 BACKUP_SUFFIX = ".bak"
-"""Suffix of the new name of a replaced file; a number follows if the name is in use."""
+"""Suffix that a replaced file gets. If the resulting name is in use, a number follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Lines that a file should have and does not."""
+    """Lines that a shared file should have and does not."""
 
     lines: tuple[str, ...]
-    """Lines without comments."""
+    """The missing lines, without comments."""
     under: str | None
-    """Line of the file that they belong under: the key of a list, which YAML allows only once."""
+    """Line of the file below which they belong: the key of a list, which YAML allows only once. None if anywhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Effects of writing files to a folder, given its present content."""
+    """What writing files to a folder would do, given what the folder has now."""
 
     folder: Path
     new: Mapping[str, bytes]
-    """Contents of files that do not exist, by path."""
+    """Contents of files that do not exist yet, by path."""
     different: Mapping[str, bytes]
-    """Contents of files that exist with other content, by path. Writing these replaces them."""
+    """New contents of files that exist with other content, by path. Writing replaces these files."""
     unchanged: tuple[str, ...]
-    """Paths of files that exist as they would be written."""
+    """Paths of files that exist with the content that would be written."""
     additions: Mapping[str, Missing]
-    """Missing lines of shared files, by path. These files are not changed."""
+    """Lines that shared files lack, by path. The files are not changed; the user has to add the lines."""
 
 
 def plan_project(folder: Path, contents: Mapping[str, bytes], shared: Collection[str] = ()) -> Plan:
-    """Compare the files to write with the content of ``folder``.
+    """Compare files to write with what is in ``folder``.
 
-    A file of ``shared`` may have other content as well: it is written if it does not exist, and never replaced. Raises
-    :class:`UsageError` for a folder in the place of a file, or a file in the place of a folder.
+    Files in ``shared`` may have further content: they are written if they do not exist, and never replaced. Raises
+    :class:`UsageError` if a folder is where a file should be, or a file where a folder should be.
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError("this is a file, not a folder", where=str(folder), hint="name another folder")
@@ -85,10 +85,10 @@ def _refuse(folder: Path, paths: Collection[str]) -> None:
 
 
 def create_project(plan: Plan, *, replace: bool = False) -> dict[str, str]:
-    """Write the files of a plan to its folder, which is made if it is missing.
+    """Write the files of a plan to its folder, which is made if it is missing. Return the names of backups, by path.
 
-    With ``replace``, also replace the different files. Return the names of their backups, by path. Raises
-    :class:`UsageError` with the names of files in the way, and :class:`WriteError`; in both cases nothing is written.
+    With ``replace``, existing files with other content are replaced, and backups are kept. Raises :class:`UsageError`
+    with the names of files in the way, and :class:`WriteError`. In both cases nothing is written.
     """
     if not replace:
         refuse_existing(plan)
@@ -111,7 +111,7 @@ def create_project(plan: Plan, *, replace: bool = False) -> dict[str, str]:
 
 
 def _read(file: Path) -> bytes | None:
-    """Return the content; None for an unreadable file, which differs from every content."""
+    """Return the content of a file. None if it cannot be read, which differs from every content."""
     try:
         return read_file(file)
     except OSError:
@@ -119,10 +119,10 @@ def _read(file: Path) -> bytes | None:
 
 
 def _missing(found: bytes | None, wanted: bytes) -> Missing | None:
-    """Return the lines that the file lacks, ignoring indentation; None if it has all.
+    """Return the lines that the content lacks, ignoring indentation; None if it has all.
 
-    If the lines are a list under a key, all entries are missing as soon as one line is: a part of the list has no
-    meaning.
+    If the wanted lines are a list under a key and one is missing, all entries count as missing: a part of the list is
+    useless.
     """
     lines = [line for line in wanted.decode().splitlines() if line.strip() and not line.lstrip().startswith("#")]
     there = {line.split(" #")[0].strip() for line in (found or b"").decode(errors="replace").splitlines()}
@@ -153,7 +153,7 @@ def _write_all(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def _move_all(source: Path, target: Path, paths: Iterable[str], backups: Mapping[str, str]) -> None:
-    """Move all files into place. Unless all steps succeed, undo them in reverse order."""
+    """Move all files into place. If a step fails, undo all steps in reverse order."""
     with ExitStack() as undo:
         for path in paths:
             destination = target / path

@@ -20,10 +20,11 @@ _PROFILE = "ci"
 
 
 def read_project(folder: Path) -> Project:
-    """Return the project of a folder, with the profile ``ci`` if it has one, and with simulated devices.
+    """Return facts about the project in a folder.
 
-    Only devices that etdev itself can simulate are simulated. Raises :class:`~etdev.errors.ConfigError`, and
-    :class:`UsageError` for an output folder that the files for CI cannot name.
+    The build command uses the profile ``ci`` if the config has one. It simulates those devices that etdev can simulate.
+    Raises :class:`~etdev.errors.ConfigError`. Raises :class:`UsageError` for an output folder whose name the files for
+    CI cannot contain.
     """
     folder = real_path(folder)
     path = find_config(folder)
@@ -42,14 +43,14 @@ def _build_command(config: Config, profile: str | None) -> str:
 
 
 def _simulated(config: Config) -> list[str]:
-    """Return the devices of the backend ``reference``, which are simulated everywhere."""
+    """Return the config's devices that etdev can simulate on any machine: those of the backend ``reference``."""
     partitioners = [item for target in config.targets.values() for item in target.partitioners]
     devices = {item.device for item in partitioners if item.backend == "reference" and item.device}
     return sorted(devices - {"cpu"})
 
 
 def _out(loaded: LoadedConfig) -> str:
-    """Return ``project.out`` relative to the folder of the config, so that it is valid wherever the repository is."""
+    """Return the output folder relative to the config's folder, so that it is valid wherever the repository is."""
     stated, path = loaded.config.project.out, loaded.resolve("project", "out")
     out = stated if os.path.isabs(stated) else os.path.relpath(path, loaded.root)
     if not re.fullmatch(r"[A-Za-z0-9._/][A-Za-z0-9._/@+-]*", out):
@@ -62,7 +63,7 @@ def _out(loaded: LoadedConfig) -> str:
 
 
 def _extras(config: Config, folder: Path) -> Iterator[str]:
-    """Yield the extras that etdev needs for the config, and for the modules next to it. Runs none of them."""
+    """Yield the extras of etdev that the config needs, and that the modules next to it need. Run no module."""
     yield "build"
     if config.model.hf is not None or any("transformers" in _imports(file) for file in sorted(folder.glob("*.py"))):
         yield "hf"
@@ -71,7 +72,7 @@ def _extras(config: Config, folder: Path) -> Iterator[str]:
 
 
 def _imports(file: Path) -> set[str]:
-    """Return the packages that a module imports anywhere; empty if it is not Python, which the build reports."""
+    """Return the packages that a module imports anywhere. Empty if it is not valid Python, which the build reports."""
     try:
         with warnings.catch_warnings(action="ignore"):
             nodes = list(ast.walk(ast.parse(read_file(file))))

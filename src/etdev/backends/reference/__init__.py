@@ -1,7 +1,7 @@
-"""Backend ``reference``: delegates with a nested ``.pte`` as blob, for device programs without vendor hardware.
+"""Backend ``reference``: delegates whose blob is a nested ``.pte``, for programs with devices, without vendor hardware.
 
-It is also the model of a backend for contributors. This module has what ``validate`` and ``doctor`` need, and imports
-neither torch nor executorch. :mod:`.partitioner` chooses the ops, :mod:`.nested` creates the blob.
+It is also an example of a backend for contributors. This module has what ``validate`` and ``doctor`` need, and imports
+neither torch nor executorch. :mod:`.partitioner` chooses the ops, and :mod:`.nested` makes the blob.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DELEGATE_ID = "EtdevReferenceBackend"
 
 
 class Reference:
-    """Backend that lowers through etdev's own partitioner."""
+    """Backend that lowers through :class:`.partitioner.ReferencePartitioner`."""
 
     name = "reference"
     summary = "delegates for any device that `etdev run` and `verify` execute; no ExecuTorch runtime runs them"

@@ -1,4 +1,4 @@
-"""Choice of a graph's nodes for the reference backend."""
+"""Choice of the nodes of a graph that the reference backend takes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def wanted_kernels(options: ReferenceOptions) -> frozenset[str]:
-    """Return the kernels of the ops that the config names.
+    """Return the kernels for the ops that the config's ``ops`` names.
 
-    Raises :class:`~etdev.backends.base.OptionError` for a name without one.
+    Raises :class:`~etdev.backends.base.OptionError` for a name that has no kernel.
     """
     known = kernels()
     if options.ops == "all":
@@ -36,7 +36,10 @@ def wanted_kernels(options: ReferenceOptions) -> frozenset[str]:
 
 
 def _kernel_of_overload(text: str, known: frozenset[str]) -> tuple[str, ...]:
-    """Return the kernel of an op named as in a graph, if the kernel's name differs: ``aten.sum.dim_IntList``."""
+    """Return the kernel for an op with a graph's name, such as ``aten.sum.dim_IntList``.
+
+    It is needed if the kernel's name differs.
+    """
     import torch
 
     found: Any = torch.ops
@@ -51,7 +54,10 @@ def _kernel_of_overload(text: str, known: frozenset[str]) -> tuple[str, ...]:
 
 @cache
 def _out_variant(op: Any) -> str | None:
-    """Return the name of the kernel that writes an ATen op's result to given memory, or None."""
+    """Return the name of the out variant of an ATen op: the kernel that writes its result to given memory.
+
+    Return None if there is none.
+    """
     from executorch.exir.dialects.edge.op.api import to_variant
     from torchgen.model import SchemaKind
 
@@ -63,10 +69,10 @@ def _out_variant(op: Any) -> str | None:
 
 
 def choose_nodes(graph_module: GraphModule, options: ReferenceOptions, computed: Set[Node] = frozenset()) -> set[Node]:
-    """Return the nodes of one graph that may be in a delegate, without its branches and loop bodies.
+    """Return the nodes of one graph that may be in a delegate. Branches and loop bodies are other graphs.
 
-    ``computed`` nodes depend on weights alone. They count in no part, because lowering moves them. If delegates own
-    their weights, these nodes belong to the delegates that use them.
+    ``computed`` nodes depend on weights alone. The option ``part`` does not count them, because lowering moves them. If
+    delegates own their weights, the delegates that use these nodes own them too, and they are not returned.
     """
     wanted = wanted_kernels(options)
     first, last = options.part
@@ -74,18 +80,18 @@ def choose_nodes(graph_module: GraphModule, options: ReferenceOptions, computed:
     total = sum(weight for _, weight in found)
     chosen, before = set(), 0
     for node, weight in found:
-        # An op belongs to the part that contains its middle. Adjacent parts then share no op and leave none out.
+        # An op belongs to the range in which its middle is. Adjacent ranges then share no op and leave none out.
         if first * total <= before + weight / 2 < last * total and _is_wanted(node, wanted, options):
             chosen.add(node)
         before += weight
     if not options.own_weights:
         chosen |= {node for node in computed if _is_wanted(node, wanted, options)}
-    # Nodes that take one of an op's outputs must be with it. Otherwise they are between it and its users.
+    # A `getitem` must be in the delegate of its op. Otherwise it would be between the op and its users.
     return chosen | {user for node in chosen for user in node.users if user.target is operator.getitem}
 
 
 def in_modules(node: Node, patterns: tuple[str, ...]) -> bool:
-    """Return whether an op is from a module that a pattern names, or from one inside it. True without patterns."""
+    """Return whether an op's module, or one around it, matches one of the patterns. True without patterns."""
     paths = [str(path) for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
     return not patterns or any(fnmatchcase(path, pattern) for path in paths for pattern in patterns)
 
@@ -96,9 +102,9 @@ def is_taken(node: Node, options: ReferenceOptions) -> bool:
 
 
 def _weights(graph_module: GraphModule, computed: Set[Node]) -> Iterator[tuple[Node, int]]:
-    """Yield every call but the ``computed`` ones, in order, with its number of ops.
+    """Yield each call in a graph, in order, with the number of ops that it counts for; leave out ``computed`` ones.
 
-    A delegate has the ops inside it. A ``getitem`` is not a call.
+    A call of an existing delegate counts for the ops inside the delegate. A ``getitem`` is not a call.
     """
     from executorch.exir.delegate import executorch_call_delegate
 
@@ -116,7 +122,7 @@ def _is_wanted(node: Node, wanted: frozenset[str], options: ReferenceOptions) ->
 
 
 def _kernel(node: Node) -> str | None:
-    """Return the kernel of an op of the edge dialect; None for other nodes and ops without one."""
+    """Return the kernel of an op of the edge dialect. Return None for other nodes, and for ops that have no kernel."""
     from executorch.exir.dialects.edge._ops import EdgeOpOverload
 
     if node.op != "call_function" or not isinstance(node.target, EdgeOpOverload):
@@ -127,7 +133,8 @@ def _kernel(node: Node) -> str | None:
 def _is_nestable(node: Node) -> bool:
     """Return whether a nested program can compute a node.
 
-    It computes tensors from tensors and whole numbers. Sizes must not depend on data, and results must not be random.
+    A nested program computes tensors from tensors and whole numbers. The result's size must not depend on the content
+    of tensors, and its values must not be random.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""Operators that the reference backend has kernels for, and checks of the names in a config; without torch."""
+"""Operators for which the reference backend has kernels, and a check of operator names in a config; without torch."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from etdev.errors import MissingRequirementError
 from etdev.program.analysis.inplace import nearest_operators, parse_operator
 
 ONLY_OPTIMIZED = frozenset({"aten::linear.out"})
-"""Kernels of the optimized library that the portable one does not have."""
+"""Kernels in the optimized library for which the portable library has none."""
 
 
 def kernels() -> frozenset[str]:
-    """Return the kernels for ops of a nested program.
+    """Return the names of the kernels that a nested program can call.
 
     Raises as :func:`~etdev.backends.kernels.listed_operators` does.
     """
@@ -22,9 +22,10 @@ def kernels() -> frozenset[str]:
 
 
 def unknown_names(ops: Sequence[str]) -> Iterable[OptionIssue]:
-    """Yield issues of names in ``ops`` that have no kernel in any overload. Yield none without executorch.
+    """Yield an issue for each name in ``ops`` for which no overload has a kernel. Yield none without executorch.
 
-    An overload's name may differ between graphs and kernels. It is resolved with torch when the graph exists.
+    An overload may be named differently in a graph and in a kernel's name. torch tells which belong together, when the
+    graph exists.
     """
     try:
         known = kernels()
@@ -37,7 +38,7 @@ def unknown_names(ops: Sequence[str]) -> Iterable[OptionIssue]:
 
 
 def unknown_name(text: str, number: int, known: Iterable[str]) -> OptionIssue:
-    """Return the issue of the name at this position of ``ops``."""
+    """Return the issue for the name ``text``, which is entry ``number`` of ``ops``."""
     near = nearest_operators(text, known)
     return OptionIssue(
         ("ops", number),
@@ -47,6 +48,6 @@ def unknown_name(text: str, number: int, known: Iterable[str]) -> OptionIssue:
 
 
 def _family(text: str) -> str:
-    """Return ``aten::add`` for ``aten.add.Tensor``, ``aten::add_.Tensor`` and ``add``."""
+    """Return an operator's name without its overload: ``aten::add`` for ``aten.add.Tensor`` and ``add_``."""
     namespace, *rest = text.removeprefix("torch.ops.").replace("::", ".").split(".")
     return f"{namespace}::{rest[0].removesuffix('_')}" if rest else f"aten::{namespace.removesuffix('_')}"

@@ -1,6 +1,7 @@
-"""Blob of a reference delegate: a ``.pte`` with the method ``forward``, whose inputs and outputs are the call's.
+"""Blob of a reference delegate: a ``.pte`` with one method, ``forward``.
 
-Inputs and outputs are not planned, so that it runs in the memory of the calling method.
+The inputs and outputs of ``forward`` are those of the delegate call. They have no planned memory, so ``forward`` uses
+the memory of the calling method for them.
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ METHOD = "forward"
 
 @final
 class EtdevReferenceBackend(BackendDetails):  # type: ignore[misc]
-    """Backend class that ExecuTorch finds by its name, which is also the delegate's name in the file."""
+    """Backend class for ExecuTorch, which finds it by its name. The name is also that of the delegate in the file."""
 
     @staticmethod
     def preprocess(edge_program: ExportedProgram, compile_specs: list[CompileSpec]) -> PreprocessResult:
-        """Emit the part of the graph. Equal parts produce equal bytes."""
+        """Return the nested program for a delegate's ops. Equal ops produce equal bytes."""
         program = copy.deepcopy(edge_program)
         manager = EdgeProgramManager({METHOD: program}, compile_config=EdgeCompileConfig(_check_ir_validity=False))
         emitted = manager.to_executorch(
-            # Views stay copies, which the link removes where it can prove that to be correct.
+            # View ops are emitted as copies. The link removes those copies for which it can prove that this is correct.
             ExecutorchBackendConfig(remove_view_copy=False, memory_planning_pass=_Planning(program))
         )
         return PreprocessResult(processed_bytes=_with_numbers(bytes(emitted.buffer)))
 
 
 class _Planning(MemoryPlanningPass):  # type: ignore[misc]
-    """ExecuTorch's planning, which also keeps initial values of state that are not all zeros."""
+    """ExecuTorch's memory planning, which here also keeps the initial value of state if that is not all zeros."""
 
     def __init__(self, program: ExportedProgram) -> None:
         super().__init__(alloc_graph_input=False, alloc_graph_output=False)
@@ -62,7 +63,7 @@ class _Planning(MemoryPlanningPass):  # type: ignore[misc]
 
 
 def _with_numbers(content: bytes) -> bytes:
-    """Return the program with whole numbers for inputs that are sizes. Emission writes them as absent."""
+    """Return the program with whole numbers as those inputs that are sizes. ExecuTorch emits them as absent values."""
     program = parse(Blob(content))
     plan = program.method(METHOD)
     values = list(plan.values)

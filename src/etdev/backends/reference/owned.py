@@ -1,4 +1,4 @@
-"""Sizes and state that delegates own. A node with a delegate's tag becomes its own."""
+"""Sizes and state that delegates own. A node belongs to a delegate if it has the delegate's tag."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def own_sizes(graph_module: GraphModule, key: str) -> None:
-    """Tag the sizes that only one delegate needs, so that the delegate computes them itself.
+    """Tag each size that only one delegate needs, so that the delegate computes the size itself.
 
-    The delegate must already hold the tensor that they are sizes of. No node between the tensor and the delegate may
-    lead to another delegate; the parts would not be convex.
+    The delegate must compute or receive the tensor whose size it is. Any node between the tensor and the delegate that
+    also led to another delegate would make the delegates' nodes not convex, so such sizes are not tagged.
     """
     import torch
 
@@ -28,7 +28,7 @@ def own_sizes(graph_module: GraphModule, key: str) -> None:
 
 
 def _has(node: Node, tag: str, key: str) -> bool:
-    """Return whether a part computes a node or receives it. Numbers may always be received."""
+    """Return whether the delegate with this tag computes or receives a node. It can always receive a number."""
     import torch
 
     users = (node, *node.users)
@@ -38,8 +38,8 @@ def _has(node: Node, tag: str, key: str) -> bool:
 def own_state(program: ExportedProgram, key: str) -> None:
     """Tag every buffer that only one delegate reads and changes.
 
-    Its new content may leave the delegate only for the buffer. The delegate must have an output, because its call would
-    be removed as one without effect.
+    The buffer's new content may be used for nothing else outside the delegate. The delegate must have another output:
+    without one, ExecuTorch would remove its call as one that has no effect.
     """
     signature = program.graph_signature
     results = {buffer: name for name, buffer in signature.buffers_to_mutate.items()}

@@ -1,4 +1,4 @@
-"""Partitioner of the reference backend: convex parts of each graph, branches and loop bodies included."""
+"""Partitioner of the reference backend. It tags convex sets of nodes in each graph, branches and loops included."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from etdev.backends.reference.owned import own_sizes, own_state
 from etdev.backends.reference.weights import computed_weights, own_computed_weights, own_weights
 
 TAG = "delegation_tag"
-"""Key in ``node.meta`` for the part that a node belongs to, as ExecuTorch expects it."""
+"""Key in ``node.meta`` for the tag of the delegate that a node belongs to. ExecuTorch reads it."""
 
 
 class ReferencePartitioner(Partitioner):  # type: ignore[misc]
-    """Partitioner that tags the convex parts which torch's partitioner finds in each graph, for ExecuTorch."""
+    """Partitioner that tags, for ExecuTorch, the convex sets of nodes that torch's partitioner finds in each graph."""
 
     def __init__(self, options: ReferenceOptions, specs: Mapping[str, CompileSpecValue]) -> None:
         super().__init__()
@@ -50,9 +50,9 @@ class ReferencePartitioner(Partitioner):  # type: ignore[misc]
     def ops_to_not_decompose(
         self, ep: ExportedProgram
     ) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
-        """Return the ops to keep whole, such as ``linear``.
+        """Return the ops that ExecuTorch should not decompose, such as ``linear``.
 
-        These are the ops that the config names and that are certain to be taken.
+        They are the ops that the config names, if it is certain that delegates take them.
         """
         options = self._options
         if options.ops == "all" or options.part != (0.0, 1.0):
@@ -75,7 +75,7 @@ class ReferencePartitioner(Partitioner):  # type: ignore[misc]
 
 
 class _Chosen(OperatorSupportBase):
-    """Support of nodes for torch's partitioner: it supports the chosen ones."""
+    """Tells torch's partitioner which nodes to take: the chosen ones."""
 
     def __init__(self, nodes: set[Node]) -> None:
         self._nodes = nodes
@@ -85,7 +85,7 @@ class _Chosen(OperatorSupportBase):
 
 
 def _name(node: Node) -> str | None:
-    """Return ``aten::linear`` for an op that ExecuTorch would decompose, else None."""
+    """Return the name ``aten::linear`` of an op that ExecuTorch would decompose; None for other nodes."""
     target: Any = node.target
     if not isinstance(target, torch._ops.OpOverload):
         return None

@@ -1,4 +1,4 @@
-"""Weights that delegates own, and ops that depend on weights alone."""
+"""Weights that delegates own, and ops whose results depend on weights alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def own_weights(program: ExportedProgram, key: str) -> None:
-    """Tag every parameter and constant that a delegate uses. ExecuTorch copies it for each further user."""
+    """Tag every parameter and constant that a delegate uses. If several use it, ExecuTorch copies it for the others."""
     for node in _weights(program):
         tags = {user.meta[key] for user in node.users if key in user.meta}
         if tags:
@@ -36,10 +36,10 @@ def computed_weights(program: ExportedProgram) -> list[Node]:
 
 
 def own_computed_weights(nodes: Sequence[Node], key: str) -> None:
-    """Tag the ops of these that only one delegate uses. As arguments, they would be copied in each call.
+    """Tag those of the ops that only one delegate uses. Otherwise their results would be copied in each call.
 
-    ``nodes`` come from :func:`computed_weights`, in its order. Ops that several delegates use stay outside: ExecuTorch
-    refuses a partitioner that gives each delegate its own op.
+    ``nodes`` are from :func:`computed_weights`, in the same order. Ops that several delegates use get no tag:
+    ExecuTorch refuses a partitioner that makes a copy of an op for each delegate.
     """
     for node in reversed(nodes):
         tags = {user.meta.get(key) for user in node.users}
@@ -48,9 +48,9 @@ def own_computed_weights(nodes: Sequence[Node], key: str) -> None:
 
 
 def _weights(program: ExportedProgram) -> Iterator[Node]:
-    """Return the placeholders of parameters and constants.
+    """Return the placeholder nodes of parameters and constants.
 
-    A buffer that the method changes is not a constant: a delegate that owned it would continue with its initial value.
+    A buffer that the method changes is not a constant: a delegate that owned it would keep using its initial value.
     """
     signature = program.graph_signature
     changed = set(signature.buffers_to_mutate.values())

@@ -1,4 +1,7 @@
-"""A language model of transformers as ExecuTorch's LLM runners call one: tokens in, logits out, the cache inside."""
+"""A language model of transformers, in the form that ExecuTorch's LLM runners call.
+
+Tokens go in and logits come out. The cache is inside the program.
+"""
 
 import tomllib
 from pathlib import Path
@@ -12,11 +15,14 @@ from transformers.utils.logging import disable_progress_bar
 
 CONFIG = tomllib.loads((Path(__file__).parent / "etdev.toml").read_text())
 FOLDER = Path(__file__).parent / "model"
-"""What `save_pretrained` writes: config.json, *.safetensors, tokenizer.json."""
+"""Folder that `save_pretrained` wrote: config.json, *.safetensors, tokenizer.json."""
 
 
 class LanguageModel(nn.Module):
-    """The keys and values of all tokens so far are buffers, which stay in the program's memory between calls."""
+    """A language model with its cache: the keys and values of all tokens so far.
+
+    They are buffers, which stay in the program's memory between calls.
+    """
 
     def __init__(self, net: nn.Module, length: int) -> None:
         super().__init__()
@@ -87,29 +93,32 @@ def attention(
     return found.transpose(0, 1).flatten(1, 2).unsqueeze(0), None
 
 
-disable_progress_bar()  # etdev has its own.
+disable_progress_bar()  # etdev shows its own.
 AttentionInterface.register("cached", attention)
 AttentionMaskInterface.register("cached", eager_mask)
 
 
 def make(length: int) -> nn.Module:
-    """What `entry` of etdev.toml names: a cache of `length` positions."""
+    """Returns the model that `entry` of etdev.toml names, with a cache of `length` positions."""
     net = AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32, attn_implementation="cached")
     return LanguageModel(net.eval().requires_grad_(False), length)
 
 
 def constants(model: LanguageModel) -> dict[str, Any]:
-    """What ExecuTorch's LLM runners ask a program for, by method; what a model does not say is left out."""
+    """Returns the constants that ExecuTorch's LLM runners ask a program for, by the name of a method.
+
+    Those that the model does not state are left out.
+    """
     config, settings = model.net.config, model.net.generation_config
     ends = settings.eos_token_id if settings.eos_token_id is not None else config.eos_token_id
     answers = {
-        "get_max_seq_len": CONFIG["methods"]["forward"]["dims"]["count"]["max"],  # tokens in one call
-        "get_max_context_len": model.length,  # tokens in all
+        "get_max_seq_len": CONFIG["methods"]["forward"]["dims"]["count"]["max"],  # tokens in one call, at most
+        "get_max_context_len": model.length,  # tokens in all calls, at most
         "get_vocab_size": config.vocab_size,
         "get_n_layers": config.num_hidden_layers,
         "get_bos_id": config.bos_token_id,
         "get_eos_ids": ends if ends is None or isinstance(ends, list) else [ends],
-        "enable_dynamic_shape": True,  # fewer tokens are a call, too
+        "enable_dynamic_shape": True,  # a call may have fewer tokens
         "use_kv_cache": True,
         "use_sdpa_with_kv_cache": False,
     }

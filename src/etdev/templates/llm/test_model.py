@@ -1,4 +1,4 @@
-"""Run the built files in ExecuTorch's LLM runner, as an app does. Run by `pytest`, which rebuilds only what changed."""
+"""Runs the built files in ExecuTorch's LLM runner, as an app does: `pytest`. Builds only what has changed."""
 
 import pytest
 

@@ -1,6 +1,6 @@
-"""Writes model/, a stand-in for a language model of yours: `python train.py`, about half a minute.
+"""Writes model/, which stands in for a language model of your own: `python train.py`, about half a minute.
 
-It has Llama's architecture and a tokenizer of its own, and knows rhyme.txt by heart.
+The model has Llama's architecture and a tokenizer of its own, and knows rhyme.txt by heart.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ STEPS, RATE = 120, 5e-3
 
 
 def make_tokenizer(text: str) -> PreTrainedTokenizerFast:
-    """Byte pairs of the text; like Llama's, it puts a token before each text that it encodes."""
+    """Returns a tokenizer of byte pairs of the text. Like Llama's, it puts a token in front of each text."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -47,7 +47,7 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
 
 
 def verses(tokenizer: PreTrainedTokenizerFast, text: str) -> Tensor:
-    """(verses, longest) tokens, with -100 where a verse has ended."""
+    """Returns the tokens of all verses, (verses, longest), with -100 after the end of a verse."""
     encoded = [[*tokenizer.encode(verse), tokenizer.eos_token_id] for verse in text.strip().split("\n\n")]
     tokens = torch.full((len(encoded), max(map(len, encoded))), -100)
     for row, verse in zip(tokens, encoded, strict=True):

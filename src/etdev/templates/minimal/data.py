@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def flowers(*, held_out: bool) -> tuple[Tensor, Tensor]:
-    """Measurements (n, 4) in cm and kinds (n,) of the flowers held out, or of the others."""
+    """Returns the held-out flowers, or all others: measurements (n, 4) in cm, and kinds (n,)."""
     with (Path(__file__).parent / "iris.csv").open(newline="") as file:
         rows = [row for index, row in enumerate(csv.reader(file)) if index > 0 and (index % 5 == 0) == held_out]
     measurements = torch.tensor([[float(value) for value in row[:4]] for row in rows])
@@ -25,14 +25,14 @@ def samples() -> Iterator[tuple[Tensor]]:
 
 
 def calibration() -> Iterator[tuple[Tensor]]:
-    """Inputs from which quantization learns the ranges of activations: never the held-out ones."""
+    """Inputs from which quantization learns the ranges of activations. None of them is held out."""
     measurements, _ = flowers(held_out=False)
     for batch in measurements.split(24):
         yield (batch,)
 
 
 def accuracy(run: Callable[..., list[Tensor]]) -> float:
-    """The share of held-out flowers that the built program names rightly. `run(*inputs)` returns its outputs."""
+    """The share of held-out flowers whose kind the built program gets right. `run(*inputs)` returns its outputs."""
     measurements, kinds = flowers(held_out=True)
     (logits,) = run(measurements)
     return (logits.argmax(dim=1) == kinds).float().mean().item()

@@ -1,4 +1,4 @@
-"""The model: which of three kinds of iris a flower is. Put your own here."""
+"""The model: it tells which of three kinds of iris a flower is. Replace it by your own."""
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +9,7 @@ class Iris(nn.Module):
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
-        # Buffers are part of the weights, so the file takes raw measurements and needs no preprocessing around it.
+        # Buffers are part of the weights, so the program takes raw measurements, without preprocessing outside.
         self.register_buffer("mean", torch.zeros(4))
         self.register_buffer("scale", torch.ones(4))
         self.layers = nn.Sequential(nn.Linear(4, hidden), nn.ReLU(), nn.Linear(hidden, 3))
@@ -19,5 +19,5 @@ class Iris(nn.Module):
 
 
 def make(hidden: int = 16) -> nn.Module:
-    """What `entry` of etdev.toml names."""
+    """Returns the model. `entry` of etdev.toml names this function."""
     return Iris(hidden)

@@ -1,4 +1,4 @@
-"""The file as an app uses it, in ExecuTorch's own runtime: `pytest`. What has not changed is not built again."""
+"""Runs the file as an app does, in ExecuTorch's own runtime: `pytest`. Builds only what has changed."""
 
 from executorch.runtime import Runtime
 

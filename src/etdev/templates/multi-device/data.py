@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def wines(*, held_out: bool) -> tuple[Tensor, Tensor]:
-    """Measurements (n, 13) and growers (n,) of the wines held out, or of the others."""
+    """Returns the held-out wines, or all others: measurements (n, 13), and growers (n,)."""
     measurements, growers = load_wine(return_X_y=True)
     chosen = (torch.arange(len(growers)) % 4 == 0) == held_out
     return torch.from_numpy(measurements).float()[chosen], torch.from_numpy(growers)[chosen].long()
@@ -22,7 +22,7 @@ def samples() -> Iterator[tuple[Tensor]]:
 
 
 def accuracy(run: Callable[..., list[Tensor]]) -> float:
-    """The share of held-out wines whose grower the built program names. `run(*inputs)` returns its outputs."""
+    """The share of held-out wines whose grower the built program gets right. `run(*inputs)` returns its outputs."""
     measurements, growers = wines(held_out=True)
     named = [run(batch)[0].argmax(dim=1) for batch in measurements.split(32)]
     return (torch.cat(named) == growers).float().mean().item()

@@ -1,4 +1,4 @@
-"""The model: two stages, each made for a device of its own, and work for the host between them. Put your own here."""
+"""The model: two stages, each for a device of its own, and work for the host between them. Replace it by your own."""
 
 import torch
 from torch import Tensor, nn
@@ -7,8 +7,8 @@ from torch import Tensor, nn
 class Wine(nn.Module):
     """(batch, 13) measurements -> (batch, 3) logits.
 
-    etdev.toml lowers `encoder` for one device and `head` for another, by the paths of these modules. What is between
-    them stays on the host.
+    etdev.toml names the modules `encoder` and `head`, and lowers each for a device of its own. The ops between them
+    stay on the host.
     """
 
     def __init__(self, width: int) -> None:
@@ -38,5 +38,5 @@ class Head(nn.Module):
 
 
 def make(width: int = 32) -> nn.Module:
-    """What `entry` of etdev.toml names."""
+    """Returns the model. `entry` of etdev.toml names this function."""
     return Wine(width)

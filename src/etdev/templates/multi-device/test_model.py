@@ -1,4 +1,4 @@
-"""The files as etdev and an app use them: `pytest`. What has not changed is not built again."""
+"""Runs the files as etdev and an app do: `pytest`. Builds only what has changed."""
 
 import pytest
 from executorch.runtime import Runtime
@@ -22,7 +22,7 @@ def test_each_stage_is_on_its_device(built: etdev.BuildResult) -> None:
 
 
 def test_no_executorch_runtime_has_run_it(built: etdev.BuildResult) -> None:
-    """etdev's interpreter has: with real devices and ExecuTorch's CUDA backend, require `device` here."""
+    """etdev's interpreter has run it. With real devices and ExecuTorch's CUDA backend, require `device` here."""
     checks = {check.name: check.status for check in built["two-devices"].checks}
     assert (checks["replay"], checks["runtime"]) == ("passed", "not run")
 

@@ -8,12 +8,12 @@ from sklearn.datasets import load_digits  # executorch brings scikit-learn
 from torch import Tensor
 
 MAX_BATCH = 16
-"""`dims.batch.max` of etdev.toml."""
+"""The value of `dims.batch.max` in etdev.toml."""
 
 
 @cache
 def images(*, held_out: bool) -> tuple[Tensor, Tensor]:
-    """The held-out samples, or all others: images (n, 8, 8, 1) in uint8 and their digits (n,)."""
+    """Returns the held-out samples, or all others: images (n, 8, 8, 1) in uint8, and their digits (n,)."""
     digits = load_digits()
     pixels = torch.from_numpy(digits.images).mul(255 / 16).round().to(torch.uint8).unsqueeze(-1)
     chosen = (torch.arange(len(pixels)) % 5 == 0) == held_out
@@ -28,14 +28,14 @@ def samples() -> Iterator[tuple[Tensor]]:
 
 
 def calibration() -> Iterator[tuple[Tensor]]:
-    """Inputs from which quantization learns the ranges of activations: never the held-out ones."""
+    """Inputs from which quantization learns the ranges of activations. None of them is held out."""
     pixels, _ = images(held_out=False)
     for batch in pixels[:128].split(MAX_BATCH):
         yield (batch,)
 
 
 def accuracy(run: Callable[..., list[Tensor]]) -> float:
-    """The share of held-out images that the built program names rightly. `run(*inputs)` returns its outputs."""
+    """The share of held-out images whose digit the built program gets right. `run(*inputs)` returns its outputs."""
     pixels, digits = images(held_out=True)
     named = [run(batch)[0].argmax(dim=1) for batch in pixels.split(MAX_BATCH)]
     return (torch.cat(named) == digits).float().mean().item()

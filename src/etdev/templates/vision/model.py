@@ -1,14 +1,14 @@
-"""The model: a small network of depthwise separable convolutions. Put your own here."""
+"""The model: a small network of depthwise separable convolutions. Replace it by your own."""
 
 import torch
 from torch import Tensor, nn
 
 
 class Classifier(nn.Module):
-    """(batch, height, width, 1) uint8, as cameras and decoders have images -> (batch, 10) logits.
+    """(batch, height, width, 1) uint8, the format of cameras and decoders -> (batch, 10) logits.
 
-    What belongs to preprocessing is part of the program: the order of the axes, the type, the normalisation. Nobody
-    who uses the file can get it wrong.
+    Preprocessing is part of the program: the order of the axes, the type and the normalisation. So nobody who uses the
+    file can do it wrong.
     """
 
     def __init__(self, width: int) -> None:
@@ -29,16 +29,16 @@ class Classifier(nn.Module):
 
 
 def separable(channels: int, width: int, stride: int = 1) -> tuple[nn.Module, nn.Module]:
-    """A 3x3 convolution of each channel by itself, and a 1x1 convolution that mixes them."""
+    """Returns a 3x3 convolution of each channel by itself, and a 1x1 convolution that mixes the channels."""
     return convolution(channels, channels, stride=stride, groups=channels), convolution(channels, width, size=1)
 
 
 def convolution(channels: int, width: int, size: int = 3, stride: int = 1, groups: int = 1) -> nn.Module:
-    """A convolution; lowering folds the batch norm into it."""
+    """Returns a convolution, batch norm and ReLU. Lowering folds the batch norm into the convolution."""
     layer = nn.Conv2d(channels, width, size, stride, padding=size // 2, groups=groups, bias=False)
     return nn.Sequential(layer, nn.BatchNorm2d(width), nn.ReLU())
 
 
 def make(width: int = 24) -> nn.Module:
-    """What `entry` of etdev.toml names."""
+    """Returns the model. `entry` of etdev.toml names this function."""
     return Classifier(width)

@@ -1,4 +1,4 @@
-"""The files as an app uses them, in ExecuTorch's own runtime: `pytest`. What has not changed is not built again."""
+"""Runs the files as an app does, in ExecuTorch's own runtime: `pytest`. Builds only what has changed."""
 
 import pytest
 import torch

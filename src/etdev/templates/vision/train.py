@@ -15,7 +15,7 @@ BATCH = 64
 
 def train() -> nn.Module:
     torch.manual_seed(0)
-    torch.set_num_threads(1)  # sums of several threads depend on how many there are
+    torch.set_num_threads(1)  # the order of sums depends on the number of threads
     pixels, digits = images(held_out=False)
     model = make()
     model.mean.copy_(pixels.float().mean())
