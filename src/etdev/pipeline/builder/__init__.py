@@ -1,1 +1,1 @@
-"""Builds of whole configs: targets, in turn or on workers, from the cache or from the stages."""
+"""Builds of all targets of a config: one after another or on workers, from the cache or by running the stages."""

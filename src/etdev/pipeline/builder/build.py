@@ -1,4 +1,4 @@
-"""A whole build: takes finished targets from the cache and builds the others."""
+"""The build of a config: takes finished targets from the cache and builds the others."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from etdev.pipeline.results.result import BuildResult
 def build_project(project: Project, options: BuildOptions) -> BuildResult:
     """Build the chosen targets; take those that an earlier build has finished from the cache.
 
-    If another build of one of them is running, first wait for its end.
+    If another build of one of these targets is running, wait for its end first.
 
     Good targets are entered in ``etdev.lock``. With :attr:`BuildOptions.locked`, everything must match the lock. The
-    outcome of each target is in ``results.json``, also if one of them ends the build with an error.
+    outcome of each target is in ``results.json``, also if an error ends the build.
 
     Raises an :class:`~etdev.errors.EtdevError` if a stage fails, unless :attr:`BuildOptions.keep_going`. Different
     errors of several targets are combined in a :class:`~etdev.errors.TargetsError`. Artifacts of targets that were
@@ -45,7 +45,7 @@ def build_project(project: Project, options: BuildOptions) -> BuildResult:
 
 
 def _build_alone(project: Project, names: tuple[str, ...], options: BuildOptions) -> BuildResult:
-    """Build targets whose folders no other build changes meanwhile."""
+    """Build targets while no other build changes their folders."""
     remove_results(project)
     check_baseline(project, names)
     lock = find_lock(project)
@@ -72,7 +72,7 @@ def _build_alone(project: Project, names: tuple[str, ...], options: BuildOptions
             raise error
         result = result.model_copy(update={"notes": (*result.notes, *_lock(project, options, lock, outcome.finished))})
     except EtdevError:
-        with suppress(WriteError):  # It would only hide the error.
+        with suppress(WriteError):  # An error in writing results would hide the build's own error.
             write_results(project, result)
         raise
     write_results(project, result)
@@ -82,7 +82,7 @@ def _build_alone(project: Project, names: tuple[str, ...], options: BuildOptions
 def _result(
     project: Project, names: Sequence[str], options: BuildOptions, outcome: Outcome, notes: Sequence[str]
 ) -> BuildResult:
-    """Return the outcome of all targets, in the config's order."""
+    """Return the result of the build for all targets, in the config's order."""
     finished = outcome.finished
     result = start_result(
         project, tuple(finished[name].result for name in names if name in finished), options.device_map
@@ -98,7 +98,7 @@ def _result(
 
 
 def _lock(project: Project, options: BuildOptions, lock: Lock | None, found: Mapping[str, Finished]) -> Iterator[str]:
-    """Compare with the lock, or write it; yield the reason if that fails."""
+    """Compare the finished targets with the lock, or write them to it; yield the reason if they cannot be written."""
     if options.locked and lock is not None:
         check_outputs(project, lock, {name: finished.locked for name, finished in found.items()})
     elif is_of_the_files_alone(project):

@@ -1,4 +1,4 @@
-"""The path from a target's settings to its object program, reused from an earlier build or compiled now."""
+"""From a target's settings to its object program, which is reused from an earlier build or compiled now."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ _SHOWN_FILES = 3
 
 
 class Record(Part):
-    """The results of the stages up to emission, which a later build does not run again."""
+    """The facts about a target that the stages up to emission find out.
+
+    A later build that reuses the object program takes them from here, since it does not run these stages.
+    """
 
     methods: tuple[MethodResult, ...]
     scheme: str | None
@@ -53,27 +56,27 @@ class Compiled:
     objects: ObjectProgram
     record: Record
     reads: Reads
-    """Files, folders and packages that it was made from."""
+    """Files, folders and packages that the object program was made from."""
     outputs: Mapping[str, Output]
-    """Its files, with the digests that they had when they were written."""
+    """The object program's files, with their digests at the time of writing."""
     models: tuple[ExportedModel, ExportedModel] | None = None
-    """The float model and the one that was lowered; None if no check needs them."""
+    """The float model and the model that was lowered, for verification; None if no check needs them."""
 
 
 @dataclass(frozen=True)
 class CompiledMethod:
-    """One method of a target, compiled by itself."""
+    """One method of a target, compiled separately from the other methods."""
 
     method: str
     path: Path
-    """Its object program; the sidecar is next to it."""
+    """Path of the method's object program; the sidecar is next to it."""
     record: Record
     model: str
-    """Digest of the model that the method belongs to."""
+    """Digest of the float model that the method belongs to."""
     reads: Reads
-    """Files, folders and packages that it was made from."""
+    """Files, folders and packages that the method was made from."""
     changed: tuple[str, ...]
-    """Files that changed during the build, so that the content that was read is unknown."""
+    """Files that changed during the build, so that it is unknown which content was read."""
     seconds: Mapping[str, float]
     """Seconds per stage."""
 
@@ -88,19 +91,19 @@ class BuildSession:
     cache: Cache
     watch: Watch
     runtime: StockRuntime | None
-    """The runtime for verification; None if nothing is verified."""
+    """The runtime that runs programs for verification; None if nothing is verified."""
     models: Models
     modelled: FileAccess
-    """Files read while models were loaded, exported and lowered, for any target."""
+    """Files that were read to load, export and lower models, for all targets so far."""
 
     @contextmanager
     def record_model_reads(self) -> Iterator[None]:
-        """Record the files read in this block as model inputs."""
+        """Record the files that the block reads as inputs of models."""
         before = set(self.user.modules().values())
         with self.watch.into(self.modelled):
             yield
             new = {str(path) for path in self.user.modules().values() if path not in before}
-            self.modelled.files.update(new)  # Other targets use the models made from them.
+            self.modelled.files.update(new)  # Other targets use models that were made from these files.
 
 
 def compile_method(session: BuildSession, name: str, method: str, folder: Path) -> CompiledMethod:
@@ -119,7 +122,8 @@ def compile_target(
 ) -> Compiled:
     """Return the object program of a target; merge ``parts`` if its methods were compiled one by one.
 
-    Its files are made in ``folder``. Files of an earlier build that are in place and are the same stay where they are.
+    New files are made in ``folder``. If the target's folder already has the right files of an earlier build, they stay
+    there.
     """
     path = folder / object_place(session.project, name).name
     if parts:
@@ -139,7 +143,7 @@ def compile_target(
 def _models(
     session: BuildSession, name: str, record: Record, clock: StageClock, known: KnownOutputs
 ) -> tuple[ExportedModel, ExportedModel] | None:
-    """Return the models of a target that is not exported; None if no check needs them."""
+    """Return the models of a target whose object program is reused; None if no check needs them."""
     if not session.options.verify:
         return None
     return remembering(session.models.prepare_unexported(name, record.outputs, clock, known), known)
@@ -148,20 +152,20 @@ def _models(
 def remembering(
     models: tuple[ExportedModel, ExportedModel], known: KnownOutputs
 ) -> tuple[ExportedModel, ExportedModel]:
-    """Return the float model and the one that is lowered; the latter records its outputs if it is quantized."""
+    """Return the float model and the lowered model; if the latter is quantized, ``known`` keeps its outputs."""
     float_model, reference = models
     return (float_model, reference if reference is float_model else replace(reference, known=known))
 
 
 def keep_reference(project: Project, name: str, cache: Cache, reference: ExportedModel, reads: Reads) -> None:
-    """Keep the outputs of a quantized model in the cache if it computed outputs that were not known."""
+    """Keep the quantized model's outputs in the cache, if this run computed any that were not known."""
     if reference.known is not None and reference.known.has_new and not cache.changed:
         facts = object_facts(project, name, cache.digests)
         cache.keep_reference(project, name, facts, reads, reference.known.content())
 
 
 def find_record(project: Project, name: str, cache: Cache) -> tuple[Record, Reads] | None:
-    """Return the record and the reads of a quantized target's object program if the cache has it."""
+    """Return what the cache has of a quantized target's object program: its record and its reads; None otherwise."""
     if project.config.targets[name].quantize is None:
         return None
     entry = cache.find(project, name, "object", object_facts(project, name, cache.digests))
@@ -172,7 +176,7 @@ def find_record(project: Project, name: str, cache: Cache) -> tuple[Record, Read
 
 
 def declared_files(project: Project) -> Iterator[Path]:
-    """Yield the files that the config names for the model, and every file of the folders that it names."""
+    """Yield the files that the config names for the model, and all files in folders that it names."""
     model = project.config.model
     for key in ("weights", "pt2", "hf"):
         if getattr(model, key) is not None:
@@ -182,9 +186,9 @@ def declared_files(project: Project) -> Iterator[Path]:
 
 
 def _contents(path: Path) -> Iterable[Path]:
-    """Return a file, or every file in a folder.
+    """Return the file at a path, or every file in the folder at a path.
 
-    Return nothing if the path does not exist: the config then names a model on the hub, which has a pinned commit.
+    Return nothing if the path does not exist: then the config names a model on the hub, by a fixed commit.
     """
     if path.is_dir():
         return sorted(item for item in path.rglob("*") if item.is_file())
@@ -194,7 +198,7 @@ def _contents(path: Path) -> Iterable[Path]:
 def _reused(session: BuildSession, name: str, staged: Path) -> Compiled | None:
     """Return the target's object program from the cache; None if the cache lacks it.
 
-    If its files are not in place, they are restored to the folder of ``staged``.
+    If its files are not at their final paths, they are restored to the folder of ``staged``.
     """
     project, cache = session.project, session.cache
     entry = cache.find(project, name, "object", object_facts(project, name, cache.digests))
@@ -226,7 +230,7 @@ def _compiled(session: BuildSession, name: str, path: Path, clock: StageClock) -
 def _emitted(
     session: BuildSession, name: str, methods: Sequence[str] | None, path: Path, clock: StageClock
 ) -> tuple[Record, ObjectProgram]:
-    """Lower and emit the given methods of a target; all of them if ``methods`` is None."""
+    """Lower and emit the given methods of a target, or all methods if ``methods`` is None."""
     project = session.project
     _, reference = session.models.prepare(name, clock)
     with clock.stage("lower"):
@@ -271,9 +275,9 @@ def _merged(
 
 
 def _require_one_model(project: Project, name: str, parts: Sequence[CompiledMethod]) -> None:
-    """Check that all processes made the same model; each one makes it separately.
+    """Check that all processes made the same model, since each process makes its own.
 
-    Raises :class:`~etdev.errors.LoadError` if two of them have different weights.
+    Raises :class:`~etdev.errors.LoadError` if two processes made models with different weights.
     """
     other = next((part for part in parts if part.model != parts[0].model), None)
     if other is not None:
@@ -286,7 +290,7 @@ def _require_one_model(project: Project, name: str, parts: Sequence[CompiledMeth
 
 
 def _kept(session: BuildSession, name: str, compiled: Compiled) -> Compiled:
-    """Add the reads to a compiled target, and keep it in the cache if the content that was read is known."""
+    """Return a compiled target with its reads, and keep it in the cache if it is known which content was read."""
     project, cache = session.project, session.cache
     reads = compiled.reads.joined(_reads(session, name))
     if not cache.changed:
@@ -304,7 +308,7 @@ def _kept(session: BuildSession, name: str, compiled: Compiled) -> Compiled:
 
 
 def _reads(session: BuildSession, name: str) -> Reads:
-    """Return the files, folders and packages that an object program is made from."""
+    """Return the files, folders and packages that a target's object program is made from."""
     project, user = session.project, session.user
     roots = list(_roots(project, name))
     modules = imported_files(roots, user.modules())
@@ -331,7 +335,7 @@ def _roots(project: Project, name: str) -> Iterator[str]:
 
 
 def _split_state(project: Project, lowered: LoweredModel, exported: ExportedModel) -> Iterator[str]:
-    """Yield a note on state that methods share in the model but not in the program.
+    """Yield a note on state that methods share in the model, while each method of the program has its own.
 
     Yield nothing if the config sets `model.share_state`.
     """
@@ -345,7 +349,7 @@ def _split_state(project: Project, lowered: LoweredModel, exported: ExportedMode
 
 
 def _undeclared(session: BuildSession) -> Iterator[str]:
-    """Yield a note on files that the model's code reads and the config does not name."""
+    """Yield a note on files that the model's code reads although the config does not name them."""
     project = session.project
     declared = {str(path) for path in declared_files(project)}
     names = sorted(

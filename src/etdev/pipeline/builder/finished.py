@@ -1,4 +1,4 @@
-"""Finished targets of earlier builds: their files and results, if a build now would produce the same."""
+"""Finished targets of earlier builds: their files and results are used if a build now would produce the same."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Finished(Part):
 
     result: TargetResult
     locked: LockedTarget
-    """Its entry of ``etdev.lock``."""
+    """The target's entry for ``etdev.lock``."""
 
     changed: tuple[str, ...] = ()
-    """Files that it was made from and that were written during the build."""
+    """Files that the target was made from and that were written during the build."""
 
     @property
     def good(self) -> bool:
@@ -46,7 +46,7 @@ class Finished(Part):
 
 
 def find_finished(project: Project, target: str, options: BuildOptions, cache: Cache) -> Finished | None:
-    """Return the target from an earlier build, with its files in place; None if it has to be built."""
+    """Return a target that an earlier build finished, with its files in place; None if it has to be built."""
     facts = linked_facts(project, target, options, cache.digests)
     entry = cache.find(project, target, "linked", facts)
     if entry is None:
@@ -69,7 +69,7 @@ def find_finished(project: Project, target: str, options: BuildOptions, cache: C
 
 
 def keep_finished(session: BuildSession, finished: Finished, compiled: Compiled) -> None:
-    """Keep a good target in the cache, with its files as this build wrote them."""
+    """Keep a target in the cache if it is good, with the digests of the files that this build wrote."""
     if not finished.good:
         return
     project, cache, result = session.project, session.cache, finished.result
@@ -103,7 +103,7 @@ def keep_finished(session: BuildSession, finished: Finished, compiled: Compiled)
 
 
 def _superfluous(project: Project, target: str, entry: Entry) -> list[Path]:
-    """Return the files of other builds that do not belong to a finished target."""
+    """Return the files of other builds of a target that are in its folder but not part of the finished one."""
     artifact = project.artifact(target)
     external = {*data_places(project, target), *(path for path, _ in reported_data(project, target))}
     known = (

@@ -1,4 +1,4 @@
-"""The outcome of a build for the targets that had to be built."""
+"""What came of the targets that a build did not find in the cache."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from etdev.pipeline.results.result import FailedTarget, Obstacle
 
 @dataclass
 class Outcome:
-    """Targets that are built and verified, and errors that prevented others."""
+    """Targets that were built and verified, and errors that prevented other targets."""
 
     finished: dict[str, Finished] = field(default_factory=dict)
     errors: dict[str, EtdevError] = field(default_factory=dict)
@@ -20,8 +20,9 @@ class Outcome:
     def error(self, names: Sequence[str], worst: ExitCode, hint: str) -> EtdevError | None:
         """Return the error that ends the build; None if no target has one.
 
-        If all errors are equal and their exit code is ``worst``, it is the first error; otherwise it combines all of
-        them. ``names`` is their order. ``worst`` is the exit code of the worst target, including built ones.
+        If all errors are equal and have the exit code ``worst``, return the first one; otherwise combine all errors.
+        ``names`` is the order of the targets. ``worst`` is the worst exit code of all targets, including those that
+        were built.
         """
         errors = {name: self.errors[name] for name in names if name in self.errors}
         first = next(iter(errors.values()), None)
@@ -30,7 +31,7 @@ class Outcome:
         return TargetsError(errors, worst, hint=hint)
 
     def failed(self, names: Sequence[str]) -> tuple[FailedTarget, ...]:
-        """Return the errors in the form of a result, in the order of these targets."""
+        """Return the errors of these targets for the build's result, in this order."""
         return tuple(_failed(name, self.errors[name]) for name in names if name in self.errors)
 
 

@@ -1,8 +1,8 @@
 """Forwarding of progress from builds in other processes or on other machines to the process that shows it.
 
-Each process appends its events to a file of its own, as lines of JSON. The folder of these files is next to the
-outputs, which all processes share. Progress is optional: an event that cannot be written is lost, and the build
-continues.
+Each process appends its events to a file of its own, as lines of JSON. The folder of these files is next to the build's
+outputs, so that all processes can access it. Progress is optional: if an event cannot be written, it is lost and the
+build continues.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from etdev.pipeline.project.progress import Progress
 
 _EVERY_SECONDS = 0.1
-"""Minimal interval in seconds between reports of the number of calls."""
+"""Minimum interval in seconds between two events with the number of calls."""
 
 
 class ProgressReader:
@@ -28,7 +28,10 @@ class ProgressReader:
         """Number of bytes read so far from each file."""
 
     def report(self) -> None:
-        """Report the events since the last call, in the calling thread, which the display may interrupt."""
+        """Report the events that were written since the last call.
+
+        The display is called in the caller's thread, and may interrupt that thread.
+        """
         for path in self._folder.iterdir():
             begin = self._read.get(path, 0)
             with path.open("rb") as file:
@@ -49,26 +52,26 @@ class ProgressWriter:
         self._counted = 0.0
 
     def started(self, target: str, stage: str) -> None:
-        """Write the event."""
+        """Write that a stage begins."""
         self._write("started", target, stage)
 
     def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
-        """Write the event if the last one was not just written."""
+        """Write the number of calls, unless the last number was written a moment ago."""
         now = time.monotonic()
         if done <= 1 or now - self._counted >= _EVERY_SECONDS:
             self._counted = now
             self._write("counted", target, stage, done, total)
 
     def finished(self, target: str, stage: str, seconds: float) -> None:
-        """Write the event."""
+        """Write that a stage has ended without an error."""
         self._write("finished", target, stage, seconds)
 
     def failed(self, target: str, stage: str) -> None:
-        """Write the event."""
+        """Write that a stage has raised an error."""
         self._write("failed", target, stage)
 
     def ended(self, target: str) -> None:
-        """Write the event."""
+        """Write that no further stage of the target follows."""
         self._write("ended", target)
 
     def _write(self, *event: object) -> None:

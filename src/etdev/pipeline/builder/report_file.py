@@ -1,4 +1,4 @@
-"""The result of a whole run, and ``report.json``."""
+"""The result of a whole run, and the files ``report.json`` and ``results.json``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from etdev.runtime.device_map import DeviceMap
 def start_result(project: Project, targets: tuple[TargetResult, ...], device_map: DeviceMap | None) -> BuildResult:
     """Return the result of a run over these targets.
 
-    Without a device map, as in a report, the result has no notes on it.
+    It has notes on the device map, if there is one. A report has none.
     """
     return BuildResult(
         project=project.name,
@@ -40,7 +40,7 @@ def report_text(project: Project, result: TargetResult) -> str:
 
 
 def is_at(place: Path, text: str) -> bool:
-    """Return whether a file has this content."""
+    """Return whether the file at a path has this content."""
     try:
         return read_file(place) == text.encode("utf-8")
     except OSError:
@@ -48,20 +48,20 @@ def is_at(place: Path, text: str) -> bool:
 
 
 def write_results(project: Project, result: BuildResult) -> None:
-    """Write ``results.json``, the result of all targets of a build."""
+    """Write ``results.json``, which has the results of all targets of a build."""
     text = _text(result)
     if not is_at(project.results, text):
         atomic_write_text(project.results, text)
 
 
 def built_targets(project: Project) -> tuple[str, ...]:
-    """Return the targets that the last build built and found good; none without a ``results.json``."""
+    """Return the targets that were good in the last build; none without a ``results.json``."""
     result = find_report(project.results)
     return () if result is None else tuple(target.name for target in result.targets if target.status == "built")
 
 
 def remove_results(project: Project) -> None:
-    """Remove the ``results.json`` of an earlier build, so that an interrupted build leaves none."""
+    """Remove the ``results.json`` of the build before, so that a build that is interrupted leaves none."""
     with write_errors_named(project.results):
         project.results.unlink(missing_ok=True)
 

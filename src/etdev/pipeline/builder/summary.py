@@ -1,4 +1,4 @@
-"""Conversion from artifacts to the parts of a :class:`~etdev.pipeline.results.result.BuildResult`."""
+"""Summaries of artifacts: the parts of a :class:`~etdev.pipeline.results.result.BuildResult`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from etdev.program.devices import delegate_device, named_devices
 
 
 def describe_methods(lowered: LoweredModel, exported: ExportedModel) -> tuple[MethodResult, ...]:
-    """Return the inputs of each method, and how it was split between delegates and kernels."""
+    """Return the inputs of each method, and its split between delegates and kernels."""
     replaced = {item.method: item for item in lowered.replaced}
     return tuple(
         MethodResult(
@@ -41,7 +41,7 @@ def describe_methods(lowered: LoweredModel, exported: ExportedModel) -> tuple[Me
 
 
 def with_memory(methods: tuple[MethodResult, ...], program: LinkedProgram) -> tuple[MethodResult, ...]:
-    """Add the link's results to methods: operators, buffers, and decisions on copies and outputs."""
+    """Return the methods with what the link decided: operators, buffers, removed copies and outputs in place."""
     reports = {report.name: report for report in program.linked.methods}
     return tuple(_with_memory(method, reports[method.name], program) for method in methods)
 
@@ -67,7 +67,7 @@ def _with_memory(method: MethodResult, report: MethodReport, program: LinkedProg
 
 
 def describe_state(program: Program) -> Iterator[str]:
-    """Yield a note on state that stays on devices, which the runtime must zero."""
+    """Yield a note on state in the memory of devices, since the runtime must set it to zero."""
     found: dict[Device, dict[str, None]] = defaultdict(dict)
     for plan in program.execution_plan:
         for _, tensor in plan.tensors():
@@ -85,7 +85,7 @@ def describe_state(program: Program) -> Iterator[str]:
 def describe_unguarded(project: Project, target: str) -> Iterator[str]:
     """Yield a note on a quantized target that no check compares with the float model.
 
-    Damage by quantization would pass every check of such a target.
+    Such a target passes every check even if quantization has spoiled its outputs.
     """
     settings = project.config.targets[target]
     if settings.quantize is not None and settings.verify.min_snr_db is None and settings.verify.accuracy is None:
@@ -96,7 +96,10 @@ def describe_unguarded(project: Project, target: str) -> Iterator[str]:
 
 
 def describe_unused(project: Project, target: str, program: Program) -> Iterator[str]:
-    """Yield notes on partitioners that took nothing, and on limits for unused devices; a name may be misspelled."""
+    """Yield notes on partitioners that took no op, and on limits for devices that the program does not use.
+
+    The name in the config may be misspelled.
+    """
     settings = project.config.targets[target]
     found = {(item.id, delegate_device(item)) for plan in program.execution_plan for item in plan.delegates}
     for index, step in enumerate(settings.partitioners):

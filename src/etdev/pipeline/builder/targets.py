@@ -1,4 +1,4 @@
-"""The build of one target: runs the stages in order and puts the files in place."""
+"""The build of one target: runs the stages in order and moves the files to their final paths."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ from etdev.verification.subject import BuiltTarget, Subject
 
 
 def check_target(project: Project, name: str) -> None:
-    """Fail early if this machine cannot build the target."""
+    """Raise an error early if this machine cannot build the target."""
     require_backends(project, name)
     check_runtime_settings(project, name)
 
 
 @contextmanager
 def build_session(project: Project, options: BuildOptions, cache: Cache) -> Iterator[BuildSession]:
-    """Provide a session that builds targets, one after another, from models that are loaded and exported once.
+    """Provide a session for building targets one after another; it loads and exports each model once.
 
-    In the block, all printed output goes to stderr, and the project's modules can be imported.
+    Inside the block, all printed output goes to stderr, and the project's modules can be imported.
     """
     with (
         quiet_libraries(verbose=options.verbose),
@@ -70,7 +70,10 @@ def build_session(project: Project, options: BuildOptions, cache: Cache) -> Iter
 
 
 def compile_part(session: BuildSession, name: str, method: str, folder: Path) -> CompiledMethod:
-    """Compile one method of a target into a folder; raise the error that prevents it."""
+    """Compile one method of a target into a folder.
+
+    Raises the error that prevents it.
+    """
     try:
         _register(session, name)
         return compile_method(session, name, method, folder)
@@ -79,10 +82,10 @@ def compile_part(session: BuildSession, name: str, method: str, folder: Path) ->
 
 
 def build_target(session: BuildSession, name: str, parts: Sequence[CompiledMethod] = ()) -> Finished:
-    """Build and verify a target; raise the error that prevents it.
+    """Build and verify a target, and keep it in the cache if it is good.
 
-    The cache keeps the target if it is good. ``parts`` are its methods in the config's order, if they were compiled one
-    by one.
+    Raises the error that prevents it. ``parts`` are the target's methods in the config's order, if they were compiled
+    one by one.
     """
     clock = StageClock(name, session.options.progress)
     try:
@@ -92,14 +95,14 @@ def build_target(session: BuildSession, name: str, parts: Sequence[CompiledMetho
 
 
 def _own_places(project: Project, cache: Cache) -> list[Path]:
-    """Return the files and folders that a build itself reads and writes."""
+    """Return the files and folders that etdev itself reads and writes during a build."""
     apart = project.out != project.loaded.root and project.out not in project.loaded.root.parents
     libraries = [Path(path) for path in (*LIBRARIES, sys.prefix, sys.base_prefix)]
     return [*project.files, *([project.out] if apart else []), cache.store.folder, *libraries]
 
 
 def _register(session: BuildSession, name: str) -> None:
-    """Import the functions that verification calls, and check the first samples, before the slow stages."""
+    """Before the slow stages, import the functions that verification calls, and check the first samples."""
     if session.runtime is not None:
         register_imports(session.project, session.user)
         prepare(session.project, session.user, name)
@@ -158,7 +161,7 @@ def _build_target(session: BuildSession, name: str, clock: StageClock, parts: Se
 
 
 def _written_operators(project: Project, name: str, program: LinkedProgram, staged: StagedTarget) -> FileBeside | None:
-    """Write the list of operators if the config asks for it."""
+    """Write the list of operators that the program needs, if the config asks for it."""
     if not project.config.targets[name].selected_operators:
         return None
     written = write_operators(program.linked.program, project.artifact(name), staged.operators)
@@ -174,7 +177,7 @@ def _verified(
     inplace: InPlaceOps,
     clock: StageClock,
 ) -> tuple[CheckResult, ...]:
-    """Return the results of all checks of the written files."""
+    """Verify the written files, and return the results of all checks."""
     if session.runtime is None or compiled.models is None:
         return unverified()
     float_model, reference = compiled.models
@@ -206,7 +209,7 @@ def _notes(
     inplace: InPlaceOps,
     clock: StageClock,
 ) -> Iterator[str]:
-    """Yield the notes on a target, in the order of the report."""
+    """Yield the notes on a target, in the order in which the report has them."""
     yield from compiled.record.notes
     yield from map(str, inplace.tried)
     yield from describe_nested(program.nested)
@@ -227,14 +230,14 @@ def _data(program: LinkedProgram, written: WrittenProgram, staged: StagedTarget)
 
 
 def _reads(session: BuildSession, name: str, compiled: Compiled) -> Reads:
-    """Return the reads of a target's object program, and those of its planner."""
+    """Return what was read for a target: the reads of its object program, and those of its planner."""
     planner = session.project.config.targets[name].memory.planner
     modules = imported_files([planner.partition(":")[0]], session.user.modules()) if ":" in planner else set()
     return compiled.reads.joined(session.cache.reads(session.project, modules))
 
 
 def _locked(project: Project, result: TargetResult, reads: Reads) -> LockedTarget:
-    """Return the lock's entry of a target: its digests, and everything that its bytes depend on."""
+    """Return the target's entry for the lock: its digests, and everything that determines its bytes."""
     assert result.figures is not None
     facts = locked_facts(project, result.name)
     return LockedTarget(

@@ -20,11 +20,11 @@ class Task:
 
     target: str
     method: str | None = None
-    """The method to compile; None to build the target, from compiled methods or from the beginning."""
+    """The method to compile; None to build the whole target."""
 
     @property
     def shown(self) -> str:
-        """Name in the progress display."""
+        """Name of the task in the progress display."""
         return self.target if self.method is None else f"{self.target} {self.method}"
 
 
@@ -34,9 +34,9 @@ def workers_wanted(project: Project, options: BuildOptions) -> int:
 
 
 def plan_tasks(project: Project, names: Sequence[str], options: BuildOptions, cache: Cache) -> list[Task]:
-    """Return the first tasks for these targets.
+    """Return the tasks to start with for these targets.
 
-    If workers outnumber the targets, methods of targets are compiled separately.
+    If there are more workers than targets, methods of targets are compiled separately.
     """
     spare = workers_wanted(project, options) > len(names)
     tasks: list[Task] = []
@@ -47,7 +47,7 @@ def plan_tasks(project: Project, names: Sequence[str], options: BuildOptions, ca
 
 
 def needs_the_machine(project: Project, name: str) -> bool:
-    """Return whether other work on the machine would change results of a target: a time, or a device's memory."""
+    """Return whether other work on the machine would change a target's results: measured times or a device's memory."""
     target = project.config.targets[name]
     return target.budget.latency is not None or any(
         TARGET_DEVICE in placed_specs(backends.get(step.backend), step.device, step.compile_specs)
@@ -56,12 +56,12 @@ def needs_the_machine(project: Project, name: str) -> bool:
 
 
 def _comes_apart(project: Project, name: str) -> bool:
-    """Return whether the methods of a target can be compiled one by one with the same outcome."""
+    """Return whether compiling a target's methods one by one gives the same target."""
     target = project.config.targets[name]
     return (
         len(project.config.methods) > 1
         and project.config.model.pt2 is None
-        and not target.etrecord  # All methods of a program share one record.
+        and not target.etrecord  # The record is of the whole program.
         and not needs_the_machine(project, name)
         and all(_compiles_apart(step.backend) for step in target.partitioners)
     )

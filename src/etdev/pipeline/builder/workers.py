@@ -1,4 +1,4 @@
-"""Builds of targets on workers: processes of this machine, or of the machines of a Ray cluster."""
+"""Builds of targets on workers, which are processes on this machine or on machines of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from etdev.pipeline.cache.store import Store
 
 _LOOK_SECONDS = 0.1
-"""Interval in seconds at which progress is passed on."""
+"""Interval in seconds at which workers' progress is reported."""
 
 
 @dataclass(frozen=True)
@@ -42,20 +42,24 @@ class Job:
     project: Project
     options: BuildOptions
     store: Store | None
-    """The cache; None for that of the worker's own machine."""
+    """The cache to use; None for the cache of the worker's own machine."""
     events: Path
-    """Folder for events of progress."""
+    """Folder in which the worker writes progress events."""
     versions: Mapping[str, str | None]
     """Versions of etdev, Python and the targets' packages, which the worker must match.
 
-    None for a package that is not installed here. Empty for processes of this machine.
+    A version is None if the package is not installed here. The table is empty for workers that are processes of this
+    machine.
     """
     files: Mapping[Path, str]
-    """Digests of the config's files. The project's folder must be the same on the worker."""
+    """Digests of the config's files, by path.
+
+    The worker must have the project's folder at the same path, with the same files.
+    """
 
 
 class RemoteBuilder:
-    """A build session on a worker."""
+    """An object on a worker that builds targets there."""
 
     def __init__(self, job: Job) -> None:
         _check_place(job)
@@ -66,25 +70,26 @@ class RemoteBuilder:
             self._open = stack.pop_all()
 
     def compile(self, name: str, method: str, folder: Path) -> tuple[CompiledMethod, str | None]:
-        """Compile a method of a target; return it and the reason why the cache keeps nothing."""
+        """Compile a method of a target; return it, and the reason if the cache cannot keep it."""
         return compile_part(self._session, name, method, folder), self._cache.obstacle
 
     def build(self, name: str, parts: Sequence[CompiledMethod]) -> tuple[Finished, str | None]:
-        """Build a target; return it and the reason why the cache does not keep it."""
+        """Build a target; return it, and the reason if the cache cannot keep it."""
         return build_target(self._session, name, parts), self._cache.obstacle
 
     def close(self) -> None:
-        """Close the session; the orchestrator calls this on its objects."""
+        """Close the build session; the orchestrator calls ``close`` on the objects that it made."""
         self._open.close()
 
 
 def build_on_workers(
     project: Project, tasks: Sequence[Task], options: BuildOptions, cache: Cache, outcome: Outcome
 ) -> None:
-    """Run these tasks, as many at a time as the options allow, and build the targets whose methods they compile.
+    """Run the tasks on workers, and build the targets whose methods they compile.
 
-    After an error no further target is begun, unless the build keeps going; running builds continue to their end. A
-    target whose time is measured, or that uses devices, is built while no other is.
+    As many tasks run at a time as the options allow. After an error no further target is begun, unless the options have
+    ``keep_going``; running builds continue to their end. A target that measures times or uses devices is built while no
+    other is.
     """
     run = project.config.run
     count = min(workers_wanted(project, options), len(tasks))
@@ -134,10 +139,10 @@ class _WorkerPool:
         self._builders: dict[int, ObjectHandle] = {}
         self._running: dict[Future[Any], tuple[Task, int]] = {}
         self._parts: dict[str, dict[str, CompiledMethod]] = {name: {} for name in folders}
-        """Methods compiled so far, per target whose methods are compiled one by one."""
+        """Methods that are compiled so far, by target, for the targets whose methods are compiled one by one."""
 
     def build(self, tasks: Sequence[Task]) -> None:
-        """Run all tasks, and link the targets whose methods they compile."""
+        """Run all tasks, then build the targets whose methods they compile."""
         alone = {task for task in tasks if needs_the_machine(self._job.project, task.target)}
         waiting = deque(sorted(tasks, key=alone.__contains__))
         while waiting or self._running:
@@ -152,7 +157,7 @@ class _WorkerPool:
                 self._take(task, worker, future)
                 self._idle.insert(len(self._idle) if worker in self._lost else 0, worker)
                 if task.method is not None and self._parts[task.target].keys() == self._methods():
-                    waiting.appendleft(Task(task.target))  # First in line, for this worker has the models.
+                    waiting.appendleft(Task(task.target))  # first in line, since this worker has the models
             if self._outcome.errors:
                 keep = self._job.options.keep_going
                 waiting = deque(task for task in waiting if keep and task.target not in self._outcome.errors)
@@ -212,7 +217,7 @@ def _versions(project: Project, targets: Iterable[str]) -> dict[str, str | None]
 
 
 def _check_place(job: Job) -> None:
-    """Refuse a worker that would build something else: its project or its packages differ."""
+    """Refuse a worker whose project or packages differ, because it would build something else."""
     host = socket.gethostname()
     for path, digest in job.files.items():
         if not path.is_file() or file_sha256(path) != digest:

@@ -1,4 +1,4 @@
-"""The cache of a build: it finds object programs and finished targets again if their inputs are unchanged."""
+"""The cache that a build uses: it finds object programs and finished targets whose inputs are unchanged."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _DATABASE = "digests.sqlite"
 def open_store() -> Store:
     """Return the cache of this user on this machine.
 
-    Raises :class:`~etdev.errors.UsageError` for an invalid size.
+    Raises :class:`~etdev.errors.UsageError` if the environment sets an invalid size.
     """
     named = os.environ.get(FOLDER_VARIABLE)
     folder = Path(named).absolute() if named else user_cache_path("etdev", appauthor=False)
@@ -45,9 +45,9 @@ def open_store() -> Store:
 
 
 class Cache:
-    """The store and the digests of one run; a context manager.
+    """The store and the digests that one run uses; a context manager.
 
-    ``obstacle`` is the reason why nothing could be kept, if any.
+    ``obstacle`` is the reason why something could not be kept; None if nothing failed.
     """
 
     def __init__(self, store: Store) -> None:
@@ -55,7 +55,10 @@ class Cache:
         self.digests = Digests(store.folder / _DATABASE)
         self.obstacle: str | None = None
         self.changed: set[str] = set()
-        """Files that were read, and written since the cache was opened, by path relative to the config's folder."""
+        """Files that were read although they were written after the cache was opened.
+
+        The paths are relative to the config's folder.
+        """
         self._since = 0.0
         self._open = ExitStack()
 
@@ -68,7 +71,7 @@ class Cache:
         self._open.close()
 
     def find(self, project: Project, target: str, level: Level, facts: Facts) -> Entry | None:
-        """Return an earlier build with the same facts and unchanged reads, if its outputs are still available."""
+        """Return an earlier build with the same facts and unchanged reads, if its output files are still available."""
         root = project.loaded.root
         for entry in self.store.entries(project.name, target, level, facts):
             if next(changes(entry.reads, root, self.digests), None) is None and all(
@@ -78,9 +81,10 @@ class Cache:
         return None
 
     def restore(self, entry: Entry, folder: Path, gone: Sequence[Path] = ()) -> bool:
-        """Write a build's files into a folder, and remove the files in ``gone``; files already in place stay.
+        """Write a build's files into a folder, and remove the files in ``gone``.
 
-        Returns False, and changes nothing, if a file is damaged or lost. Raises :class:`~etdev.errors.WriteError`.
+        Files that are already in place stay. Returns False, and changes nothing, if a stored file is damaged or lost.
+        Raises :class:`~etdev.errors.WriteError`.
         """
         wrong = self._not_in_place(entry, folder)
         with ExitStack() as stack:
@@ -91,7 +95,7 @@ class Cache:
                     ready[place] = stack.enter_context(temporary_file(place))
                     if not self.store.copy_out(entry.outputs[name], ready[place]):
                         return False
-            for place in (*ready, *gone):  # Old files go first: those of two builds never mix.
+            for place in (*ready, *gone):  # old files first, so that files of two builds never mix
                 with write_errors_named(place):
                     place.unlink(missing_ok=True)
             for place, temporary in ready.items():
@@ -101,7 +105,7 @@ class Cache:
         return True
 
     def is_in_place(self, entry: Entry, folder: Path) -> bool:
-        """Return whether all files of an entry are in a folder already; if so, mark the entry as used."""
+        """Return whether a folder already has all files of an entry; if so, mark the entry as used."""
         if self._not_in_place(entry, folder):
             return False
         self.store.use(entry)
@@ -117,9 +121,9 @@ class Cache:
             return False
 
     def keep(self, entry: Entry, folder: Path) -> None:
-        """Keep a build that has succeeded, with its files in a folder.
+        """Keep a successful build, with its files in ``folder``.
 
-        An obstacle does not fail the build; :attr:`obstacle` states it.
+        If that fails, the build does not fail; :attr:`obstacle` states the reason.
         """
         try:
             for name, output in entry.outputs.items():
@@ -131,7 +135,7 @@ class Cache:
             self.obstacle = f"nothing is kept in the cache {self.store.folder}: {error}"
 
     def reference(self, project: Project, target: str, facts: Facts, reads: Reads) -> bytes | None:
-        """Return the outputs of a target's quantized model that an earlier run kept; None without them."""
+        """Return the outputs of a target's quantized model that an earlier run kept; None if none were kept."""
         for entry in self.store.entries(project.name, target, "reference", facts):
             content = self.store.read(entry.outputs[_REFERENCE]) if entry.reads == reads else None
             if content is not None:
@@ -140,7 +144,7 @@ class Cache:
         return None
 
     def keep_reference(self, project: Project, target: str, facts: Facts, reads: Reads, content: bytes) -> None:
-        """Keep the outputs of a target's quantized model; an obstacle does not fail the build."""
+        """Keep the outputs of a target's quantized model; if that fails, :attr:`obstacle` states the reason."""
         outputs = {_REFERENCE: Output(size=len(content), sha256=hashlib.sha256(content).hexdigest())}
         entry = Entry(level="reference", project=project.name, target=target, facts=facts, reads=reads, outputs=outputs)
         try:
@@ -151,11 +155,11 @@ class Cache:
             self.obstacle = f"nothing is kept in the cache {self.store.folder}: {error}"
 
     def outputs(self, paths: Sequence[Path]) -> dict[str, Output]:
-        """Return the files that were just written, by name. Raises OSError."""
+        """Return the names, digests and sizes of files that were just written. Raises OSError."""
         return {path.name: Output(size=path.stat().st_size, sha256=file_sha256(path)) for path in paths}
 
     def note_changed(self, project: Project, files: Iterable[Path]) -> None:
-        """Enter files in :attr:`changed`: the content that the build read from them is unknown."""
+        """Enter files in :attr:`changed`, because it is unknown which content the build read from them."""
         self.changed |= {_relative(path, project.loaded.root) for path in files}
 
     def reads(
@@ -166,14 +170,14 @@ class Cache:
         absent: Iterable[Path] = (),
         packages: Mapping[str, str] | None = None,
     ) -> Reads:
-        """Return the files, folders and packages that a build has read.
+        """Return the files, folders and packages that a build has read, with their digests and versions.
 
-        ``named`` are files of code and files that the config names. ``seen`` has the files and folders that the build
-        accessed. ``absent`` are modules that it looked for, without a suffix. ``packages`` are those that it imported,
-        with their versions.
+        ``named`` are code files and files that the config names. ``seen`` has the files and folders that the build
+        accessed. ``absent`` are the paths, without a suffix, at which it looked for a module and found none.
+        ``packages`` are the packages that it imported, with their versions.
 
-        A file that was written after the cache was opened is entered in :attr:`changed`: the content that was read is
-        unknown.
+        A file that was written after the cache was opened is entered in :attr:`changed`, because it is unknown which
+        content was read.
         """
         root = project.loaded.root
         seen = seen or FileAccess()
@@ -203,7 +207,7 @@ class Cache:
 
 
 def _relative(path: Path, root: Path) -> str:
-    """Return a path relative to the project's folder, also if a link leads to it."""
+    """Return a path relative to the project's folder, also if it was reached by a symbolic link."""
     name = os.path.relpath(path, root)
     if name.startswith(os.pardir):
         name = os.path.relpath(os.path.realpath(path), os.path.realpath(root))

@@ -1,4 +1,4 @@
-"""Comparison of the files, folders and packages that a build read with those of now."""
+"""Comparison of the files, folders and packages that a build read with their current content."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from etdev.pipeline.project.versions import package_version
 
 
 def changes(reads: Reads, root: Path, digests: Digests) -> Iterator[Difference]:
-    """Yield every difference; ``root`` is the config's folder."""
+    """Yield each difference between what a build read and what is there now; ``root`` is the config's folder."""
     for name, digest in reads.files.items():
         yield from _file(root / name, name, digest, digests)
     for name, digest in reads.folders.items():

@@ -1,4 +1,4 @@
-"""SHA-256 of files, remembered: a file with unchanged metadata is not read again."""
+"""SHA-256 digests of files. They are remembered, so that a file with unchanged metadata is not read again."""
 
 from __future__ import annotations
 
@@ -19,20 +19,23 @@ CREATE TABLE IF NOT EXISTS digests (
 )
 """
 _SETTLED_SECONDS = 1.0
-"""Minimum age of a change in seconds; clocks of file systems are too coarse to distinguish younger ones."""
+"""Minimum age in seconds of a file's last change for its digest to be remembered.
+
+The clocks of file systems are too coarse to distinguish a younger change from a second one.
+"""
 _WAIT_SECONDS = 5.0
 """Maximum time in seconds to wait for another process that writes its digests."""
 
 _OWN = ("build", "etdev.lock")
-"""Names that etdev itself adds to a project, by default."""
+"""Default names of the files and folders that etdev itself adds to a project."""
 
 _Stamp = tuple[int, int, int, int, int]
 
 
 class Digests:
-    """Digests of files, kept in memory and in a database if there is one; a context manager.
+    """Digests of files, kept in memory and in a database, if there is one; a context manager.
 
-    The database is written at its end.
+    The database is written when the block ends.
     """
 
     def __init__(self, place: Path | None = None) -> None:
@@ -68,7 +71,7 @@ class Digests:
     ) -> None:
         if self._database is None:
             return
-        with suppress(sqlite3.Error, OverflowError):  # Digests that are not kept are computed again.
+        with suppress(sqlite3.Error, OverflowError):  # Digests that could not be stored are computed again.
             if self._new:
                 rows = [(os.fsencode(name), *self._known[name][0], self._known[name][1]) for name in sorted(self._new)]
                 with self._database:
@@ -92,7 +95,10 @@ class Digests:
 
 
 def digest_of_names(folder: Path) -> str:
-    """Return the digest of the names in a folder, without hidden ones, Python's and etdev's own. Raises OSError."""
+    """Return the digest of the names in a folder. Raises OSError.
+
+    Hidden names and those that Python or etdev adds do not count.
+    """
     seen = sorted(name for name in os.listdir(folder) if not name.startswith((".", "__pycache__")) and name not in _OWN)
     return digest_of_text("\n".join(seen))
 

@@ -1,4 +1,4 @@
-"""Entries of the cache: the facts, reads and outputs of a build."""
+"""Entries of the cache. Each has the facts, reads and outputs of a build."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pydantic import BaseModel, ConfigDict
 from etdev.pipeline.cache.digests import digest_of_text
 
 Level = Literal["object", "linked", "reference"]
-"""Extent of an entry: up to emission, a target's whole build with verification, or outputs of the quantized model."""
+"""What an entry keeps: the object program, the whole target with its verification, or the quantized model's outputs."""
 
 _ABSENT = object()
 
 ABSENT = ""
-"""Digest of a file that does not exist."""
+"""Digest that stands for a file that does not exist."""
 Plain = str | int | float | bool | None
 
 
@@ -26,10 +26,10 @@ class _Part(BaseModel):
 
 
 class Facts(_Part):
-    """Inputs of a build that are known before it begins."""
+    """The inputs of a build that are known before it begins."""
 
     settings: dict[str, Plain]
-    """Settings that have an effect, by dotted key: ``targets.this.memory.planner``."""
+    """Settings that affect the result, by dotted key: ``targets.this.memory.planner``."""
     versions: dict[str, str]
     """Versions of packages and of the machine, by name."""
 
@@ -43,16 +43,16 @@ class Reads(_Part):
     """Files, folders and packages that a build has read. Paths are relative to the config's folder."""
 
     files: dict[str, str] = {}
-    """SHA-256 by path; :data:`ABSENT` for a file that was looked for and missing."""
+    """SHA-256 of each file, by path; :data:`ABSENT` for a file that the build looked for and did not find."""
     folders: dict[str, str] = {}
-    """By path of each folder that was listed: SHA-256 of the names in it."""
+    """SHA-256 of the names in each folder whose names were listed, by the folder's path."""
     packages: dict[str, str] = {}
     """Versions of the packages that the project's code imports, by name."""
     absent: tuple[str, ...] = ()
-    """Modules, as ``package/module``, that were looked for at these places, and found elsewhere or not at all."""
+    """Paths such as ``package/module`` at which a module was looked for and not found."""
 
     def joined(self, other: Reads) -> Reads:
-        """Return the union; ``other`` wins on conflict."""
+        """Return all reads of both; where they differ, those of ``other`` count."""
         return Reads(
             files={**self.files, **other.files},
             folders={**self.folders, **other.folders},
@@ -66,7 +66,10 @@ class Difference:
     """One difference from an earlier build."""
 
     what: str
-    """``setting``, ``version``, ``file``, ``gone`` (a file or a folder), ``folder``, ``module`` or ``output``."""
+    """Kind of the difference.
+
+    One of ``setting``, ``version``, ``file``, ``gone`` (a file or a folder), ``folder``, ``module`` and ``output``.
+    """
     name: str
     message: str
 
@@ -80,7 +83,7 @@ class Output(_Part):
 
 
 class Entry(_Part):
-    """A build, a part of it up to emission, or the outputs of its reference."""
+    """What the cache keeps of a build, of the kind that ``level`` states."""
 
     format: Literal[1] = 1
     level: Level
@@ -89,13 +92,16 @@ class Entry(_Part):
     facts: Facts
     reads: Reads
     outputs: dict[str, Output]
-    """Output files by name in the target's folder."""
+    """The files of the entry, by name in the target's folder."""
     record: str = ""
-    """Record of the stages: JSON in their own format."""
+    """Facts that the stages found out, as JSON; the builder reads and writes it."""
 
 
 def flattened(settings: Mapping[str, Any]) -> dict[str, Plain]:
-    """Return nested tables by dotted key and lists by position; an empty one has a key of its own."""
+    """Return the values of nested tables by dotted key, and those of lists by position.
+
+    An empty table or list has a key of its own.
+    """
     return dict(_leaves(settings, ""))
 
 

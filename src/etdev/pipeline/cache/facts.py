@@ -1,4 +1,4 @@
-"""Facts of a build that are known before anything is imported: settings, versions and the machine."""
+"""Facts of a build: settings, versions and the machine. All are known before anything is imported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ from etdev.pipeline.results.report import report_beside
 from etdev.plugins import BACKENDS, CHECKS, EXECUTORS, PLANNERS
 
 _NOT_SETTINGS = (("extends",), ("profiles",), ("deploy",), ("run",))
-"""Tables left out: the first two are applied to the other settings already, and the others do not affect a build."""
+"""Tables of the config that are not among the facts.
+
+The first two have been applied to the other settings, and the last two do not affect a build.
+"""
 _MODULE_KEYS = (("model", "entry"), ("constants",), ("project", "imports"))
 """Keys that name the modules that a model is built from."""
 _AFTER_EMISSION = (
@@ -39,14 +42,14 @@ _AFTER_EMISSION = (
     ("targets", "*", "runtime"),
     ("targets", "*", "selected_operators"),
 )
-"""Keys that neither emission nor earlier stages read.
+"""Keys that no stage up to emission reads.
 
-The forms that a target's runtime has kernels for are read earlier; they are compared separately.
+Lowering reads which forms the target's runtime has kernels for. These forms are a separate fact.
 """
 
 
 def object_facts(project: Project, target: str, digests: Digests) -> Facts:
-    """Return the facts of a target's object program."""
+    """Return the facts that a target's object program depends on."""
     settings = _settings(project, target)
     for key in (*LINK_KEYS, *_AFTER_EMISSION):
         _drop(settings, key)
@@ -55,7 +58,7 @@ def object_facts(project: Project, target: str, digests: Digests) -> Facts:
 
 
 def linked_facts(project: Project, target: str, options: BuildOptions, digests: Digests) -> Facts:
-    """Return the facts of a target's file and its verification."""
+    """Return the facts that a target's final files and their verification depend on."""
     settings = _settings(project, target) | _circumstances(project)
     settings["project"]["name"] = project.name
     settings["run"] = {
@@ -72,7 +75,10 @@ def linked_facts(project: Project, target: str, options: BuildOptions, digests: 
 
 
 def locked_facts(project: Project, target: str) -> Facts:
-    """Return the facts that determine the bytes of a target's file on any machine: settings that are not defaults."""
+    """Return the facts that determine the bytes of a target's file on any machine.
+
+    Of the settings, these are the ones that differ from their defaults.
+    """
     settings = _settings(project, target, exclude_defaults=True)
     for key in _AFTER_EMISSION:
         _drop(settings, key)
@@ -81,10 +87,10 @@ def locked_facts(project: Project, target: str) -> Facts:
 
 
 def _circumstances(project: Project) -> dict[str, Any]:
-    """Return facts on how the config states its settings.
+    """Return facts on the way in which the config gives its settings.
 
-    ``stated`` has the settings whose explicit statement has an effect, even at the default value. ``bases`` has the
-    folders in which modules are looked up, relative to the config's folder.
+    ``stated`` has settings for which it matters whether the config gives them, even if the value is the default.
+    ``bases`` has the folders in which modules are looked up, relative to the config's folder.
     """
     root = project.loaded.root
     return {
@@ -105,7 +111,7 @@ def _settings(project: Project, target: str, *, exclude_defaults: bool = False) 
 
 
 def _drop(settings: Any, key: tuple[str | int, ...]) -> None:
-    """Remove a key from nested tables; ``*`` matches every name."""
+    """Remove a key from nested tables; ``*`` in the key matches every name."""
     first, *rest = key
     for name in list(settings) if first == "*" else [first]:
         if not rest:
@@ -138,7 +144,7 @@ def _package_versions(project: Project, target: str, *, linked: bool) -> dict[st
 
 
 def _plugins(project: Project, target: str, *, linked: bool) -> Iterator[metadata.Distribution]:
-    """Yield the packages that register the target's backends and their executors, and its planner if ``linked``."""
+    """Yield the packages that provide the target's backends and their executors, and with ``linked`` its planner."""
     settings = project.config.targets[target]
     used = []
     for step in settings.partitioners:
@@ -153,7 +159,10 @@ def _plugins(project: Project, target: str, *, linked: bool) -> Iterator[metadat
 
 
 def _checks(digests: Digests) -> dict[str, str]:
-    """Return the version of each check of another package, with a digest of its module if that is one file."""
+    """Return the version of each check that another package provides.
+
+    If the check's module is a single file, its digest is included.
+    """
     found = {}
     for name in plugins.registered(CHECKS):
         package = plugins.distribution(CHECKS, name)
@@ -164,7 +173,10 @@ def _checks(digests: Digests) -> dict[str, str]:
 
 
 def _source_digest(digests: Digests) -> str | None:
-    """Return the digest of etdev's code if it may change without its version; None if installed from a wheel."""
+    """Return the digest of etdev's code; None if etdev was installed from a wheel.
+
+    Without a wheel, the code may change while the version stays.
+    """
     root = Path(__file__).parents[2]
     try:
         if metadata.distribution("etdev").read_text("direct_url.json") is None and "site-packages" in root.parts:
@@ -178,7 +190,7 @@ def _source_digest(digests: Digests) -> str | None:
 
 
 def _baseline(project: Project, target: str, digests: Digests) -> str | None:
-    """Return what identifies a target's baseline; None if there is none or nothing is compared with it."""
+    """Return a text that identifies a target's baseline; None if nothing is compared with a baseline."""
     if not judges_growth(project, target) or project.config.baseline is None:
         return None
     path = baseline_path(project)
@@ -195,13 +207,13 @@ def _baseline(project: Project, target: str, digests: Digests) -> str | None:
 
 
 def _machine() -> str:
-    """Return a description of this machine, on which measured times depend."""
+    """Return a description of this machine, since measured times depend on it."""
     machine = describe_machine()
     return f"{machine.cpu}, {machine.cores} cores, {machine.system}"
 
 
 def _visible_devices() -> Mapping[str, Plain]:
-    """Return facts that determine the available devices, without importing a slow library."""
+    """Return facts that determine which devices are available, found without importing a slow library."""
     try:
         cards = sorted(os.listdir("/proc/driver/nvidia/gpus"))
     except OSError:

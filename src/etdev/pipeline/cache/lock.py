@@ -26,7 +26,7 @@ _SHOWN = 10
 
 
 class LockStaleError(EtdevError):
-    """An error about a difference from ``etdev.lock``."""
+    """The error if a build's inputs or outputs differ from ``etdev.lock``."""
 
     exit_code = ExitCode.LOCK_STALE
     rule = "lock"
@@ -45,15 +45,15 @@ class LockedTarget(_Part):
     """SHA-256 of the data files, by name."""
     figures: Figures
     versions: dict[str, str]
-    """Versions of etdev, Python and the packages that took part, by name."""
+    """Versions of etdev, Python and the packages that affect the file, by name."""
     settings: dict[str, Plain]
     """Settings that differ from the defaults and affect the file, by dotted key."""
     files: dict[str, str]
     """SHA-256 of the files that were read, by path relative to the config's folder."""
     packages: dict[str, str] = {}
-    """Versions of the packages that the project's code imports."""
+    """Versions of the packages that the project's code imports, by name."""
     folders: dict[str, str] = {}
-    """SHA-256 of the names in the folders that were listed."""
+    """SHA-256 of the names in each folder whose names were listed, by the folder's path."""
 
 
 class Lock(_Part):
@@ -64,9 +64,9 @@ class Lock(_Part):
 
 
 def read_lock(text: str, where: str) -> Lock:
-    """Parse a lock.
+    """Parse the text of a lock.
 
-    Raises :class:`~etdev.errors.UsageError` with ``where`` and the flaw.
+    Raises :class:`~etdev.errors.UsageError` at ``where`` if the text is not a valid lock.
     """
     hint = "restore it, or remove it: `etdev build` writes it again"
     try:
@@ -97,9 +97,9 @@ def find_lock(project: Project) -> Lock | None:
 
 
 def write_lock(project: Project, lock: Lock | None, built: Mapping[str, LockedTarget]) -> None:
-    """Write built targets to the lock, and remove those that the config no longer has.
+    """Write the built targets to the lock, and remove the targets that the config no longer has.
 
-    Writes nothing if nothing changed. Raises :class:`~etdev.errors.WriteError`.
+    The file is not written if it would stay the same. Raises :class:`~etdev.errors.WriteError`.
     """
     if is_entered(project, lock, built):
         return
@@ -109,7 +109,7 @@ def write_lock(project: Project, lock: Lock | None, built: Mapping[str, LockedTa
 
 
 def is_entered(project: Project, lock: Lock | None, built: Mapping[str, LockedTarget]) -> bool:
-    """Return whether the lock has these targets as they were built, and all its targets are in the config."""
+    """Return whether the lock has these targets as they were built, and no target that the config lacks."""
     return lock is not None and _entered(project, lock, built) == lock.targets
 
 
@@ -119,12 +119,12 @@ def _entered(project: Project, lock: Lock | None, built: Mapping[str, LockedTarg
 
 
 def is_of_the_files_alone(project: Project) -> bool:
-    """Return whether all settings come from the config's files; a lock covers no other settings."""
+    """Return whether all settings come from the config's files, since a lock does not cover others."""
     return all(origin.layer in ("extends", "file") for origin in project.loaded.origins.values())
 
 
 def check_inputs(project: Project, lock: Lock | None, facts: Mapping[str, Facts], digests: Digests) -> None:
-    """Raise :class:`LockStaleError` if a target would be built from other inputs than the lock states."""
+    """Raise :class:`LockStaleError` if the current inputs of a target differ from those in the lock."""
     if lock is None:
         raise LockStaleError("there is no lock", where=str(project.lock), hint="`etdev build` writes it")
     stale = [

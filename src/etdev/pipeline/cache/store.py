@@ -1,4 +1,4 @@
-"""The cache's folder: files by the digest of their content, and entries that assign them to builds.
+"""The cache's folder: files under the digests of their content, and the entries of builds, which name files.
 
 Several processes use it at once. All content is checked when it is read. Damaged or missing content counts as absent.
 """
@@ -30,12 +30,12 @@ from etdev.pipeline.cache.digests import digest_of_text
 from etdev.pipeline.cache.entries import Entry, Facts, Level, Output
 
 _GRACE_SECONDS = 3600.0
-"""Time in seconds during which an unnamed file may belong to a build that is still writing."""
+"""Age in seconds up to which a file without an entry is kept, because a build may be about to write the entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreStats:
-    """Content of the folder."""
+    """Figures on the content of the cache's folder."""
 
     folder: Path
     limit: int
@@ -43,24 +43,24 @@ class StoreStats:
     objects: int
     linked: int
     references: int
-    """Number of entries of this level; ``objects`` and ``linked`` likewise."""
+    """Number of entries of this level; the fields ``objects`` and ``linked`` count those of the other levels."""
     files: int
     size: int
-    """Bytes of all files."""
+    """Bytes of all stored files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """Content that was removed."""
+    """Figures on content that was removed."""
 
     entries: int
     files: int
     size: int
-    """Bytes."""
+    """Bytes that were removed."""
 
 
 class Store:
-    """A cache's folder; it need not exist yet."""
+    """The cache's folder, which is created when it is first written to."""
 
     def __init__(self, folder: Path, limit: int) -> None:
         self.folder, self.limit = folder, limit
@@ -69,7 +69,10 @@ class Store:
     # Files
 
     def keep(self, path: Path, output: Output) -> None:
-        """Store a file. Raises :class:`~etdev.errors.WriteError`, and OSError if the file is missing."""
+        """Store a file.
+
+        Raises :class:`~etdev.errors.WriteError`, and OSError if the file is missing.
+        """
         place = self._place(output.sha256)
         if _size_of(place) == output.size and file_sha256(place) == output.sha256:
             _touch(place)
@@ -79,9 +82,9 @@ class Store:
                 raise OSError(errno.EIO, "the file has changed while it was copied", os.fspath(path))
 
     def copy_out(self, output: Output, place: Path) -> bool:
-        """Copy a stored file over a temporary one; return False and remove the stored one if it is damaged.
+        """Copy a stored file to ``place``, a temporary file; return False if the stored file is missing or damaged.
 
-        Also returns False if it is missing. Raises OSError if the place cannot be written.
+        A damaged file is removed. Raises OSError if ``place`` cannot be written.
         """
         source = self._place(output.sha256)
         try:
@@ -97,7 +100,7 @@ class Store:
         return good
 
     def read(self, output: Output) -> bytes | None:
-        """Return a stored file's content; None if it is missing or damaged. A damaged file is removed."""
+        """Return a stored file's content; None if the file is missing or damaged. A damaged file is removed."""
         place = self._place(output.sha256)
         try:
             content = place.read_bytes()
@@ -110,7 +113,10 @@ class Store:
         return content
 
     def holds(self, output: Output) -> bool:
-        """Return whether a file of this digest and size is stored; its content is checked when it is restored."""
+        """Return whether a file with this digest and size is stored.
+
+        Its content is not checked here, but when it is restored.
+        """
         return _size_of(self._place(output.sha256)) == output.size
 
     def _place(self, digest: str) -> Path:
@@ -128,7 +134,10 @@ class Store:
             remove_abandoned(folder)
 
     def entries(self, project: str, target: str, level: Level, facts: Facts | None = None) -> list[Entry]:
-        """Return the entries of a target, most recently used first; only those with the same facts, if given."""
+        """Return the entries of a target, most recently used first.
+
+        With ``facts``, return only the entries that have the same facts.
+        """
         prefix = f"{level}-" if facts is None else f"{level}-{facts.digest[:32]}-"
         found = []
         for path in _by_age(self._folder(project, target)):
@@ -139,11 +148,11 @@ class Store:
         return found
 
     def use(self, entry: Entry) -> None:
-        """Mark an entry as used, so that it and its files are removed last."""
+        """Mark an entry as used now, since the least recently used entries and their files are removed first."""
         _touch(self._entry_place(entry))
 
     def _entry_place(self, entry: Entry) -> Path:
-        """Return the entry's path; builds with the same facts and reads share one."""
+        """Return the path of an entry; entries with the same facts and reads have the same path."""
         read = digest_of_text(entry.reads.model_dump_json())
         name = f"{entry.level}-{entry.facts.digest[:32]}-{read[:16]}.json"
         return self._folder(entry.project, entry.target) / name
@@ -151,10 +160,10 @@ class Store:
     def _folder(self, project: str, target: str) -> Path:
         return self._entries / digest_of_text(f"{project}\n{target}")[:24]
 
-    # Room
+    # Size and removal
 
     def stats(self) -> StoreStats:
-        """Return figures on the content."""
+        """Return figures on the content of the folder."""
         levels = [path.name.partition("-")[0] for path in self._all_entries()]
         sizes = [size for _, size, _ in self._all_files()]
         return StoreStats(
@@ -168,10 +177,10 @@ class Store:
         )
 
     def collect(self, limit: int | None = None) -> Freed:
-        """Remove the least recently used entries, until the rest takes no more than ``limit`` bytes.
+        """Remove the least recently used entries, until the remaining content takes at most ``limit`` bytes.
 
-        Without ``limit``, the store's own applies. Files that no entry names are removed too. A process that reads such
-        a file meanwhile finds it missing.
+        If ``limit`` is None, the store's own limit applies. Files that no entry names are removed too. A process that
+        is about to read such a file finds it missing.
         """
         limit = self.limit if limit is None else limit
         files = {path.parent.name + path.name: (path, size, used) for path, size, used in self._all_files()}
@@ -196,7 +205,7 @@ class Store:
         return Freed(entries, gone, freed)
 
     def is_full(self) -> bool:
-        """Return whether the files exceed the limit."""
+        """Return whether the stored files exceed the store's limit."""
         return sum(size for _, size, _ in self._all_files()) > self.limit
 
     def _all_entries(self) -> Iterator[Path]:
@@ -218,7 +227,7 @@ def _read(path: Path) -> Entry | None:
 
 
 def _by_age(folder: Path) -> list[Path]:
-    """Return the entries in a folder, most recently used first; none if the folder cannot be read."""
+    """Return the entries in a folder, most recently used first; an empty list if the folder cannot be read."""
     try:
         return sorted(folder.glob("*.json"), key=_used, reverse=True)
     except OSError:

@@ -1,6 +1,6 @@
-"""Record of the files that Python opens and lists inside a project while the project's code runs.
+"""Watches, which record the files that Python opens and lists in a project while the project's code runs.
 
-Python reports each ``open`` with an audit event. Libraries that read files without Python (safetensors) report nothing.
+Python reports each ``open`` by an audit event. Libraries that read files without Python (safetensors) report nothing.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from typing import Any
 from etdev.files import TEMPORARY_SUFFIX
 
 _WATCHES: list[Watch] = []
-"""Active watches. An audit hook can be added to a process, but never removed."""
+"""The active watches. The one audit hook uses this list, because a hook can never be removed."""
 _LISTS = ("os.listdir", "os.scandir")
 
 
 @dataclass(slots=True)
 class FileAccess:
-    """Absolute paths that were accessed, as they were named."""
+    """Absolute paths that were accessed, in the form in which the code named them."""
 
     files: set[str] = field(default_factory=set)
     folders: set[str] = field(default_factory=set)
 
     def add(self, other: FileAccess) -> None:
-        """Add the paths of another record."""
+        """Add the paths of ``other``."""
         self.files |= other.files
         self.folders |= other.folders
 
 
 class Watch:
-    """Watch on reads below some folders, except for ignored ones; a context manager."""
+    """A watch that records reads below some folders, except for ignored ones; a context manager."""
 
     _hooked = False
 
@@ -47,7 +47,7 @@ class Watch:
 
     @contextmanager
     def into(self, seen: FileAccess) -> Iterator[None]:
-        """Record accesses in the block in ``seen``, too."""
+        """Record what the block accesses in ``seen`` as well."""
         self._sinks.append(seen)
         try:
             yield
@@ -65,7 +65,7 @@ class Watch:
         _WATCHES.remove(self)
 
     def note(self, path: str, *, folder: bool) -> None:
-        """Record a read."""
+        """Record that a file was read or, with ``folder``, that a folder was listed."""
         name = os.path.abspath(path)
         inside = f"{name}/"
         below = next((prefix for prefix in self._below if inside.startswith(prefix)), None)
@@ -101,7 +101,7 @@ def _is_import(module: dict[str, Any]) -> bool:
 
 
 def _is_no_input(name: str) -> bool:
-    """Return whether a path is not an input: compiled modules, folders of tools, and unfinished files."""
+    """Return whether a path is no input of a build: compiled modules, folders of tools, and unfinished files."""
     parts = name.rstrip("/").split("/")
     return name.endswith((".pyc/", f"{TEMPORARY_SUFFIX}/")) or any(
         part.startswith((".", "__pycache__")) for part in parts
@@ -109,5 +109,5 @@ def _is_no_input(name: str) -> bool:
 
 
 def _prefixes(paths: Sequence[Path]) -> tuple[str, ...]:
-    """Return the prefixes of the paths as named, and of the places that links lead to."""
+    """Return the prefixes of all paths below these folders, as named and with symbolic links resolved."""
     return tuple({f"{name}/" for path in paths for name in (os.path.abspath(path), os.path.realpath(path))})

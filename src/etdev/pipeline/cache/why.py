@@ -1,4 +1,4 @@
-"""Explanation of a rebuild: the differences from the builds that the cache knows."""
+"""Explanation why a target is built again: how it differs from the builds in the cache."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from etdev.pipeline.results.result import Part
 
 
 class Explanation(Part):
-    """Content of the cache for one level of a target."""
+    """How the cache compares with one level of a target: its object program, or its finished file."""
 
     target: str
     level: Level
     state: Literal["found", "differs", "unknown"]
-    """``unknown`` if the cache has no build of the target."""
+    """``found`` if a build can be reused, ``differs`` if none can, ``unknown`` if the cache has no build of the target.
+    """
     differences: tuple[str, ...] = ()
-    """Differences from the most similar build, one sentence each."""
+    """Differences from the most similar build in the cache, one sentence each."""
 
 
 def explain(project: Project, target: str, options: BuildOptions, cache: Cache) -> tuple[Explanation, ...]:
-    """Compare a target with the cache: its object program, and its finished file."""
+    """Compare a target with the builds in the cache: its object program, and its finished file."""
     return (
         _explain(project, target, "object", object_facts(project, target, cache.digests), cache),
         _explain(project, target, "linked", linked_facts(project, target, options, cache.digests), cache),
@@ -41,7 +42,7 @@ def _explain(project: Project, target: str, level: Level, facts: Facts, cache: C
             return Explanation(target=target, level=level, state="found")
     if not found:
         return Explanation(target=target, level=level, state="unknown")
-    nearest = min(found, key=len)  # Of several with as few differences, the most recently used one.
+    nearest = min(found, key=len)  # If several have as few differences, this is the most recently used one.
     return Explanation(target=target, level=level, state="differs", differences=tuple(item.message for item in nearest))
 
 
