@@ -30,7 +30,7 @@ class Provenance:
     objects: Path | None = None
     """Object program that the file was linked from, in which constants have the model's names; None without one."""
     data: tuple[Path, ...] = ()
-    """Those data files of the build that are available unchanged."""
+    """Data files of the program: those that the user names, else those of the build that exist unchanged."""
     without: tuple[str, ...] = ()
     """One reason for each data file of the build that is not among ``data``."""
 
