@@ -88,9 +88,9 @@ def verify(
     environ: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> BuildResult:
-    """Verify the artifacts of an earlier build in the output folder; arguments as for :func:`build`.
+    """Verify the artifacts that an earlier build left in the output folder; arguments as for :func:`build`.
 
-    ``jobs`` workers run the samples that a metric passes to ``run.map``, if the program keeps no state. The workers are
+    If the program keeps no state, ``jobs`` workers run the samples that a metric passes to ``run.map``. The workers are
     processes that import the main module, so a script calls this below ``if __name__ == "__main__":``.
     """
     from etdev.pipeline.verify_target import verify_project
@@ -121,9 +121,11 @@ def deploy(
     """Deploy the built files of a target to the place that ``[deploy.NAME]`` of the config states.
 
     ``dry_run`` connects and reports what would be done. ``rollback`` returns to the release before the current one.
-    ``stale`` deploys the built files even if config, code or weights have changed since. The other arguments are those
-    of :func:`build`. Raises an :class:`~etdev.errors.EtdevError` if the config, the environment, the built files or the
-    target prevent it; the target then serves the same release as before.
+    ``stale`` deploys the built files even if config, code or weights have changed since they were built. The other
+    arguments are those of :func:`build`.
+
+    Raises an :class:`~etdev.errors.EtdevError` if the config, the environment, the built files or the place prevent it.
+    The place then has the same current release as before.
     """
     from etdev.pipeline.deploy import DeployOptions, deploy_project
 

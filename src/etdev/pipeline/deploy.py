@@ -26,7 +26,7 @@ from etdev.pipeline.results.result import Part
 
 
 class DeployResult(Part):
-    """The result of a deployment; with ``dry_run``, the result that one would have."""
+    """The result of a deployment. With ``dry_run``, it is the result that a deployment would have."""
 
     format: Literal[1] = 1
     name: str
@@ -35,7 +35,7 @@ class DeployResult(Part):
     uri: str
     dry_run: bool
     action: Literal["published", "switched", "unchanged"]
-    """The change of the current release.
+    """What happens to the current release.
 
     * ``published``: a new release was uploaded and is current.
     * ``switched``: a release that was uploaded before became current.
@@ -46,35 +46,35 @@ class DeployResult(Part):
     before: str | None
     """Name of the release that was current before; None for the first."""
     files: tuple[ReleasedFile, ...]
-    """Files of the release without its manifest; empty for a rollback."""
+    """Files of the release, except its manifest; empty for a rollback."""
     not_run: tuple[str, ...] = ()
-    """Checks of the verification that did not run, as the manifest states."""
+    """Checks that did not run when the target was verified; the manifest lists them."""
     removed: tuple[str, ...] = ()
-    """Releases beyond ``keep``."""
+    """Names of old releases that were removed, because the config's ``keep`` limits their number."""
     leftovers: tuple[str, ...] = ()
-    """Remains of interrupted deployments, which are removed."""
+    """Files that interrupted deployments left, which are removed."""
     notes: tuple[str, ...] = ()
 
 
 class ReleaseInfo(Part):
-    """A release at a deployment's target."""
+    """A release that was found at the place to which the config deploys."""
 
     name: str
     time: datetime
-    """UTC."""
+    """Time of the release, in UTC."""
     current: bool
     project: str | None
     target: str | None
     size: int | None
-    """Bytes of all its files."""
+    """Bytes of all files of the release."""
     etdev: str | None
-    """Version that built it."""
+    """Version of etdev that built the release."""
     problem: str | None
-    """Why its manifest cannot be read; the fields above are None then."""
+    """Why the manifest cannot be read; the fields that come from it are None then."""
 
 
 class ReleaseList(Part):
-    """The releases at a deployment's target, newest first."""
+    """The releases at the place to which the config deploys, newest first."""
 
     format: Literal[1] = 1
     name: str
@@ -84,20 +84,20 @@ class ReleaseList(Part):
 
 @dataclass(frozen=True)
 class DeployOptions:
-    """Options of a deployment. The config states its content and destination."""
+    """Options of one deployment. What is deployed, and where to, is in the config."""
 
     dry_run: bool = False
     rollback: bool = False
     stale: bool = False
-    """True to deploy the built files even if config or code have changed since."""
+    """True to deploy the built files even if config, code or weights have changed since they were built."""
     progress: Progress = field(default_factory=Silent)
 
 
 def deploy_project(project: Project, name: str, options: DeployOptions) -> DeployResult:
-    """Deploy the built files, or return to the release before.
+    """Deploy the built files, or return to the release before the current one.
 
     Raises :class:`~etdev.errors.UsageError` for a deployment that the config does not have,
-    :class:`~etdev.errors.DeployError` if the built files must not be deployed or the target fails, and
+    :class:`~etdev.errors.DeployError` if the built files must not be deployed or the place fails, and
     :class:`~etdev.errors.MissingRequirementError`.
     """
     settings = _settings(project, name)
@@ -118,7 +118,7 @@ def deploy_project(project: Project, name: str, options: DeployOptions) -> Deplo
 
 
 def list_project(project: Project, name: str) -> ReleaseList:
-    """List the releases at a deployment's target; errors as for :func:`deploy_project`."""
+    """List the releases at the place to which the config deploys; raise the errors of :func:`deploy_project`."""
     settings = _settings(project, name)
     with _connected(project, name) as transport:
         found = tuple(map(_info, listing(transport)))
@@ -137,9 +137,9 @@ def _settings(project: Project, name: str) -> Deploy:
 
 @contextmanager
 def _connected(project: Project, name: str) -> Iterator[Transport]:
-    """Open the connection to a deployment's target.
+    """Open the connection to the place to which the config deploys.
 
-    Errors of the block without a place get the target's URI as their place.
+    An error of the block that has no location gets the place's URI as its location.
     """
     try:
         with open_transport(_reach(project, name)) as transport:

@@ -1,4 +1,7 @@
-"""Releases from built files: whether a target may be deployed, its files, its manifest. Runs none of its code."""
+"""Releases of built files: whether a target may be deployed, its files, and its manifest.
+
+This module runs no code of the project.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,8 @@ _BUILD_PACKAGES = ("etdev", "python", "torch", "executorch")
 def make_release(project: Project, target: str) -> Release:
     """Return the release of a target as it was built.
 
-    Raises :class:`~etdev.errors.DeployError` if it was not built, did not pass, or if its file changed since the build.
+    Raises :class:`~etdev.errors.DeployError` if the target was not built or did not pass its checks, or if its file
+    changed since the build.
     """
     path = project.artifact(target)
     build = f"run `etdev build {target}` first"

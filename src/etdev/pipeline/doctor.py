@@ -1,6 +1,7 @@
-"""Diagnosis of this machine: versions, backends, the installed runtime, and the needs of a config.
+"""Diagnosis of this machine: versions, backends, the installed runtime, and what a config needs.
 
-This module imports nothing slow. Versions come from the packages' metadata, and the runtime answers in its own process.
+This module imports nothing that is slow. It reads versions from the packages' metadata, and asks the runtime in a
+process of its own.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ _RUNTIME_SECONDS = 120
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """An installed or missing package."""
+    """A package that etdev uses, installed or not."""
 
     name: str
     version: str | None
-    """None if it is not installed."""
+    """Installed version; None if the package is not installed."""
     tested: str | None
-    """Version that this etdev was tested with, if another one may not work."""
+    """Version that this etdev was tested with, if other versions may not work; None otherwise."""
     purpose: str
     remedy: str
 
     @property
     def untested(self) -> bool:
-        """True if the installed version is not the tested one; suffixes such as ``+cpu`` do not count."""
+        """True if the installed version is not the tested one; a suffix such as ``+cpu`` does not count."""
         return self.version is not None and self.tested is not None and self.version.partition("+")[0] != self.tested
 
 
@@ -49,12 +50,12 @@ class RuntimeState:
     available: bool
     reason: str
     backends: tuple[str, ...] = ()
-    """Delegates that are registered in it."""
+    """Names of the delegates that are registered in the runtime."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackendState:
-    """Abilities here: the backend's to lower programs, and the runtime's to run them."""
+    """What a backend can do on this machine: lower programs, and run them in the installed runtime."""
 
     name: str
     summary: str
@@ -63,7 +64,7 @@ class BackendState:
     remedy: str | None
     device_types: tuple[str, ...]
     registered: bool | None
-    """True if the runtime has the backend's delegate; None if the backend has none, or without a runtime."""
+    """True if the runtime has the backend's delegate; None if the backend has no delegate or there is no runtime."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +115,14 @@ def diagnose() -> Diagnosis:
 
 
 def unmet_needs(loaded: LoadedConfig, found: Diagnosis) -> tuple[Need, ...]:
-    """Return the requirements of building and verifying this config that this machine lacks."""
+    """Return the needs of this config, for building and verifying, that this machine does not meet."""
     return tuple(dict.fromkeys([*_model_needs(loaded, found), *_target_needs(loaded, found)]))
 
 
 def _runtime() -> RuntimeState:
     if package_version("executorch") is None:
         return RuntimeState(False, "executorch is not installed")
-    # The runtime's block ends first. That ends its process, and with it a call that hangs.
+    # The runtime's block ends before the thread's. Its end stops the runtime's process, and with it a call that hangs.
     with ThreadPoolExecutor(1) as waiting, StockRuntime() as runtime:
         try:
             names = waiting.submit(lambda: runtime.backends).result(timeout=_RUNTIME_SECONDS)
@@ -173,7 +174,7 @@ def _target_needs(loaded: LoadedConfig, found: Diagnosis) -> Iterator[Need]:
 def _backend_needs(key: str, state: BackendState) -> Sequence[Need]:
     if not state.available:
         return [Need(key, f"the backend {state.name!r} is not available: {state.reason}", state.remedy)]
-    # No runtime on any machine has etdev's own delegate.
+    # etdev's own delegate is in no runtime on any machine.
     if state.registered is False and state.name != Reference.name:
         return [
             Need(

@@ -1,4 +1,4 @@
-"""``build --dry-run``: imports all code that the config names and checks shapes, without lowering or writing."""
+"""``build --dry-run``: imports the code that the config names and checks shapes, without lowering or writing."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
 
 class CheckedMethod(Part):
-    """One method whose shapes fit."""
+    """A method that accepted all inputs it was called with."""
 
     name: str
     inputs: str
-    """``image: float32 [batch, 1, 8, 8]``."""
+    """Declared inputs: ``image: float32 [batch, 1, 8, 8]``."""
     outputs: tuple[str, ...]
-    """``float32 [32, 10]``, with every dynamic dimension at its maximum."""
+    """Outputs with every dynamic dimension at its maximum: ``float32 [32, 10]``."""
     sizes: tuple[dict[str, int], ...]
-    """Sizes of dynamic dimensions with which it was called on fake tensors."""
+    """Sizes of the dynamic dimensions in each call on fake tensors."""
     samples: bool
-    """True if it computed the first of the config's samples, False for random inputs of the smallest sizes."""
+    """True if it was computed on the first of the config's samples, False if on random inputs of the smallest sizes."""
 
 
 class DryRun(Part):
-    """The checks that a dry run passed."""
+    """The result of a dry run that found no error."""
 
     targets: tuple[str, ...]
     methods: tuple[CheckedMethod, ...]
@@ -48,7 +48,7 @@ class DryRun(Part):
 
 
 def describe_calls(method: CheckedMethod) -> str:
-    """Return ``batch = 1, 32, 16, 31; computed on the first sample``."""
+    """Return a text on the calls of a method: ``batch = 1, 32, 16, 31; computed on the first sample``."""
     if not method.inputs:
         return "no inputs"
     names = method.sizes[0]
@@ -100,7 +100,7 @@ def _check_method(project: Project, user: UserCode, loaded: LoadedModel, signatu
 
 
 def _fake_calls(project: Project, user: UserCode, loaded: LoadedModel, signature: Signature) -> tuple[str, ...]:
-    """Call a method with sizes from all over the ranges; return its outputs for the largest sizes."""
+    """Call a method on fake tensors of various sizes; return its outputs for the largest sizes."""
     outputs: tuple[str, ...] = ()
     with as_forward(loaded.module, signature.method):
         for choice in sizes_to_try(signature):
@@ -114,7 +114,10 @@ def _fake_calls(project: Project, user: UserCode, loaded: LoadedModel, signature
 
 
 def _call(project: Project, user: UserCode, loaded: LoadedModel, signature: Signature, inputs: Tensors) -> None:
-    """Compute one call as verification does, since fake tensors accept dtypes that no kernel accepts."""
+    """Compute one call in the way that verification does.
+
+    Fake tensors alone are not enough: they accept dtypes that no kernel accepts.
+    """
     model = unexported_model(project, loaded, {})
     try:
         compute(project, user, model, signature.method, inputs)

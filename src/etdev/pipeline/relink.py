@@ -1,4 +1,7 @@
-"""Relink of a ``.pte`` to a smaller one, for ``etdev relink``; works without torch, executorch and a project's code."""
+"""Relink of a ``.pte`` to one that needs less memory, for ``etdev relink``.
+
+This module works without torch, executorch and a project's code.
+"""
 
 from __future__ import annotations
 
@@ -40,35 +43,35 @@ FORMAT = 1
 _DEFAULT_ALIGNMENT = 16
 _OBJECT = ".object.pte"
 _TABLES = {"default": DEFAULT, "none": {}}
-"""Tables of kernels that may write in place, by the caller's name for them."""
+"""Tables of kernels that may write over an operand, by the names that callers use for the tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class MethodChange:
-    """Changes of a method."""
+    """What a relink changed in one method."""
 
     name: str
     before: tuple[BufferInfo, ...]
-    """Buffers in the input."""
+    """Planned buffers of the method in the input file."""
     after: tuple[BufferInfo, ...]
-    """Buffers in the output; without lower bounds if the method kept its plan."""
+    """Planned buffers of the method in the output file; without lower bounds if the method kept its plan."""
     instructions_before: int
     instructions_after: int
     copies: tuple[CopiesOfKind, ...]
-    """Results for the copies that the linker considered, by kind."""
+    """Numbers of removed and kept copies, by kind."""
     inplace: InPlaceOutputs
-    """Results for the outputs that may be written over an operand."""
+    """Numbers of outputs that are written over an operand, and of outputs that are not."""
     copy_decisions: tuple[Elision, ...]
-    """Decision on each of ``copies``, by position in the input file."""
+    """The linker's decision on each copy, by position in the input file."""
     inplace_decisions: tuple[InPlace, ...]
-    """Decision on each of ``inplace``, by position in the input file."""
+    """The linker's decision on each output that may be written over an operand, by position in the input file."""
     kept: str | None
     """Reason why the method kept its plan; None if it has a new one."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelinkResult:
-    """A file that was linked again."""
+    """The result of a relink: figures of the input file (``before``) and of the output file (``after``)."""
 
     format: int
     input: str
@@ -77,23 +80,26 @@ class RelinkResult:
     alignment: int
     """Alignment in bytes of each storage."""
     elide: tuple[ElisionKind, ...]
-    """Kinds of copies to remove."""
+    """Kinds of copies that the linker was to remove."""
     inplace: str
-    """Table of kernels that may write in place: ``default`` or ``none``."""
+    """Name of the table of kernels that may write over an operand: ``default`` or ``none``."""
     size_before: int
-    """Bytes of the file."""
+    """Bytes of the input file."""
     size_after: int | None
-    """Bytes of the file; None if it cannot be read again, such as a pipe or ``/dev/null``."""
+    """Bytes of the output file; None if it cannot be read again, such as a pipe or ``/dev/null``."""
     memory_before: dict[str, int]
-    """Planned bytes per device: the sum over buffers of the largest size in any method."""
+    """Planned bytes per device: the sum over planned buffers, each at its largest size in any method."""
     memory_after: dict[str, int]
     constants_before: int
-    """Bytes of constants in the program."""
+    """Bytes of constants in the input program."""
     constants_after: int
-    """Bytes of constants; larger than before if the file now holds copies of constants that were in planned memory."""
+    """Bytes of constants in the output program.
+
+    They are more than before if the file now has copies of constants that were in planned memory.
+    """
     methods: tuple[MethodChange, ...]
     shared_state: tuple[str, ...]
-    """State that several methods share; it needs a loader that allocates the same buffers for all methods."""
+    """Names of states that several methods share; they need a loader that gives all methods the same buffers."""
     data: tuple[str, ...]
     """Data files whose content is now in the program."""
     external_data: tuple[str, ...]
@@ -102,9 +108,9 @@ class RelinkResult:
     This is data of tensors, and of delegates whose blobs tell what they look up.
     """
     plan: Literal["passed", "not run"]
-    """Result of checking the new plan in the written file."""
+    """Result of the check of the new plans, after reading the output file again."""
     plan_summary: str
-    """Finding of that check, or the reason why it did not run."""
+    """What the check of the new plans found, or the reason why it did not run."""
 
     def to_json(self) -> str:
         """Return the versioned document of ``etdev relink --output json``."""
@@ -145,7 +151,7 @@ def relink(
     _refuse_place(target, files)
     program, size_before = _read(source, files), source.stat().st_size
     options = _options(planner, alignment, kinds, inplace)
-    # Callers that choose a plan get it; others get the smaller one.
+    # A caller that chooses a planner or an alignment gets its plan; otherwise the smaller plan counts.
     linked = _linked(program, options, source, keep=planner == "best" and alignment is None)
     proof = _prove(program, linked, source, target)
     check, size_after = _write(program, linked, target, None if files else source)
@@ -183,7 +189,7 @@ def _options(planner: str, alignment: int | None, kinds: Sequence[ElisionKind], 
 
 
 def _linked(program: Program, options: LinkOptions, source: Path, *, keep: bool) -> Linked:
-    """Return the program with a new plan; with ``keep``, methods may keep theirs."""
+    """Return the program with new plans; with ``keep``, a method keeps its own plan if that is smaller."""
     try:
         return link_foreign(program, options) if keep else link(program, options)
     except LinkError as error:
@@ -206,7 +212,7 @@ def check_kinds(names: Collection[str], where: str) -> tuple[ElisionKind, ...]:
 
 
 def _prove(program: Program, linked: Linked, source: Path, target: Path) -> ValidationReport:
-    """Compare the file with the program linked from it, so that no program that behaves differently is written.
+    """Compare the program with the program linked from it; raise an error if that computes something else.
 
     The behaviour of a file that reads unwritten bytes is undefined. In that case, the file is at fault.
     """
@@ -221,7 +227,10 @@ def _prove(program: Program, linked: Linked, source: Path, target: Path) -> Vali
 
 
 def _why_unclear(program: Program, inputs: Mapping[str, Mapping[int, int]], method: str) -> str | None:
-    """Return why a method's result is undefined: it reads overwritten or unset bytes; None if it is defined."""
+    """Return why a method's result is undefined; None if it is defined.
+
+    It is undefined if the method reads bytes that were overwritten or never written.
+    """
     alone = validate_file(program, inputs)
     for violation in (*alone.violations, *alone.never_written, *alone.overlapping):
         if violation.method == method:
@@ -232,7 +241,7 @@ def _why_unclear(program: Program, inputs: Mapping[str, Mapping[int, int]], meth
     same = {}
     for plan in program.execution_plan:
         same[plan.name] = Correspondence({at: at for at in range(len(plan.instructions))}, inputs.get(plan.name, {}))
-    # Here the program does not even correspond to itself.
+    # With violations here, the program does not even match itself.
     for violation in validate_link(program, program, same, foreign=True).violations:
         if violation.method == method:
             return f"method {violation.method!r} depends on a value that no instruction sets"
@@ -261,7 +270,7 @@ def _check_arguments(planner: str, alignment: int | None, inplace: str) -> None:
 
 
 def _refuse_object(source: Path) -> None:
-    """Refuse an object program: its shared state is recorded in the sidecar and in the config."""
+    """Refuse an object program, because its shared state is recorded only in the sidecar and in the config."""
     if source.name.endswith(_OBJECT) and source.with_suffix(".json").exists():
         built = source.name.removesuffix(_OBJECT) + ".pte"
         raise UsageError(
@@ -272,7 +281,7 @@ def _refuse_object(source: Path) -> None:
 
 
 def _refuse_place(target: Path, data: Sequence[Path]) -> None:
-    """Refuse a name that belongs to another kind of product, and the path of a data file."""
+    """Refuse an output path whose name is that of another kind of file, or that is one of the data files."""
     if target.suffix in PRODUCTS and target.suffix != ".pte":
         raise UsageError(
             f"{str(target)!r} cannot be a program: {target.suffix} files are other products of builds",
@@ -284,7 +293,7 @@ def _refuse_place(target: Path, data: Sequence[Path]) -> None:
 
 
 def _read(source: Path, data: Sequence[Path]) -> Program:
-    """Return the program with its data; refuse one with content that would be lost."""
+    """Return the program with its data; refuse a program with content that would be lost."""
     program = without_constant_names(read_joined(source, data)) if data else pte.read(source)
     if program.unknown_fields:
         lost = ", ".join(program.unknown_fields)
@@ -301,9 +310,9 @@ def _place(source: Path, error: LinkError) -> str:
 
 
 def _write(program: Program, linked: Linked, target: Path, source: Path | None) -> tuple[Finding, int | None]:
-    """Write the program, check the written file, and then move it into place; return the check and the size in bytes.
+    """Write the program, check the written file and move it to ``target``; return the check and the size in bytes.
 
-    ``source`` is the file that has all of ``program``: if the link changed nothing, its bytes are written.
+    ``source`` is the file that has all of ``program``. If the link changed nothing, its bytes are copied.
     """
     with atomic_path(target) as place:
         try:
@@ -314,13 +323,16 @@ def _write(program: Program, linked: Linked, target: Path, source: Path | None) 
                 pte.write(linked.program, place)
         except WriteError as error:
             raise WriteError(error.message, where=str(target), hint=error.hint) from error
-        if place == target:  # The place cannot be replaced or read again, like a pipe.
+        if place == target:  # A target such as a pipe cannot be replaced or read again.
             return _check(linked.program, program, linked.methods, target), None
         return _check(pte.read(place), program, linked.methods, target), place.stat().st_size
 
 
 def _check(written: Program, before: Program, reports: Sequence[MethodReport], target: Path) -> Finding:
-    """Check the new plans; the link has read kept plans already, and they come from elsewhere."""
+    """Check the new plans in the written program.
+
+    Kept plans are not checked: they come from another toolchain, and the link has read them already.
+    """
     new = {report.name: report for report in reports if report.kept is None}
     if not new:
         return Finding("not run", "no method has a new plan")

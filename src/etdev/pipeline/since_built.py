@@ -1,4 +1,4 @@
-"""Changes since the file in the output folder was built: config, code, weights."""
+"""Changes of config, code and weights since the file in the output folder was built."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class SinceBuilt:
-    """Differences between the inputs of a target's file and its current inputs."""
+    """Differences between a target's current inputs and the inputs that its file was built from."""
 
     target: str
     changed: tuple[str, ...] = ()
-    """Settings, files and folders that changed, a sentence each."""
+    """The settings, files and folders that changed, one sentence each."""
     missing: tuple[str, ...] = ()
-    """Files that are missing here and cannot be compared, a sentence each."""
+    """The files that are missing here, so that they cannot be compared; one sentence each."""
 
     @property
     def said(self) -> str | None:
-        """The changes and a remedy; None if nothing changed."""
+        """Text on the changes, with a remedy; None if nothing changed."""
         if not self.changed:
             return None
         return f"since it was built, {_some(self.changed)}: `etdev build {self.target}` builds it again"
 
     @property
     def unknown(self) -> str | None:
-        """The inputs that cannot be compared; None if all can."""
+        """Text on the inputs that cannot be compared; None if all can be."""
         if not self.missing:
             return None
         return f"etdev cannot tell whether the project would build the same file: {_some(self.missing)}"
 
 
 def since_built(project: Project, target: str, *, settings: bool = True) -> SinceBuilt:
-    """Compare the project with the inputs of a target's file, which the lock or the cache has.
+    """Compare the project with the inputs that a target's file was built from; the lock or the cache has these.
 
-    Without ``settings`` only files count: the caller may not know the profile of the build. Versions of packages are
-    ignored: a file may be verified and deployed on a machine with other packages. The result is empty for a file that
-    neither lock nor cache knows, or that cannot be read; other code reports that.
+    Without ``settings`` only files are compared: the caller may not know the profile of the build. Versions of packages
+    are ignored, because a file may be verified and deployed on a machine with other packages. The result is empty if
+    the lock and the cache do not know the file, or if it cannot be read; other code reports that.
     """
     counted = ("setting", *_FILES) if settings else _FILES
     with Cache(open_store()) as cache:
@@ -66,10 +66,9 @@ def since_built(project: Project, target: str, *, settings: bool = True) -> Sinc
 
 
 def _file_test(project: Project, target: str, cache: Cache) -> Callable[[LockedTarget], bool]:
-    """Return a test of whether the files of a build are the ones in the output folder.
+    """Return a test of whether the files of a build are the files in the output folder.
 
-    The test compares data files too, since builds with other weights have the same program if the weights are in data
-    files.
+    The test compares data files too. If the weights are in data files, builds with other weights have the same program.
     """
     program = cache.digests.of(project.artifact(target))
     data = {path.name: cache.digests.of(path) for path in data_places(project, target) if path.is_file()}
@@ -93,7 +92,7 @@ def _some(sentences: tuple[str, ...]) -> str:
 
 
 def _known(project: Project, target: str, cache: Cache) -> Iterator[LockedTarget]:
-    """Yield the builds of a target whose inputs are known."""
+    """Yield what the lock and the cache know of builds of a target."""
     with suppress(UsageError):  # Other code reports a damaged lock.
         lock = find_lock(project)
         if lock is not None and target in lock.targets:

@@ -1,4 +1,4 @@
-"""Verification of artifacts that were built before, against their targets' models."""
+"""Verification of artifacts of an earlier build, in comparison with their targets' models."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from etdev.verification.subject import Alteration, BuiltTarget, Subject
 
 
 def verify_project(project: Project, options: BuildOptions) -> BuildResult:
-    """Answer the checks for the artifacts of the chosen targets in the output folder.
+    """Run the checks on the chosen targets' artifacts in the output folder.
 
-    Nothing is written or renamed. Raises :class:`~etdev.errors.LoadError` for a missing artifact.
+    No file is written or renamed. Raises :class:`~etdev.errors.LoadError` for a missing artifact.
     """
     names = choose_targets(project, options.targets)
     paths = {name: project.artifact(name) for name in names}
@@ -129,7 +129,10 @@ def _models(
     cache: Cache,
     clock: StageClock,
 ) -> tuple[ExportedModel, ExportedModel]:
-    """Return the float model and the one that was lowered; ``found`` is what the cache has of the object program."""
+    """Return the float model and the model that was lowered.
+
+    ``found`` is what the cache has of the object program; None if it has nothing.
+    """
     if found is None:
         return remembering(models.prepare(name, clock), KnownOutputs())
     record, reads = found
@@ -138,7 +141,7 @@ def _models(
 
 
 def _built(path: Path, target: str) -> TargetResult | None:
-    """Return a file's target in the report next to it; None without a report on this target and file."""
+    """Return the result for a file from the report next to it; None without a report on this target and file."""
     report = find_report(report_beside(path))
     for built in () if report is None else report.targets:
         if built.name == target and PurePath(built.artifact).name.removesuffix(REJECTED_SUFFIX) == path.name:
@@ -147,7 +150,7 @@ def _built(path: Path, target: str) -> TargetResult | None:
 
 
 def _lookups(project: Project, target: str) -> Mapping[str, tuple[str, ...]]:
-    """Return the names of data that delegates look up, from the object program's notes; empty without them."""
+    """Return, for each method, the names of data that its delegates look up; empty without an object program."""
     try:
         return read_sidecar(sidecar_place(object_place(project, target))).lookups
     except ProgramError:
@@ -155,7 +158,7 @@ def _lookups(project: Project, target: str) -> Mapping[str, tuple[str, ...]]:
 
 
 def _change_since_build(built: TargetResult | FileBeside, size: int, digest: str) -> str | None:
-    """Return how a file differs from the one that was built; None if it does not."""
+    """Return how a file differs from the file that was built; None if it does not differ."""
     if size != built.size:
         return f"it has {size:,} bytes, {REPORT} says {built.size:,}"
     if digest != built.sha256:
@@ -164,7 +167,7 @@ def _change_since_build(built: TargetResult | FileBeside, size: int, digest: str
 
 
 def _data_change(built: TargetResult, data: Sequence[Path]) -> str | None:
-    """Return how data files differ from those that were built; None if they do not, or are missing."""
+    """Return how data files differ from those that were built; None if they do not differ or are missing."""
     stated = {item.name: item for item in built.data}
     if [path.name for path in data] != sorted(stated):
         wanted = _in_files(path.name for path in data)

@@ -1,4 +1,4 @@
-"""A loaded config as the stages use it: names, folders, and the places that errors point at."""
+"""A loaded config as the stages use it: names, folders, and the locations that errors name."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Project:
 
     @property
     def results(self) -> Path:
-        """Path of the file with the outcome of all targets of a build."""
+        """Path of ``results.json``, which has the outcome of all targets of a build."""
         return self.out / RESULTS
 
     @property
@@ -54,7 +54,7 @@ class Project:
 
     @property
     def files(self) -> list[Path]:
-        """Files that a build reads or writes in addition to the model's own: those of the config and of each target."""
+        """Files that a build reads or writes, except the model's own: files of the config and of each target."""
         suffixes = (".pte", ".etrecord", ".object.pte", ".object.json", ".object.etrecord")
         names = [f"{self.name}{suffix}" for suffix in suffixes]
         folders = [self.out / target for target in self.config.targets]
@@ -66,15 +66,15 @@ class Project:
         ]
 
     def where(self, *key: str | int) -> str:
-        """Return the place of a key for an error message, with the key's own name: ``etdev.toml:3:9 (model.entry)``."""
+        """Return the location of a key for an error message: ``etdev.toml:3:9 (model.entry)``."""
         return f"{self.loaded.where(*key)} ({_dotted(key)})"
 
     def error(self, message: str, *key: str | int, hint: str | None, rule: str = CONFLICT) -> ConfigError:
-        """Return an error about the value of a key that only a stage can find."""
+        """Return an error about the value of a key; for errors that only a stage can find."""
         return ConfigError((self.loaded.problem(message, *key, hint=hint, rule=rule),))
 
     def base(self, *key: str | int) -> Path:
-        """Return the folder in which the module that this key names is searched."""
+        """Return the folder in which to search for the module that the value of this key names."""
         return self.loaded.base(*key)
 
 

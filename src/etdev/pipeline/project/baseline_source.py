@@ -1,4 +1,4 @@
-"""Sources of a baseline's figures: a file or folder, or the ``etdev.lock`` of a commit."""
+"""Sources of a baseline's figures: a report, a folder of reports, or the ``etdev.lock`` of a commit."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ KEY = ("baseline", "from")
 
 
 def judges_growth(project: Project, target: str) -> bool:
-    """Return whether the config limits the growth of a target."""
+    """Return whether the config limits how much a target may grow."""
     growth = project.config.targets[target].budget.growth
     return growth != type(growth)()
 
 
 def baseline_path(project: Project) -> Path | None:
-    """Return the file or folder that the config names; None if it names a commit, or no baseline."""
+    """Return the file or folder that the config names as baseline; None if it names a commit or no baseline."""
     baseline = project.config.baseline
     if baseline is None or baseline.from_.startswith(GIT_PREFIX):
         return None
@@ -33,7 +33,7 @@ def report_of(folder: Path, target: str) -> Path:
 
 
 def baseline_name(project: Project) -> str:
-    """Return the baseline's name in the config, for messages."""
+    """Return the name of the baseline for messages, as the config states it."""
     baseline = project.config.baseline
     return "" if baseline is None else baseline.from_.rstrip("/")
 
@@ -42,7 +42,7 @@ def check_baseline(project: Project, targets: tuple[str, ...]) -> None:
     """Raise an error early if the baseline cannot be used.
 
     Raises :class:`~etdev.errors.ConfigError` for one file as the baseline of several targets, and for the project's own
-    output. The latter would compare a build with one that missed the limit before.
+    output folder. A build that exceeded a limit would be the baseline of the next build there.
     """
     judged = [name for name in targets if judges_growth(project, name)]
     path = baseline_path(project) if judged else None
@@ -59,10 +59,11 @@ def check_baseline(project: Project, targets: tuple[str, ...]) -> None:
 
 
 def committed_lock(project: Project) -> str | None:
-    """Return the lock in the commit that the config names; None if that has none, or if there is no commit yet.
+    """Return the text of the lock in the commit that the config names.
 
-    Raises :class:`~etdev.errors.MissingRequirementError` if that is unknown: without git, a repository, or such a
-    commit.
+    Return None if the commit has no lock, or if there is no commit yet. Raises
+    :class:`~etdev.errors.MissingRequirementError` if that cannot be found out: git, a repository or the commit is
+    missing.
     """
     baseline, root = project.config.baseline, project.loaded.root
     reference = "" if baseline is None else baseline.from_.removeprefix(GIT_PREFIX)

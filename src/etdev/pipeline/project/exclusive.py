@@ -1,4 +1,4 @@
-"""Locks that allow one build at a time of each target in one output folder."""
+"""Locks on output folders: only one build at a time may build a target in the same folder."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def exclusive_outputs(project: Project, targets: Sequence[str], progress: Progre
     with ExitStack() as stack:
         folders = [project.out, *(project.out / name for name in targets)]
         stack.callback(_remove_empty, [folder for folder in folders if not folder.exists()])
-        for name in sorted(targets):  # The same order everywhere prevents deadlocks between builds.
+        for name in sorted(targets):  # the same order in every build, to prevent deadlocks
             stack.enter_context(_exclusive(project.out, name, progress))
         yield
 
 
 @contextmanager
 def exclusive_lock_file(project: Project) -> Iterator[None]:
-    """Keep others from ``etdev.lock`` while it is read and written.
+    """Keep other processes from ``etdev.lock`` while the block reads and writes it.
 
     Raises :class:`~etdev.errors.WriteError`.
     """

@@ -1,4 +1,4 @@
-"""Imports of the project's own modules, before any other code of the project."""
+"""Imports that the config lists under ``imports``, before any other code of the project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine of a measurement, and the memory of a process."""
+"""Facts about the machine on which times are measured, and about the memory of a process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from etdev.pipeline.project.versions import versions
 from etdev.pipeline.results.result import Part
 
 _BUSY = 0.5
-"""Load per core above which other processes may disturb measurements."""
+"""Load per core above which other processes may disturb a measurement."""
 
 
 class Machine(Part):
@@ -23,7 +23,7 @@ class Machine(Part):
     cores: int
     """Number of cores that this process may use."""
     load: float | None
-    """Average number of running and waiting processes over the minute before; None if the system does not state it."""
+    """Average number of running and waiting processes in the minute before; None if the system does not state it."""
     system: str
     versions: Mapping[str, str]
     """Versions of etdev, Python and the packages that take part."""
@@ -34,7 +34,7 @@ def describe_machine() -> Machine:
 
 
 def describe_load(machine: Machine) -> str | None:
-    """Return a warning about times measured while other processes may have been in the way; None if not."""
+    """Return a warning if other processes may have disturbed measured times; None otherwise."""
     if machine.load is None or machine.load <= machine.cores * _BUSY:
         return None
     return f"the machine was busy before, with a load of {machine.load:.1f}: the times may be those of a slower one"
@@ -58,7 +58,7 @@ def _cpu() -> str | None:
 def _load() -> float | None:
     try:
         return os.getloadavg()[0]
-    except (AttributeError, OSError):  # Windows has none.
+    except (AttributeError, OSError):  # Windows has no such function.
         return None
 
 

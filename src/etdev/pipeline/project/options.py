@@ -1,4 +1,4 @@
-"""Options of a build. The config states its content."""
+"""Options of one build: what the caller chooses and the config does not state."""
 
 from __future__ import annotations
 
@@ -16,32 +16,35 @@ from etdev.runtime.device_map import NO_MAP, DeviceMap, parse_device_map
 
 @dataclass
 class BuildOptions:
-    """Options of a build. The config states its content."""
+    """Options of one build: what the caller chooses and the config does not state."""
 
     targets: Sequence[str] = ()
-    """Glob patterns; none means every target."""
+    """Glob patterns of the targets to build; none means every target."""
     require: Sequence[str] = ()
     """Checks that must have run, in addition to those that the config requires."""
     verify: bool = True
-    """False stops after writing; the artifact is put in place unverified, and the report says so."""
+    """False to stop after writing. The artifact is put in place unverified, and the report says so."""
     cache: bool = True
-    """False builds again even if nothing has changed since an earlier build."""
+    """False to build again even if nothing has changed since an earlier build."""
     locked: bool = False
-    """True if everything must match ``etdev.lock``."""
+    """True to require that everything matches ``etdev.lock``."""
     device_map: DeviceMap = field(default_factory=lambda: NO_MAP)
-    """The local devices for the programs' devices."""
+    """Local devices that stand for the devices of programs."""
     jobs: int | None = None
-    """Number of targets, or methods of targets, built at the same time; None takes the config's number."""
+    """Number of targets, or methods of targets, to build at the same time; None for the config's number."""
     metric_jobs: int = 1
     """Number of workers for the samples that a metric passes to ``run.map``, if the program keeps no state."""
     keep_going: bool = False
-    """True to build the other targets after a stage of one has failed."""
+    """True to build the other targets after one target has failed."""
     verbose: bool = False
     progress: Progress = field(default_factory=Silent)
 
 
 def choose_targets(project: Project, patterns: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the targets that the patterns match, in the config's order. One string is one pattern."""
+    """Return the names of the targets that match a pattern, in the config's order.
+
+    A single string counts as one pattern.
+    """
     names = tuple(project.config.targets)
     patterns = (patterns,) if isinstance(patterns, str) else tuple(patterns)
     for pattern in patterns:
@@ -74,9 +77,9 @@ def parse_checks(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_device_map(text: str | None) -> DeviceMap:
-    """Return the device map of a caller's text, ``cuda:0=sim``; None is an empty map.
+    """Return the device map that a text such as ``cuda:0=sim`` states; an empty map for None.
 
-    Raises :class:`~etdev.errors.UsageError`.
+    Raises :class:`~etdev.errors.UsageError` if the text is invalid.
     """
     try:
         return NO_MAP if text is None else parse_device_map(text)

@@ -9,7 +9,7 @@ from etdev.pipeline.results.report import find_report, report_beside
 from etdev.program.flat_tensor.model import SUFFIX
 
 REJECTED_SUFFIX = ".rejected"
-"""Suffix of a file that verification has rejected."""
+"""Suffix that is added to the name of a file that verification has rejected."""
 
 
 def object_place(project: Project, target: str) -> Path:
@@ -23,14 +23,15 @@ def sidecar_place(path: Path) -> Path:
 
 
 def record_place(program: Path) -> Path:
-    """Return the path of the record of the program at ``program``: the same name with ``.etrecord``."""
+    """Return the path of the ETRecord of the program at ``program``: the same name with ``.etrecord``."""
     return program.with_suffix(".etrecord")
 
 
 def data_places(project: Project, target: str) -> tuple[Path, ...]:
-    """Return the places of a target's data files, in the order of their names.
+    """Return the paths of a target's data files, in the order of their names.
 
-    The config names ``external_weights``. The report of the last build names the files that backends ask for.
+    The config's ``external_weights`` names some of them. The report of the last build names those that backends
+    requested.
     """
     weights = project.config.targets[target].external_weights
     asked = {path for path, of_delegates in reported_data(project, target) if of_delegates}
@@ -38,7 +39,7 @@ def data_places(project: Project, target: str) -> tuple[Path, ...]:
 
 
 def reported_data(project: Project, target: str) -> list[tuple[Path, bool]]:
-    """Return the data files of a target's last build by its report, and whether a backend asks for each."""
+    """Return the data files that the report of a target's last build names, and whether a backend requested each."""
     place = report_place(project, target)
     report = find_report(place)
     data = [item for built in (() if report is None else report.targets) for item in built.data]
@@ -52,7 +53,7 @@ def operators_place(program: Path) -> Path:
 
 
 def object_files(project: Project, target: str, folder: Path | None = None) -> tuple[Path, ...]:
-    """Return the files of an object program in the order of writing: at their places, or in a folder."""
+    """Return the files of an object program in the order of writing: at their final paths, or in ``folder``."""
     path = object_place(project, target)
     path = path if folder is None else folder / path.name
     record = [record_place(path)] if project.config.targets[target].etrecord else []

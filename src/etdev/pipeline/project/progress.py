@@ -1,4 +1,4 @@
-"""Progress of a build. The command line shows it; the Python API is silent unless asked."""
+"""Progress of a build. The command line shows it; the Python API shows nothing unless the caller asks for it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ WAIT = "wait for another build of it"
 
 
 def uncounted(done: int, total: int | None) -> None:
-    """Ignore the count."""
+    """Ignore the number of calls; for callers that show no progress."""
 
 
 class Progress(Protocol):
-    """A receiver of a build's events, in order."""
+    """The interface of an object that receives a build's events, in order."""
 
     def started(self, target: str, stage: str) -> None:
         """Report that a stage of a target begins."""
@@ -39,7 +39,7 @@ class Progress(Protocol):
 
 
 class Silent:
-    """A receiver that shows nothing."""
+    """A :class:`Progress` that shows nothing."""
 
     def started(self, target: str, stage: str) -> None:
         """Do nothing."""
@@ -68,7 +68,10 @@ class StageClock:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time one stage; repeated stages add up, and the time of an inner stage counts only for that stage."""
+        """Measure the time of one stage.
+
+        Times of repeated stages add up. The time of a stage inside another counts only for the inner one.
+        """
         self._progress.started(self._target, name)
         self._open.append((name, 0.0))
         start = time.perf_counter()

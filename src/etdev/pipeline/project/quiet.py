@@ -1,4 +1,4 @@
-"""Redirection of output from libraries: stdout is for results, and warnings are shown on request only."""
+"""Control of libraries' output: stdout is for results, and warnings are shown on request only."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _STDOUT, _STDERR = 1, 2
 
 @contextmanager
 def quiet_libraries(*, verbose: bool = False) -> Iterator[None]:
-    """Send prints to stderr; unless ``verbose``, hide Python warnings and log messages below ERROR.
+    """Send printed output to stderr and, unless ``verbose``, hide Python warnings and log messages below ERROR.
 
-    torch, torchao and executorch warn on every start about things that users of etdev cannot change. They use handlers
-    that they install during import, so the level is set for all loggers.
+    torch, torchao and executorch always warn about things that users of etdev cannot change. They install their own log
+    handlers during import, so the level is set for all loggers.
     """
     with _stdout_to_stderr(), warnings.catch_warnings():
         if verbose:
@@ -36,9 +36,10 @@ def quiet_libraries(*, verbose: bool = False) -> Iterator[None]:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Hide torch's output about a failure: a note of the exception gets its prints, its log is dropped.
+    """Hold back what torch prints in the block; drop its log messages.
 
-    The prints show the graph so far, and the log repeats the traceback.
+    If the block raises an exception, the printed text becomes a note of the exception. It shows the graph so far. The
+    log would only repeat the traceback.
     """
     printed, before = io.StringIO(), logging.root.manager.disable
     logging.disable(max(before, logging.ERROR))

@@ -1,6 +1,6 @@
-"""Required checks that cannot run for a target, found in the config before a build. Imports no torch.
+"""Required checks that can never run for a target; they are found in the config before a build.
 
-A build that requires such a check always ends with exit code 3.
+A build that requires such a check always ends with exit code 3. This module imports no torch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from etdev.plugins import EXECUTORS
 
 
 def unrunnable_checks(loaded: LoadedConfig) -> Iterator[Problem]:
-    """Yield a problem for each required check that cannot run, at its place in the config."""
+    """Yield a problem for each required check that can never run, at the check's location in the config."""
     for name, target in loaded.config.targets.items():
         for index, check in enumerate(target.verify.require):
             reason = _obstacle(check, target)
@@ -36,7 +36,7 @@ def unrunnable_checks(loaded: LoadedConfig) -> Iterator[Problem]:
 
 
 def _obstacle(check: str, target: Target) -> str | None:
-    """Return the reason why a check cannot run for a target; None if it may run."""
+    """Return the reason why a check can never run for a target; None if it may run."""
     devices, foreign = _devices(target), _not_replayed(target)
     not_replayed = f"etdev cannot run delegates of the backend {foreign[0]!r} yet" if foreign else None
     not_in_stock = f"ExecuTorch's Python runtime ignores devices, and the target uses {devices[0]}" if devices else None
@@ -62,7 +62,7 @@ def _devices(target: Target) -> list[str]:
 
 
 def _not_replayed(target: Target) -> list[str]:
-    """Return the backends of the target whose delegates the interpreter does not run."""
+    """Return the target's backends whose delegates ``replay`` cannot run."""
     names = [step.backend for step in target.partitioners]
     replayed = {*plugins.names(EXECUTORS)}
     return [name for name in names if not replayed.issuperset(backends.get(name).delegate_ids)]

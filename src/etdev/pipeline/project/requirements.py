@@ -13,7 +13,7 @@ from etdev.errors import MissingRequirementError, describe_exception
 from etdev.pipeline.project import Project
 
 _ALWAYS = ("torch", "executorch", "torchao", "numpy")
-"""The last two come with executorch, which imports them."""
+"""Packages that every build needs. The last two are installed with executorch, which imports them."""
 
 HF_EXTRA = 'pip install "etdev[hf]"'
 
@@ -29,9 +29,9 @@ class Requirement:
 
 
 def build_packages(config: Config, target: str) -> tuple[str, ...]:
-    """Return the packages whose versions a target's file can depend on, installed or not.
+    """Return the packages whose versions may affect a target's file, installed or not.
 
-    Packages that the project's own code imports are not included; they are known only after it runs.
+    Packages that the project's own code imports are not included, because they are known only after the code has run.
     """
     found = [*_ALWAYS]
     if config.model.weights is not None or config.model.hf is not None:
@@ -58,7 +58,7 @@ def required_packages(config: Config, targets: Collection[str]) -> Iterator[Requ
 
 
 def require_packages(project: Project, targets: Collection[str], doing: str) -> None:
-    """Fail early if a package that these targets need is missing."""
+    """Raise an error early if a package that these targets need is missing."""
     for need in required_packages(project.config, targets):
         found = find_packages(need.package, remedy=need.remedy)
         if not found.available:
@@ -70,9 +70,10 @@ def require_packages(project: Project, targets: Collection[str], doing: str) -> 
 
 
 def import_package(module: str) -> None:
-    """Import a module of an installed package before any other import, so that a broken package is not taken for a bug.
+    """Import a module of an installed package before anything else imports it.
 
-    Any exception counts: packages that do not fit each other fail with more than ImportError.
+    So a broken package is reported as such, and not as a bug. Any exception counts: packages that do not fit each other
+    do not only raise ImportError.
     """
     try:
         importlib.import_module(module)

@@ -1,4 +1,4 @@
-"""Operators and backends of a target's runtime, from the config or from the wheel."""
+"""Operators and backends of the runtime that a target is for, from the config or from the executorch wheel."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class RuntimeContents:
     """Operators and backends that a runtime has."""
 
     operators: frozenset[str] | None
-    """None means every operator."""
+    """Names of the operators; None means every operator."""
     backends: frozenset[str]
     closed: bool
-    """True if ``backends`` is complete, False if it is only what is known."""
+    """True if ``backends`` lists all backends, False if the runtime may have others."""
     operators_label: str = _WHEEL
-    """Source of the operators, as the subject of a sentence."""
+    """Where the operators are known from, as the subject of a sentence."""
     backends_label: str = _WHEEL
 
 
@@ -55,7 +55,7 @@ def target_runtime(
 
 
 def check_runtime_settings(project: Project, target: str) -> None:
-    """Read `runtime.operators`, so that a file that cannot be read fails early.
+    """Read the file that `runtime.operators` names, so that an unreadable file fails early.
 
     Raises :class:`~etdev.errors.ConfigError` at the key.
     """
@@ -64,10 +64,10 @@ def check_runtime_settings(project: Project, target: str) -> None:
 
 
 def needed_libraries(operators: Iterable[str]) -> tuple[str, ...]:
-    """Return the kernel libraries that have these operators, sorted.
+    """Return the kernel libraries of ExecuTorch that have these operators, sorted.
 
-    An operator that is in ``portable`` does not count for ``optimized``. Of the operators that the lists in the wheel
-    do not have, only ATen operators count: others may be custom.
+    An operator that is in ``portable`` does not count for ``optimized``. The wheel has lists of the libraries'
+    operators. Of operators that are in no list, only ATen operators count, since others may be custom.
     """
     portable, quantized = (library_operators(name, frozenset()) for name in ("portable", "quantized"))
     found = set()
@@ -91,9 +91,10 @@ def library_operators(library: str, wheel_operators: frozenset[str]) -> frozense
 
 
 def selected_operators(project: Project, target: str) -> frozenset[str] | None:
-    """Return the operators of the target's selected-operators YAML, as used by ExecuTorch's selective build.
+    """Return the operators that the target's selected-operators YAML names.
 
-    None if it includes all operators. Raises :class:`~etdev.errors.ConfigError` at the key.
+    Return None if it includes all operators. ExecuTorch's selective build uses the same file. Raises
+    :class:`~etdev.errors.ConfigError` at the key.
     """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
@@ -120,12 +121,12 @@ def _bad_operators(project: Project, target: str, message: str) -> ConfigError:
 
 @dataclass(frozen=True)
 class Requirements:
-    """Operators and delegates that a file needs from the runtime, per method."""
+    """What a file needs from the runtime: operators and delegates, per method."""
 
     operators: Mapping[str, frozenset[str]]
-    """Names such as ``aten::add.out``."""
+    """Names of operators, such as ``aten::add.out``, per method."""
     delegates: Mapping[str, frozenset[str]]
-    """Ids such as ``XnnpackBackend``."""
+    """Ids of delegates, such as ``XnnpackBackend``, per method."""
 
 
 def requirements(found: Program) -> Requirements:

@@ -1,4 +1,4 @@
-"""The stock runtime for a project."""
+"""The stock runtime, ExecuTorch's Python runtime, with a project's custom kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Torch tensors: as inputs, in nested results, and as bytes."""
+"""Helpers for torch tensors: make random ones, find them in nested results, read their bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Tensors = tuple["torch.Tensor", ...]
 
 
 def iter_tensors(value: Any) -> list[torch.Tensor]:
-    """Return all tensors in a nested result, in order (dicts and dataclasses through torch's pytree)."""
+    """Return all tensors in a nested result, in order; torch's pytree takes dicts and dataclasses apart."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -20,7 +20,7 @@ def iter_tensors(value: Any) -> list[torch.Tensor]:
 
 
 def random_tensor(shape: Sequence[int], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Return normal floats, random bools, or zeros for integers, since they may be indices and zero is valid."""
+    """Return random values: normally distributed floats, or bools. Integers are zero, because they may be indices."""
     import torch
 
     if dtype.is_floating_point:
@@ -31,7 +31,7 @@ def random_tensor(shape: Sequence[int], dtype: torch.dtype, generator: torch.Gen
 
 
 def bytes_of(tensor: torch.Tensor) -> memoryview:
-    """Return the values of a dense tensor, in order of its dimensions, as bytes."""
+    """Return the bytes of a dense tensor's values, in the order of its dimensions."""
     import torch
 
     flat: Any = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()

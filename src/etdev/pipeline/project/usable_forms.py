@@ -1,4 +1,4 @@
-"""Forms that a target's lowering may use, limited by the kernels of its runtime."""
+"""The forms that lowering may use for a target: those for which the target's runtime has kernels."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from etdev.pipeline.project import Project
 
 
 def usable_forms(project: Project, target: str) -> tuple[str, ...]:
-    """Return the names of the forms that the target's runtime has the kernels for; none for the stock lowering.
+    """Return the names of the forms whose kernels the target's runtime has; none if the config turns forms off.
 
-    Raises :class:`~etdev.errors.ConfigError` for a ``runtime.operators`` that cannot be read.
+    Raises :class:`~etdev.errors.ConfigError` if the file of ``runtime.operators`` cannot be read.
     """
     settings = project.config.targets[target]
     if settings.lowering == "stock":

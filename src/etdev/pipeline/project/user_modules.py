@@ -21,15 +21,15 @@ from etdev.files import real_path
 LIBRARIES = (*map(sysconfig.get_path, ("purelib", "platlib", "stdlib")), site.getusersitepackages())
 """Folders of installed packages and of the standard library."""
 STAMPS: dict[Path, tuple[int, int, int] | None] = {}
-"""Size and times of each registered module's file when it was imported; None if it did not exist."""
+"""Size and times of each registered module's file when the module was imported; None if the file did not exist."""
 
 
 class SourceLoader(SourceFileLoader):
-    """A loader that always compiles the current source.
+    """A loader that always compiles the current source, and never uses or writes bytecode.
 
-    Cached bytecode is compared with its source by whole seconds, and writing it would change the user's folder.
-    ``note`` receives the syntax tree and the folder in which the module's full name is searched, before the source
-    runs.
+    Python compares bytecode with its source only by whole seconds, and writing it would change the user's folder.
+    Before the source runs, ``note`` is called with its syntax tree and with the folder in which the module's full name
+    is searched.
     """
 
     def __init__(self, note: Callable[[ast.Module, Path], None], fullname: str, path: str) -> None:
@@ -46,17 +46,17 @@ class SourceLoader(SourceFileLoader):
 
 @functools.cache
 def packages_of_modules() -> Mapping[str, list[str]]:
-    """Return the installed packages that provide each module; cached, because the search is slow."""
+    """Return the installed packages that provide each module; the result is cached, because the search is slow."""
     return metadata.packages_distributions()
 
 
 def is_module(place: Path) -> bool:
-    """Return whether a module or a folder is at a path without a suffix."""
+    """Return whether there is a module or a folder at ``place``, a path without a suffix."""
     return place.is_dir() or any(Path(f"{place}{end}").is_file() for end in MODULE_ENDS)
 
 
 def stamp_of(path: Path) -> tuple[int, int, int] | None:
-    """Return size and times of a file, which change with it; None if it does not exist."""
+    """Return the size and times of a file, to notice that it changes; None if the file does not exist."""
     try:
         found = path.stat()
     except OSError:
@@ -95,7 +95,8 @@ def file_of(module: ModuleType) -> Path | None:
 def local_module(dotted: str, base: Path) -> tuple[str, Path | None]:
     """Return the name and file of the outermost module of a dotted name that is in ``base``.
 
-    Folders without an ``__init__`` file are searched further. The file is None if ``base`` has no such module.
+    For ``a.b.c``, that is ``a``, unless ``a`` is a folder without an ``__init__`` file: then the search goes on with
+    ``a.b``. The file is None if ``base`` has no such module.
     """
     parts = dotted.split(".")
     for count, part in enumerate(parts, 1):

@@ -1,4 +1,4 @@
-"""Imports and calls of the Python code that a config names, with errors located in that code."""
+"""Imports and calls of the Python code that a config names; errors name the line in that code."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from etdev.pipeline.project.user_modules import (
 )
 
 _REGISTERED: dict[tuple[Path, str], dict[str, ModuleType]] = {}
-"""Modules that a module which registers ops imported, by that module's folder and name.
+"""The modules that each module under ``imports`` imported, by that module's folder and name.
 
-They are kept and used again. Another import would register the ops twice, which is an error.
+They are kept and used again. Another import would register the same custom ops twice, which is an error.
 """
 
 
@@ -65,9 +65,9 @@ class UserCode:
         self._path_before: list[str] = []
         self._modules_before: dict[str, ModuleType] = {}
         self._meant: dict[str, Path] = {}
-        """File of each local module that a config or local code imports, by module name."""
+        """File of each local module that the config or local code imports, by module name."""
         self._asked: set[tuple[str, ...]] = set()
-        """Imported names, split at the dots: top-level modules, and modules in local packages."""
+        """Names that were imported, split at the dots: top-level modules and modules in local packages."""
         self._named: set[str] = set()
         """Names in the import statements of local code."""
         self._hook = FileFinder.path_hook(
@@ -130,7 +130,7 @@ class UserCode:
         return function
 
     def describe(self, error: BaseException) -> str:
-        """Return ``TypeError: … (model.py:12, in forward)``: the error and the innermost line of the user's code."""
+        """Return the error and the innermost line of the user's code: ``TypeError: … (model.py:12, in forward)``."""
         text = str(error).strip() or "no message"
         place = self.place(error.__traceback__)
         if isinstance(error, SyntaxError) and error.filename is not None:
@@ -138,7 +138,7 @@ class UserCode:
         return f"{type(error).__name__}: {text}" + (f" ({place})" if place else "")
 
     def place(self, trace: TracebackType | None) -> str | None:
-        """Return ``model.py:12, in forward`` for the innermost frame of the user's code, relative to its config."""
+        """Return the innermost frame of the user's code as ``model.py:12, in forward``; None if there is none."""
         for frame in reversed(traceback.extract_tb(trace)):
             short = self.shorten(frame.filename)
             if short is not None:
@@ -146,7 +146,7 @@ class UserCode:
         return None
 
     def shorten(self, filename: str) -> str | None:
-        """Return the file relative to the config's folder; None if it is not the user's code."""
+        """Return the path of a file relative to the config's folder; None if the file is not the user's code."""
         path = Path(filename)
         if any(path.is_relative_to(library) for library in LIBRARIES):
             return None
@@ -166,24 +166,27 @@ class UserCode:
         }
 
     def missing(self) -> set[Path]:
-        """Return modules that were searched in the project's folders and do not exist, as paths without a suffix."""
+        """Return the paths, without a suffix, at which a module was searched in the project's folders and not found."""
         places = {base.joinpath(*parts) for base in self._bases for parts in self._asked}
         return {place for place in places if not is_module(place)}
 
     def packages(self, roots: Iterable[str]) -> dict[str, str]:
-        """Return versions of the installed packages that the project's imports or ``roots`` name, by package."""
+        """Return the versions of the packages that the project's code or ``roots`` import, by package."""
         tops = {name.partition(".")[0] for name in (*self._named, *roots)}
         known = packages_of_modules()
         return {package: metadata.version(package) for top in sorted(tops) for package in known.get(top, ())}
 
     def stale(self) -> set[Path]:
-        """Return files of registered modules that changed after their import, so that the imported code is old."""
+        """Return the files of registered modules that changed after their import; the imported code is out of date."""
         return {
             path for (base, _), known in _REGISTERED.items() if base in self._bases for path in changed_files(known)
         }
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Find a module where the importing local code expects it; this is a finder of ``sys.meta_path``."""
+        """Find a module in the folder in which the importing local code expects it.
+
+        Python calls this method of a finder in ``sys.meta_path``.
+        """
         parts = tuple(name.split("."))
         package = sys.modules.get(name.rpartition(".")[0])
         if len(parts) == 1 or (package is not None and self._is_local(package)):
@@ -216,7 +219,7 @@ class UserCode:
             raise LoadError(f"importing {name!r} failed: {self.describe(error)}", where=where) from error
 
     def _add_base(self, base: Path) -> None:
-        """Search ``base`` before all other folders, including those of other config files."""
+        """Search ``base`` before all other folders, also before those of other config files."""
         if base not in self._bases:
             self._bases.append(base)
             self._forget_finders()
@@ -224,7 +227,7 @@ class UserCode:
         sys.path[:] = [str(base), *(entry for entry in sys.path if entry != str(base))]
 
     def _find_in_bases(self, path: str) -> Any:
-        """Return a finder for one of the user's folders; this is a path hook."""
+        """Return a finder for a folder of the user, as a path hook does."""
         if not self._is_own(Path(path)):
             raise ImportError(f"{path} is not the user's code")
         return self._hook(path)
@@ -234,7 +237,7 @@ class UserCode:
             del sys.path_importer_cache[path]
 
     def _hide_foreign(self, top: str, base: Path, where: str) -> None:
-        """Hide a loaded module if a local module has the same name."""
+        """Hide a module that is loaded already if a local module has the same name."""
         loaded = sys.modules.get(top)
         local = [path for path in (base / top / "__init__.py", base / f"{top}.py") if path.is_file()]
         if loaded is not None and getattr(loaded, "__file__", None) is None and (base / top).is_dir():
@@ -265,7 +268,7 @@ class UserCode:
                     self._note_import(f"{node.module}.{alias.name}", base)
 
     def _note_import(self, dotted: str, base: Path) -> None:
-        """Record the file in ``base`` that an import means, if any, and refuse a second file for the same name."""
+        """Record which file in ``base`` an import means, if any; refuse a second file for the same name."""
         name, file = local_module(dotted, base)
         if file is None:
             return
@@ -285,9 +288,9 @@ class UserCode:
         return path is not None and self._is_own(path)
 
     def _is_own(self, path: Path) -> bool:
-        """Return whether a path is in a config's folder and not in a folder that the process imports from anyway.
+        """Return whether a path is in a config's folder, but not in a folder of packages or other libraries there.
 
-        Packages that are installed from their sources (etdev's, the user's) can be located below a config.
+        Packages that are installed from their sources (etdev's, the user's) may be located below a config's folder.
         """
         if self.shorten(str(path)) is None:
             return False
@@ -300,7 +303,7 @@ class UserCode:
 
 @contextmanager
 def translated(user: UserCode, kind: type[EtdevError], what: str, *, where: str) -> Iterator[None]:
-    """Turn errors of the user's code into ``kind``, with a message that starts with ``what``."""
+    """Raise errors of the user's code in the block as ``kind``, with a message that begins with ``what``."""
     try:
         yield
     except EtdevError:

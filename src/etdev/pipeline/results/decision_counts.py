@@ -1,4 +1,4 @@
-"""Counts of a link's decisions: copies by kind, and outputs in place."""
+"""Counts of what a link decided: on copies, by kind, and on outputs in place."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ KINDS: tuple[ElisionKind, ...] = get_args(ElisionKind)
 
 @dataclass(frozen=True, slots=True)
 class CopiesOfKind:
-    """The copies of one kind that a link considered removing."""
+    """Counts for the copies of one kind that a link considered removing."""
 
     kind: ElisionKind
     removed: int
     """Number of copies removed, fully or in part."""
     removed_bytes: int
-    """Bytes that one pass over the instructions does not copy any more, at the largest sizes."""
+    """Bytes that are no longer copied in one pass over the instructions, at the largest sizes."""
     kept: int
     kept_bytes: int
-    """Bytes that one pass still copies in kept copies, at the largest sizes; excludes copies removed in part."""
+    """Bytes that kept copies still copy in one pass, at the largest sizes; excludes copies removed in part."""
     reasons: dict[str, int]
-    """Reasons why copies stayed → their number, the most frequent first."""
+    """Number of kept copies by the reason why they were kept, the most frequent reason first."""
     partly: dict[str, int]
-    """Reasons why a part of a removed copy stayed → their number, the most frequent first."""
+    """Number of copies that were removed only in part, by the reason for that, the most frequent reason first."""
 
     @property
     def considered(self) -> int:
@@ -38,15 +38,15 @@ class CopiesOfKind:
 
 @dataclass(frozen=True, slots=True)
 class InPlaceOutputs:
-    """The outputs that a link considered writing over an operand."""
+    """Counts for the outputs that a link considered writing over an operand."""
 
     taken: int = 0
-    """Number of outputs in place."""
+    """Number of outputs that are written over an operand."""
     taken_bytes: int = 0
-    """Bytes of own memory that outputs in place do not need, at the largest sizes, whatever else is in use."""
+    """Bytes of these outputs, at the largest sizes; the peak may shrink by less."""
     refused: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
-    """Reasons why outputs have memory of their own → their number, the most frequent first."""
+    """Number of outputs with memory of their own by the reason for that, the most frequent reason first."""
 
     @property
     def considered(self) -> int:
@@ -55,7 +55,7 @@ class InPlaceOutputs:
 
 
 def count_copies(elisions: Iterable[Elision]) -> tuple[CopiesOfKind, ...]:
-    """Return the decisions on copies, for each kind with any."""
+    """Count the decisions on copies, for each kind that occurs."""
     elisions = tuple(elisions)
     kinds = {item.kind for item in elisions}
     return tuple(_of_kind(kind, [item for item in elisions if item.kind == kind]) for kind in KINDS if kind in kinds)
@@ -76,7 +76,7 @@ def _of_kind(kind: ElisionKind, elisions: Sequence[Elision]) -> CopiesOfKind:
 
 
 def count_inplace(decisions: Iterable[InPlace]) -> InPlaceOutputs:
-    """Return the decisions on outputs in place."""
+    """Count the decisions on outputs in place."""
     decisions = tuple(decisions)
     taken = [item for item in decisions if item.argument is not None]
     return InPlaceOutputs(

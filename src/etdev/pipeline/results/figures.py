@@ -1,4 +1,4 @@
-"""Figures of a built program: budgets limit them, baselines compare them and ``etdev.lock`` keeps them."""
+"""Figures of a built program. Budgets limit them, baselines compare them, and ``etdev.lock`` keeps them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Figures(BaseModel):
-    """Sizes of one target's file, and numbers of ops in and outside delegates."""
+    """Figures of one target: sizes of its file, and numbers of ops in delegates and on kernels."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -18,17 +18,17 @@ class Figures(BaseModel):
     Weights inside a blob that etdev cannot read are not included.
     """
     memory: dict[str, int]
-    """Planned bytes per device, including those of programs in delegates; always has ``cpu``."""
+    """Planned bytes per device, including programs in delegates; ``cpu`` is always there."""
     copies: int = Field(ge=0)
-    """Largest number of bytes that a call of any method copies between the host and devices, both ways together."""
+    """Bytes that one call copies between the host and devices, in both directions; the largest of all methods."""
     delegated_ops: int | None = Field(None, ge=0)
-    """Ops in delegates, over all methods; None if unknown, since a file does not state it."""
+    """Number of ops in delegates, over all methods; None if unknown, since a file does not state it."""
     undelegated_ops: int | None = Field(None, ge=0)
-    """Ops on the runtime's own kernels, over all methods; None if unknown."""
+    """Number of ops that the runtime's own kernels run, over all methods; None if unknown."""
 
     @property
     def delegated(self) -> float | None:
-        """Share of the ops that are in delegates, 0 to 1; None if unknown, or without ops."""
+        """Share of the ops that are in delegates, from 0 to 1; None if it is unknown or there are no ops."""
         if self.delegated_ops is None or self.undelegated_ops is None:
             return None
         total = self.delegated_ops + self.undelegated_ops

@@ -13,13 +13,13 @@ class FileResult(Part):
 
     file: str
     size: int
-    """Bytes."""
+    """Size of the file in bytes."""
     sha256: str
     status: Literal["good", "rejected"]
     """``rejected`` if a check failed."""
     checks: tuple[CheckResult, ...]
     required: tuple[str, ...] = ()
-    """Checks that must run."""
+    """Names of the checks that must run."""
 
     @property
     def unmet(self) -> tuple[CheckResult, ...]:
@@ -39,7 +39,7 @@ class FilesResult(Part):
 
     @property
     def exit_code(self) -> ExitCode:
-        """Worst exit code of all files: a rejected file comes before a required check that did not run."""
+        """Worst exit code of all files: that of a rejected file, else that of a required check that did not run."""
         if any(file.status == "rejected" for file in self.files):
             return ExitCode.BUILD_FAILED
         return ExitCode.ENVIRONMENT if any(file.unmet for file in self.files) else ExitCode.DONE

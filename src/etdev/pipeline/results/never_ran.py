@@ -1,4 +1,4 @@
-"""Warnings about targets that verification accepted although no check ran their programs."""
+"""Warnings about targets that passed verification although no check ran their programs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import PurePath
 from etdev.pipeline.results.result import NOT_VERIFIED, TargetResult
 
 _RUNNING = ("runtime", "replay", "device")
-"""Checks that run the program."""
+"""Names of the checks that run the program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,10 @@ class NeverRan:
 
 
 def never_ran(target: TargetResult) -> NeverRan | None:
-    """Return a warning if no check ran a target's program; None if one did, or if that is an error already.
+    """Return a warning if no check ran a target's program; None if no warning is needed.
 
-    A required check that did not run is such an error, and ``--no-verify`` asks for no run.
+    None is needed if a check ran it, if a required check did not run (that is an error already), or if ``--no-verify``
+    turned checks off.
     """
     checks = {check.name: check for check in target.checks if check.name in _RUNNING}
     if (
@@ -49,7 +50,10 @@ def _on_other_devices(target: TargetResult, devices: tuple[str, ...]) -> str:
 
 
 def _in_another_runtime(target: TargetResult) -> str:
-    """Return a command for ExecuTorch's ``executor_runner``, which takes one data file."""
+    """Return advice with a command that runs the target in ExecuTorch's ``executor_runner``.
+
+    That program takes only one data file, so several are put into the program first.
+    """
     program = PurePath(target.artifact)
     names = [str(program.with_name(item.name)) for item in target.data]
     delegates = {name for method in target.methods for name in method.delegate_calls}

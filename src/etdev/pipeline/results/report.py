@@ -1,4 +1,4 @@
-"""Reading of ``report.json`` and ``results.json``, in which a build writes its :class:`BuildResult`."""
+"""Reading of ``report.json`` and ``results.json``, the files in which a build stores its :class:`BuildResult`."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from etdev.files import describe_os_error, read_file
 from etdev.pipeline.results.result import BuildResult
 
 REPORT = "report.json"
-"""Name of the report on one target, in the folder of the target's files."""
+"""Name of the file with the report on one target, in the folder of the target's files."""
 
 
 class ReportError(EtdevError):
-    """Error for a report that cannot be read, or that another version of etdev wrote."""
+    """The error if a report cannot be read or comes from another version of etdev."""
 
 
 def report_beside(file: Path) -> Path:
-    """Return the path of the report on a file, if the file has not been moved since it was built."""
+    """Return the path at which the report on a file is, unless someone has moved the file since it was built."""
     return file.with_name(REPORT)
 
 
 def read_report(place: Path) -> BuildResult | None:
-    """Return the content of a report; None if there is no such file.
+    """Return the content of a report; None if the file does not exist.
 
-    Raises :class:`ReportError`, which names the first flaw.
+    Raises :class:`ReportError`, which names the first flaw of the file.
     """
     try:
         return BuildResult.model_validate_json(read_file(place))
@@ -43,7 +43,7 @@ def read_report(place: Path) -> BuildResult | None:
 
 
 def find_report(place: Path) -> BuildResult | None:
-    """Return the content of a report; None without one that this version of etdev can read."""
+    """Return the content of a report; None if it is missing or this version of etdev cannot read it."""
     try:
         return read_report(place)
     except ReportError:

@@ -21,12 +21,13 @@ NO_METRIC = "the config names no metric"
 NO_DEVICES = "the program has no memory on devices"
 NOT_VERIFIED = "verification was turned off"
 NOTHING_TO_ASK = (NO_LIMIT, NO_METRIC, NO_DEVICES)
-"""Reasons why a check did not run that has nothing to check."""
+"""Reasons why a check did not run that mean that there was nothing to check."""
 
 WORST_FIRST = (ExitCode.BUILD_FAILED, ExitCode.CONFIG, ExitCode.ENVIRONMENT, ExitCode.GATE_FAILED)
-"""Exit codes of several targets together, by precedence.
+"""Exit codes by precedence, for the exit code of several targets together.
 
-First a broken artifact or a failed stage, then an invalid config, then a lack of this machine, then a missed gate.
+First a broken artifact or a failed stage, then an invalid config, then something that this machine lacks, then a missed
+gate.
 """
 
 
@@ -37,15 +38,15 @@ class Part(BaseModel):
 
 
 class OutputError(Part):
-    """Error of one output of a method against its reference, over all samples and sessions."""
+    """The error of one output of a method against its reference, over all samples and sessions."""
 
     method: str
     output: int
-    """Position, 0-based."""
+    """Position of the output, from 0."""
     dtype: str
     max_abs_error: float
     allowed: float
-    """Largest absolute error allowed by etdev's default for the dtype, at the sample that comes closest to it."""
+    """Largest absolute error that etdev allows for the dtype, at the sample where the error comes closest to it."""
     snr_db: float | None
     """Signal-to-noise ratio against the reference, in dB; None if every sample was equal."""
     float_snr_db: float | None = None
@@ -53,7 +54,10 @@ class OutputError(Part):
 
 
 class LatencyResult(Part):
-    """Seconds per call, over all measured calls. A percentile is the time of a call: the nearest rank."""
+    """Seconds per call, over all measured calls.
+
+    A percentile is the measured time of one call (the nearest rank).
+    """
 
     calls: int
     min: float
@@ -65,10 +69,10 @@ class LatencyResult(Part):
 
 
 class Failure(Part):
-    """One failure of a check that judges several limits."""
+    """One failure of a check that compares several values with limits."""
 
     message: str
-    """One sentence."""
+    """Description of the failure, in one sentence."""
     where: str
     """Location of the limit in the config."""
     hint: str
@@ -81,43 +85,44 @@ class CheckResult(Part):
     name: str
     status: Status
     summary: str
-    """One line: the finding, or the reason why the check did not run."""
+    """What the check found, or the reason why it did not run, in one line."""
     gate: bool = False
-    """True if a failure is a missed limit of the config (the artifact stays), not a broken artifact."""
+    """True if a failure is a missed limit of the config, so that the artifact stays; False if the artifact is broken.
+    """
     problems: tuple[str, ...] = ()
-    """One sentence per failure."""
+    """The failures, one sentence each."""
     where: str | None = None
-    """Location of the failure: of the limit in the config, or of the line in the model."""
+    """Location of the failure: that of the limit in the config, or of the line in the model's code."""
     hint: str | None = None
-    """Advice on a failure; for a ``replay`` that did not run, the way to run it."""
+    """Advice on a failure; for a ``replay`` that did not run, how to run it."""
     failures: tuple[Failure, ...] = ()
-    """The ``problems`` with location and advice each, if these are known per problem."""
+    """The failures in ``problems`` with location and advice each, if these are known for each."""
     outputs: tuple[OutputError, ...] = ()
     value: float | None = None
-    """Value of the metric, for ``accuracy``."""
+    """Value of the metric, for the check ``accuracy``."""
     unjudged: str | None = None
     """Location of the limit that was not judged, for a check that did not run."""
     latency: LatencyResult | None = None
-    """The measurement, for ``latency``."""
+    """Measured times, for the check ``latency``."""
     lacking: bool = False
-    """True if the check should run by itself but this machine could not run it, so that it counts as required."""
+    """True if the check counts as required: it should have run, but this machine could not run it."""
     devices: tuple[str, ...] | None = None
-    """Devices that the program names in addition to the host, for ``bytes``; None if it was not read."""
+    """Devices that the program names besides the host, for the check ``bytes``; None if the program was not read."""
     allocations: tuple[AllocatedBuffer, ...] = ()
-    """Planned buffers on devices and the tests in them, for ``device``."""
+    """Planned buffers on devices and the memory tests in them, for the check ``device``."""
     device_memory: tuple[DeviceMemory, ...] = ()
-    """Memory of the devices before, during and after the check, for ``device``."""
+    """Memory of the devices before, during and after the check, for the check ``device``."""
 
 
 class UndelegatedOps(Part):
-    """Ops of one kind that run on kernels instead of a delegate."""
+    """Ops of one kind that run on kernels and not in a delegate."""
 
     op: str
     count: int
 
 
 class MethodResult(Part):
-    """One method of the program."""
+    """Facts on one method of the program."""
 
     name: str
     inputs: tuple[str, ...]
@@ -128,27 +133,27 @@ class MethodResult(Part):
     delegated_ops: int
     undelegated: tuple[UndelegatedOps, ...]
     operators: tuple[str, ...]
-    """Kernels that the file needs from the runtime."""
+    """Names of the operators that the runtime must have for the file."""
     libraries: tuple[str, ...] = ()
-    """ExecuTorch's kernel libraries that have them; custom kernels are in none."""
+    """ExecuTorch's kernel libraries that have these operators; custom operators are in none."""
     forms: dict[str, int] = {}
-    """Number of ops that lowering replaced by others with faster kernels, by form."""
+    """Number of ops that lowering replaced by ops with faster kernels, by form."""
     tiling: TilingDecision | None = None
-    """Tiling decision with its figures; None if there was nothing to decide."""
+    """The decision whether to tile the method, with its figures; None if there was nothing to decide."""
     buffers: tuple[BufferInfo, ...] = ()
     instructions: int = 0
     transfers: Transfers = Transfers(0, 0)
-    """Bytes copied between the host and devices, in one call."""
+    """Bytes that one call copies between the host and devices."""
     copies: tuple[CopiesOfKind, ...] = ()
-    """Results for the copies that the linker considered, by kind."""
+    """Numbers of removed and kept copies, by kind."""
     inplace: InPlaceOutputs = InPlaceOutputs()
-    """Results for the outputs that may be written over an operand."""
+    """Numbers of outputs that are written over an operand, and of outputs that are not."""
     copy_decisions: tuple[Elision, ...] = ()
-    """Decision on each of ``copies``, by position in the object program."""
+    """The linker's decision on each copy, by position in the object program."""
     inplace_decisions: tuple[InPlace, ...] = ()
-    """Decision on each of ``inplace``, by position in the object program."""
+    """The linker's decision on each output that may be written over an operand, by position in the object program."""
     renumbered: dict[int, int] = {}
-    """Positions of the instructions that the link kept: in the object program → in the file."""
+    """Position in the file of each instruction that the link kept, by position in the object program."""
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -161,7 +166,7 @@ class FileBeside(Part):
 
     name: str
     size: int
-    """Bytes."""
+    """Size of the file in bytes."""
     sha256: str
 
 
@@ -173,38 +178,38 @@ class DataFile(FileBeside):
 
 
 class TargetResult(Part):
-    """One target's artifact, and the results of its verification."""
+    """The artifact of one target, and the results of its verification."""
 
     name: str
     status: Literal["built", "gate failed", "rejected"]
     artifact: str
     """Path of the file, relative to the config's folder if the file is below it."""
     size: int
-    """Bytes."""
+    """Size of the artifact in bytes."""
     sha256: str
     data: tuple[DataFile, ...] = ()
     """Data files, without which the program does not run."""
     operators: FileBeside | None = None
-    """File of the operators that the program needs, for a selective build of the runtime."""
+    """The file that lists the operators of the program, for a selective build of the runtime."""
     quantize: str | None
-    """Scheme that was applied."""
+    """Quantization scheme that was applied; None if the target is not quantized."""
     methods: tuple[MethodResult, ...] = ()
     memory: dict[str, int] = {}
-    """Planned bytes per device: the sum over buffers of the largest size in any method."""
+    """Planned bytes per device: the sum over planned buffers, each at its largest size in any method."""
     sidecar_sha256: str | None = None
-    """SHA-256 of the linked object program's notes; only these notes fit the positions in ``methods``."""
+    """SHA-256 of the sidecar of the linked object program; positions in ``methods`` fit only that object program."""
     nested_memory: dict[str, int] = {}
     """Bytes per device that reference delegates allocate for their programs, in addition to ``memory``."""
     planner: str | None = None
     shared_state: tuple[str, ...] = ()
-    """State that several methods share. It needs a loader that allocates the same buffers for all methods."""
+    """Names of states that several methods share; they need a loader that gives all methods the same buffers."""
     checks: tuple[CheckResult, ...] = ()
     required: tuple[str, ...] = ()
-    """Checks that must run."""
+    """Names of the checks that must run."""
     seconds: dict[str, float] = {}
-    """Seconds per stage, in the order in which they ran."""
+    """Seconds of each stage, in the order in which the stages ran."""
     figures: Figures | None = None
-    """Figures that budgets and baselines compare; set by ``build``."""
+    """The figures that budgets limit and baselines compare; ``build`` sets them."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -214,7 +219,7 @@ class TargetResult(Part):
 
     @property
     def exit_code(self) -> ExitCode:
-        """Exit code for this target alone."""
+        """Exit code that this target alone would give."""
         if self.status == "rejected":
             return ExitCode.BUILD_FAILED
         if self.unmet:
@@ -226,13 +231,13 @@ class Obstacle(Part):
     """One reason why a target was not built."""
 
     rule: str
-    """Kind of error; for a failed stage, its name."""
+    """Kind of error; the stage's name if a stage failed."""
     message: str
-    """One sentence."""
+    """Description of the reason, in one sentence."""
     where: str | None = None
-    """Location."""
+    """Location of the reason."""
     hint: str | None = None
-    """Advice."""
+    """Advice on the reason."""
 
 
 class FailedTarget(Part):
@@ -240,7 +245,7 @@ class FailedTarget(Part):
 
     name: str
     code: ExitCode
-    """Exit code for this target alone."""
+    """Exit code that this target alone would give."""
     errors: tuple[Obstacle, ...]
 
 
@@ -256,9 +261,9 @@ class BuildResult(Part):
     """Versions of etdev, Python and the packages that took part."""
     targets: tuple[TargetResult, ...]
     failed: tuple[FailedTarget, ...] = ()
-    """Targets with a failed stage."""
+    """Targets that were not built because of an error."""
     not_built: tuple[str, ...] = ()
-    """Targets that were not started after another one failed."""
+    """Targets that were not begun, because another target failed before."""
     notes: tuple[str, ...] = ()
     """Notes on all targets together: how to simulate missing devices, and unused devices of the device map."""
 

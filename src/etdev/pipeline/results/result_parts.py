@@ -1,4 +1,4 @@
-"""Small parts of results, in a module without dependencies on the checks that fill them."""
+"""Small parts of results. This module does not import the checks that fill them."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class AllocatedBuffer:
-    """One planned buffer, and the memory test in it."""
+    """A planned buffer on a device, and the memory test in it."""
 
     device: str
     index: int
-    """The ``memory_id``."""
+    """The buffer's ``memory_id``."""
     size: int
-    """Bytes."""
+    """Size of the buffer in bytes."""
     alignment: int
-    """Largest power of two that divides its address."""
+    """Largest power of two that divides the buffer's address."""
     memory: str
-    """Kind of memory at its address, and the source of that fact: ``device (libcudart)``."""
+    """Kind of memory at the buffer's address, and how that is known: ``device (libcudart)``."""
     extents: int
-    """Number of extents, over all methods, written and read back while others were in use."""
+    """Number of extents that were written and read back while other extents were in use, over all methods."""
     written: int
-    """Bytes written to the extents."""
+    """Bytes that were written to the extents."""
     seconds: float
 
 
@@ -31,8 +31,8 @@ class DeviceMemory:
 
     device: str
     free_before: int | None
-    """Free bytes; None if the device does not report it."""
+    """Free bytes before the check; None if the device does not report it."""
     free_during: int | None
-    """Free bytes with all buffers allocated."""
+    """Free bytes while all buffers are allocated."""
     free_after: int | None
     total: int | None
