@@ -48,7 +48,7 @@ def test_refused(values: list[str], message: str, hint: str) -> None:
 @pytest.mark.parametrize("name", ["w.ptd", "new/m.pte", "m.etrecord"])
 def test_a_report_has_no_name_of_a_product(name: str) -> None:
     """It would pass for one, and take the place of one that the command does not know of."""
-    with pytest.raises(UsageError, match=rf"a report cannot be written to '{name}': builds write files that end in"):
+    with pytest.raises(UsageError, match=rf"a report cannot be written to '{name}': names that end in"):
         parse_outputs([f"json={name}"], allowed=FORMATS).refuse()
     parse_outputs([f"json={name}.json"], allowed=FORMATS).refuse()
 

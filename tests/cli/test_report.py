@@ -67,7 +67,7 @@ def test_a_target_by_its_name(run: Run) -> None:
         ),
         (
             ("m.pte", "--output", "html=new.ptd"),
-            "error: --output: a report cannot be written to 'new.ptd': builds write files that end in .ptd",
+            "error: --output: a report cannot be written to 'new.ptd': names that end in .ptd are for built files",
         ),
         (("m.pte", "--data", "broken.pte"), "error: broken.pte: "),
         (("m.pte", "--output", "json"), "error: --output: unknown format 'json'"),

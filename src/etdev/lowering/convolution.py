@@ -174,7 +174,10 @@ def _room(editor: Editor, options: Sequence[_Options], floor: int) -> int:
 
 
 def _cost(options: Sequence[_Options], floor: int, room: int) -> int:
-    """Return the bytes of memory and of instructions, if each convolution has its fastest tiling for ``room``."""
+    """Return the peak memory plus the added instructions, in bytes, of the fastest tilings that fit into ``room``.
+
+    The peak is at least ``floor``.
+    """
     chosen = [(item.others, fastest(item.ways, room - item.others)) for item in options]
     memory = max((floor, *(others + way.memory for others, way in chosen)))
     return memory + INSTRUCTION_BYTES * sum(way.calls for _, way in chosen)

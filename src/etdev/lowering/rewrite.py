@@ -37,7 +37,7 @@ class Applied:
     is_tiled: bool = False
     """True if at least one op is tiled that would fit as a whole into the memory of the stock lowering."""
     left: int = 0
-    """Number of convolutions that keep the portable kernel, since no tiling fits into that memory."""
+    """Number of convolutions that keep the portable kernel, as none of their tilings fits into the memory limit."""
 
 
 def apply_forms(program: ExportedProgram, settings: FormSettings) -> Applied:

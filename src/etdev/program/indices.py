@@ -26,4 +26,4 @@ def check_name(name: str, *path: str, may_be_empty: bool = False) -> None:
     if not name and not may_be_empty:
         raise FlawError("a name is empty", *path)
     if "\0" in name:
-        raise FlawError(f"the name {name!r} has a zero byte inside, where the runtime takes it to end", *path)
+        raise FlawError(f"the name {name!r} contains a zero byte, and the runtime would end the name there", *path)

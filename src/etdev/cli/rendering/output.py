@@ -63,7 +63,7 @@ class Outputs:
             if item.path is not None and item.path.suffix in PRODUCTS:
                 raise UsageError(
                     f"a report cannot be written to {str(item.path)!r}: "
-                    f"builds write files that end in {item.path.suffix}",
+                    f"names that end in {item.path.suffix} are for built files",
                     where="--output",
                     hint=f"give the report another name: `--output {item.format}=FILE`",
                 )

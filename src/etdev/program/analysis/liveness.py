@@ -81,7 +81,10 @@ _ENTRY = -1
 
 
 def _accesses(found: Reaching, of: Mapping[int, int], covers: Callable[[int], bool]) -> dict[int, _Accesses]:
-    """Return the accesses of each block; the caller's are at :data:`_ENTRY` and at the exit."""
+    """Return the accesses of each block.
+
+    :data:`_ENTRY` has the caller's writes of inputs and state, the exit its reads of outputs and state.
+    """
     events: dict[int, list[tuple[int, bool]]] = defaultdict(list)  # position → storage, whether it is fully replaced
     for use in found.uses:
         events[use.position].append((of[use.place], False))

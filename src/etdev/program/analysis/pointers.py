@@ -123,7 +123,7 @@ class Pointers:
             self._note_tensors(value, pointer.tensors, present=True)
 
     def keep(self, needed: Callable[[int], bool], others: Iterable[int]) -> None:
-        """Delete unneeded records of the values that were put since the copy, and of ``others``."""
+        """Keep a record only if it is needed, among values recorded since this object was copied and ``others``."""
         for value in {*self._touched, *others}:
             if not needed(value):
                 self._drop(value)

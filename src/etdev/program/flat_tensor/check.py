@@ -35,7 +35,7 @@ def _check_key(key: str) -> None:
     if not key:
         raise FlawError("a name is empty", "key")
     if "\0" in key:
-        raise FlawError(f"the name {key!r} has a zero byte inside, where the runtime takes it to end", "key")
+        raise FlawError(f"the name {key!r} contains a zero byte, and the runtime would end the name there", "key")
 
 
 def _check_layout(layout: TensorLayout, room: int) -> None:

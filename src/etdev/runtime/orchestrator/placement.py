@@ -17,7 +17,7 @@ from etdev.runtime.orchestrator.nodes import Node, State
 
 
 class Placement:
-    """Ready nodes, and idle workers."""
+    """Decider on which idle worker runs which ready node."""
 
     def __init__(self, workers: Iterable[int]) -> None:
         self._idle = dict.fromkeys(workers)  # A dict is a set that keeps its order.

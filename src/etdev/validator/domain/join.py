@@ -203,7 +203,7 @@ def join_trees(merge: int, trees: Sequence[Tree]) -> Tree:
 
 
 def forget_older(state: State, merges: set[int]) -> None:
-    """Make trees unknown that depend on merges that the next iteration of a loop reaches again."""
+    """Replace each tree that depends on one of ``merges`` by an unknown one. The next iteration renews them."""
     for side in (0, 1):
         for kind in (REFERENCE, PLACE):
             table = state.table(kind, side)

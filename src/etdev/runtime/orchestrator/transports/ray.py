@@ -102,7 +102,7 @@ class RayTransport(Transport):
         self._await(lane, lane.actor.alloc.remote(buffer, nbytes), done, _nothing)
 
     def free(self, worker: int, buffer: int, done: Done) -> None:
-        """Free a buffer, even while the actor runs a task. An object is closed after the task."""
+        """Free a buffer, even while the actor runs a task, or close an object after the task."""
         lane = self._lanes[worker]
         method = lane.actor.close if buffer in lane.objects else lane.actor.free
         lane.objects.discard(buffer)
