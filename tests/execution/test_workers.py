@@ -47,5 +47,5 @@ def test_a_program_does_not_change_an_input_that_was_kept(tmp_path: Path) -> Non
     spec = WorkerSpec("cuda:0", device_map="cuda:0=sim")
     with Orchestrator([spec]) as o, ProgramPool(o, ProgramSource(tmp_path / "a.pte", "replay")) as pool:
         pool.keep("forward", 0, X, declared)
-        with pytest.raises(Exception, match="writes to an argument that it only reads"):
+        with pytest.raises(Exception, match="writes to a read-only argument"):
             list(pool.map("forward", [(None,)]))

@@ -163,7 +163,7 @@ _EIGHT = (Segment(0, Blob(bytes(8))),)
         ),
         (FlatTensor(_EIGHT, (NamedData("a", 0), NamedData("a", 0))), "named_data: 2 items have the key 'a'"),
         (FlatTensor(_EIGHT, (NamedData("", 0),)), "named_data[0].key: a name is empty"),
-        (FlatTensor(_EIGHT, (NamedData("a\0b", 0),)), "named_data[0].key: the name 'a\\x00b' has a zero byte"),
+        (FlatTensor(_EIGHT, (NamedData("a\0b", 0),)), "named_data[0].key: the name 'a\\x00b' contains a zero byte"),
         (
             FlatTensor((*_EIGHT, Segment(4, Blob(b"x")))),
             "segments[1]: begins at 4, but the segment before it ends at 8",
