@@ -78,7 +78,7 @@ def test_what_is_no_file_is_refused(read: Callable[[Path], object], tmp_path: Pa
 def test_files_of_the_command_line(name: str, read: Callable[[Path], object], tmp_path: Path) -> None:
     with pytest.raises(EtdevError, match=SAID) as refused:
         read(_pipe(tmp_path, name))
-    assert refused.value.hint == "name a file"
+    assert refused.value.hint == "name a regular file"
 
 
 def test_extends_names_a_pipe(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_extends_names_a_pipe(tmp_path: Path) -> None:
     (found,) = problems(tmp_path, 'extends = "below.toml"\n' + MINIMAL)
     assert found.where == "etdev.toml:1:11"
     assert found.message == f"`extends` names `below.toml`: cannot read the file: {SAID}"
-    assert found.hint == "name a file"
+    assert found.hint == "name a regular file"
 
 
 def test_a_config_that_is_a_pipe(tmp_path: Path) -> None:
