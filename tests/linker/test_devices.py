@@ -378,8 +378,8 @@ def test_inputs_and_outputs_left_on_a_device_are_not_copied_and_not_planned() ->
 @pytest.mark.parametrize(
     ("owned", "message"),
     [
-        ({"device_inputs": frozenset({1})}, "input 1 of method 'forward' cannot be left on a device: no delegate"),
-        ({"device_outputs": frozenset({1})}, "output 1 of method 'forward' cannot be left on a device: no delegate"),
+        ({"device_inputs": frozenset({1})}, "input 1 of method 'forward' cannot stay on a device: no delegate"),
+        ({"device_outputs": frozenset({1})}, "output 1 of method 'forward' cannot stay on a device: no delegate"),
         ({"device_outputs": frozenset({2})}, "there is no output 2"),
     ],
 )

@@ -148,7 +148,7 @@ REFUSED: dict[str, tuple[Callable[[Method], CallerOwned], str, str]] = {
         "output 1",
         "it occurs more than once among the inputs and outputs",
     ),
-    "a merged value": (a_merged_value, "output 0", "which tensor it is depends on the branch that was taken"),
+    "a merged value": (a_merged_value, "output 0", "it may be one of several tensors, depending on the branch taken"),
     "state": (state, "output 0", "it is state, which is kept between calls"),
     "what nobody computes": (what_nobody_computes, "output 0", "it is state, which is kept between calls"),
     "an alias": (an_alias, "output 0", "it shares its bytes with other values (1, 2)"),
@@ -164,7 +164,7 @@ def test_what_cannot_be_the_callers_is_refused(name: str) -> None:
     with pytest.raises(CallerOwnedError) as refused:
         link(found.program, LinkOptions(caller={"decode": caller}), found.sidecar)
     assert refused.value.message == f"{where} of method 'decode' cannot be in the caller's memory: {reason}"
-    assert refused.value.hint == 'set it to "host"'
+    assert refused.value.hint == f'set this {where.partition(" ")[0]} to "host"'
     assert refused.value.method == "decode"
     assert refused.value.exit_code is ExitCode.BUILD_FAILED
 

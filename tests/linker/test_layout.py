@@ -287,7 +287,7 @@ def test_a_planner_that_is_wrong_is_named_with_its_place(name: str) -> None:
     assert refused.value.message.startswith("the plan is wrong: planner mine:planner: ")
     assert refused.value.message.endswith(words)
     assert refused.value.where == "method 'decode', buffer 1"
-    assert refused.value.hint == "fix the planner, or use `best`"
+    assert refused.value.hint == "fix the planner, or use the planner `best`"
 
 
 def test_a_planner_that_there_is_not_is_named_with_those_there_are() -> None:

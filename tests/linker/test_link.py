@@ -204,7 +204,7 @@ def test_a_foreign_plan_that_takes_less_memory_stays() -> None:
     done = relink(whole)
     assert done.program == whole
     (report,) = done.methods
-    assert report.kept == "a new plan would need 64 bytes more"
+    assert report.kept == "a new plan would need 64 more bytes"
     assert [(item.size, item.lower_bound) for item in report.buffers] == [(160, None)]
     assert report.renumbered == {position: position for position in range(6)}
 
@@ -213,7 +213,7 @@ def test_it_stays_method_by_method() -> None:
     whole = program(with_a_hole("a"), with_a_hole("b")).program
     second = replace(whole.execution_plan[1], non_const_buffer_sizes=(0, 1024))
     done = relink(replace(whole, execution_plan=(whole.execution_plan[0], second)))
-    assert [report.kept for report in done.methods] == ["a new plan would need 64 bytes more", None]
+    assert [report.kept for report in done.methods] == ["a new plan would need 64 more bytes", None]
     assert [plan.non_const_buffer_sizes for plan in done.program.execution_plan] == [(0, 160), (0, 224)]
 
 
@@ -223,7 +223,7 @@ def test_methods_with_state_keep_their_plans_together() -> None:
     identity.outputs = [identity.input(32)]
     whole = planned(with_a_hole("a", state=2), with_a_hole("b", state=2), identity)
     done = relink(whole)
-    assert [report.kept for report in done.methods] == ["a new plan would need 64 bytes more"] * 3
+    assert [report.kept for report in done.methods] == ["a new plan would need 64 more bytes"] * 3
     assert done.program == whole
     assert done.shared_state == ("count",)
 

@@ -115,7 +115,7 @@ def test_a_smaller_plan_of_the_file_is_kept(tmp_path: Path) -> None:
     result, written = relinked(branches(), tmp_path, inplace="none")
 
     (item,) = result.methods
-    assert item.kept == "a new plan would need 64 bytes more"
+    assert item.kept == "a new plan would need 64 more bytes"
     assert (total(item.before), total(item.after), result.plan) == (192, 192, "not run")
     assert written == branches()
 

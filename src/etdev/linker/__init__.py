@@ -1,4 +1,4 @@
-"""The linker: passes that transform a program, then planned addresses for it. Imports neither torch nor executorch."""
+"""The linker: passes that transform a program, and the planning of its memory. Imports neither torch nor executorch."""
 
 from etdev.linker.link import link, link_foreign
 from etdev.linker.options import CallerOwned, Linked, LinkOptions

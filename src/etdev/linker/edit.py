@@ -1,4 +1,4 @@
-"""Edits of a method: replace instructions, insert instructions, renumber values, drop unused values and operators."""
+"""Edits of a method: replace or insert instructions, renumber values, drop unused values and operators."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from etdev.program.used import used_values
 def with_instructions(
     plan: m.ExecutionPlan, changed: Mapping[int, Sequence[m.Instruction]]
 ) -> tuple[m.ExecutionPlan, dict[int, int]]:
-    """Replace instructions by other ones or remove them, by position over all chains. Jumps keep their targets.
+    """Replace or remove instructions. Jumps keep their targets.
 
-    Also return a map: position of each instruction that was not removed → its new position. If several instructions
-    replace it, that is the position of the first one.
+    ``changed`` maps a position to the replacements; positions count through all chains. Also return a map from the old
+    position of each remaining instruction to its new position. A replaced instruction maps to its first replacement.
     """
     chains: list[m.Chain] = []
     moved: dict[int, int] = {}
@@ -48,9 +48,9 @@ def with_insertions(
 ) -> tuple[m.ExecutionPlan, dict[int, int]]:
     """Insert instructions before and after existing ones. Also return the new positions of existing instructions.
 
-    A jump to an instruction runs the insertions ``before`` it, and skips the insertions ``after`` the preceding
-    instruction. In ``after``, position -1 is the start of the method. In ``before``, the number of instructions is its
-    end.
+    A jump to an instruction runs the insertions ``before`` that instruction. The jump skips the insertions ``after``
+    the preceding instruction. In ``after``, position -1 is the start of the method. In ``before``, a position equal to
+    the number of instructions is the end of the method.
     """
     chains: list[m.Chain] = []
     moved: dict[int, int] = {}
@@ -83,16 +83,16 @@ def _redirected(call: m.Instruction, after: Sequence[int]) -> m.Instruction:
 
 
 def placed_at(value: m.Value, place: m.AllocationDetails | None) -> m.Tensor:
-    """Return the tensor with another address in planned memory; None removes its address."""
+    """Return the tensor with ``place`` as its address in planned memory. If ``place`` is None, remove the address."""
     assert isinstance(value, m.Tensor)
     return replace(value, allocation_info=place)
 
 
 def frees(instructions: Iterable[m.Instruction]) -> dict[int, list[int]]:
-    """Return, for each value that is freed, the positions of the instructions that free it.
+    """Return a map from each freed value to the positions of the instructions that free it.
 
     A free resets the pointer of one value and changes no bytes. Other values at the same address keep their pointers. A
-    free matters only to a pass that replaces a value by another one, or makes it a constant.
+    free matters only to a pass that replaces a value or makes the value a constant.
     """
     found: dict[int, list[int]] = defaultdict(list)
     for position, call in enumerate(instructions):
@@ -102,7 +102,7 @@ def frees(instructions: Iterable[m.Instruction]) -> dict[int, list[int]]:
 
 
 def with_operator(plan: m.ExecutionPlan, name: str, overload: str) -> tuple[m.ExecutionPlan, int]:
-    """Return the method with this operator, and the operator's index. The operator is added if it is missing."""
+    """Return the method with this operator, and the operator's index. Add the operator if it is missing."""
     operator = m.Operator(name, overload)
     if operator in plan.operators:
         return plan, plan.operators.index(operator)
@@ -112,8 +112,9 @@ def with_operator(plan: m.ExecutionPlan, name: str, overload: str) -> tuple[m.Ex
 def without_unused(plan: m.ExecutionPlan, order: Iterable[int] | None = None) -> m.ExecutionPlan:
     """Drop operators that no instruction calls, and values that nothing uses.
 
-    A runtime refuses a file that names an operator which it does not have, even if no instruction calls it. Tensors
-    with an initial value stay. ``order`` lists all values; the remaining ones are numbered in that order.
+    A runtime refuses a file that names an operator missing from the runtime, even if no instruction calls that
+    operator. Tensors with an initial value stay. ``order`` lists all values; the remaining values are numbered in that
+    order.
     """
     calls = plan.instructions
     operators = sorted({call.op_index for call in calls if isinstance(call, m.KernelCall)})
@@ -126,14 +127,14 @@ def without_unused(plan: m.ExecutionPlan, order: Iterable[int] | None = None) ->
 
 
 def aliases_first(plan: m.ExecutionPlan, memory: MethodMemory, neighbors: Mapping[int, int] | None = None) -> list[int]:
-    """Return all values in an order in which a reader of the file does not take aliases for outputs.
+    """Return an order of all values in which a reader of the file does not mistake aliases for outputs.
 
-    A reader takes an argument of a delegate call for an output in this case: the call is the first use of the argument,
-    and its number is higher than those of all arguments used before. So tensors that are never written come before the
-    first written tensor at the same bytes.
+    A reader takes an argument of a delegate call for an output under two conditions. The call is the first use of the
+    argument, and the argument's number is higher than those of all arguments used before. So tensors that are never
+    written come before the first written tensor at the same bytes.
 
-    ``neighbors`` maps each tensor that a pass added to an original value, and the two are placed next to each other.
-    The added tensor comes first if it is an input of the method or an output of a delegate, and second otherwise.
+    ``neighbors`` maps each tensor that a pass added to an original value. The two are placed next to each other. The
+    added tensor comes first if it is an input of the method or an output of a delegate; otherwise it comes second.
     """
     first = {*plan.inputs}
     first |= {
@@ -165,9 +166,10 @@ def aliases_first(plan: m.ExecutionPlan, memory: MethodMemory, neighbors: Mappin
 
 
 def _mistaken_for_outputs(plan: m.ExecutionPlan, memory: MethodMemory, order: Sequence[int]) -> dict[int, None]:
-    """Return the inputs of delegate calls that a reader of the file would take for outputs.
+    """Return the inputs of delegate calls that a reader of the file would mistake for outputs.
 
-    An example is an alias of state. These values come first in the final order. A reader then takes them for inputs.
+    An example is an alias of state. The returned values must come first in the final order. A reader then takes them
+    for inputs.
     """
     rank = {value: number for number, value in enumerate(order)}
     seen = set(tensors(plan, plan.inputs))

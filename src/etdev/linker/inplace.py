@@ -25,15 +25,16 @@ from etdev.program.analysis.inplace import Donor
 
 
 def work_in_place(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Let outputs reuse the bytes of operands, as the table of kernels allows.
+    """Let outputs reuse the bytes of operands, if the table of kernels allows it.
 
-    Outputs whose operands are in state are left to the write-back pass and to :func:`work_in_place_again`.
+    This pass skips outputs whose operands are in state. The write-back pass and :func:`work_in_place_again` handle
+    these outputs.
     """
     return _decide_all(method, options, again=False)
 
 
 def work_in_place_again(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Decide about the outputs that :func:`work_in_place` left, now that the write-back pass has run."""
+    """Decide about the outputs that :func:`work_in_place` skipped, after the write-back pass."""
     return _decide_all(method, options, again=True)
 
 
@@ -46,7 +47,7 @@ def _decide_all(method: Method, options: LinkOptions, *, again: bool) -> Changed
 
 
 class _OutputRefused(Refused):
-    """The reason why an output keeps its own storage, whichever operand is considered."""
+    """Reason why an output keeps its own storage, independent of the operand."""
 
 
 class _Decider:
@@ -58,7 +59,7 @@ class _Decider:
         self._again = again
 
     def consider(self, position: int, call: m.KernelCall, name: str) -> None:
-        """Decide for each output of a call whether it reuses the bytes of an operand. Record the decisions."""
+        """For each output of a call, decide whether it reuses the bytes of an operand. Record the decisions."""
         for output, out in enumerate(outputs(self._plan, call.args)):
             positions = self._operands.donors(call, output)
             if not positions or (self._again and (position, output) not in self.storages.deferred):
@@ -70,9 +71,9 @@ class _Decider:
             self.decisions.append(InPlace(position, name, output, found[0], self.storages.tensor(out).nbytes, found[1]))
 
     def _decide(self, position: int, out: int, positions: Sequence[int]) -> tuple[int | None, str] | None:
-        """Return the argument whose bytes an output reuses, or None and the reason.
+        """Return the argument whose bytes an output reuses, or None, with the reason.
 
-        Return None alone to decide later.
+        Return None instead of a pair if a later pass must decide.
         """
         reasons = []
         places: dict[int, int] = {}
@@ -102,7 +103,7 @@ class _Decider:
     # Conditions
 
     def _require_new(self, position: int, out: int) -> None:
-        """Raise an error unless the output's storage is first used here, and by the output alone."""
+        """Raise an error unless the output's storage is first used here, and only the output uses that storage."""
         if not self.storages.tensor(out).nbytes:
             raise _OutputRefused("its output is empty")
         taken = self.storages.storage_of(out)

@@ -13,7 +13,7 @@ from etdev.program.analysis.storage import MethodMemory
 
 
 class CallerOwnedError(LinkError):
-    """An input or output whose memory the caller cannot provide."""
+    """Error for an input or output whose memory the caller cannot provide."""
 
     def __init__(self, message: str, method: str, hint: str) -> None:
         super().__init__(message, hint=hint)
@@ -38,7 +38,7 @@ def leave_to_caller(method: Method, work: Work, options: LinkOptions) -> Changed
             value = indices[position]
             reason = _why_not(plan, method.memory, value, kind)
             if reason is not None:
-                hint = 'set it to "host"'
+                hint = f'set this {kind} to "host"'
                 raise CallerOwnedError(f"{where} cannot be in the caller's memory: {reason}", plan.name, hint)
             values[value] = placed_at(values[value], None)
     return Changed(replace(method, plan=replace(plan, values=tuple(values))))
@@ -53,7 +53,7 @@ def _why_not(plan: m.ExecutionPlan, memory: MethodMemory, value: int, kind: str)
     if (plan.inputs + plan.outputs).count(value) > 1:
         return "it occurs more than once among the inputs and outputs"
     if value in memory.reaching.references:
-        return "which tensor it is depends on the branch that was taken"
+        return "it may be one of several tensors, depending on the branch taken"
     storage = memory.storages[memory.of[value]] if value in memory.of else None
     if storage is not None and storage.persistent:
         return "it is state, which is kept between calls"

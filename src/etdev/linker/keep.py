@@ -1,4 +1,4 @@
-"""Methods that keep the memory plan that they had before the link."""
+"""Methods that keep the memory plan that the program had before the link."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from etdev.program.writer import flatbuffer_size
 
 
 def kept_report(plan: m.ExecutionPlan, reason: str | None) -> MethodReport:
-    """Return the report on a method that keeps its plan, with the reason."""
+    """Return the report on a method that keeps its plan, including the reason."""
     positions = {position: position for position in range(len(plan.instructions))}
     return MethodReport(plan.name, planned_buffers(plan), (), (), positions, reason)
 
@@ -21,17 +21,18 @@ def kept_report(plan: m.ExecutionPlan, reason: str | None) -> MethodReport:
 def methods_with_smaller_plans(program: Program, linked: Linked) -> dict[str, str]:
     """Return the methods that should keep their original plans, each with the reason.
 
-    The original plan of a method may be smaller than the new one. Its planner may have done better, or the storages
-    recovered from it may be too large.
+    The original plan of a method may be smaller than the new one. The original planner may have found a better plan, or
+    the storages recovered from the original plan may be too large.
 
-    Each method is decided by itself, unless a buffer holds only state. Then a mix of old and new plans could place
-    temporaries of one method over the state of another one. So all methods keep their plans, or none does. None does if
-    some state was in the buffer of temporaries. Its new address, where no method overwrites it, is worth the memory.
+    The decision is separate for each method, unless a new plan has a buffer of state. Then a mix of old and new plans
+    could place temporaries of one method over the state of another method. So either all methods keep their plans, or
+    none does. None does if the original program has state in the buffer of temporaries. The new address of that state
+    is worth the memory, because no method overwrites it.
 
-    A program with memory on devices keeps its plans if the new ones need more instructions and no less memory. They
-    then have copies more than once. New plans are required if a delegate's arguments are on another device than the
-    delegate, since the original program lacks copies. New plans that save nothing and make the file larger are
-    rejected.
+    A program with memory on devices keeps its plans if the new plans need more instructions and the same memory or
+    more. Such new plans copy some content more than once. New plans are required if a delegate and its arguments are on
+    different devices, because the original program lacks copies. New plans are rejected if they save nothing and make
+    the file larger.
     """
     if not all(map(_is_placed, program.execution_plan)):
         return {}
@@ -56,11 +57,11 @@ def _on_devices(program: Program, linked: Linked) -> dict[str, str]:
     more = _instructions(linked.program) - _instructions(program)
     if more <= 0 or _total(linked.program) < _total(program):
         return _saving_nothing(program, linked)
-    return _all(linked, f"a new plan would need {more:,} instructions more, and no less memory")
+    return _all(linked, f"a new plan would need {more:,} more instructions, and would not save memory")
 
 
 def _saving_nothing(program: Program, linked: Linked) -> dict[str, str]:
-    """Return all methods if the new plans need the same memory and instructions, and the file is larger."""
+    """Return all methods if the new plans need the same memory and instructions, but a larger file."""
     if list(map(_needs, program.execution_plan)) != list(map(_needs, linked.program.execution_plan)):
         return {}
     more = flatbuffer_size(linked.program) - flatbuffer_size(program)
@@ -81,7 +82,7 @@ def _all(linked: Linked, reason: str) -> dict[str, str]:
 def _is_placed(plan: m.ExecutionPlan) -> bool:
     """Return whether the arguments of each delegate on a device are on that device.
 
-    ExecuTorch 1.4.1 leaves them on the host inside branches.
+    ExecuTorch 1.4.1 leaves the arguments on the host inside branches.
     """
     devices, calls = delegate_devices(plan), flow_graph(plan).instructions
     return all(
@@ -98,7 +99,7 @@ def _instructions(program: Program) -> int:
 
 
 def _reason(more: int) -> str:
-    return f"a new plan would need {more:,} bytes more"
+    return f"a new plan would need {more:,} more bytes"
 
 
 def _has_separate_state(plan: m.ExecutionPlan) -> bool:

@@ -25,16 +25,16 @@ from etdev.program.info import BufferInfo
 from etdev.program.used import used_values
 
 _XNNPACK_PADDING = 64
-"""Bytes after the end of a buffer that XNNPACK's kernels may read. ExecuTorch's planner adds as many."""
+"""Bytes after the end of a buffer that XNNPACK's kernels may read. ExecuTorch's planner adds the same number."""
 
 
 def assign_addresses(
     methods: Sequence[Method], state: Sequence[State], options: LinkOptions, *, alone: bool
 ) -> list[tuple[m.ExecutionPlan, tuple[BufferInfo, ...]]]:
-    """Assign an address to every storage. Return, for each method, its new plan and its buffers.
+    """Assign an address to every storage. Return the new plan and the buffers of each method.
 
-    ``state`` is all state of these methods. ``alone`` states that only one method of the program has planned memory.
-    Raises :class:`~etdev.errors.LinkError` if a planner fails or its plan is wrong.
+    ``state`` must contain all state of these methods. ``alone`` must be True if only one method of the program has
+    planned memory. Raises :class:`~etdev.errors.LinkError` if a planner fails or its plan is wrong.
     """
     places: list[dict[int, tuple[int, int]]] = [{} for _ in methods]
     plans: list[dict[int, Plan]] = [{} for _ in methods]
@@ -58,10 +58,10 @@ def assign_addresses(
 
 @dataclass(frozen=True, slots=True)
 class _BufferNumbers:
-    """Numbers of the buffers on devices, and of those for state. Temporaries on the host keep their buffers."""
+    """Numbers of the buffers on devices and of the buffers for state. Temporaries on the host keep their buffers."""
 
     temporary: Mapping[Device, int]
-    """Device → buffer of its temporaries."""
+    """Buffer of the temporaries of each device."""
     state: Mapping[Device, int]
 
     def devices(self) -> dict[int, Device]:
@@ -71,10 +71,10 @@ class _BufferNumbers:
 
 
 def _number_buffers(methods: Sequence[Method], *, separate_state: bool) -> _BufferNumbers:
-    """Return buffer numbers that are the same for all methods: first those on the host, then those on each device.
+    """Return buffer numbers that apply to all methods: first the buffers on the host, then the buffers on each device.
 
-    ``separate_state`` states that state has buffers of its own. On the host, that is buffer 2, or the first one after
-    the buffers of temporaries.
+    ``separate_state`` is True if state has buffers of its own. On the host, the buffer for state is buffer 2, or the
+    first number after the buffers of temporaries.
     """
     temporary: dict[Device, int] = {}
     state: dict[Device, int] = {}
@@ -100,7 +100,7 @@ def _number_buffers(methods: Sequence[Method], *, separate_state: bool) -> _Buff
 
 
 def _empty_devices(methods: Sequence[Method]) -> Iterable[tuple[Device, bool]]:
-    """Return the devices that have an empty tensor, which needs an address too. ``False``: it is not state."""
+    """Return each device with an empty tensor, which needs an address too. The ``False`` means that it is not state."""
     return {
         (tensor.device, False)
         for method in methods
@@ -110,7 +110,7 @@ def _empty_devices(methods: Sequence[Method]) -> Iterable[tuple[Device, bool]]:
 
 
 def padding(plan: m.ExecutionPlan) -> int:
-    """Return the bytes that each buffer of a method needs after its last tensor."""
+    """Return the number of bytes that each buffer of a method needs after its last tensor."""
     return _XNNPACK_PADDING if any(delegate.id == "XnnpackBackend" for delegate in plan.delegates) else 0
 
 
@@ -148,7 +148,8 @@ def _plan(buffers: Iterable[Buffer], options: LinkOptions, where: str) -> Plan:
     try:
         return planner.make_plan(Problem(tuple(buffers)), options.planner, name=options.planner_name)
     except PlanError as error:
-        raise LinkError(f"the plan is wrong: {error}", where=where, hint="fix the planner, or use `best`") from error
+        hint = "fix the planner, or use the planner `best`"
+        raise LinkError(f"the plan is wrong: {error}", where=where, hint=hint) from error
 
 
 def _with_addresses(
@@ -157,9 +158,9 @@ def _with_addresses(
     plans: Mapping[int, Plan],
     numbers: _BufferNumbers,
 ) -> tuple[m.ExecutionPlan, tuple[BufferInfo, ...]]:
-    """Return the method with its new addresses, and its buffers.
+    """Return the method with its new addresses, and the method's buffers.
 
-    ``places`` maps each storage to its buffer and offset; ``plans`` maps each planned buffer to its plan.
+    ``places`` maps each storage to its buffer and offset. ``plans`` maps each planned buffer to its plan.
     """
     values, ends = _placed(method, places, plans, numbers)
     kept: dict[int, list[bool]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Lifting: turn a method that reuses memory into that of an object program, in which only aliases share bytes."""
+"""Lifting: turn a method that reuses memory into the form of an object program, in which only aliases share bytes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from etdev.program import model as m
 from etdev.program.analysis.storage import MethodMemory
 
 _GAP = 64
-"""Bytes between two storages, so that a tensor which extends past the end of one is not in the next."""
+"""Gap in bytes between two storages. A tensor that extends past its storage does not reach the next storage."""
 
 
 def lift_foreign(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Lift the methods of a foreign program, whose plans may reuse memory."""
+    """Lift a method of a foreign program, whose plan may reuse memory."""
     return _lifted(method) if work.foreign else Changed(method)
 
 
 def lift_placed(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Lift the methods with tensors on devices. The pass ``join branches`` made some of their storages overlap."""
+    """Lift a method with tensors on devices. The pass ``join branches`` made some of its storages overlap."""
     return _lifted(method) if method.neighbors else Changed(method)
 
 
@@ -30,7 +30,7 @@ def _lifted(method: Method) -> Changed:
 
 
 def lift(plan: m.ExecutionPlan, memory: MethodMemory) -> m.ExecutionPlan:
-    """Return the method with a separate address for each storage, in the buffer that the storage was in."""
+    """Return the method with a separate address for each storage. Each storage stays in its buffer."""
     values = list(plan.values)
     ends: dict[int, int] = defaultdict(int)
     for storage in memory.storages:

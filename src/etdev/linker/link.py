@@ -24,14 +24,14 @@ from etdev.program.sidecar import Sidecar
 
 
 def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar | None = None) -> Linked:
-    """Remove copies from every method and plan its memory again.
+    """Remove copies from every method and plan the method's memory again.
 
-    With its ``sidecar``, the program is treated as an object program. Without it, the program may come from any
-    toolchain, and its storages are recovered from its plan. A method keeps its plan if the file lacks facts to plan it,
-    and the report states why.
+    If ``sidecar`` is given, the program must be the object program of that sidecar. Otherwise, the program may come
+    from any toolchain, and the linker recovers its storages from its plan. A method keeps its plan if the file lacks
+    facts that planning needs. The report then states the reason.
 
-    Raises :class:`~etdev.errors.LinkError` if the program overwrites values that it still reads, or if ``options`` ask
-    for something impossible.
+    Raises :class:`~etdev.errors.LinkError` if the program overwrites values that it still reads, or if the link cannot
+    satisfy ``options``.
     """
     options = options or LinkOptions()
     kept = {**options.keep, **methods_to_keep(program, sidecar)}
@@ -51,7 +51,7 @@ def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar 
 
 
 def link_foreign(program: Program, options: LinkOptions | None = None) -> Linked:
-    """Link a program of any toolchain. A method keeps its own plan if that needs less memory than the new one.
+    """Link a program of any toolchain. A method keeps its original plan if the new plan needs more memory.
 
     Raises the same errors as :func:`link`.
     """
@@ -67,9 +67,9 @@ def link_foreign(program: Program, options: LinkOptions | None = None) -> Linked
 def _candidates(work: Work, options: LinkOptions) -> Iterator[PassResult]:
     """Yield the results of the passes with up to four settings. The caller selects the smallest program.
 
-    A view of a value that may be one of several tensors keeps all of them in use. So it may cost more than the copy
-    that it replaces. A constant that is in the file twice may cost more than the memory that it saves. If the first
-    result has such a view or constant, results without them follow.
+    A view of a value that may be one of several tensors keeps all of these tensors in use. So the view may cost more
+    memory than the copy that it replaces. A constant that is in the file twice may cost more than the memory that it
+    saves. If the first result has such a view or constant, results without them follow.
     """
     first = run_passes(work, options)
     yield first
@@ -86,7 +86,7 @@ def _candidates(work: Work, options: LinkOptions) -> Iterator[PassResult]:
 def with_addresses(
     result: PassResult, numbers: Sequence[int], options: LinkOptions
 ) -> tuple[Program, PassResult, list[tuple[BufferInfo, ...]]]:
-    """Return the program with addresses, ``result`` itself, and each method's buffers."""
+    """Return the program with addresses, the unchanged ``result``, and each method's buffers."""
     program, methods = result.work.program, result.work.methods
     alone = sum(1 for plan in program.execution_plan if any(plan.non_const_buffer_sizes)) < 2
     found = assign_addresses(methods, result.work.state, options, alone=alone)
@@ -98,7 +98,7 @@ def with_addresses(
 
 
 def _report(result: PassResult, number: int, plan: m.ExecutionPlan, buffers: tuple[BufferInfo, ...]) -> MethodReport:
-    """Return the report on method ``number`` of ``result``; ``plan`` is the method before the link."""
+    """Return the report on method ``number`` of ``result``. ``plan`` is the method before the link."""
     # The linker makes copies between host and devices again, so decisions about the original ones do not apply.
     copies = device_copies(plan)
     found = [item for item in result.decisions[number] if item.instruction not in copies]

@@ -13,14 +13,14 @@ from etdev.program.analysis.storage import MethodMemory
 
 
 class Refused(Exception):  # noqa: N818 - no error: the reason for leaving something as it is
-    """The reason why two tensors cannot share bytes."""
+    """Reason why two tensors cannot share bytes."""
 
 
 @dataclass(slots=True)
 class MergedStorage:
-    """A storage, together with all storages that were merged into it.
+    """A storage, and all storages that were merged into it.
 
-    Instants are those of :class:`~etdev.program.analysis.storage.Storage`.
+    Instants have the meaning described in :class:`~etdev.program.analysis.storage.Storage`.
     """
 
     number: int
@@ -28,36 +28,36 @@ class MergedStorage:
     size: int
     """Size in bytes."""
     start: int
-    """First instant at which any of its bytes is in use."""
+    """First instant at which any byte of the storage is in use."""
     end: int
-    """First instant at which none of its bytes is in use any more."""
+    """First instant at which no byte of the storage is in use any more."""
     persistent: bool
     writes: list[int]
-    """Instants at which any of its bytes is written, in ascending order."""
+    """Instants at which any byte of the storage is written, in ascending order."""
     members: dict[int, int]
-    """Index of a storage in it → offset of that storage in bytes."""
+    """Offsets in bytes of the merged storages, by storage index."""
 
     def is_written(self, after: int, before: int) -> bool:
-        """Return whether any of its bytes is written later than ``after`` and earlier than ``before``."""
+        """Return whether any byte is written later than ``after`` and earlier than ``before``."""
         index = bisect_right(self.writes, after)
         return index < len(self.writes) and self.writes[index] < before
 
 
 class Storages:
-    """The storages of a method with the merges so far, and other changes to the method that the merges require.
+    """Storages of a method, with the merges so far and with other changes that the merges require.
 
-    The method must be from an object program, in which only aliases share bytes. No storage is merged at first.
+    The method must belong to an object program, in which only aliases share bytes. At first, no storage is merged.
     """
 
     def __init__(self, plan: m.ExecutionPlan, memory: MethodMemory) -> None:
         self.plan, self.memory = plan, memory
         self.changed: dict[int, tuple[m.Instruction, ...]] = {}
-        """Position → instructions that replace the one there."""
+        """Replacement instructions, by position of the replaced instruction."""
         self.deferred: set[tuple[int, int]] = set()
-        """``(position, output)`` of outputs with an operand in state: they wait for the write-back pass."""
+        """Outputs with an operand in state, as ``(position, output)``. The write-back pass runs before a decision."""
         self._new: list[m.Value] = []
         self._slots: dict[int, tuple[int, int]] = {}
-        """Added tensor → the tensor that it is a part of, and its offset there in bytes."""
+        """Maps each added tensor to the tensor that contains it, and to the offset there in bytes."""
         self._merged = [
             MergedStorage(index, item.size, item.start, item.end, item.persistent, list(item.writes), {index: 0})
             for index, item in enumerate(memory.storages)
@@ -71,20 +71,20 @@ class Storages:
         return self._read.get((position, value), ())
 
     def storage_of(self, value: int) -> MergedStorage | None:
-        """Return the merged storage that a value is in; None if the value is not in planned memory."""
+        """Return the merged storage of a value, or None if the value is not in planned memory."""
         number = self.memory.of.get(value)
         return None if number is None else self._merged[number]
 
     def offset(self, value: int) -> int:
-        """Return the offset of a value in bytes, from the start of its merged storage."""
+        """Return the offset of a value in bytes from the start of the value's merged storage."""
         number = self.memory.of[value]
         inside = self.memory.reaching.places[value].start - self.memory.storages[number].offset
         return self._merged[number].members[number] + inside
 
     def place_when_read(self, position: int, value: int) -> int:
-        """Return the value at whose planned address ``value`` is, when the instruction at ``position`` reads it.
+        """Return the value at whose planned address ``value`` is located when the instruction at ``position`` reads it.
 
-        Raises :class:`Refused` if there are several such addresses, or none.
+        Raises :class:`Refused` if ``value`` has no such address, or several of them.
         """
         found = self.places(position, value)
         elsewhere = (position, value) in self.memory.reaching.elsewhere
@@ -93,7 +93,7 @@ class Storages:
         return next(iter(found))
 
     def storage_at(self, place: int) -> MergedStorage:
-        """Return the merged storage that a value is in. The value must be in planned memory."""
+        """Return the merged storage of a value, which must be in planned memory."""
         return self._merged[self.memory.of[place]]
 
     def tensor(self, value: int) -> m.Tensor:
@@ -103,7 +103,7 @@ class Storages:
         return tensor
 
     def fills_storage(self, value: int) -> bool:
-        """Return whether a tensor has all bytes of its merged storage."""
+        """Return whether a tensor occupies all bytes of its merged storage."""
         found = self.storage_of(value)
         tensor = self.plan.values[value]
         return found is not None and isinstance(tensor, m.Tensor) and tensor.nbytes == found.size
@@ -121,7 +121,7 @@ class Storages:
         return [storage for number, storage in enumerate(self._merged) if storage.number == number]
 
     def merge(self, inner: MergedStorage, outer: MergedStorage, at: int = 0) -> None:
-        """Merge ``inner`` into ``outer``, ``at`` bytes after the start of ``outer``."""
+        """Merge ``inner`` into ``outer``, at an offset of ``at`` bytes."""
         outer.start, outer.end = min(outer.start, inner.start), max(outer.end, inner.end)
         few, many = sorted((inner.writes, outer.writes), key=len)
         for write in few:
@@ -145,7 +145,7 @@ class Storages:
         return index
 
     def parts(self) -> dict[int, int]:
-        """Return a map from each tensor that :meth:`add_part` added to the tensor that it is a part of."""
+        """Return a map from each tensor added by :meth:`add_part` to the tensor that contains it."""
         return {index: whole for index, (whole, _) in self._slots.items()}
 
     def applied(self) -> tuple[m.ExecutionPlan, dict[int, int]]:

@@ -1,4 +1,4 @@
-"""Conditions on a single kernel call, under which an output may reuse the bytes of an operand."""
+"""Conditions on a kernel call for letting an output reuse the bytes of an operand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from etdev.program.analysis.inplace import Donor
 
 
 class Operands:
-    """The operands of a method's kernel calls, with the merges of storages so far."""
+    """Operands of a method's kernel calls, after the merges of storages so far."""
 
     def __init__(self, storages: Storages, table: Mapping[str, Sequence[Donor]]) -> None:
         self._storages, self._table = storages, table
@@ -20,7 +20,7 @@ class Operands:
         self._shapes = Shapes(self._plan, self._flow)
 
     def donors(self, call: m.KernelCall, output: int) -> list[int]:
-        """Return the indices of the arguments over which the kernel may write this output."""
+        """Return the indices of the arguments that the kernel may overwrite with this output."""
         name = operator_name(self._plan.operators[call.op_index])
         count = len(arguments(self._plan, call.args))
         return [
@@ -28,10 +28,10 @@ class Operands:
         ]
 
     def place(self, position: int, argument: int, out: int, positions: Collection[int]) -> int:
-        """Return the value at whose address the operand is, if this output may be written over the operand.
+        """Return the value at whose address the operand is located, if this output may overwrite the operand.
 
-        ``positions`` are the indices of all arguments over which the kernel may write the output. Raises
-        :class:`~etdev.linker.merged.Refused` if the output may not be written over this operand.
+        ``positions`` are the indices of all arguments that the kernel may overwrite with the output. Raises
+        :class:`~etdev.linker.merged.Refused` if the output may not overwrite this operand.
         """
         call = self._flow.instructions[position]
         assert isinstance(call, m.KernelCall)
@@ -41,9 +41,9 @@ class Operands:
         return place
 
     def _require_like(self, position: int, donor: int, out: int) -> int:
-        """Return the value at whose address the operand is.
+        """Return the value at whose address the operand is located.
 
-        Raise an error unless the operand has the element type and shape of the output.
+        Raise ``Refused`` unless the operand has the element type and shape of the output.
         """
         theirs, mine = self._plan.values[donor], self._plan.values[out]
         if not isinstance(theirs, m.Tensor) or not isinstance(mine, m.Tensor):
@@ -60,7 +60,7 @@ class Operands:
         return place
 
     def _require_alone(self, position: int, given: Sequence[int], place: int, same: Collection[int]) -> None:
-        """Raise an error if an argument other than those in ``same`` shares the storage of the operand."""
+        """Raise ``Refused`` if an argument outside ``same`` shares the storage of the operand."""
         taken = self._storages.storage_at(place)
         for argument, value in enumerate(given):
             for tensor in tensors(self._plan, (value,)) if argument not in same else ():

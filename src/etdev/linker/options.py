@@ -30,7 +30,7 @@ class LinkOptions:
 
     planner: str | Planner = "best"
     planner_name: str | None = None
-    """Name in the report for a planner that is a function."""
+    """Name of the planner in the report, if the planner is a function."""
     alignment: int = 16
     """Alignment of each storage in bytes; a power of two."""
     share_state: bool = False
@@ -38,15 +38,16 @@ class LinkOptions:
     elide: frozenset[ElisionKind] = ALL_ELISIONS
     """Kinds of copies to remove where possible."""
     inplace: Mapping[str, Sequence[inplace.Donor]] = field(default_factory=lambda: inplace.DEFAULT)
-    """Operator → operands over which its kernel may write an output."""
+    """Maps each operator to the operands that its kernel may overwrite with an output."""
     caller: Mapping[str, CallerOwned] = field(default_factory=dict)
-    """Method → inputs and outputs whose memory the caller provides."""
+    """Inputs and outputs whose memory the caller provides, by method."""
     keep: Mapping[str, str] = field(default_factory=dict)
-    """Method that keeps its original plan → the reason."""
+    """Methods that keep their original plans, each with the reason."""
     merged_views: bool = True
-    """Whether to remove views of values that may be one of several tensors. All of these are then in use for longer."""
+    """Whether to remove views of values that may be one of several tensors. All these tensors are then in use longer.
+    """
     growth: bool = True
-    """Whether to fold a constant even if the file then holds both the original and the folded one."""
+    """Whether to fold a constant even if the file then contains both the original constant and the folded one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +59,9 @@ class MethodReport:
     elisions: tuple[Elision, ...]
     inplace: tuple[InPlace, ...]
     renumbered: Mapping[int, int]
-    """Position of an instruction before the link → its new position. Removed instructions are not in it."""
+    """Maps the original position of each remaining instruction to its new position."""
     kept: str | None = None
-    """Reason why the method kept its original plan; None if it has a new plan."""
+    """Reason why the method kept its original plan, or None if the method has a new plan."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The passes of a link, their order, and the function that runs them.
 
 A pass is a function of the program and of the options. It returns the program with changed methods, and its decisions.
-Positions in its result are those before or after this pass alone. :func:`run_passes` translates positions between
-passes, collects all decisions, and analyzes changed methods again.
+Its result has positions before or after this single pass. :func:`run_passes` translates positions between passes,
+collects all decisions, and analyzes changed methods again.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Run: TypeAlias = Callable[[Work, LinkOptions], PassResult]
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A named step of a link. It changes methods, but never their results."""
+    """A named step of a link. It changes methods, but never the results that the methods compute."""
 
     name: str
     run: Run
 
 
 def on_each(run: Callable[[Method, Work, LinkOptions], Changed]) -> Run:
-    """Return the pass that applies ``run`` to each method of a program by itself."""
+    """Return the pass that applies ``run`` to each method of a program separately."""
 
     def run_on_all(work: Work, options: LinkOptions) -> PassResult:
         return PassResult.of(work, [run(method, work, options) for method in work.methods])
@@ -74,11 +74,11 @@ PASSES: tuple[Pass, ...] = (
     Pass("parts", on_each(elide_parts)),
     Pass("apply merges", on_each(_apply_merges)),
 )
-"""All passes, in order. Those from ``in place`` on share a record of merges, which ``apply merges`` applies."""
+"""All passes, in order. Passes from ``in place`` on share a record of merges. ``apply merges`` applies the record."""
 
 
 def run_passes(work: Work, options: LinkOptions, passes: Sequence[Pass] = PASSES) -> PassResult:
-    """Run passes in order; return their combined result. Its decisions have positions before the first pass."""
+    """Run passes in order; return their combined result. Its positions refer to the program before the first pass."""
     moved = [_identity(method) for method in work.methods]
     decisions: list[list[Decision]] = [[] for _ in work.methods]
     for item in passes:
@@ -98,7 +98,7 @@ def _identity(method: Method) -> dict[int, int]:
 
 
 def _updated(before: Method, method: Method, moved: Mapping[int, int] | None) -> Method:
-    """Return a method after a pass, with its positions updated and its analysis reset."""
+    """Return a method after a pass, with updated positions and without an analysis."""
     if method.plan == before.plan:
         return method
     if moved is not None:

@@ -1,4 +1,4 @@
-"""Planners by name: etdev's own, and those that other packages register."""
+"""Planners by name: the built-in planners, and the planners that other packages register."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from etdev.plugins import PLANNERS
 
 
 def planner_names() -> tuple[str, ...]:
-    """Return the names of all planners, etdev's own first. This imports no planner."""
+    """Return the names of all planners, built-in planners first. This function imports no planner."""
     return plugins.names(PLANNERS)
 
 
 def get_planner(name: str) -> str | Planner:
     """Return the planner with this name, for :attr:`~etdev.linker.LinkOptions.planner`.
 
-    An unexpected error of another package's planner becomes a :class:`~etdev.errors.LinkError`. Raises the same errors
+    Raises :class:`~etdev.errors.LinkError` for an unexpected error in another package's planner. Raises the same errors
     as :func:`etdev.plugins.load`.
     """
     if name in PLANNERS.built_in:

@@ -1,8 +1,9 @@
 """Equality of tensor sizes at run time, whatever the dynamic dimensions are.
 
 The sizes that a file states for a dynamic tensor are upper bounds. So two tensors with equal bounds may differ at run
-time. Here each size is an integer or a symbolic term. A term has the same number wherever it occurs. That requires that
-each tensor has only one size per call. In a method with loops, it may have several, so all dynamic sizes are unknown.
+time. Here each size is an integer or a symbolic term. A term stands for the same number wherever it occurs. That
+requires that each tensor has only one size per call. In a method with loops, a tensor may have several sizes, so all
+dynamic sizes are unknown.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from etdev.program.analysis.effects import ET_VIEW, arguments, effects, operator
 from etdev.program.analysis.flow import FlowGraph
 
 Size: TypeAlias = object
-"""An integer, or a symbolic term as a tuple. Equal sizes are always the same number; unequal ones may be too."""
+"""An integer, or a symbolic term as a tuple. Equal sizes always mean the same number; unequal sizes may, too."""
 Sizes: TypeAlias = tuple[Size, ...]
 
 
@@ -116,7 +117,7 @@ def _set_by(plan: m.ExecutionPlan, call: m.Instruction) -> Iterator[int]:
 # Rules for the sizes of outputs
 
 _Rule: TypeAlias = Callable[[Shapes, Sequence[Sizes], Sequence[int]], Sizes | None]
-"""Function from the sizes of all tensor arguments, and from all arguments, to the sizes of the output."""
+"""Function that maps the sizes of all tensor arguments, and all arguments, to the sizes of the output."""
 
 
 def _first(shapes: Shapes, sizes: Sequence[Sizes], given: Sequence[int]) -> Sizes | None:
@@ -158,7 +159,10 @@ def _permuted(shapes: Shapes, sizes: Sequence[Sizes], given: Sequence[int]) -> S
 
 
 def _rows_and(last: Callable[[Sizes], Size], of: int, by: int) -> _Rule:
-    """Return a rule: the output has all sizes of tensor ``of`` except the last, then one size of tensor ``by``."""
+    """Return a rule that takes all sizes of tensor ``of`` but the last, and appends one size of tensor ``by``.
+
+    ``last`` selects the size of ``by``.
+    """
 
     def rule(shapes: Shapes, sizes: Sequence[Sizes], given: Sequence[int]) -> Sizes | None:
         return (*sizes[of][:-1], last(sizes[by])) if max(of, by) < len(sizes) and sizes[of] and sizes[by] else None

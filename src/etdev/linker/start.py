@@ -17,7 +17,7 @@ from etdev.program.used import used_values
 
 
 def methods_to_keep(program: Program, sidecar: Sidecar | None) -> dict[str, str]:
-    """Return the methods that keep their plans since facts are missing, each with the reason."""
+    """Return the methods that keep their plans because facts are missing, each with the reason."""
     reasons = {plan.name: reason for plan in program.execution_plan if (reason := _reason_to_keep(plan, sidecar))}
     if reasons and any(len(plan.non_const_buffer_sizes) > 2 for plan in program.execution_plan):
         # These methods may share state with other methods, which must then keep its addresses too.
@@ -41,7 +41,7 @@ def _notes(plan: m.ExecutionPlan, sidecar: Sidecar) -> MethodNotes:
 
 
 def start(program: Program, numbers: Sequence[int], options: LinkOptions, sidecar: Sidecar | None) -> Work:
-    """Return the input of the first pass: the methods with these numbers."""
+    """Return the input of the first pass. It contains the methods with these numbers."""
     methods = [_start_method(program.execution_plan[index], sidecar) for index in numbers]
     if sidecar is None:
         others = kept_by_others([method.memory for method in methods])

@@ -13,19 +13,19 @@ from etdev.program.analysis.storage import MethodMemory, Storage
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Bytes of state. They have the same address in every method that uses them."""
+    """A piece of state. It has the same address in every method that uses it."""
 
     members: tuple[tuple[int, int, int], ...]
-    """``(method index, value index, offset in bytes from the start)`` of each tensor in these bytes."""
+    """Members of this state, each as ``(method index, value index, offset in bytes from the start)``."""
     size: int
     """Size in bytes."""
     name: str
     shared: bool
-    """Whether more than one method uses it."""
+    """Whether more than one method uses this state."""
 
 
 def state_name(plan: m.ExecutionPlan, values: Iterable[int]) -> str | None:
-    """Return the name of the module's buffer that one of these values is; None if the file does not state it."""
+    """Return the name of the module buffer that these values represent, or None if the file does not state a name."""
     for value in values:
         tensor = plan.values[value]
         if isinstance(tensor, m.Tensor) and tensor.extra_tensor_info and tensor.extra_tensor_info.fully_qualified_name:
@@ -40,9 +40,9 @@ def state_by_name(
     *,
     share: bool,
 ) -> tuple[State, ...]:
-    """Return the state of an object program. With ``share``, state of the same name in several methods is merged.
+    """Return the state of an object program. If ``share`` is set, merge state of the same name in several methods.
 
-    ``names`` maps, per method, the values that are state to their names. Raises :class:`~etdev.errors.LinkError` if the
+    ``names`` maps, for each method, values to the names of state. Raises :class:`~etdev.errors.LinkError` if the
     methods disagree about the size of shared state.
     """
     groups: dict[tuple[str, int], list[tuple[int, Storage]]] = defaultdict(list)
@@ -66,8 +66,8 @@ def state_by_name(
 def state_by_address(plans: Sequence[m.ExecutionPlan], memories: Sequence[MethodMemory]) -> tuple[State, ...]:
     """Return the state of a program that another toolchain planned.
 
-    ExecuTorch puts state that methods share into buffer 2, at the same address in each method. So state that overlaps
-    in buffers above 1 is merged. State in buffer 1, which holds the temporaries of every method, is private.
+    ExecuTorch puts state that methods share into buffer 2, at the same address in each method. So overlapping state in
+    buffers above 1 is merged. State in buffer 1, which contains the temporaries of every method, is private.
     """
     groups: list[list[tuple[int, Storage]]] = []
     in_state_buffers: dict[int, list[tuple[int, Storage]]] = defaultdict(list)
@@ -94,9 +94,9 @@ def state_by_address(plans: Sequence[m.ExecutionPlan], memories: Sequence[Method
 
 
 def kept_by_others(memories: Sequence[MethodMemory]) -> list[set[int]]:
-    """Return, per method, tensors that it only writes but that another method keeps as state.
+    """Return, for each method, the tensors that it only writes but that overlap another method's state.
 
-    They are in the bytes of that state. Only buffers above 1 count: buffer 1 holds the temporaries of every method.
+    Only buffers above 1 count, because buffer 1 contains the temporaries of every method.
     """
     kept: list[set[int]] = [set() for _ in memories]
     for index, memory in enumerate(memories):
@@ -121,7 +121,7 @@ def _overlap(one: Storage, other: Storage) -> bool:
 def _state(
     memories: Sequence[MethodMemory], members: Sequence[tuple[int, Storage]], name: str, *, by_address: bool
 ) -> State:
-    """Return one piece of state. ``by_address``: members keep their distances; otherwise all start at offset 0."""
+    """Return one piece of state. Its members keep their distances if ``by_address``; otherwise all have offset 0."""
     lowest = min(storage.offset for _, storage in members)
     placed, size = [], 0
     for index, storage in members:

@@ -29,40 +29,40 @@ class Analysis:
 
     @cached_property
     def memory(self) -> MethodMemory:
-        """Storages of the method and their lifetimes."""
+        """Return the storages of the method and their lifetimes."""
         return method_memory(*self._facts)
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method, with the facts about it that passes need."""
+    """A method, with facts about it that passes need."""
 
     plan: m.ExecutionPlan
     analysis: Analysis
     inputs: Mapping[int, int]
-    """Position of each delegate call → number of its arguments that are inputs."""
+    """Number of arguments that are inputs, by position of the delegate call."""
     persistent: frozenset[int]
     copies: frozenset[int] = frozenset()
     """Positions of the copies between host and devices that the original program had."""
     added: tuple[Blob | Run, ...] = ()
-    """Data of constants that passes added. They are numbered after the constants of the program."""
+    """Data of constants that passes added. Numbers of added constants follow those of the program's constants."""
     grown: bool = False
-    """Whether the file holds both an added constant and the original that it was made from."""
+    """Whether the file contains both an added constant and its original."""
     neighbors: Mapping[int, int] = field(default_factory=dict)
-    """Tensor that a pass added → original value that it replicates or is a part of.
+    """Maps each tensor that a pass added to the original value that contains or equals it.
 
-    The two are numbered next to each other in the file.
+    The two values are numbered next to each other in the file.
     """
     device_ends: tuple[Mapping[int, Device], Mapping[int, Device]] = field(default_factory=lambda: ({}, {}))
-    """Inputs and outputs on devices in the original program: position → device."""
+    """Devices of inputs and devices of outputs in the original program, by position."""
     caller_device_values: frozenset[int] = frozenset()
-    """Values of the inputs and outputs that the caller has on devices."""
+    """Values of the inputs and outputs that the caller keeps on devices."""
     storages: Storages | None = None
     """Merges of storages that passes have recorded. The pass ``apply merges`` applies them."""
 
     @property
     def memory(self) -> MethodMemory:
-        """Storages in the planned memory of the method, and their lifetimes."""
+        """Return the storages in the planned memory of the method, and their lifetimes."""
         return self.analysis.memory
 
     def kernels(self) -> Iterator[tuple[int, m.KernelCall, str]]:
@@ -72,7 +72,7 @@ class Method:
                 yield position, call, operator_name(self.plan.operators[call.op_index])
 
     def storage_record(self) -> Storages:
-        """Return the record of merged storages; start one if there is none."""
+        """Return the record of merged storages. Start an empty record if there is none."""
         return self.storages or Storages(self.plan, self.memory)
 
 
@@ -87,7 +87,7 @@ class Work:
     state: tuple[State, ...]
     """State of these methods."""
     foreign: bool
-    """Whether the program may come from any toolchain; otherwise it is an object program."""
+    """True if the program may come from any toolchain; False for an object program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +95,10 @@ class Changed:
     """Result of a pass for one method."""
 
     method: Method
-    """Method with its new plan and facts. The runner of the passes updates its positions and its analysis."""
+    """Method with its new plan and facts. :func:`~etdev.linker.passes.run_passes` updates its positions and analysis.
+    """
     moved: Mapping[int, int] | None = None
-    """Position before the pass → position after it, of instructions that were not removed. None if all keep theirs."""
+    """Maps positions before the pass to positions after it, for remaining instructions. None if no position changes."""
     decisions: Sequence[Decision] = ()
     """Decisions about copies and outputs, with positions before the pass."""
 
@@ -108,12 +109,12 @@ class PassResult:
 
     work: Work
     decisions: tuple[Sequence[Decision], ...]
-    """Decisions about each method, as in :class:`Changed`."""
+    """Decisions about each method, in the form of :attr:`Changed.decisions`."""
     moved: tuple[Mapping[int, int] | None, ...]
-    """Position map of each method, as in :class:`Changed`."""
+    """Position map of each method, in the form of :attr:`Changed.moved`."""
 
     @classmethod
     def of(cls, work: Work, methods: Sequence[Changed]) -> PassResult:
-        """Return the result of a pass for all methods of ``work``, from its results for each of them."""
+        """Return the result of a pass for all methods of ``work``. ``methods`` has the result for each method."""
         work = replace(work, methods=tuple(item.method for item in methods))
         return cls(work, tuple(item.decisions for item in methods), tuple(item.moved for item in methods))

@@ -14,8 +14,8 @@ pytest.importorskip("torch", reason="needs the extra `build`")
 
 CONFIG = LINEAR_CONFIG + "    [targets.cpu]\n"
 KEY = "targets.cpu.io.forward"
-NOT_READ = "input 'x' of method 'forward' cannot be left on a device: no delegate on a device reads it"
-NOT_COMPUTED = "output 0 of method 'forward' cannot be left on a device: no delegate on a device computes it"
+NOT_READ = "input 'x' of method 'forward' cannot stay on a device: no delegate on a device reads it"
+NOT_COMPUTED = "output 0 of method 'forward' cannot stay on a device: no delegate on a device computes it"
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +29,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("ends", "key", "column", "message", "hint"),
     [
-        ('inputs = { x = "device" }', "inputs.x", 16, NOT_READ, 'set it to "host"'),
-        ('inputs = "device"', "inputs", 10, NOT_READ, 'set it to "host"'),
-        ('outputs = { 0 = "device" }', "outputs.0", 17, NOT_COMPUTED, 'set it to "host"'),
-        ('outputs = "device"', "outputs", 11, NOT_COMPUTED, 'set it to "host"'),
+        ('inputs = { x = "device" }', "inputs.x", 16, NOT_READ, 'set this input to "host"'),
+        ('inputs = "device"', "inputs", 10, NOT_READ, 'set this input to "host"'),
+        ('outputs = { 0 = "device" }', "outputs.0", 17, NOT_COMPUTED, 'set this output to "host"'),
+        ('outputs = "device"', "outputs", 11, NOT_COMPUTED, 'set this output to "host"'),
         ('outputs = { 3 = "host" }', "outputs.3", 17, "method 'forward' has no output '3'", "its outputs: 0"),
     ],
 )

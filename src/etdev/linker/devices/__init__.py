@@ -1,1 +1,1 @@
-"""Placement of tensors on devices, and the copies between host and devices that this requires."""
+"""Placement of tensors on devices, with the copies between host and devices that placement requires."""

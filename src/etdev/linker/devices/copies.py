@@ -8,14 +8,14 @@ from etdev.linker.edit import with_operator
 from etdev.program import model as m
 
 Insertions = defaultdict[int, list[tuple[str, int, int]]]
-"""Position → copies to insert there, each as operator name, source value and target value."""
+"""Copies to insert, by position. Each copy is an operator name, a source value and a target value."""
 
 
 def copy_between(plan: m.ExecutionPlan, operator: str, source: int, target: int) -> list[tuple[str, int, int]]:
-    """Return the copy to insert from value ``source`` to value ``target``: a list of one, or an empty list.
+    """Return the copy from value ``source`` to value ``target``, as a list. The list is empty if no copy is needed.
 
-    An empty tensor needs no copy. One of the two values is a tensor of the original method. The other one was added to
-    the method.
+    An empty static tensor needs no copy. One value must belong to the original method, and the other must be an added
+    value.
     """
     tensor = plan.values[min(source, target)]  # Added values have higher numbers than all original ones.
     assert isinstance(tensor, m.Tensor)
@@ -30,7 +30,7 @@ def is_dynamic(value: m.Value) -> bool:
 def copy_instructions(
     plan: m.ExecutionPlan, before: Insertions, after: Insertions
 ) -> tuple[m.ExecutionPlan, dict[int, list[m.Instruction]], dict[int, list[m.Instruction]]]:
-    """Turn planned copies into kernel calls. Also return the method with the operators for these calls."""
+    """Return the method with the copy operators, and the kernel calls to insert before and after each position."""
     indices = {}
     for name in sorted({name for copies in (*before.values(), *after.values()) for name, _, _ in copies}):
         plan, indices[name] = with_operator(plan, name, "out")

@@ -1,4 +1,4 @@
-"""Inputs and outputs that stay on a device. The caller owns their memory there, so the linker does not plan it."""
+"""Inputs and outputs that stay on a device. The caller owns their device memory, so the linker does not plan it."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from etdev.program import model as m
 from etdev.program.analysis.storage import MethodMemory
 
 Ends: TypeAlias = tuple[Mapping[int, Device], Mapping[int, Device]]
-"""Two maps, for inputs and for outputs: position among them → device."""
+"""The devices of inputs by position, and the devices of outputs by position."""
 _GAP = 64
-"""Bytes between two tensors that :func:`add_host_memory` places."""
+"""Gap in bytes between two tensors that :func:`add_host_memory` places."""
 
 
 def positions_on_devices(owned: CallerOwned, before: Ends) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the positions of inputs and of outputs to keep on devices.
+    """Return the positions of inputs, and those of outputs, to keep on devices.
 
-    They are those that the caller asks for, and those that were on a device before the link.
+    These are the positions that the caller asks for, and those that were on a device before the link.
     """
     return owned.device_inputs | before[0].keys(), owned.device_outputs | before[1].keys()
 
 
 def add_host_memory(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Give inputs and outputs on devices planned memory on the host, too, for instructions that run on the host."""
+    """Assign host memory, too, to inputs and outputs on devices. Instructions on the host use that memory."""
     plan, owned = method.plan, options.caller.get(method.plan.name, CallerOwned())
     values = list(plan.values)
     ends = [
@@ -88,8 +88,8 @@ def wanted_placement(
             if reason is None and device is None:
                 reason = f"no delegate on a device {'reads' if kind == 'input' else 'computes'} it"
             if reason is not None or device is None:
-                hint = 'set it to "host"'
-                raise CallerOwnedError(f"{where} cannot be left on a device: {reason}", plan.name, hint)
+                hint = f'set this {kind} to "host"'
+                raise CallerOwnedError(f"{where} cannot stay on a device: {reason}", plan.name, hint)
             places[position] = device
     return WantedDevices(*found, homes)
 
@@ -118,10 +118,10 @@ def _why_not(
 
 
 def _can_share_tensor(plan: m.ExecutionPlan, value: int, other: int, there: Collection[int]) -> bool:
-    """Return whether ``other``, a value in the bytes of ``value``, can be the same tensor on a device.
+    """Return whether ``value`` and ``other``, which share bytes, can be one tensor on a device.
 
-    ``value`` is an input or output on a device, and ``there`` are all inputs and outputs on devices. The two values
-    must have the same element type, sizes and dimension order.
+    ``value`` is an input or output on a device. ``there`` contains all inputs and outputs on devices. Return True if
+    both values have the same element type, sizes and dimension order, and ``other`` is not in ``there``.
     """
     one, two = plan.values[value], plan.values[other]
     assert isinstance(one, m.Tensor)

@@ -12,15 +12,15 @@ from etdev.program.analysis.effects import Effects
 from etdev.program.analysis.storage import MethodMemory
 
 _State = dict[int, frozenset[int]]
-"""Item → values that hold its most recent content. Items that have not been written yet are not in the map."""
+"""Maps each item to the values that hold its most recent content. Items without content are not in the map."""
 
 
 class Holders:
-    """Values that hold the content of their item, at each point of a method.
+    """Values that hold the content of each item, at each point of a method.
 
     An instruction writes content to one value of an item. That value holds the content until another value of the item
-    is written, or until it is freed. A value that is never written is an alias, and always holds the content. A value
-    that a move sets holds the content after the move.
+    is written, or until the value is freed. A value that is never written is an alias, and always holds the content. A
+    value that a move sets holds the content after the move.
     """
 
     def __init__(self, inputs: Iterable[int], filled: Collection[int], memory: MethodMemory, items: Items) -> None:
@@ -42,7 +42,7 @@ class Holders:
         self._follow()
 
     def read_at(self, spot: Spot, item: int) -> int | None:
-        """Return a value from which the item can be read at ``spot``; None if that value depends on the path taken."""
+        """Return a value from which the item can be read at ``spot``, or None if that value depends on the path."""
         values, aliases = self._items.values[item], self._aliases(item)
         known = self._known_at(spot, item)
         if known is None:
@@ -55,13 +55,13 @@ class Holders:
         return known is not None and not known
 
     def is_alias(self, value: int) -> bool:
-        """Return whether a value is never written itself, so that it always holds the content of its bytes."""
+        """Return True if a value is never written itself. Such a value always holds the content of its bytes."""
         return value not in self._written and value not in self._set
 
     def holder_like(self, value: int, spot: Spot, item: int, plan: m.ExecutionPlan) -> int:
-        """Return a tensor that holds the item at ``spot`` and has the sizes and element type of ``value``.
+        """Return a value that holds the item at ``spot`` and has the sizes and element type of ``value``.
 
-        Return ``value`` itself if it holds the item, or if no such tensor exists.
+        Return ``value`` itself if ``value`` holds the item, or if no value of the item fits.
         """
         known = self._known_at(spot, item)
         if known is None or value in known:
@@ -73,14 +73,14 @@ class Holders:
     def write_at(self, spot: Spot, item: int) -> int:
         """Return the value to which new content of the item can be written at ``spot``.
 
-        If possible, it is a value that no move or view sets, so that it has memory of its own.
+        The method prefers a value that no move or view sets, because such a value has memory of its own.
         """
         values = [value for value in self._items.values[item] if value not in self._set] or self._items.values[item]
         known = self._known_at(spot, item) or frozenset()
         return next((value for value in values if value in known), values[0])
 
     def _known_at(self, spot: Spot, item: int) -> frozenset[int] | None:
-        """Return the values that certainly hold the item at ``spot``; None if the item has not been written before."""
+        """Return the values that hold the item at ``spot`` on every path, or None if the item has no content yet."""
         return (self._after if spot.after else self._before).get(spot.position, {}).get(item)
 
     def _aliases(self, item: int) -> list[int]:

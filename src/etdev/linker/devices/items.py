@@ -1,4 +1,4 @@
-"""Items: groups of values that always have the same content. Copies between devices transfer whole items."""
+"""Items: groups of values that always have the same content. A copy between devices transfers a whole item."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from etdev.program.used import used_values
 class Items:
     """The tensors of a method, grouped by content.
 
-    Static tensors at the same address are one item, and so are constants with the same data. Every other tensor is an
-    item by itself. So is each tensor of an item in ``fixed``.
+    Static tensors at the same address form one item. Constants with the same data also form one item. Every other
+    tensor is an item of its own. Each tensor of an item in ``fixed`` is an item of its own, too.
     """
 
     of: Mapping[int, int]
-    """Value → number of its item."""
+    """Maps each value to the number of its item."""
     values: tuple[tuple[int, ...], ...]
     """Values of each item, by item number. The first value represents the item."""
     fixed: Mapping[int, frozenset[int]]
-    """Item whose content is always on the host → items that may change when it changes.
+    """Maps each item whose content is always on the host to the items that may change with it.
 
-    Such items share a part of their bytes, or have a value that is one of several tensors, known only at run time.
+    Such items share a part of their bytes, or have a value whose tensor is known only at run time.
     """
 
     def representative(self, item: int) -> int:
@@ -40,7 +40,7 @@ class Items:
         return self.fixed.get(item, frozenset({item}))
 
     def with_fixed(self, item: int) -> Items:
-        """Return the same items, except that the content of ``item`` is always on the host."""
+        """Return these items, with the content of ``item`` always on the host."""
         pairs = [
             (self.representative(one), self.representative(other))
             for other, group in self.fixed.items()
@@ -64,7 +64,7 @@ def find_items(plan: m.ExecutionPlan, memory: MethodMemory) -> Items:
     freed = frees(instructions)
 
     def rank(value: int) -> tuple[bool, int, bool, int]:
-        """Return a sort key: first values that can be read until the method ends, then freed ones, then references."""
+        """Return a sort key: values that stay readable until the method ends, then freed values, then references."""
         return value in targets, -max(freed.get(value, [len(instructions)])), value not in places, value
 
     groups = tuple(tuple(sorted(values, key=rank)) for values in members.values())
@@ -77,7 +77,7 @@ def find_items(plan: m.ExecutionPlan, memory: MethodMemory) -> Items:
 
 
 def _with_changing_together(groups: Sequence[tuple[int, ...]], pairs: Iterable[tuple[int, int]]) -> Items:
-    """Return one item per group of values. Items that ``pairs`` connects stay on the host and change together."""
+    """Return one item for each group of values. Items connected by ``pairs`` stay on the host and change together."""
     group = _representatives(groups, pairs)
     split = [each for values in groups for each in ([(value,) for value in values] if values[0] in group else [values])]
     of = {value: number for number, values in enumerate(split) for value in values}
@@ -86,7 +86,10 @@ def _with_changing_together(groups: Sequence[tuple[int, ...]], pairs: Iterable[t
 
 
 def _representatives(groups: Sequence[tuple[int, ...]], pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Return a map from each value that a pair reaches to one that stands for all values that change with it."""
+    """Return a map from each connected value to the value that represents all values that change with it.
+
+    ``pairs`` connect values, and so do ``groups`` that contain a connected value.
+    """
     parent: dict[int, int] = {}
 
     def root(value: int) -> int:
@@ -114,7 +117,7 @@ def _by_root(group: Mapping[int, int]) -> dict[int, list[int]]:
 
 
 def _linked_pairs(memory: MethodMemory, targets: Mapping[int, set[int]]) -> Iterator[tuple[int, int]]:
-    """Yield pairs of values that must change together, because one may refer to the other at run time."""
+    """Yield pairs of values that must change together. One value of a pair may refer to the other at run time."""
     places = memory.reaching.places
     for write in memory.reaching.writes:
         if (
@@ -133,7 +136,7 @@ def _linked_pairs(memory: MethodMemory, targets: Mapping[int, set[int]]) -> Iter
 
 
 def _targets(memory: MethodMemory) -> dict[int, set[int]]:
-    """Return a map from each value that a move or a view sets to the values in whose memory it may be."""
+    """Return a map from each value that a move or a view sets to the values whose memory it may use."""
     found: dict[int, set[int]] = {value: set() for value in memory.reaching.references}
     for use in memory.reaching.uses:
         if use.value in found:

@@ -1,4 +1,4 @@
-"""Results of branches that moves merge into one value. They get the same bytes, so each device needs one tensor."""
+"""Results of branches that moves merge into one value. The results share bytes, so each device needs one tensor."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def join_merged(method: Method, work: Work, options: LinkOptions) -> Changed:
 
 
 def _move_groups(plan: m.ExecutionPlan, memory: MethodMemory) -> Iterable[dict[int, m.Tensor]]:
-    """Yield groups of tensors that moves connect, as value index → tensor.
+    """Yield groups of tensors that moves connect. Each group maps value indices to tensors.
 
-    The tensors of a group have one shape and type, and no other value shares their memory.
+    The tensors of a group have the same shape and type, and no other value shares their memory.
     """
     parent: dict[int, int] = {}
 
@@ -80,11 +80,11 @@ def _is_alone(plan: m.ExecutionPlan, memory: MethodMemory, value: int, tensor: m
 def _conflicting(
     groups: Sequence[Collection[int]], flow: FlowGraph, effects: Sequence[Effects], outputs: Iterable[int]
 ) -> set[int]:
-    """Return the indices of the groups that must keep separate memory.
+    """Return the indices of the groups whose tensors must keep separate memory.
 
-    In such a group, a value is written while the content of another one is still needed, or a value is needed when the
-    method begins. A value is needed until the last instruction that reads it before it is written again. Sets of values
-    are integers here, with one bit for each value.
+    In such a group, an instruction writes one value while the content of another value is still needed. Or the content
+    of a value is needed when the method begins. A value is needed until its last read before the next write. Sets of
+    values are integers here, with one bit for each value.
     """
     members = [(value, number) for number, group in enumerate(groups) for value in group]
     bits = {value: 1 << index for index, (value, _) in enumerate(members)}
@@ -115,8 +115,8 @@ def _conflicting(
 def _needed_after(flow: FlowGraph, read: Sequence[int], done: Sequence[int], at_exit: int) -> tuple[int, list[int]]:
     """Return the values needed when the method begins, and the values needed after each instruction.
 
-    ``read`` and ``done`` have, by position, the values that an instruction reads and those that it writes. ``at_exit``
-    are the values needed at the end of the method.
+    ``read`` and ``done`` hold, by position, the values that an instruction reads and the values that it writes.
+    ``at_exit`` holds the values needed at the end of the method.
     """
     after = [0] * len(read)
     heads: dict[int, int] = defaultdict(int)

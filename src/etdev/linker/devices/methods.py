@@ -15,7 +15,7 @@ from etdev.program.delegates import delegate_devices
 
 
 def place_on_devices(work: Work, options: LinkOptions) -> PassResult:
-    """Place the arguments of delegates on the devices of these delegates, in all methods.
+    """Place the arguments of delegates on the delegates' devices, in all methods.
 
     A method without delegates on devices stays unchanged. Raises :class:`~etdev.errors.LinkError` for a delegate whose
     device is unknown, and for an input or output that cannot stay on a device.
@@ -32,6 +32,6 @@ def place_on_devices(work: Work, options: LinkOptions) -> PassResult:
 
 
 def _renamed(state: State, names: Sequence[Mapping[int, int]]) -> State:
-    """Return the state with its values replaced. ``names`` maps, per method, each old value to the new one."""
+    """Return the state with new value indices. ``names`` maps, for each method, old values to new values."""
     members = tuple((index, names[index].get(value, value), inside) for index, value, inside in state.members)
     return replace(state, members=members)

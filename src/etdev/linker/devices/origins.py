@@ -1,4 +1,4 @@
-"""The device that wrote each item most recently, at each point of a method."""
+"""Analysis of which device wrote each item most recently, at each point of a method."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from etdev.linker.devices.transfers import Spot
 from etdev.program.analysis.flow import FlowGraph
 
 _State = dict[int, frozenset[Device]]
-"""Item → devices, or the host, that may have written it last. Items without content are not in the map."""
+"""Maps each item to the devices, or the host, that may have written it last. Items without content are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Origins:
     _before: Mapping[int, _State]
     _after: Mapping[int, _State]
     ambiguous: Sequence[frozenset[int]]
-    """By position, the items that two or more devices, not counting the host, may have written most recently.
+    """Items that two or more devices may have written most recently, by position. The host does not count as a device.
 
     The last entry is for the end of the method.
     """
@@ -29,7 +29,7 @@ class Origins:
     def at(self, spot: Spot, item: int) -> Device | None:
         """Return the device that wrote an item most recently.
 
-        Return None if that depends on the path, or if the item has not been written.
+        Return None if that device depends on the path, or if the item has no content.
         """
         state = self._after.get(spot.position, {}) if spot.after else self._before.get(spot.position, {})
         found = state.get(item, frozenset())
@@ -39,8 +39,8 @@ class Origins:
 def find_origins(flow: FlowGraph, written: Sequence[Mapping[int, Device]], at_entry: Mapping[int, Device]) -> Origins:
     """Follow the control flow of a method to find which device wrote each item most recently.
 
-    ``written`` has, for each instruction, the items that it writes → the device on which it runs. ``at_entry`` has the
-    items with content when the method begins → their devices.
+    ``written`` has one map for each instruction: from the items that it writes to the device on which it runs.
+    ``at_entry`` maps each item with content at the start of the method to its device.
     """
     end = len(flow.instructions)
     entry: _State = {item: frozenset({device}) for item, device in at_entry.items()}

@@ -2,10 +2,10 @@
 
 Each delegate call on a device gets replicas of its arguments there.
 
-1. The linker inserts copies to devices. A delegate needs its inputs on its device. A write to an item anywhere else
-   makes the content there out of date.
-2. The linker inserts copies to the host in the same way. The copies from step 1 count as instructions that read on the
-   host. So content that one device writes and another one reads goes through the host.
+1. The linker inserts copies to devices. A delegate needs its inputs on its device. A write to an item on the host or
+   on another device makes the replica out of date.
+2. The linker inserts copies to the host in the same way. Each copy from step 1 counts as an instruction that reads on
+   the host. So content that one device writes and another device reads goes through the host.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _place(method: Method, placement: Placement) -> tuple[Changed, Mapping[int, 
 
 
 def _bring_ends(placement: Placement) -> None:
-    """Add replicas of the inputs and outputs that the caller has on devices, and of state that stays on a device."""
+    """Add replicas of the inputs and outputs that the caller keeps on devices, and of state that stays on a device."""
     for positions, indices in placement.ends():
         for position, device in positions.items():
             placement.replicas.get(indices[position], device, planned=False)

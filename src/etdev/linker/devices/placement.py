@@ -19,11 +19,11 @@ class WantedDevices:
     """Devices on which a method's inputs, outputs and state stay."""
 
     inputs: Mapping[int, Device] = field(default_factory=dict)
-    """Position of an input that the caller leaves on a device → that device."""
+    """Devices of the inputs that the caller leaves there, by input position."""
     outputs: Mapping[int, Device] = field(default_factory=dict)
-    """Position of an output that the caller takes from a device → that device."""
+    """Devices of the outputs that the caller takes from there, by output position."""
     state: Mapping[int, Device] = field(default_factory=dict)
-    """Value of state that stays on a device between calls → that device."""
+    """Devices of state that stays there between calls, by value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,26 +34,29 @@ class Placement:
     memory: MethodMemory
     inputs: DelegateInputs
     devices: Mapping[int, Device]
-    """Position of each call of a delegate on a device → the device."""
+    """Devices of the delegate calls that run on a device, by position of the call."""
     wanted: WantedDevices
     items: Items
     holders: Holders
     replicas: Replicas
-    """Tensors on devices. Passes add them when they need them."""
+    """Tensors on devices. Passes add a replica when they need it."""
     state: Mapping[int, Device]
-    """Item of state that stays on a device between calls → that device."""
+    """Devices of state that stays there between calls, by item."""
     given: Mapping[int, Device]
-    """Item of an input that the caller leaves on a device → that device."""
+    """Devices of the inputs that the caller leaves there, by item."""
     filled: frozenset[int]
     """Items that have content when the method begins."""
 
     def ends(self) -> tuple[tuple[Mapping[int, Device], Sequence[int]], ...]:
-        """Return, for inputs and for outputs: position → device of those on devices, and all values in order."""
+        """Return two pairs, for inputs and for outputs: devices by position, and all values in order.
+
+        A position without a device is not in the first map of a pair.
+        """
         return (self.wanted.inputs, self.plan.inputs), (self.wanted.outputs, self.plan.outputs)
 
 
 class AmbiguousSourceError(Exception):
-    """Error for an item that is in different places on different paths, so that no single copy can read it."""
+    """Error for an item whose place depends on the path taken, so that no single copy can read it."""
 
     def __init__(self, item: int) -> None:
         super().__init__(item)

@@ -1,4 +1,4 @@
-"""Replicas: tensors on a device that delegates get in place of tensors on the host."""
+"""Replicas: tensors on a device that replace the host tensors among a delegate's arguments."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from etdev.linker.devices.items import Items
 from etdev.program import model as m
 
 _FIRST_BUFFER = 1 << 20
-"""Number of the first buffer on a device. It is temporary: buffers get their final numbers later."""
+"""Number of the first buffer on a device. The number is temporary: buffers get their final numbers later."""
 _GAP = 64
-"""Bytes between two replicas on a device, so that different items share no bytes."""
+"""Gap in bytes between two replicas on a device, so that different items share no bytes."""
 
 
 def buffer_on(device: Device) -> int:
@@ -28,8 +28,8 @@ class Replicas:
     def __init__(self, plan: m.ExecutionPlan, items: Items, own_replica: Collection[int] = ()) -> None:
         """Start without replicas.
 
-        ``own_replica`` are values that do not share a replica with other values of their item. A reader of the file can
-        then recognize them as outputs of delegate calls.
+        Each value in ``own_replica`` gets a replica of its own, even if another value of its item has one. A reader of
+        the file can then recognize the value as an output of a delegate call.
         """
         self._plan, self._items, self._own_replica = plan, items, own_replica
         self._values: list[m.Value] = []
@@ -37,16 +37,16 @@ class Replicas:
         self._ends: dict[Device, int] = defaultdict(int)
         self._known: dict[tuple[int, Device, object], int] = {}
         self.of: dict[tuple[int, Device], int] = {}
-        """``(value, device)`` → replica of the value on that device."""
+        """Maps ``(value, device)`` to the replica of the value on that device."""
         self.first: dict[int, int] = {}
-        """Replica → the first value for which it was requested."""
+        """Maps each replica to the first value for which it was requested."""
 
     def get(self, value: int, device: Device, *, planned: bool = True, named: bool = False) -> int:
-        """Return the replica of a tensor on a device. Add it if necessary.
+        """Return the replica of a tensor on a device. Add the replica if necessary.
 
-        All replicas of one item on one device share bytes. Those with the same sizes and element type are one tensor.
-        ``planned`` is False for memory that the caller owns. ``named`` is True for state, which keeps its name in the
-        file.
+        All replicas of one item on one device share bytes. Replicas with the same sizes and element type are one
+        tensor. ``planned`` must be False for memory that the caller owns. ``named`` must be True for state, whose
+        replica keeps its name in the file.
         """
         found = self.of.get((value, device))
         if found is None:
@@ -62,9 +62,9 @@ class Replicas:
         return found
 
     def alias(self, value: int, device: Device) -> int:
-        """Return another tensor in the bytes of the replica of ``value``, to which no instruction writes.
+        """Return another tensor in the bytes of the replica of ``value``. No instruction writes to this tensor.
 
-        It holds the most recent content of these bytes, whichever value of the item was written last.
+        The tensor holds the most recent content of these bytes, whichever value of the item was written last.
         """
         tensor = self._plan.values[value]
         assert isinstance(tensor, m.Tensor)

@@ -22,7 +22,7 @@ _COPY = "aten::copy_"
 
 
 def write_in_state(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Let delegates on devices write the new content of state in place, and remove the ``copy_`` into the state."""
+    """Let delegates on devices write the new content of state in place. Remove the ``copy_`` into that state."""
     plan, memory, devices = method.plan, method.memory, delegate_devices(method.plan)
     if not devices or "write_back" not in options.elide:
         return Changed(method)
@@ -43,9 +43,9 @@ def write_in_state(method: Method, work: Work, options: LinkOptions) -> Changed:
 def _may_write(
     plan: m.ExecutionPlan, memory: MethodMemory, devices: Mapping[int, Device], position: int, state: int, new: int
 ) -> bool:
-    """Return whether the delegate that computes ``new`` may write it to the bytes of ``state``.
+    """Return whether the delegate that computes ``new`` may write ``new`` to the bytes of ``state``.
 
-    ``position`` is that of the ``copy_`` from ``new`` to ``state``.
+    ``position`` is the position of the ``copy_`` from ``new`` to ``state``.
     """
     reaching = memory.reaching
     kept, temporary = (_own_storage(plan, memory, value) for value in (state, new))
@@ -74,9 +74,9 @@ def _may_write(
 
 
 def _always_follows(flow: FlowGraph, first: int, second: int) -> bool:
-    """Return whether the second instruction runs after each run of the first one, and only then.
+    """Return whether the second instruction runs exactly once after each run of the first one.
 
-    That holds if no jump skips exactly one of the two. Branches between them, or around both, are allowed.
+    This holds if no jump skips exactly one of the two. Branches between the two, or around both, are allowed.
     """
     starts = [block.start for block in flow.blocks] + [len(flow.instructions)]
     return first < second and all(
@@ -87,7 +87,7 @@ def _always_follows(flow: FlowGraph, first: int, second: int) -> bool:
 
 
 def _own_storage(plan: m.ExecutionPlan, memory: MethodMemory, value: int) -> int | None:
-    """Return the index of the storage that a static tensor fills; None for any other tensor."""
+    """Return the index of the storage that a static tensor fills, or None for any other tensor."""
     number = memory.of.get(value)
     tensor = plan.values[value]
     if number is None or not isinstance(tensor, m.Tensor) or tensor.nbytes != memory.storages[number].size:
@@ -98,10 +98,10 @@ def _own_storage(plan: m.ExecutionPlan, memory: MethodMemory, value: int) -> int
 def find_resident_state(
     methods: Sequence[Method], devices: Sequence[Mapping[int, Device]], state: Sequence[State]
 ) -> list[dict[int, Device]]:
-    """Return, per method, a map from each value of state that stays on a device between calls to that device.
+    """Return, for each method, the devices of the state that stays on a device between calls, by value.
 
-    State stays on a device if only delegates on that device access it, in all methods that share it. State with an
-    initial value in the file stays on the host, since the host loads it.
+    State stays on a device if only delegates on that device access the state, in all methods that share it. State with
+    an initial value in the file stays on the host, because the host loads that value.
     """
     homes: list[dict[int, Device]] = [{} for _ in methods]
     if not any(devices):
@@ -121,7 +121,7 @@ def find_resident_state(
 
 
 def _devices_of_state(method: Method, devices: Mapping[int, Device]) -> dict[int, set[Device]]:
-    """Return, for each storage of state, the devices that access it, and the host if the state has to be there."""
+    """Return, for each storage of state, the devices that access it. Include the host if the state must be there."""
     plan, memory = method.plan, method.memory
     items = find_items(plan, memory)
     found: dict[int, set[Device]] = {}

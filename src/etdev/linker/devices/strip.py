@@ -1,4 +1,4 @@
-"""Removal of the device placement and copies that another toolchain made. The linker then makes its own."""
+"""Removal of another toolchain's device placement and copies. The linker then makes its own."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from etdev.program.analysis.flow import flow_graph
 from etdev.program.devices import D2H_COPY, H2D_COPY
 
 _GAP = 64
-"""Gap in bytes between the contents of different devices' buffers, all of which move to buffer 1."""
+"""Gap in bytes between the contents of different devices' buffers. All these contents move to buffer 1."""
 
 
 def device_ends(plan: m.ExecutionPlan) -> tuple[dict[int, Device], dict[int, Device]]:
-    """Return the inputs and the outputs that are on devices: position → device."""
+    """Return the devices of the inputs and those of the outputs, each by position. Leave out the host."""
     found: tuple[dict[int, Device], dict[int, Device]] = ({}, {})
     for indices, ends in zip((plan.inputs, plan.outputs), found, strict=True):
         for position, value in enumerate(indices):
@@ -41,7 +41,8 @@ def _between_devices(plan: m.ExecutionPlan) -> set[int]:
 def strip_devices(method: Method, work: Work, options: LinkOptions) -> Changed:
     """Move a method of a program that was built elsewhere to the host.
 
-    Its copies between host and devices become ordinary copies. Every storage must already have its own address.
+    The method's copies between host and devices become ordinary copies. Every storage must already have an address of
+    its own.
     """
     return Changed(replace(method, plan=_without_devices(method.plan)) if work.foreign else method)
 
@@ -77,7 +78,7 @@ def _on_host(value: m.Value, base: dict[int, int]) -> m.Value:
 
 
 def _with_plain_copies(plan: m.ExecutionPlan) -> m.ExecutionPlan:
-    """Replace the copies between host and devices by ``alias_copy``."""
+    """Return the method with ``alias_copy`` in place of the copies between host and devices."""
     old = _between_devices(plan)
     if not old:
         return plan

@@ -1,6 +1,7 @@
 """Copies from the host to devices.
 
-A delegate needs its inputs on its device. A write to an item anywhere else makes its content there out of date.
+A delegate needs its inputs on its device. A write to an item on the host or on another device makes the replica out of
+date.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from etdev.program.devices import D2H_COPY, H2D_COPY
 
 
 def copy_to_devices(placement: Placement) -> tuple[m.ExecutionPlan, dict[int, int]]:
-    """Insert the copies from the host to devices, and give delegate calls their arguments on the device.
+    """Insert the copies from the host to devices, and replace arguments of delegate calls by their replicas.
 
-    Return the changed method, and the new position of each original instruction.
+    Return the changed method, and a map from original to new positions of instructions.
     """
     facts = NeedsBuilder(len(placement.memory.reaching.effects))
     bits = {pair: facts.new() for pair in sorted(_pairs(placement))}
@@ -45,7 +46,7 @@ def copy_to_devices(placement: Placement) -> tuple[m.ExecutionPlan, dict[int, in
 
 
 def _enter_instructions(placement: Placement, facts: NeedsBuilder, bits: Mapping[tuple[int, Device], int]) -> None:
-    """Record, for each instruction, the items that it needs on a device, and those that it writes or outdates there."""
+    """Record, for each instruction, the items that it needs on a device, and the items that it writes or outdates."""
     on = _by_item(bits)
     for position, found in enumerate(placement.memory.reaching.effects):
         device = placement.devices.get(position, HOST)
@@ -60,13 +61,13 @@ def _enter_instructions(placement: Placement, facts: NeedsBuilder, bits: Mapping
 
 
 def _referring(placement: Placement, found: Effects) -> Iterable[int]:
-    """Return the values that a move or a view points to another tensor, if their item is always on the host."""
+    """Return the values that a move or a view redirects to another tensor, if the content stays on the host."""
     to = (found.move or found.view or ())[1:]
     return (value for value in to if placement.items.of.get(value) in placement.items.fixed)
 
 
 def _pairs(placement: Placement) -> set[tuple[int, Device]]:
-    """Return all pairs of an item and a device on which a delegate accesses it, or on which it stays."""
+    """Return each pair of an item and a device on which the item is accessed or stays."""
     found = {(placement.items.of[value], device) for value, device in placement.wanted.state.items()}
     for position, device in placement.devices.items():
         here = placement.memory.reaching.effects[position]
@@ -77,7 +78,7 @@ def _pairs(placement: Placement) -> set[tuple[int, Device]]:
 
 
 def _enter_ends(placement: Placement, facts: NeedsBuilder, bits: Mapping[tuple[int, Device], int]) -> None:
-    """Record the items that are on a device when the method begins, and those that must be there when it ends."""
+    """Record the items that are on a device when the method begins, and the items that must be there when it ends."""
     for (item, device), bit in bits.items():
         resident = placement.state.get(item) == device
         undefined = item not in placement.filled and item not in placement.items.fixed
@@ -90,7 +91,7 @@ def _enter_ends(placement: Placement, facts: NeedsBuilder, bits: Mapping[tuple[i
 
 
 def _fixed_copies(placement: Placement) -> Insertions:
-    """Return copies back to the host after each call that writes an item whose content is always on the host."""
+    """Return the copies back to the host, after each call that writes an item whose content is always on the host."""
     after: Insertions = defaultdict(list)
     for position, device in placement.devices.items():
         found = placement.memory.reaching.effects[position]
@@ -101,7 +102,7 @@ def _fixed_copies(placement: Placement) -> Insertions:
 
 
 def _argument(placement: Placement, position: int, number: int, value: int, device: Device) -> int:
-    """Return the value that a delegate call on ``device`` gets in place of its argument ``value``.
+    """Return the value that replaces the argument ``value`` of a delegate call on ``device``.
 
     ``number`` is the position of the argument. Raises :class:`~etdev.errors.LinkError` for a list of tensors.
     """
@@ -110,7 +111,7 @@ def _argument(placement: Placement, position: int, number: int, value: int, devi
         raise LinkError(
             f"a delegate on {device} has a list of tensors as an argument: value {value}",
             where=f"method {placement.plan.name!r}, instruction {position}",
-            hint="lower the model again: runtimes pass each tensor as an argument of its own",
+            hint="lower the model again so that each tensor is an argument of its own",
         )
     if not isinstance(found, m.Tensor):
         return value
@@ -126,7 +127,7 @@ def _argument(placement: Placement, position: int, number: int, value: int, devi
 
 
 def _with_arguments(placement: Placement) -> m.ExecutionPlan:
-    """Replace arguments of delegate calls, inputs and outputs by their replicas on devices. Return the method."""
+    """Return the method with replicas on devices for arguments of delegate calls, inputs and outputs."""
     chains, base = [], 0
     for chain in placement.plan.chains:
         calls = list(chain.instructions)

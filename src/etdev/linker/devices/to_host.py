@@ -1,4 +1,4 @@
-"""Copies from devices to the host, for instructions on the host and for copies to other devices."""
+"""Copies from devices to the host, for host instructions and for copies to other devices."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def copy_to_host(
 ) -> tuple[m.ExecutionPlan, dict[int, int]]:
     """Insert the copies from devices to the host.
 
-    ``plan`` is the method with its copies to devices. ``moved`` maps positions in the original method to those in
-    ``plan``. Return the changed method, and a map from positions in ``plan`` to those in the changed method.
+    ``plan`` is the method, copies to devices included. ``moved`` maps positions in the original method to positions in
+    ``plan``. Return the changed method, and a map from positions in ``plan`` to positions in the changed method.
     """
     whole = replace(plan, values=placement.replicas.values())
     flow = flow_graph(whole)
@@ -60,7 +60,7 @@ def copy_to_host(
 def _from_devices(
     placement: Placement, spots: Mapping[Spot, int], bits: Mapping[int, int], origins: Origins, moved: Mapping[int, int]
 ) -> tuple[Insertions, Insertions]:
-    """Return the copies to insert before and after instructions. Each is from the device that wrote the item last."""
+    """Return the copies to insert before and after instructions. The source is the device that wrote the item last."""
     positions = sorted(moved.values())
     before: Insertions = defaultdict(list)
     after: Insertions = defaultdict(list)

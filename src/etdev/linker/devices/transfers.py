@@ -1,13 +1,15 @@
-"""Placement of copies between devices, so that every instruction finds up-to-date content where it reads it.
+"""Placement of copies between devices, so that every instruction finds up-to-date content where it reads.
 
 A *fact* states that one item is up to date in one memory. Sets of facts are integers here, with one bit per fact. An
-instruction may need facts, make facts true (it writes the item there) or end them (it writes the item elsewhere).
-:func:`find_spots` inserts copies so that every needed fact is true. It makes no copy where the fact already holds on
-all paths.
+instruction may need facts. It makes a fact true if it writes the item in that memory. It ends a fact if it writes the
+item in another memory. :func:`find_spots` inserts copies so that every needed fact is true. It inserts no copy where
+the fact already holds on all paths.
 
-Source: J. Knoop, O. Rüthing, B. Steffen, "Lazy Code Motion", 1992; with two additions. A fact that a loop needs and
-does not end is copied before the loop. That is so even if only some paths in the loop need it, since a copy inside
-repeats in each round. If paths that meet would have to copy from different places, each copies before they meet.
+Source: J. Knoop, O. Rüthing, B. Steffen, "Lazy Code Motion", 1992; with two additions:
+
+1. If a loop needs a fact and does not end it, the copy is before the loop, because a copy inside the loop would repeat
+   in each iteration. This applies even if only some paths in the loop need the fact.
+2. If paths meet and would have to copy from different places, each path copies before they meet.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ _ENTRY = -1
 class Needs:
     """Facts that the instructions of a method need, make true and end, by position.
 
-    The last entry of ``needed`` has the facts that the caller needs when the method ends.
+    The last entry of ``needed`` holds the facts that the caller needs when the method ends.
     """
 
     needed: Sequence[int]
@@ -37,7 +39,7 @@ class Needs:
 
 
 class NeedsBuilder:
-    """A builder of :class:`Needs`."""
+    """Builder of :class:`Needs`."""
 
     def __init__(self, count: int) -> None:
         """Start without facts, for a method with ``count`` instructions."""
@@ -47,7 +49,7 @@ class NeedsBuilder:
         self._count = 0
 
     def new(self) -> int:
-        """Define one more fact; return its bit."""
+        """Define a new fact; return its bit."""
         self._count += 1
         return 1 << (self._count - 1)
 
@@ -62,17 +64,17 @@ class Spot:
 
     position: int
     after: bool
-    """Whether the spot is after the instruction at ``position``; otherwise it is before it.
+    """True if the spot is after the instruction at ``position``; False if it is before that instruction.
 
     A jump to the next instruction skips the spot after this one. A jump to this instruction runs the spot before it.
     """
 
 
 def find_spots(flow: FlowGraph, needs: Needs, ambiguous: Sequence[int] = ()) -> dict[Spot, int]:
-    """Return the spots where copies are needed. Each maps to the facts that the copies there make true.
+    """Return a map from each spot that needs copies to the facts that these copies make true.
 
-    ``ambiguous`` has, by position, facts that no copy before that instruction can make true. The source of such a copy
-    would depend on the path taken.
+    ``ambiguous`` holds, by position, facts that no copy before that instruction can make true. The source of such a
+    copy would depend on the path taken.
     """
     return _CodeMotion(flow, needs, ambiguous).run()
 
@@ -95,12 +97,12 @@ class _CodeMotion:
             self._all |= bits
         self._jumps = {position for position, call in enumerate(flow.instructions) if isinstance(call, m.JumpFalseCall)}
         self._early: set[Spot] = set()
-        """Spots of copies that had to move before a branch although only one of its successors needs them."""
+        """Spots of copies that had to move before a branch, although only one successor of the branch needs them."""
         self._need_before_loops(flow)
         self._need_where_paths_meet()
 
     def _need_before_loops(self, flow: FlowGraph) -> None:
-        """Require facts at the entry of a loop that needs them and does not end them."""
+        """Require a fact at the entry of a loop if the loop needs the fact and does not end it."""
         cycles = flow.cycles()
         members: dict[int, list[int]] = defaultdict(list)
         for node in self._nodes:
@@ -121,7 +123,7 @@ class _CodeMotion:
     def _need_where_paths_meet(self) -> None:
         """Require a fact where paths meet, if it is needed later and not already true on all of these paths.
 
-        After that point, the source of the copy would depend on the path taken. So the copy must come before it.
+        Where the paths have met, the source of the copy would depend on the path taken. So the copy must come earlier.
         """
         none, somewhere = [0] * (self._exit + 1), dict.fromkeys(self._nodes, 0)
         everywhere = self._true_after({}, none)
@@ -153,7 +155,7 @@ class _CodeMotion:
                 )
 
     def run(self) -> dict[Spot, int]:
-        """Return the spots where copies are needed. Each maps to the facts that the copies there make true."""
+        """Return a map from each spot that needs copies to the facts that these copies make true."""
         anticipated = self._anticipated()
         true_after = self._true_after({}, self._needed)
         earliest = {
@@ -200,7 +202,7 @@ class _CodeMotion:
         return facts
 
     def _anticipated(self) -> dict[int, int]:
-        """Return, for each instruction, the facts that every path from it needs before an instruction ends them."""
+        """Return, for each instruction, the facts that every path from it needs before the path ends them."""
         found = dict.fromkeys(self._nodes, self._all)
         found[self._exit] = self._needed[self._exit]
         changed = True
@@ -218,9 +220,9 @@ class _CodeMotion:
         return found
 
     def _latest(self, earliest: Mapping[tuple[int, int], int]) -> dict[Spot, int]:
-        """Return the copies at the latest possible spots.
+        """Return the latest possible spot for each copy.
 
-        A copy that all successors of a branch need stays before the branch.
+        If all successors of a branch need a copy, the copy stays before the branch.
         """
         later_in = dict.fromkeys(self._nodes, self._all)
         later: dict[tuple[int, int], int] = {}
@@ -261,7 +263,7 @@ class _CodeMotion:
         return spot
 
     def _without_redundant(self, spots: Mapping[Spot, int]) -> dict[Spot, int]:
-        """Drop copies of facts that already hold, since a copy before a branch made them true."""
+        """Drop copies of facts that already hold because of a copy before a branch."""
         found = dict(spots)
         for spot in sorted(spots, key=lambda item: (item.position, item.after)):
             others = {other: facts for other, facts in found.items() if other != spot}

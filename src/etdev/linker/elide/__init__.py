@@ -1,1 +1,1 @@
-"""Passes that remove copies. Each returns an equivalent method with fewer copies."""
+"""Passes that remove copies. Each pass returns an equivalent method with fewer copies."""

@@ -28,7 +28,7 @@ from etdev.program.constants import Run, constant_count, constant_data
 
 @dataclass(frozen=True)
 class Content:
-    """The elements of a constant, as a strided view of a blob or of another constant."""
+    """Elements of a constant, as a strided view of a blob or of another constant."""
 
     base: Blob | Content
     sizes: tuple[int, ...]
@@ -43,9 +43,9 @@ class Content:
 
     @property
     def data(self) -> Blob | Run:
-        """Bytes of the elements in row-major order.
+        """Return the bytes of the elements in row-major order.
 
-        They are a :class:`Run` if they are a contiguous range of an existing constant.
+        The result is a :class:`Run` if the bytes are a contiguous range of an existing constant.
         """
         if self.index and self.is_run:
             return Run(self.index, self.offset * self.itemsize, prod(self.sizes) * self.itemsize)
@@ -53,7 +53,7 @@ class Content:
 
     @property
     def is_run(self) -> bool:
-        """Whether the elements are contiguous in ``base``, in row-major order."""
+        """Return whether the elements are contiguous in ``base``, in row-major order."""
         return prod(self.sizes) == 0 or all(
             size == 1 or stride == plain
             for size, stride, plain in zip(self.sizes, self.strides, row_major(self.sizes), strict=True)
@@ -61,7 +61,7 @@ class Content:
 
     @cached_property
     def blob(self) -> Blob:
-        """Bytes of the elements in row-major order."""
+        """Return the bytes of the elements in row-major order, as a blob."""
         found = self.base if isinstance(self.base, Blob) else self.base.blob
         if self.is_run:
             return found.cut(self.offset * self.itemsize, prod(self.sizes) * self.itemsize)
@@ -79,9 +79,9 @@ def row_major(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def fold_constants(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Replace copies of constants by constants. If ``views`` is enabled too, include copies that only change the shape.
+    """Replace copies of constants by constants. If ``views`` is enabled, include copies that only change the shape.
 
-    The method must be from an object program, in which only aliases share bytes.
+    The method must belong to an object program, in which only aliases share bytes.
     """
     if "constants" not in options.elide:
         return Changed(method)
@@ -97,20 +97,20 @@ class _Folding:
     plan: m.ExecutionPlan
     memory: MethodMemory
     data: Callable[[m.Tensor], Blob | None]
-    """Bytes of a constant; None if they are not in the program."""
+    """Returns the bytes of a constant, or None if the bytes are not in the program."""
     grow: bool
     decisions: list[Elision] = field(default_factory=list)
     _contents: dict[int, Content] = field(default_factory=dict)
-    """Tensor that becomes a constant → its content."""
+    """Maps each tensor that becomes a constant to its content."""
     _removed: dict[int, tuple[m.Instruction, ...]] = field(default_factory=dict)
     _grown: bool = False
     _numbers: Numbers = field(init=False)
     _users: Counter[tuple[object, ...]] = field(init=False)
-    """Constant → number of arguments and move sources that refer to it."""
+    """Number of arguments and move sources that refer to each constant."""
     _pinned: frozenset[int] = field(init=False)
     """Values that cannot become constants: inputs, outputs and sources of moves."""
     _freed: dict[int, list[int]] = field(init=False)
-    """Value → positions of the instructions that free it."""
+    """Positions of the instructions that free each value."""
 
     def __post_init__(self) -> None:
         self._numbers = Numbers(self.plan)
@@ -123,7 +123,7 @@ class _Folding:
         self._freed = frees(flow.instructions)
 
     def consider(self, position: int, call: m.KernelCall, name: str) -> None:
-        """Decide whether the outputs of this copy become constants. Record the decision."""
+        """Decide whether the outputs of this copy become constants, and record the decision."""
         given, outs = arguments(self.plan, call.args), outputs(self.plan, call.args)
         source = self._content(given[0]) if given and outs else None
         if source is None:
@@ -164,7 +164,7 @@ class _Folding:
         return Changed(replace(method, plan=plan, added=tuple(added), grown=self._grown), moved, self.decisions)
 
     def _content(self, value: int) -> Content | None:
-        """Return the content of a value that is a constant, or becomes one; None for any other value."""
+        """Return the content of a value that is or becomes a constant, or None for any other value."""
         if value in self._contents:
             return self._contents[value]
         tensor = self.plan.values[value]
@@ -178,7 +178,7 @@ class _Folding:
         )
 
     def _require(self, position: int, out: int, content: Content) -> None:
-        """Raise :class:`Refused` unless the output can become a constant with that content."""
+        """Raise :class:`Refused` unless the output can become a constant with the content ``content``."""
         tensor = self._tensor(out)
         if not _is_plain(tensor) or tensor.sizes != content.sizes or tensor.scalar_type.itemsize != content.itemsize:
             raise Refused("its output has an unexpected type or shape")
@@ -193,7 +193,7 @@ class _Folding:
             raise Refused("its output shares bytes with other values")
 
     def _require_growth(self, source: int, found: Sequence[Content]) -> None:
-        """Raise :class:`Refused` if the file would hold both original and copy, and ``grow`` does not allow that."""
+        """Raise :class:`Refused` if the file would contain both original and copy, and ``grow`` forbids that."""
         if all(content.is_run for content in found):
             return
         if source not in self._contents and self._users[_constant_key(self._tensor(source))] > 1:

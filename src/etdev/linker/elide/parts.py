@@ -1,14 +1,15 @@
 """Removal of copies of parts: slices become aliases in the input, inputs of ``cat`` become aliases in the output.
 
-1. ``slice_copy``, ``select_copy``, ``split_copy`` and similar copies, each of whose outputs is a contiguous range of
-   the input's bytes: the outputs become aliases inside the input.
-2. ``cat`` and ``stack`` along a dimension whose preceding dimensions all have size 1: the inputs become aliases inside
+1. Slices: ``slice_copy``, ``select_copy``, ``split_copy`` and similar copies. Each output must be a contiguous range of
+   the input's bytes. The outputs become aliases inside the input.
+2. ``cat`` and ``stack`` along a dimension whose preceding dimensions all have size 1. The inputs become aliases inside
    the output. Inputs that an earlier ``cat`` already made adjacent stay adjacent. An input that cannot move into the
-   output (a constant, state, the caller's memory, used twice) is copied into its slot separately.
+   output is copied into its slot separately. Examples are a constant, state, memory of the caller, and an input that
+   occurs twice.
 
-A part and its whole have the same content as long as no instruction writes either. So the pass leaves a copy if one of
-them is written again while the other is in use. The whole is in use for as long as any of its parts. So the pass also
-leaves a copy if peak memory during that time would rise.
+A part and its whole have the same content while no instruction writes either of them. So the pass keeps the copy if one
+of the two is written again while the other one is in use. The whole is in use for as long as any of its parts. So the
+pass also keeps the copy if peak memory would rise during that time.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _WHOLES = frozenset({_CAT, "aten::stack.out"})
 def elide_parts(method: Method, work: Work, options: LinkOptions) -> Changed:
     """Remove copies of slices, and copies into the outputs of ``cat`` and ``stack``.
 
-    ``cat`` and ``stack`` come first, because fewer locations are possible for their outputs than for slices.
+    The pass handles ``cat`` and ``stack`` first, because their outputs fit in fewer locations than slices.
     """
     storages = method.storage_record()
     parts = _Parts(storages)
@@ -48,19 +49,19 @@ def elide_parts(method: Method, work: Work, options: LinkOptions) -> Changed:
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """A range of the output of a ``cat``, and the inputs that it holds.
+    """Range of the output of a ``cat``, with the inputs that belong there.
 
-    These are one input, or several inputs that are adjacent in one storage.
+    A slot has one input, or several inputs that are adjacent in one storage.
     """
 
     parts: tuple[int, ...]
-    """Value indices of these inputs."""
+    """Value indices of the inputs."""
     offset: int
     """Offset in bytes from the start of the output."""
     storage: MergedStorage | None
-    """Storage that consists of these inputs; None if that storage cannot move into the output."""
+    """Storage that consists of these inputs, or None if that storage cannot move into the output."""
     reason: str = ""
-    """Why the storage cannot move into the output."""
+    """Reason why the storage cannot move into the output."""
 
 
 class _Parts:
@@ -70,7 +71,7 @@ class _Parts:
         self._plan, self._memory = storages.plan, storages.memory
         self._numbers = Numbers(storages.plan)
         self._in_use = _bytes_in_use(storages)
-        """Buffer → number of bytes in use at each instant."""
+        """Number of bytes in use at each instant, by planned buffer."""
 
     def consider(self, position: int, call: m.KernelCall, name: str) -> None:
         """Decide whether this copy can be removed, and record the decision."""
@@ -106,7 +107,7 @@ class _Parts:
         self._storages.changed[position] = ()
 
     def _require_own(self, position: int, out: int) -> MergedStorage:
-        """Return the output's storage. Raise an error unless only the output uses it, from this instruction on."""
+        """Return the output's storage. Raise ``Refused`` unless only the output uses it, from this instruction on."""
         found = self._storages.storage_of(out)
         if found is None:
             raise Refused("the memory of its output is not planned")
@@ -121,7 +122,7 @@ class _Parts:
         return found
 
     def _require_unchanged(self, position: int, part: MergedStorage, whole: MergedStorage) -> None:
-        """Raise an error if the part or the whole is written after the copy, while the other of the two is in use."""
+        """Raise ``Refused`` if part or whole is written after the copy while the other is in use."""
         if part is whole or self._storages.memory_id(part) != self._storages.memory_id(whole):
             raise Refused(
                 "its input and output are in different buffers"
@@ -137,7 +138,7 @@ class _Parts:
     # Concatenations
 
     def _place_inputs(self, position: int, call: m.KernelCall, name: str) -> tuple[int, str]:
-        """Move all inputs that can move into the output. Return how many bytes are still copied, and why."""
+        """Move all inputs that can move into the output. Return the number of bytes still copied, and the reasons."""
         out, items = self._read_call(call, name)
         whole = self._require_own(position, out)
         slots = [self._checked(position, slot, whole) for slot in self._slots(position, out, items)]
@@ -171,9 +172,9 @@ class _Parts:
         return copied, "; ".join(reasons)
 
     def _read_call(self, call: m.KernelCall, name: str) -> tuple[int, list[int]]:
-        """Return the value indices of the output and of the nonempty inputs.
+        """Return the value index of the output, and the value indices of the nonempty inputs.
 
-        Raise an error if this call is not supported.
+        Raise ``Refused`` if this call is not supported.
         """
         listed = self._plan.values[call.args[0]] if len(call.args) == 4 else None
         if not isinstance(listed, m.TensorList) or call.args[2] != call.args[3]:
@@ -196,7 +197,7 @@ class _Parts:
         return call.args[3], items
 
     def _slots(self, position: int, out: int, items: Sequence[int]) -> list[_Slot]:
-        """Assign each input to a slot. Adjacent inputs that fill one storage together share a slot."""
+        """Assign each input to a slot. Adjacent inputs that together fill one storage share a slot."""
         found: list[_Slot] = []
         offsets = list(accumulate((self._storages.tensor(item).nbytes for item in items), initial=0))
         index = 0
@@ -209,9 +210,9 @@ class _Parts:
     def _leading_storage(
         self, position: int, items: Sequence[int], start: int
     ) -> tuple[int, MergedStorage | None, str]:
-        """Return how many inputs from ``start`` on fill one storage in order, and that storage.
+        """Return how many inputs, beginning with ``start``, fill one storage in order. Also return that storage.
 
-        If no storage is filled, return 1, None and the reason.
+        If these inputs fill no storage, return 1, None and the reason.
         """
         if self._storages.tensor(items[start]).is_constant:
             return 1, None, "an input is a constant"
@@ -232,7 +233,7 @@ class _Parts:
         return 1, None, "an input is a part of another tensor"
 
     def _checked(self, position: int, slot: _Slot, whole: MergedStorage) -> _Slot:
-        """Return the slot. Set its storage to None if that storage must keep its address."""
+        """Return the slot; set its storage to None if that storage must keep its address."""
         if slot.storage is None:
             return slot
         try:
@@ -246,7 +247,7 @@ class _Parts:
         return slot
 
     def _copy_to_slot(self, call: m.KernelCall, out: int, slot: _Slot) -> m.KernelCall:
-        """Return a call of the same operator that copies only the inputs of one slot, to their part of the output."""
+        """Return a call of the same operator that copies the inputs of one slot to the slot's range of the output."""
         tensors = [self._storages.tensor(part) for part in slot.parts]
         dim = self._numbers.at(call.args[1])
         size = (
@@ -263,7 +264,7 @@ class _Parts:
     # Conditions and changes for both slices and concatenations
 
     def _require_peak(self, whole: MergedStorage, parts: Sequence[MergedStorage]) -> None:
-        """Raise an error if peak memory would rise because the whole is in use for as long as any of its parts."""
+        """Raise ``Refused`` if peak memory would rise because the whole is in use for as long as any of its parts."""
         now = [whole, *parts]
         start, end = min(item.start for item in now), max(item.end for item in now)
         in_use = self._in_use[self._storages.memory_id(whole)]
@@ -299,6 +300,6 @@ def _bytes_in_use(storages: Storages) -> dict[int, Peaks]:
 
 
 def _repeated(found: Iterable[MergedStorage | None]) -> list[int]:
-    """Return the numbers of the storages that occur more than once."""
+    """Return the numbers of the storages that occur more than once in ``found``."""
     times = Counter(item.number for item in found if item is not None)
     return [number for number, count in times.items() if count > 1]

@@ -1,4 +1,4 @@
-"""A segment tree of the bytes in use at each instant: range updates and range maxima."""
+"""Segment tree of the bytes in use at each instant, with range updates and range maxima."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ class Peaks:
     def __init__(self, in_use: Sequence[int]) -> None:
         self._size = 1 << max(len(in_use) - 1, 1).bit_length()
         self._added = [0] * (2 * self._size)
-        """Node → bytes added to all instants below it."""
+        """Bytes added to all instants below each node."""
         self._peak = [0] * self._size + [*in_use] + [0] * (self._size - len(in_use))
-        """Node → peak of the instants below it, without the bytes added to its ancestors."""
+        """Peak of the instants below each node, without the bytes added to the node's ancestors."""
         for node in range(self._size - 1, 0, -1):
             self._peak[node] = max(self._peak[2 * node], self._peak[2 * node + 1])
 

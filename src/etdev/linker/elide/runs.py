@@ -1,4 +1,4 @@
-"""Copies each of whose outputs is a contiguous range of the input's bytes."""
+"""Copies whose outputs are each a contiguous range of the input's bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from etdev.program.analysis.effects import arguments, outputs
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """An output of a copy that equals a contiguous range of the input's bytes."""
+    """Output of a copy, equal to a contiguous range of the input's bytes."""
 
     out: int
     """Value index of the output."""
@@ -23,14 +23,14 @@ class Run:
 
 
 class Numbers:
-    """Constant integer arguments of a method's instructions. Arguments that an instruction sets are not constant."""
+    """Constant integer arguments of a method's instructions. A value that an instruction sets is not constant."""
 
     def __init__(self, plan: m.ExecutionPlan) -> None:
         self._plan = plan
         self._set = {*plan.inputs, *_written(plan)}
 
     def at(self, value: int, absent: int | None = None) -> int:
-        """Return a constant integer, or ``absent`` if the argument is None. Raise ``Refused`` if it is not constant."""
+        """Return the constant integer at a value, or ``absent`` if the value is None. Otherwise raise ``Refused``."""
         found = self._plan.values[value]
         if isinstance(found, m.Int) and value not in self._set:
             return found.int_val
@@ -39,7 +39,7 @@ class Numbers:
         raise Refused("its arguments are known only at run time")
 
     def list(self, value: int) -> tuple[int, ...]:
-        """Return a list of constant integers. Raise ``Refused`` if it is not one."""
+        """Return the constant integers of a list. Raise ``Refused`` if the value is not a list of constant integers."""
         found = self._plan.values[value]
         if not isinstance(found, m.IntList):
             raise Refused("it has unexpected arguments")
@@ -67,10 +67,10 @@ _KNOWN = frozenset({"aten", "dim_order_ops", "quantized_decomposed", "et_copy", 
 
 
 def runs(plan: m.ExecutionPlan, call: m.KernelCall, name: str, numbers: Numbers) -> tuple[Run, ...]:
-    """Return the outputs of a copy, each with its range in the copy's input.
+    """Return the outputs of a copy as ranges of the copy's input.
 
-    Raises ``Refused`` if an output is not a contiguous range of the input. Sizes must be static. Dimensions must be in
-    order in memory, except for a copy that changes neither sizes nor dimension order.
+    Raise ``Refused`` if an output is not a contiguous range of the input. Sizes must be static. Dimensions must be in
+    order in memory, unless the copy changes neither sizes nor dimension order.
     """
     given, outs = arguments(plan, call.args), outputs(plan, call.args)
     source = plan.values[given[0]] if given else None
@@ -108,7 +108,7 @@ class _Copy:
         return self.numbers.at(self.given[argument], absent)
 
     def dim(self, argument: int, absent: int = 0) -> int:
-        """Return the dimension that an argument states, as a nonnegative index. ``absent`` is its default."""
+        """Return the dimension that an argument states, as a nonnegative index. ``absent`` is the default dimension."""
         rank = len(self.source.sizes)
         found = self.number(argument, absent)
         found += rank if found < 0 else 0
@@ -128,7 +128,7 @@ class _Copy:
 
 
 def _same(copy: _Copy) -> list[int]:
-    """Return offset 0. Raise ``Refused`` unless the output has as many elements as the input."""
+    """Return offset 0. Raise ``Refused`` unless input and output have the same number of elements."""
     (out,) = copy.outs
     if prod(out.sizes) != prod(copy.source.sizes):
         raise Refused("its output has another size")
@@ -181,7 +181,7 @@ def _selected(copy: _Copy) -> list[int]:
 
 
 def _split(dim: int) -> Callable[[_Copy], list[int]]:
-    """Return a rule for outputs that follow each other along a dimension; ``dim`` is the argument that states it."""
+    """Return a rule for outputs that follow each other along a dimension. Argument ``dim`` states that dimension."""
 
     def offsets(copy: _Copy) -> list[int]:
         copy.row(copy.dim(dim))
@@ -197,7 +197,7 @@ def _split(dim: int) -> Callable[[_Copy], list[int]]:
 
 
 _Rule: TypeAlias = Callable[[_Copy], list[int]]
-"""Function from a copy to the offset of each output from the start of the input, in elements."""
+"""Function that maps a copy to the offset of each output from the start of the input, in elements."""
 
 CLONES: Mapping[str, _Rule] = {
     "aten::_to_copy.out": _same,
@@ -213,7 +213,7 @@ IDENTITIES: Mapping[str, _Rule] = {
     "aten::t_copy.out": _transposed,
     "aten::transpose_copy.int_out": _transposed,
 }
-"""Copies whose output may have all bytes of the input in the same order."""
+"""Copies whose output may consist of all bytes of the input, in the same order."""
 PARTS: Mapping[str, _Rule] = {
     "aten::select_copy.int_out": _selected,
     "aten::slice_copy.Tensor_out": _sliced,
@@ -221,5 +221,5 @@ PARTS: Mapping[str, _Rule] = {
     "aten::split_with_sizes_copy.out": _split(2),
     "aten::unbind_copy.int_out": _split(1),
 }
-"""Copies each of whose outputs is a part of the input."""
+"""Copies whose outputs are each a part of the input."""
 COPIES: Mapping[str, _Rule] = {**IDENTITIES, **PARTS}

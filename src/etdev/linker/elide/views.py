@@ -38,7 +38,7 @@ _KEEPS_SHAPE = _SAME_SHAPE | CLONES.keys()
 
 
 def elide_views(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Remove copies that only change the shape. In the method, tensors may share bytes only as aliases."""
+    """Remove copies that only change the shape. Tensors of the method may share bytes only if they are aliases."""
     if "views" not in options.elide:
         return Changed(method)
     found, numbers = _Views(method, options.merged_views), Numbers(method.plan)
@@ -69,7 +69,7 @@ def _is_clone(plan: m.ExecutionPlan, call: m.KernelCall) -> bool:
 
 
 def _has_form(plan: m.ExecutionPlan, call: m.KernelCall, name: str) -> bool:
-    """Return whether a call has the arguments that its operator requires. A file may have other ones."""
+    """Return whether a call has the arguments that its operator requires. A file may contain other calls."""
     kinds = [type(plan.values[index]) for index in call.args]
     sizes = [m.IntList] if name == _VIEW_COPY else kinds[1:-2]
     return kinds == [m.Tensor, *sizes, m.Tensor, m.Tensor] and call.args[-2] == call.args[-1]
@@ -77,7 +77,7 @@ def _has_form(plan: m.ExecutionPlan, call: m.KernelCall, name: str) -> bool:
 
 @dataclass(slots=True)
 class _Group:
-    """Bytes of one storage, or of several that were merged: their lifetime, and the writes to them."""
+    """Bytes of one storage or of several merged storages: their lifetime, and the writes to them."""
 
     start: int
     end: int
@@ -94,25 +94,25 @@ class _Views:
     decisions: list[Elision] = field(default_factory=list)
     _groups: list[_Group] = field(init=False)
     _group: dict[int, list[int]] = field(init=False)
-    """Value → groups in whose bytes it may be, before any change."""
+    """Maps each value to the groups whose bytes it may use, before any change."""
     _merged: dict[int, list[int]] = field(default_factory=dict)
-    """Group that was merged → groups that now hold its bytes."""
+    """Maps each merged group to the groups that now hold its bytes."""
     _members: dict[int, set[int]] = field(init=False)
-    """Group → values that have an address in it."""
+    """Maps each group to the values that have an address in it."""
     _device_members: dict[int, set[int]] = field(init=False)
-    """Group → its values that are inputs or outputs on a device."""
+    """Maps each group to those of its values that are inputs or outputs on a device."""
     _values: dict[int, m.Value] = field(default_factory=dict)
-    """Value index → the value that replaces it in the table of values."""
+    """Replacements in the table of values, by value index."""
     _new_values: list[m.Value] = field(default_factory=list)
     _views: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    """Position of a copy → arguments of the ``et_view`` that replaces it."""
+    """Arguments of the ``et_view`` that replaces a copy, by position of the copy."""
     _removed: set[int] = field(default_factory=set)
     _unfixed: set[int] = field(init=False)
-    """Values whose address moves or views set at run time."""
+    """Values whose address is set by moves or views at run time."""
     _replacements: dict[int, int] = field(default_factory=dict)
-    """Value → value that all users of it use instead."""
+    """Maps each replaced value to the value that its users use instead."""
     _freed: dict[int, list[int]] = field(init=False)
-    """Value → positions of the instructions that free it."""
+    """Positions of the instructions that free each value."""
     _referred_to: set[int] = field(init=False)
     """Values that are the source of a move or a view."""
     _writers: Writers = field(init=False)
@@ -175,7 +175,7 @@ class _Views:
     # Conditions
 
     def _require_own(self, position: int, out: int) -> None:
-        """Raise an error unless only this instruction writes the output and its bytes."""
+        """Raise ``Refused`` unless this instruction alone writes the output and the output's bytes."""
         if not self._tensor(out).nbytes:
             raise Refused("its output is empty")
         if out not in self.memory.of:
@@ -191,7 +191,7 @@ class _Views:
                 raise Refused("its output is used in the next iteration of a loop")
 
     def _require_kept(self, position: int, source: int, out: int) -> None:
-        """Raise an error if the input may be written again while the output is in use."""
+        """Raise ``Refused`` if the input may be written again while the output is in use."""
         groups, own_groups = self._groups_of(source), self._groups_of(out)
         if set(groups) & set(own_groups):
             raise Refused("its input may be in the bytes of its output")
@@ -203,9 +203,9 @@ class _Views:
             raise Refused("its input is written again while its output is in use")
 
     def _is_written_elsewhere(self, source: int, after: int, before: int) -> bool:
-        """Return whether an instruction between two positions may write an input that has no bytes in a group.
+        """Return whether an instruction between two positions may write an input without bytes in a group.
 
-        Such an input has memory that is not planned, or an address that is not fixed.
+        Such an input has unplanned memory, or an address that is not fixed.
         """
         if source in self._unfixed:
             return self._writers.any_unfixed(after, before, unplanned=True)
@@ -216,14 +216,14 @@ class _Views:
         )
 
     def _device_values_near(self, source: int, out: int) -> frozenset[int]:
-        """Return the inputs and outputs on devices that are ``source`` or ``out``, or share bytes with these."""
+        """Return the inputs and outputs on devices among ``source``, ``out`` and values that share their bytes."""
         groups = {*self._groups_of(source), *self._groups_of(out)}
         return (self.method.caller_device_values & {source, out}).union(
             *(self._device_members[index] for index in groups)
         )
 
     def _require_same_shape(self, source: int, out: int) -> None:
-        """Raise an error if the merged bytes would have to hold a tensor on a device and something else.
+        """Raise ``Refused`` if the merged bytes would hold a tensor on a device together with another tensor.
 
         The caller's memory on a device cannot hold a tensor of another shape, or a second input or output.
         """
@@ -320,10 +320,10 @@ class _Views:
         return "view"
 
     def _can_replace(self, position: int, source: int, out: int) -> bool:
-        """Return whether all users of ``out`` can use ``source``.
+        """Return whether all users of ``out`` can use ``source`` instead.
 
-        They cannot if both are outputs of the method, since a caller tells outputs apart by tensor. They also cannot if
-        ``source`` has the higher number, since items of a list must precede the list in the table of values.
+        Return False if both are outputs of the method, because a caller distinguishes outputs by tensor. Also return
+        False if ``source`` has the higher number, because items of a list must precede the list in the table of values.
         """
         if (
             source in self._unfixed
@@ -359,7 +359,7 @@ class _Views:
         return place
 
     def _groups_of(self, value: int) -> list[int]:
-        """Return the groups in whose bytes a value may be, after all merges so far."""
+        """Return the groups whose bytes a value may use, after all merges so far."""
         found: dict[int, None] = {}
         waiting = list(self._group.get(value, []))
         while waiting:
@@ -371,14 +371,14 @@ class _Views:
         return list(found)
 
     def _merge(self, out: int, groups: Collection[int]) -> None:
-        """Merge the groups of ``out`` into ``groups``. Their lifetimes grow to cover those of the merged groups."""
+        """Merge the groups of ``out`` into ``groups``. The lifetimes of ``groups`` grow to cover the merged groups."""
         for index in self._groups_of(out):
             for other in groups:
                 self._groups[other].end = max(self._groups[other].end, self._groups[index].end)
             self._merged[index] = list(groups)
 
     def _sizes(self, sizes: Iterable[int]) -> int:
-        """Add a list of constant sizes to the method; return its value index."""
+        """Add a list of constant sizes to the method; return the value index of the list."""
         first = len(self.plan.values) + len(self._new_values)
         numbers = [m.Int(size) for size in sizes]
         self._new_values += [*numbers, m.IntList(tuple(range(first, first + len(numbers))))]

@@ -1,11 +1,12 @@
 """Removal of write-backs: kernels compute the new content of state in place, without a ``copy_`` afterwards.
 
 ``index_put``, ``add`` and other kernels compute the new content of a buffer into a temporary of the same size. Then
-``copy_`` overwrites the buffer with it. The pass merges the temporary into the buffer instead, under two conditions:
+``copy_`` overwrites the buffer with the temporary. The pass merges the temporary into the buffer instead, under two
+conditions:
 
 1. No instruction accesses the buffer while the temporary is in use. Two instructions are exempt: the ``copy_`` itself,
-   and the one that starts to compute the temporary, if its kernel may work in place.
-2. All instructions that write the temporary are in the block of the ``copy_``, before it.
+   and the first instruction that computes the temporary, if its kernel may work in place.
+2. All instructions that write the temporary are in the block of the ``copy_``, before the ``copy_``.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class _WriteBacks:
         memory = storages.memory
         self._operands = Operands(storages, table)
         self._reads: dict[int, set[int]] = defaultdict(set)
-        """Storage → instants at which an instruction reads it."""
+        """Instants at which an instruction reads each storage."""
         for use in memory.reaching.uses:
             self._reads[memory.of[use.place]].add(use.position + 1)
         self._block = [
@@ -72,7 +73,7 @@ class _WriteBacks:
         """Merge the source of a ``copy_`` into the state. Raise ``Refused`` if that is unsafe."""
         state, source = call.args[:2]
         if state in self._memory.reaching.references:
-            raise Refused("which state it writes depends on the branch taken")
+            raise Refused("the state that it writes depends on the branch taken")
         place = self._require_whole(position, state, source)
         kept, temporary = self.storages.storage_at(state), self.storages.storage_at(place)
         if kept.writes != [position + 1]:
@@ -87,7 +88,7 @@ class _WriteBacks:
     def _require_whole(self, position: int, state: int, source: int) -> int:
         """Return the value at whose address ``source`` is located.
 
-        Raise an error unless that value is a temporary with the shape and type of the state.
+        Raise ``Refused`` unless that value is a temporary with the shape and type of the state.
         """
         to, of = self.storages.tensor(state), self._plan.values[source]
         if not isinstance(of, m.Tensor) or of.is_constant:
@@ -110,7 +111,7 @@ class _WriteBacks:
         return place
 
     def _require_same_block(self, position: int, first: int, temporary: MergedStorage) -> None:
-        """Raise an error unless all writes to the temporary are in the block of the ``copy_``, and before it."""
+        """Raise ``Refused`` unless all writes to the temporary precede the ``copy_``, in its block."""
         if first < 0:
             raise Refused("its source is an input")
         if any(self._block[write - 1] != self._block[position] for write in temporary.writes):
@@ -124,13 +125,13 @@ class _WriteBacks:
             raise Refused("the state is read or written while its source is in use")
 
     def _instants(self, storage: MergedStorage) -> Iterator[int]:
-        """Yield the instants at which an instruction reads or writes a storage, or the ones merged into it."""
+        """Yield the instants at which an instruction reads or writes a storage or the storages merged into it."""
         yield from storage.writes
         for number in storage.members:
             yield from self._reads[number]
 
     def _require_in_place(self, first: int, kept: MergedStorage, temporary: MergedStorage) -> None:
-        """Raise an error unless the kernel at ``first`` may write its output over the state, which it reads."""
+        """Raise ``Refused`` unless the kernel at ``first`` reads the state and may write its output over the state."""
         call = self._memory.reaching.flow.instructions[first]
         reason = "its kernel may not work in place"
         for output, out in enumerate(outputs(self._plan, call.args) if isinstance(call, m.KernelCall) else ()):

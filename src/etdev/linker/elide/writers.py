@@ -17,7 +17,7 @@ def any_between(ordered: Sequence[int], after: int, before: int) -> bool:
 
 
 class Writers:
-    """Positions of the instructions that write a value, or make it refer to another tensor."""
+    """Positions of the instructions that write a value, or redirect the value to another tensor."""
 
     def __init__(self, found: Reaching, planned: Collection[int]) -> None:
         """Collect the positions from the data flow. ``planned`` are the values in planned memory."""
@@ -41,20 +41,20 @@ class Writers:
         )
         self._loop_ends = [end for end, _ in loops]
         self._loop_starts = list(accumulate((start for _, start in reversed(loops)), min))[::-1]
-        """Index of a loop, sorted by end → smallest start of that loop and all loops after it."""
+        """Smallest start of a loop and all loops after it, by index of the loop. Loops are sorted by end."""
 
     def of(self, value: int) -> Sequence[int]:
         """Return the positions of the instructions that write a value, in ascending order."""
         return self._of.get(value, ())
 
     def add_view(self, position: int) -> None:
-        """Record that a view replaces the copy at a position. Positions must come in ascending order."""
+        """Record that a view replaces the copy at a position. Callers must pass positions in ascending order."""
         self._added.append(position)
 
     def any_unfixed(self, after: int, before: int, *, unplanned: bool) -> bool:
         """Return whether a value without a fixed address is written between two positions.
 
-        With ``unplanned``, also consider values that are not in planned memory.
+        If ``unplanned`` is set, also consider values outside of planned memory.
         """
         lists = [self._unfixed, self._added, *([self._unplanned] if unplanned else [])]
         return any(any_between(positions, after, before) for positions in lists)
