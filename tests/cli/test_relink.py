@@ -135,7 +135,7 @@ def test_decisions_in_words() -> None:
 @pytest.mark.parametrize(
     ("found", "arguments", "code", "said"),
     [
-        (overwriting(), ["-o", "b.pte"], 4, "error: a.pte, method 'forward': the caller, reading the outputs, reads"),
+        (overwriting(), ["-o", "b.pte"], 4, "error: a.pte, method 'forward': the caller (outputs) reads"),
         (chain(1), ["-o", "b.pte", "--planner", "a:b"], 2, "error: --planner: there is no planner 'a:b'\nhelp: relink"),
         (chain(1), ["-o", "b.pte", "--alignment", "3"], 2, "error: --alignment: 3 bytes is not an alignment\n"),
         (

@@ -116,7 +116,7 @@ def test_a_good_file(run: Run) -> None:
         ("counters.pte", "plan", "passed", "6 tensors"),
         ("unsplit.pte", "plan", "not run", "the file does not say which arguments of the delegate calls of 'forward'"),
         ("everything.pte", "plan", "not run", "the file does not say"),
-        ("overwriting.pte", "plan", "failed", "method 'forward': the caller, reading the outputs, reads value 1"),
+        ("overwriting.pte", "plan", "failed", "method 'forward': the caller (outputs) reads value 1"),
         ("unknown.pte", "kernels", "not run", "the wheel's runtime does not know Other"),
         (
             "everything.pte",

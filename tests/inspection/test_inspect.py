@@ -105,7 +105,7 @@ def test_memory_is_the_sum_over_buffers_of_the_largest(tmp_path: Path) -> None:
     [
         (
             overwriting(),
-            "the caller, reading the outputs, reads value 1 at bytes 16 to 32 of buffer 1 after instruction",
+            "the caller (outputs) reads value 1 at bytes 16 to 32 of buffer 1 after instruction",
         ),
         (delegated(ambiguous=True), "the file does not say which arguments of instruction 0 (XnnpackBackend)"),
     ],

@@ -36,12 +36,12 @@ def test_a_plan_in_words(example: str, capsys: pytest.CaptureFixture[str]) -> No
     assert main([example]) == 0
     assert capsys.readouterr().out.startswith("5 buffers: 12 bytes, no plan needs less; ")
     assert main([example, "--planner", "naive"]) == 0
-    assert "20 bytes, at least 12 are needed, gap 8; " in capsys.readouterr().out
+    assert "20 bytes, every plan needs at least 12, gap 8; " in capsys.readouterr().out
 
 
 def test_what_does_not_fit_is_exit_code_1(example: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([example, "--capacity", "11"]) == 1
-    assert "no plan needs less; 1 more than the capacity; " in capsys.readouterr().out
+    assert "no plan needs less; exceeds the capacity by 1; " in capsys.readouterr().out
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,7 +94,7 @@ def test_columns_come_in_any_order(text: str, buffers: list[Buffer]) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "the line with the names of columns is missing; expected id,lower,upper,size"),
+        ("", "the line with the column names is missing; expected id,lower,upper,size"),
         ("lower,start,upper,size\n", "line 1: there are two columns 'lower'"),
         ("lower,upper,size\n1,3\n", "line 2: expected 3 values, found 2"),
         ("lower,upper,size\n1,3,8.5\n", "line 2: size: expected an integer, found '8.5'"),

@@ -203,7 +203,7 @@ FLAWS: dict[str, tuple[Callable[[], Program], str]] = {
         lambda: program(
             method([tensor(4, at=at) for at in (0, 16, 16, 32)], [sin(0, 1), cos(0, 2), sin(1, 3)])
         ),
-        "wrote over it",
+        "overwrote these bytes",
     ),
     "a result beyond all measure": (
         lambda: program(

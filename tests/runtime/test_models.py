@@ -192,6 +192,6 @@ def test_stock_files_that_overwrite_what_they_read_are_refused(tmp_path: Path) -
             replay.load(file)
             found = replay.call("forward", inputs)
         except ProgramFailureError as error:
-            assert "wrote over it" in str(error)  # noqa: PT017 - either way it does not pass
+            assert "overwrote these bytes" in str(error)  # noqa: PT017 - either way it does not pass
         else:
             assert not torch.allclose(found[0], Two()(*inputs))

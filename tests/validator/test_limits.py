@@ -39,9 +39,7 @@ def _swapping(count: int) -> Half:
     return half
 
 
-@pytest.mark.parametrize(
-    ("count", "reason"), [(6, None), (12, "which tensor a value is depends on too many conditions")]
-)
+@pytest.mark.parametrize(("count", "reason"), [(6, None), (12, "the tensor of a value depends on too many conditions")])
 def test_too_many_conditions(count: int, reason: str | None) -> None:
     report = validate(_swapping(count), _swapping(count))
 
@@ -74,7 +72,7 @@ def test_references_that_go_round_in_a_loop() -> None:
         assert not report.proved
         assert report.violations == ()
         assert [item.reason for item in report.not_validated] == [
-            "which tensor a value is depends on more than the last round of a loop"
+            "the tensor of a value depends on more than the last iteration of a loop"
         ]
 
 
@@ -87,7 +85,7 @@ def test_a_reference_that_a_call_finds_from_the_one_before() -> None:
     half.move(x, value)
     report = validate(half, half)
 
-    assert [item.reason for item in report.not_validated] == ["value 1 is used before a move has set it"]
+    assert [item.reason for item in report.not_validated] == ["value 1 is used before a move sets it"]
 
 
 def test_sizes_that_grow_without_end() -> None:
@@ -103,7 +101,7 @@ def test_sizes_that_grow_without_end() -> None:
         half.kernel("executorch_prim::mul.Scalar", between, between, result)
     report = validate(half, half)
 
-    assert [item.reason for item in report.not_validated] == ["its sizes depend on too much"]
+    assert [item.reason for item in report.not_validated] == ["the formulas for its tensor sizes have too many terms"]
 
 
 @pytest.mark.parametrize(
@@ -141,8 +139,8 @@ def test_a_violation_names_everything() -> None:
     assert found == Violation(
         kind="content",
         method="forward",
-        message="method 'forward': instruction 2 (aten::add.out) reads value 2 at bytes 76 to 80 of buffer 1, which "
-        "should hold what instruction 0 (aten::mul.out) computes and holds what instruction 1 (aten::exp.out) computes",
+        message="method 'forward': instruction 2 (aten::add.out) reads value 2 at bytes 76 to 80 of buffer 1: "
+        "expected the result of instruction 0 (aten::mul.out), found the result of instruction 1 (aten::exp.out)",
         before=2,
         after=2,
         operator="aten::add.out",
@@ -150,8 +148,8 @@ def test_a_violation_names_everything() -> None:
         buffer=1,
         start=76,
         end=80,
-        expected="what instruction 0 (aten::mul.out) computes",
-        found="what instruction 1 (aten::exp.out) computes",
+        expected="the result of instruction 0 (aten::mul.out)",
+        found="the result of instruction 1 (aten::exp.out)",
     )
 
 
@@ -159,21 +157,21 @@ MESSAGES = {
     "only some kernels work in place": """
         instruction 1 (aten::mm.out) writes value 3 over the bytes of value 2, which it still reads
     """,
-    "tensors lie in their buffer": "value 1 is at bytes 52 to 68 of buffer 1, which has 64",
+    "tensors lie in their buffer": "value 1 is at bytes 52 to 68 of buffer 1, which has 64 bytes",
     "what a loop reads from outside stays": """
-        instruction 1 (aten::mul.out) reads value 1 at bytes 64 to 80 of buffer 1, which should hold what the caller put
-        into input 1 and holds what the round of a loop leaves
+        instruction 1 (aten::mul.out) reads value 1 at bytes 64 to 80 of buffer 1: expected the caller's data
+        for input 1, found the result of a loop iteration
     """,
     "branches may use the same memory": """
-        instruction 7 (aten::sin.out) reads value 1 at bytes 0 to 16 of buffer 1, which should hold what the caller put
-        into input 1 and holds depending on the path what instruction 4 (aten::relu.out) computes or what the caller put
-        into input 1
+        instruction 7 (aten::sin.out) reads value 1 at bytes 0 to 16 of buffer 1: expected the caller's data
+        for input 1, found the result of instruction 4 (aten::relu.out) or the caller's data for input 1, depending on
+        the path
     """,
     "temporaries do not lie over state": """
-        bytes 0 to 16 of buffer 1, which are kept from call to call, should be left holding what instruction 0
-        (aten::mul.out) computes and are left holding what instruction 2 (aten::relu.out) computes
+        bytes 0 to 16 of buffer 1, which keep their content between calls: expected the result of
+        instruction 0 (aten::mul.out) after the call, found the result of instruction 2 (aten::relu.out)
     """,
-    "attributes stay": "instruction 0 (aten::add.out) reads value 1, which has another number than before the link",
+    "attributes stay": "instruction 0 (aten::add.out) reads value 1, whose number was different before the link",
 }
 
 

@@ -33,7 +33,7 @@ def _writer(name: str, at: int, *, buffer: int = 1, state: str = "count") -> Hal
 BEFORE = (_counter("one", 0), _counter("two", 0))
 
 
-SAME_BUFFERS = "where a loader gives all methods the same buffers"
+SAME_BUFFERS = "if a loader gives all methods the same buffers"
 
 
 @pytest.mark.parametrize(
@@ -43,11 +43,11 @@ SAME_BUFFERS = "where a loader gives all methods the same buffers"
         ((_counter("one", 0), _counter("two", 16)), None),
         (
             (_counter("one", 0), _counter("two", 0)),
-            f"method 'one': it writes over the state of method 'two' at bytes 0 to 16 of buffer 1, {SAME_BUFFERS}",
+            f"method 'one': it overwrites the state of method 'two' at bytes 0 to 16 of buffer 1 {SAME_BUFFERS}",
         ),
         (
             (_counter("one", 0), _counter("two", 16, temporary=0)),
-            f"method 'two': it writes over the state of method 'one' at bytes 0 to 16 of buffer 1, {SAME_BUFFERS}",
+            f"method 'two': it overwrites the state of method 'one' at bytes 0 to 16 of buffer 1 {SAME_BUFFERS}",
         ),
     ],
     ids=["apart, in a buffer of its own", "apart", "over each other", "temporaries over state"],
@@ -72,7 +72,7 @@ def test_shared_state(after: tuple[Half, ...], good: bool) -> None:
 
     assert report.proved is good
     if not good:
-        assert "it does not leave the state of method 'two'" in only(report).message
+        assert "it changes the state of method 'two'" in only(report).message
 
 
 @pytest.mark.parametrize(("second_at", "good"), [(32, True), (48, False)], ids=["the same place", "another one"])
@@ -94,7 +94,7 @@ def test_a_method_without_a_correspondence_is_not_validated() -> None:
 
     assert not report.proved
     assert [(item.method, item.reason) for item in report.not_validated] == [
-        ("two", "nothing says which of its instructions are which")
+        ("two", "the correspondence of its instructions is unknown")
     ]
 
 
@@ -106,7 +106,7 @@ def test_programs_with_other_methods() -> None:
 
 @pytest.mark.parametrize(
     ("after", "what"),
-    [([("key", b"data")], None), ([], "is missing"), ([("key", b"Data")], "has other bytes than before the link")],
+    [([("key", b"data")], None), ([], "is missing"), ([("key", b"Data")], "differs from the data before the link")],
     ids=["there", "missing", "other bytes"],
 )
 def test_data_that_delegates_look_up(after: list[tuple[str, bytes]], what: str | None) -> None:

@@ -147,7 +147,7 @@ def test_a_view_of_another_tensor_may_fail() -> None:
 
     found = only(validate(method(other=False), method(other=True)))
     assert found.kind == "size"
-    assert found.message.endswith("views value 1, which may have another number of elements")
+    assert found.message.endswith("makes a view of value 1; the view may have a different number of elements")
 
 
 def _sizes_of_what_a_view_writes(*, wrong: bool) -> Half:

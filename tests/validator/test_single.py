@@ -54,7 +54,7 @@ def test_a_good_file(made: m.Program) -> None:
     [
         (
             overwriting(),
-            "the caller, reading the outputs, reads value 1 at bytes 16 to 32 of buffer 1 after instruction 1",
+            "the caller (outputs) reads value 1 at bytes 16 to 32 of buffer 1 after instruction 1",
         ),
         (
             program(_branches(64)),
@@ -68,7 +68,7 @@ def test_a_value_is_overwritten(made: m.Program, message: str) -> None:
 
     found = report.violations[0]
     assert found.message.startswith(f"method 'forward': {message} (aten::")
-    assert found.message.endswith(") wrote another value over it")
+    assert found.message.endswith(") overwrote these bytes with another value")
     assert found.kind == "clobbered"
 
 
@@ -145,7 +145,8 @@ def test_bytes_that_nothing_writes() -> None:
     (found,) = report.never_written
     where = "reads value 6 at bytes 256 to 272 of buffer 1"
     assert found.message == (
-        f"method 'forward': instruction 6 (aten::neg.out) {where}, which nothing writes and which have no initial value"
+        f"method 'forward': instruction 6 (aten::neg.out) {where}, "
+        "but no instruction writes these bytes, and they have no initial value"
     )
     assert found.kind == "never written"
     assert look_at(view_of_condition(moved=False)).never_written == ()

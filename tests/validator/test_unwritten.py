@@ -37,8 +37,8 @@ def test_a_value_that_no_instruction_writes_is_pointed_out() -> None:
     (found,) = report.unwritten
     assert found.kind == "unwritten"
     assert found.message == (
-        "method 'forward': the caller, reading the outputs, reads value 4 at bytes 16 to 32 of buffer 1, which no "
-        "instruction writes: instruction 1 (aten::relu.out) wrote value 2, which no instruction reads"
+        "method 'forward': the caller (outputs) reads value 4 at bytes 16 to 32 of buffer 1, but no "
+        "instruction writes this value: instruction 1 (aten::relu.out) wrote value 2, which no instruction reads"
     )
 
 
@@ -74,8 +74,8 @@ def test_bytes_of_another_element_type() -> None:
 
     assert found.kind == "unwritten"
     assert found.message == (
-        "method 'forward': instruction 1 (aten::exp.out) reads value 5 at bytes 64 to 80 of buffer 1, which no "
-        "instruction writes: the caller, filling the inputs, wrote value 1 of another element type there"
+        "method 'forward': instruction 1 (aten::exp.out) reads value 5 at bytes 64 to 80 of buffer 1, but no "
+        "instruction writes this value: the caller (inputs) wrote value 1 of another element type to these bytes"
     )
 
 

@@ -140,8 +140,8 @@ def test_a_file_whose_plan_was_changed(tmp_path: Path) -> None:
 
     assert check.status == "failed"
     assert check.summary == (
-        "method 'forward': the caller, reading the outputs, reads value 5 at bytes 0 to 32 of buffer 1 after "
-        "instruction 3 (aten::relu.out) wrote over it"
+        "method 'forward': the caller (outputs) reads value 5 at bytes 0 to 32 of buffer 1 after "
+        "instruction 3 (aten::relu.out) overwrote these bytes"
     )
 
 
@@ -151,8 +151,8 @@ def test_a_file_from_elsewhere() -> None:
     assert (good.status, good.summary) == ("passed", "4 tensors of 64 B together, none over another that is in use")
     assert views.status == "passed"
     assert views.summary.endswith(
-        "method 'forward': instruction 6 (aten::neg.out) reads value 6 at bytes 256 to 272 of buffer 1, which nothing "
-        "writes and which have no initial value"
+        "method 'forward': instruction 6 (aten::neg.out) reads value 6 at bytes 256 to 272 of buffer 1, but no "
+        "instruction writes these bytes, and they have no initial value"
     )
 
 
@@ -174,10 +174,12 @@ def test_a_program_that_lacks_a_copy_to_a_device_fails(again: bool) -> None:
         check = check_alone(without(whole, position), foreign=True)
         assert check.status == "failed"
         assert "(EtdevReferenceBackend) reads value" in check.summary
-        assert "which nothing writes" in check.summary
+        assert "no instruction writes these bytes" in check.summary
 
 
-@pytest.mark.parametrize(("again", "reason"), [(False, "which nothing writes"), (True, "which no instruction reads")])
+@pytest.mark.parametrize(
+    ("again", "reason"), [(False, "no instruction writes these bytes"), (True, "which no instruction reads")]
+)
 def test_a_program_that_lacks_a_copy_from_a_device_fails(again: bool, reason: str) -> None:
     """Planned tightly, what should have been copied has the bytes of another value."""
     whole = link_foreign(two_devices()).program if again else two_devices()
@@ -222,7 +224,7 @@ def test_a_copy_that_one_of_two_paths_lacks_fails() -> None:
     one = _one_device(values, [*jumps[:2], m.JumpFalseCall(5, 3), *rest], **ends)  # type: ignore[list-item]
     check = check_alone(one, foreign=True)
     assert check.status == "failed"
-    assert "which nothing writes" in check.summary
+    assert "no instruction writes these bytes" in check.summary
 
 
 def test_state_of_a_device_may_be_copied_to_the_host() -> None:
@@ -235,7 +237,7 @@ def test_state_of_a_device_may_be_copied_to_the_host() -> None:
 def test_a_value_on_the_host_that_may_lack_its_write_is_pointed_out() -> None:
     check = check_alone(program_of_host(stale()), foreign=True)
     assert check.status == "passed"
-    assert "reads value 4 at bytes 16 to 32 of buffer 1, which no instruction writes" in check.summary
+    assert "reads value 4 at bytes 16 to 32 of buffer 1, but no instruction writes this value" in check.summary
 
 
 def _copies(whole: Program, name: str) -> list[int]:

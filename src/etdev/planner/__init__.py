@@ -1,6 +1,6 @@
-"""Memory planning: buffers with lifetimes in, offsets in one arena out. Imports nothing else of etdev.
+"""Memory planning: takes buffers with lifetimes, and returns their offsets in one arena.
 
-:mod:`etdev.planner.problem` defines the input and the result.
+This package imports no other part of etdev. :mod:`etdev.planner.problem` defines the input and the result.
 """
 
 from etdev.planner.bounds import lower_bound

@@ -1,4 +1,4 @@
-"""``python -m etdev.planner FILE.csv``: plans a problem that is given as text."""
+"""``python -m etdev.planner FILE.csv``: plans a problem in CSV format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_FIT, _BAD_INPUT = 1, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code: 0, 1 if the plan exceeds the capacity, 2 if the input is not a valid problem."""
+    """Run the command. Return exit code 0, 1 if the plan exceeds the capacity, or 2 if the input is invalid."""
     options = _parser().parse_args(arguments)
     try:
         text = sys.stdin.read() if str(options.file) == "-" else options.file.read_text(encoding="utf-8-sig")
@@ -39,14 +39,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m etdev.planner",
-        description="Plan the memory of buffers: CSV with the columns id, lower, upper, size, and perhaps alignment "
-        "and offset (a pin). Exit code 1: larger than the capacity; 2: bad input.",
+        description="Plan the memory of buffers: FILE is CSV with the columns id, lower, upper and size. "
+        "The columns alignment and offset (a pin) are optional. "
+        "Exit code 1: the plan exceeds the capacity; 2: bad input.",
     )
-    parser.add_argument("file", type=Path, help="the CSV file, - for standard input")
-    parser.add_argument("--capacity", type=int, metavar="N", help="bytes; search harder, and stop at a plan that fits")
-    parser.add_argument("--alignment", type=int, default=1, metavar="N", help="of buffers that state none (default: 1)")
-    parser.add_argument("--planner", choices=list(PLANNERS), default="best", help="default: best")
-    parser.add_argument("--output", choices=["text", "json"], default="text", help="default: text")
+    parser.add_argument("file", type=Path, help="the CSV file; - reads standard input")
+    parser.add_argument(
+        "--capacity", type=int, metavar="N", help="capacity in bytes: search longer, and stop at a plan that fits"
+    )
+    parser.add_argument(
+        "--alignment", type=int, default=1, metavar="N", help="alignment of buffers without one (default: 1)"
+    )
+    parser.add_argument("--planner", choices=list(PLANNERS), default="best", help="planner (default: best)")
+    parser.add_argument(
+        "--output", choices=["text", "json"], default="text", help="format of the output (default: text)"
+    )
     return parser
 
 
@@ -66,11 +73,11 @@ def _document(problem: Problem, plan: Plan, seconds: float) -> dict[str, object]
 
 def _sentence(problem: Problem, plan: Plan, seconds: float) -> str:
     gap = plan.size - plan.lower_bound
-    said = "no plan needs less" if plan.optimal else f"at least {plan.lower_bound:,} are needed, gap {gap:,}"
+    said = "no plan needs less" if plan.optimal else f"every plan needs at least {plan.lower_bound:,}, gap {gap:,}"
     fits = ""
     if problem.capacity is not None:
         over = plan.size - problem.capacity
-        fits = f"; {over:,} more than the capacity" if over > 0 else "; fits the capacity"
+        fits = f"; exceeds the capacity by {over:,}" if over > 0 else "; fits the capacity"
     return f"{len(problem.buffers):,} buffers: {plan.size:,} bytes, {said}{fits}; {seconds:.3f} s"
 
 

@@ -1,11 +1,11 @@
 """The default planner: tries several orders of buffers, then searches for a smaller plan.
 
-It places buffers one after another, each between ranges that are already in use during its lifetime. The best order
-differs from problem to problem. So it tries a few orders until a plan meets the lower bound. If none does, it plans
-buffers that end too high again, together with buffers around them. If the problem is not too large, it also searches
-all possible plans.
+It places buffers one after another, each at free bytes between those already in use during the buffer's lifetime. The
+best order differs from problem to problem. So the planner tries a few orders until a plan meets the lower bound. If no
+plan does, it plans the buffers that end too high again, together with the buffers around them. If the problem is not
+too large, it also searches all possible plans.
 
-The result depends only on the problem. Effort is counted in steps, never in seconds, and random numbers come from a
+The result depends only on the problem. Effort is counted in steps, never in seconds. Random numbers come from a
 generator with a fixed seed.
 """
 
@@ -30,55 +30,59 @@ from etdev.planner.tables import make_tables
 from etdev.planner.windows import Fixer
 
 _PLACING_STEPS = 20_000_000
-"""Steps after which no further order is tried (about ten seconds); the first order is always tried."""
+"""Steps after which the planner tries no further order (about ten seconds). It always tries the first order."""
 _STEPS_PER_BUFFER = 40
-"""Fixed number of steps per placed buffer, in addition to one step per range in use during its lifetime.
+"""Fixed number of steps for placing a buffer, in addition to one step per range in use during its lifetime.
 
-The sum is about proportional to the time that placing takes.
+The total is roughly proportional to the time that placing takes.
 """
 _MOST_SEARCHED = 4_000
 """Largest number of buffers in one exact search."""
 _MOST_PAIRS = 400_000
-"""Largest number of pairs of buffers in use together, for an exact search."""
+"""Largest number of pairs of buffers with overlapping lifetimes, for an exact search."""
 _SEARCH_STEPS = 200_000_000
-"""Largest number of steps of one search of a part, unless a capacity demands more."""
+"""Largest number of steps in one search of a part, unless the problem has a capacity."""
 _ALL_STEPS = 160_000_000
-"""Limit on the steps of all searches for a problem without a capacity: a quarter of a minute in Python."""
+"""Limit on the steps of all searches for a problem without a capacity: about 15 seconds in Python."""
 _DEMANDED_STEPS = 20_000_000_000
 """Limit on the steps of all searches for a problem with a capacity."""
 _STEPS_PER_PAIR = 4_000
-"""Steps of one search, per n * n for a part of n buffers. A search with few buffers then takes almost no time."""
+"""Limit on the steps of one search, for each of the n * n pairs of a part with n buffers.
+
+A search with few buffers then takes almost no time.
+"""
 _LEAST_COUNTED = 40
-"""Minimum of n in that product. With pins, a proof takes more steps than the number of buffers suggests."""
+"""Minimum of n in ``_STEPS_PER_PAIR``. With pins, a proof takes more steps than the number of buffers suggests."""
 _FIRST_STEPS = 30_000_000
 """Limit on the steps of the first search."""
 _PROBES = 16
-"""Number of capacities to try between a goal that was not reached and the size of the smallest plan."""
+"""Number of capacities to try between an unreached goal and the size of the smallest plan."""
 _FIXING_STEPS = 25_000_000
 """Limit on the steps for planning again the buffers that end too high."""
 _TURNS = 4
-"""Maximum number of times that all buffers are placed again, starting with those that still end too high.
+"""Maximum number of times that all buffers are placed again. Each time, the buffers that still end too high come first.
 
-Parts with more than ``_MANY`` buffers use half of it.
+Parts with more than ``_MANY`` buffers use half of this number.
 """
 _MANY = 200_000
 _FEW = 300
-"""Number of buffers up to which the surroundings of a buffer usually include all other buffers."""
+"""Maximum number of buffers at which the surroundings of a buffer usually include all other buffers."""
 _MOST_COMPARED = 20_000
-"""Largest number of buffers for which ``greedy`` is tried too. With more buffers, it takes minutes."""
+"""Largest number of buffers for which ``best`` also tries ``greedy``, which takes minutes with more buffers."""
 
 
 class Proven(list[int]):
-    """Offsets of a plan, with a lower bound that the planner proved for all plans."""
+    """Offsets of a plan, with a proved lower bound on the size of all plans."""
 
     lower_bound: int = 0
     """Number of bytes that every plan needs at least."""
 
 
 def best(problem: Problem) -> list[int]:
-    """Return the smallest plan found.
+    """Return the offsets of the smallest plan found.
 
-    It is at most as large as the plan of ``naive``, and for up to 20,000 buffers as that of ``greedy``.
+    The plan is at most as large as that of ``naive``. For up to 20,000 buffers, it is also at most as large as that of
+    ``greedy``.
     """
     bound = lower_bound(problem)
     target = max(bound, problem.capacity or 0)
@@ -101,7 +105,7 @@ def best(problem: Problem) -> list[int]:
 
 
 def _least(problem: Problem, offsets: Proven) -> Proven:
-    """Return the smallest plan among this one and those of ``naive`` and ``greedy``."""
+    """Return the smallest of three plans: ``offsets`` and those of ``naive`` and ``greedy``."""
     least, size = offsets, arena_size(problem, offsets)
     for planner in (naive, greedy) if len(problem.buffers) <= _MOST_COMPARED else (naive,):
         other = Proven(planner(problem))
@@ -113,7 +117,7 @@ def _least(problem: Problem, offsets: Proven) -> Proven:
 
 @dataclass(slots=True)
 class _Budget:
-    """The number of steps that remain for all searches of a problem."""
+    """Number of steps that remain for all searches of a problem."""
 
     left: int
 
@@ -134,7 +138,7 @@ class _Refinement:
         self._restarts = tables and Restarts(tables)
 
     def run(self) -> None:
-        """Run the attempts, quick ones first, until the goal is reached."""
+        """Run the attempts, quick attempts first, until one reaches the goal."""
         few = len(self._part.buffers) <= _FEW
         fix = [] if self._restarts is not None and few else [self._fix_goal]
         whole = [self._place_further, self._search_first]
@@ -171,7 +175,7 @@ class _Refinement:
             self._part.bound = max(self._part.bound, capacity + 1)
 
     def _fix(self, capacity: int) -> None:
-        """Plan buffers that end too high again. If that fails, place these buffers before all others and repeat."""
+        """Plan again the buffers that end too high. If that fails, place these buffers before all others and repeat."""
         part = self._part
         offsets = part.offsets
         first: list[int] = []
@@ -197,7 +201,7 @@ class _Refinement:
             self._take(found)
 
     def _narrow(self) -> None:
-        """Search for smaller and smaller plans by bisection between the goal and the best plan so far."""
+        """Search for smaller and smaller plans, by bisection between the goal and the best plan so far."""
         part = self._part
         low = max(self._goal + 1, part.bound)
         for _ in range(_PROBES):
@@ -218,7 +222,7 @@ class _Refinement:
 
 
 def _place_part(part: Part, goal: int, *, further: bool = False) -> None:
-    """Plan a part with the first strategy. If ``further``, use the other ones until a plan reaches the goal."""
+    """Plan a part with the first strategy. If ``further``, try the other strategies until a plan reaches the goal."""
     buffers = part.buffers
     timeline = Timeline(buffers)
     crowds = find_crowds(buffers, timeline)
@@ -238,7 +242,7 @@ def _place_part(part: Part, goal: int, *, further: bool = False) -> None:
 
 
 def _place_first(part: Part, first: Sequence[int]) -> list[int]:
-    """Place the buffers ``first`` before all others, and the others by the first strategy. Return all offsets."""
+    """Place the buffers ``first`` before all others. Place the others by the first strategy. Return all offsets."""
     buffers = part.buffers
     timeline = Timeline(buffers)
     early = set(first)
@@ -252,7 +256,7 @@ def _size(buffers: Sequence[Buffer], offsets: Sequence[int]) -> int:
 
 
 def _place(buffers: Sequence[Buffer], timeline: Timeline, order: Sequence[int], fit: Fit) -> tuple[list[int], int]:
-    """Return offsets, and the number of steps spent.
+    """Return the offsets and the number of steps spent.
 
     When the steps run out, each remaining buffer is placed above all bytes in use during its lifetime.
     """

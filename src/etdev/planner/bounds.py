@@ -9,12 +9,12 @@ from etdev.planner.problem import Buffer, Problem
 
 
 def lower_bound(problem: Problem) -> int:
-    """Return a number of bytes that every plan of the problem needs at least; O(n log n) per distinct alignment.
+    """Return a number of bytes that every plan of the problem needs; O(n log n) per distinct alignment.
 
-    The bound is the largest of the ends of pinned buffers and of one sum for each alignment A and each instant. The sum
-    is over the buffers that are in use at that instant and have alignment A or more. Their offsets are multiples of A,
-    so each of them occupies its size rounded up to a multiple of A. Only the topmost buffer does not need that padding.
-    Since that buffer is unknown, the sum omits the largest padding.
+    The bound is the largest of several numbers: the ends of pinned buffers, and one sum for each pair of an alignment A
+    and an instant. The sum covers the buffers in use at that instant whose alignment is A or more. Their offsets are
+    multiples of A, so each of these buffers occupies its size rounded up to a multiple of A. Only the topmost buffer
+    does not need that padding. Since that buffer is unknown, the sum omits the largest padding.
     """
     pinned = (b.pin + b.size for b in problem.buffers if b.pin is not None and b.start < b.end)
     bound = max(pinned, default=0)
@@ -25,7 +25,7 @@ def lower_bound(problem: Problem) -> int:
 
 
 def _peak(buffers: Sequence[Buffer], alignment: int) -> int:
-    """Return the largest sum of rounded sizes over the instants, without the largest rounding."""
+    """Return the largest sum of rounded sizes at any instant. Each sum omits its largest padding."""
     by_start = sorted(range(len(buffers)), key=lambda index: buffers[index].start)
     by_end = sorted(range(len(buffers)), key=lambda index: buffers[index].end)
     roundings: list[tuple[int, int]] = []  # A heap of (-rounding, end), largest rounding first; some have ended.

@@ -1,4 +1,4 @@
-"""Validation of a plan, without any code of the planners."""
+"""Validation of a plan. It shares no code with the planners."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from etdev.planner.problem import Buffer, CollisionError, OffsetError, PlanError, Problem, label
 
 _MOST_BYTES = 2**63 - 1
-"""Largest arena in bytes: the range of signed 64-bit numbers."""
+"""Size limit of an arena in bytes: the largest signed 64-bit number."""
 
 
 def check_plan(problem: Problem, offsets: Sequence[int]) -> None:
-    """Raise :class:`PlanError` for the first flaw in the offsets; O(n log n).
+    """Raise :class:`PlanError` for the first error in the offsets; O(n log n).
 
-    The offsets must have one integer per buffer: a multiple of its alignment, equal to its pin if it has one, and with
-    an end below 2**63. No two buffers that are in use at the same instant may share a byte.
+    There must be one integer per buffer. It must be a multiple of the buffer's alignment, equal the buffer's pin if
+    there is one, and leave the buffer's end below 2**63. Buffers that are in use at the same instant must not share
+    bytes.
     """
     numbers = read_offsets(problem, offsets)
     for index, (buffer, offset) in enumerate(zip(problem.buffers, numbers, strict=True)):
@@ -27,9 +28,9 @@ def check_plan(problem: Problem, offsets: Sequence[int]) -> None:
 
 
 def read_offsets(problem: Problem, offsets: object) -> tuple[int, ...]:
-    """Return the offsets as integers, from any kind of sequence and of integers.
+    """Return the offsets as integers. Any type of sequence and any type of integer is accepted.
 
-    Raises :class:`PlanError` if they are not a sequence with one integer per buffer.
+    Raises :class:`PlanError` if the offsets are not a sequence with one integer per buffer.
     """
     if not isinstance(offsets, Sequence) and (isinstance(offsets, Mapping) or not hasattr(offsets, "__getitem__")):
         raise PlanError(f"expected a sequence of offsets, found {type(offsets).__name__}")
@@ -54,7 +55,7 @@ def _flaw(buffer: Buffer, offset: int) -> str | None:
     if offset < 0:
         return "before the start of the arena"
     if offset + buffer.size > _MOST_BYTES:
-        return "beyond what a file can say"
+        return "which is too large for a file"
     if offset % buffer.alignment:
         return f"which is not a multiple of its alignment {buffer.alignment}"
     if buffer.pin is not None and offset != buffer.pin:
@@ -65,8 +66,8 @@ def _flaw(buffer: Buffer, offset: int) -> str | None:
 def _check_collisions(buffers: Sequence[Buffer], offsets: Sequence[int]) -> None:
     """Raise :class:`CollisionError` for the first two buffers that share a byte at the same instant.
 
-    The check goes through the instants in order, with the ranges in use sorted by offset. These ranges are disjoint, so
-    a new range can only collide with its neighbours.
+    The check goes through the instants in order, and keeps the ranges in use sorted by offset. These ranges are
+    disjoint, so a new range can collide only with its neighbours.
     """
     live: list[tuple[int, int]] = []  # (offset, index), sorted
     for index, begins in _events(buffers):
@@ -82,7 +83,10 @@ def _check_collisions(buffers: Sequence[Buffer], offsets: Sequence[int]) -> None
 
 
 def _events(buffers: Sequence[Buffer]) -> Iterator[tuple[int, bool]]:
-    """Yield (index, True at the start and False at the end), by instant; at the same instant ends come first."""
+    """Yield the start and the end of each buffer's lifetime in order, as ``(index, starts)``.
+
+    ``starts`` is True for a start and False for an end. At the same instant, ends come first.
+    """
     active = [index for index, buffer in enumerate(buffers) if buffer.occupies]
     events = [(buffers[index].end, False, index) for index in active]
     events += [(buffers[index].start, True, index) for index in active]
@@ -102,7 +106,7 @@ def _collision(buffers: Sequence[Buffer], offsets: Sequence[int], later: int, ea
     instant = buffers[later].start
     held = " and ".join(
         f"{label(index, buffers[index])} at bytes [{offsets[index]}, {offsets[index] + buffers[index].size})"
-        + (" where it is pinned" if buffers[index].pin is not None else "")
+        + (" (pinned)" if buffers[index].pin is not None else "")
         for index in (earlier, later)
     )
     return CollisionError(f"collision at instant {instant}: {held} are both in use", earlier, later, instant)

@@ -1,9 +1,9 @@
-"""Problems as text with one buffer per line, in the format of published instances.
+"""Problems in CSV format with one buffer per line, as published instances use it.
 
-The first line names the columns, in any order. ``lower`` and ``upper`` (or ``start`` and ``end``) are the first instant
-at which a buffer is in use, and the first at which it no longer is. ``size`` is in bytes. ``id``, ``alignment`` and
-``offset`` (or ``pin``, the required offset) are optional. Other columns are ignored. Values of ``alignment`` and
-``offset`` may be empty.
+The first line names the columns, in any order. ``lower`` (or ``start``) is the first instant at which a buffer is in
+use. ``upper`` (or ``end``) is the first instant at which the buffer is no longer in use. ``size`` is in bytes. The
+columns ``id``, ``alignment`` and ``offset`` (or ``pin``, the required offset) are optional. Other columns are ignored.
+Values of ``alignment`` and ``offset`` may be empty.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _REQUIRED = ("lower", "upper", "size")
 
 
 class CsvError(ValueError):
-    """An error in a text that is not a valid problem; the message states the line."""
+    """Error for a text that is not a valid problem. The message states the line."""
 
 
 def read_buffers(lines: Iterable[str], alignment: int = 1) -> list[Buffer]:
     """Return the buffers in the order of the lines.
 
-    The name of a buffer is its ``id``. Without that column, it is its number, from 0. ``alignment`` applies to buffers
-    that state none. Raises :class:`CsvError` for the first invalid line.
+    The name of a buffer is its ``id``. Without that column, the name is the buffer's number, from 0. ``alignment``
+    applies to buffers that state no alignment. Raises :class:`CsvError` for the first invalid line.
     """
     reader = csv.reader(lines, skipinitialspace=True)
     buffers: list[Buffer] = []
@@ -44,7 +44,7 @@ def read_buffers(lines: Iterable[str], alignment: int = 1) -> list[Buffer]:
         ids[name] = reader.line_num
         buffers.append(_read_buffer(row, columns, name, alignment, reader.line_num))
     if columns is None:
-        raise CsvError("the line with the names of columns is missing; expected id,lower,upper,size")
+        raise CsvError("the line with the column names is missing; expected id,lower,upper,size")
     return buffers
 
 

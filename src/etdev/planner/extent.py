@@ -8,7 +8,7 @@ from etdev.planner.problem import Problem
 
 
 def arena_size(problem: Problem, offsets: Sequence[int]) -> int:
-    """Return the largest end, in bytes, of the buffers that are ever in use; 0 without such buffers."""
+    """Return the largest end, in bytes, of the buffers that are ever in use. Without such buffers, return 0."""
     ends = (
         offset + buffer.size
         for buffer, offset in zip(problem.buffers, offsets, strict=True)

@@ -1,18 +1,18 @@
-"""Rules for the offset of a buffer between ranges that are in use."""
+"""Rules that choose the offset of a buffer between ranges in use."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
 Fit = Callable[[Iterable[tuple[int, int]], int, int], int]
-"""Function from the sorted ranges in use, a size and an alignment to an offset, all in bytes.
+"""Function that returns an offset for a buffer, from the sorted ranges in use, its size and its alignment.
 
-The ranges may overlap.
+All numbers are in bytes. The ranges may overlap.
 """
 
 
 def first_fit(used: Iterable[tuple[int, int]], size: int, alignment: int) -> int:
-    """Return the lowest offset at which the bytes are free."""
+    """Return the lowest offset at which enough bytes are free."""
     mask = alignment - 1
     offset = 0
     for begin, end in used:
@@ -24,9 +24,9 @@ def first_fit(used: Iterable[tuple[int, int]], size: int, alignment: int) -> int
 
 
 def best_fit(used: Iterable[tuple[int, int]], size: int, alignment: int) -> int:
-    """Return the offset of the smallest gap that is large enough; the lowest of equal gaps.
+    """Return the offset of the smallest gap that is large enough. Of equal gaps, use the lowest.
 
-    If no gap is, return the lowest offset above all ranges.
+    If no gap is large enough, return the lowest offset above all ranges.
     """
     mask = alignment - 1
     offset, smallest, chosen = 0, None, 0

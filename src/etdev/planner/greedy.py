@@ -1,13 +1,15 @@
 """ExecuTorch's own planner, ``exir/memory_planning.py: greedy`` of executorch 1.4.1, for comparison.
 
-It divides the arena into objects, which it adds as needed and which never grow. It places buffers by decreasing size;
-of equal ones, the last comes first. A buffer goes to the start of the first object that is large enough and free during
-its whole lifetime. If there is none, it goes into the first object with enough bytes above everything in use during
-that lifetime. If there is none either, it becomes a new object. The arena is the concatenation of the objects.
+The planner divides the arena into objects. It adds objects as needed, and they never grow. It places buffers by
+decreasing size, the last first among buffers of equal size. It tries these places for a buffer in order:
 
-ExecuTorch has one alignment and no pins. Here each size is rounded up to its own alignment, and an object has the
-largest alignment of its buffers. The objects follow all pinned buffers, as ExecuTorch's objects follow the memory of
-submodules.
+1. The start of the first object that is large enough and free during the buffer's whole lifetime.
+2. The first object with enough bytes above all bytes in use during that lifetime.
+3. A new object.
+
+The arena is the concatenation of the objects. ExecuTorch has one alignment and no pins. Here each size is rounded up to
+the buffer's own alignment, and an object has the largest alignment of its buffers. The objects follow all pinned
+buffers, as ExecuTorch's objects follow the memory of submodules.
 """
 
 from __future__ import annotations
@@ -18,9 +20,9 @@ from etdev.planner.naive import pinned_end
 from etdev.planner.problem import Problem
 
 _SORTED_ALIGNMENT = 16
-"""Alignment in bytes of the sizes that buffers are sorted by, whatever the plan's alignment is.
+"""Alignment in bytes of the sizes by which buffers are sorted. It is independent of the plan's alignment.
 
-It is ``ALIGNMENT`` of ``exir/tensor.py``.
+The value is ``ALIGNMENT`` of ``exir/tensor.py``.
 """
 
 
@@ -68,9 +70,9 @@ class _SharedObject:
         self.tops: list[int] = []
 
     def top(self, start: int, end: int, most: int) -> int:
-        """Return the highest end of the bytes in use over a range of instants; 0 if none are.
+        """Return the highest end of the bytes in use in a range of instants, or 0 if no bytes are in use.
 
-        If it exceeds ``most``, the result may be any number above ``most``.
+        If the end exceeds ``most``, the result may be any number above ``most``.
         """
         top = 0
         for place in range(bisect_right(self.ends, start), bisect_left(self.starts, end)):
@@ -80,7 +82,7 @@ class _SharedObject:
         return top
 
     def put(self, start: int, end: int, top: int, alignment: int) -> None:
-        """Use the bytes below ``top``, which must be above everything in use in that range of instants."""
+        """Use the bytes below ``top`` in a range of instants. All bytes in use must be below ``top``."""
         self.alignment = max(self.alignment, alignment)
         first, last = bisect_right(self.ends, start), bisect_left(self.starts, end)
         pieces = [(start, end, top)]
@@ -94,7 +96,7 @@ class _SharedObject:
 def _find_home(
     objects: list[_SharedObject], size: int, start: int, end: int, alignment: int
 ) -> tuple[_SharedObject, int] | None:
-    """Return the object that a buffer goes into, and its offset in that object; None if none has room."""
+    """Return the object for a buffer, and the buffer's offset there. Return None if no object has room."""
     above: tuple[_SharedObject, int] | None = None
     for shared in objects:
         top = shared.top(start, end, shared.size - size)

@@ -1,8 +1,8 @@
-"""A search for a smaller plan, starting from an order that resulted in a good one.
+"""A search for a smaller plan that starts from the order of a good plan.
 
-Buffers are placed in the order, each at the lowest free offset, in an arena that is one byte smaller than the best plan
-so far. A buffer that does not fit is moved to a random earlier place in the order, and placing continues from that
-place. Each time that all buffers fit, the arena shrinks.
+Buffers are placed in order, each at the lowest free offset. The arena is one byte smaller than the best plan so far. A
+buffer that does not fit moves to a random earlier place in the order, and placing continues from that place. Each time
+that all buffers fit, the arena shrinks.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from etdev.planner.fit import first_fit
 from etdev.planner.problem import Buffer, Problem
 
 _STEPS = 2_000_000
-"""Largest number of steps of one search, each for one overlapping buffer that it visits; about half a second."""
+"""Limit on the steps of one search: about half a second. Each visit of an overlapping buffer is one step."""
 _STEPS_PER_MOVE = 100
-"""Limit on the same steps, per n * n for n buffers. A search with few buffers then takes almost no time."""
+"""Limit on the steps of one search, for each of n * n pairs of n buffers. Small searches take almost no time."""
 _PAIRS = 1_000_000
-"""Largest number of overlapping pairs of buffers for this search. More would need too much memory and time."""
+"""Largest number of pairs of overlapping buffers for this search. More pairs would need too much memory and time."""
 
 
 def improve(problem: Problem, order: Sequence[int], size: int, target: int) -> list[int] | None:
-    """Return the offsets of a plan smaller than ``size``; None if none was found.
+    """Return the offsets of a plan smaller than ``size``, or None if the search found no such plan.
 
-    ``order`` has the indices of all buffers to place. All others have pins or are never in use. The search ends at a
-    plan of ``target`` bytes or fewer.
+    ``order`` contains the indices of all buffers to place. All other buffers have pins or are never in use. The search
+    stops at a plan of ``target`` bytes or fewer.
     """
     overlaps = _find_overlaps(problem.buffers)
     if overlaps is None:
@@ -40,7 +40,7 @@ def improve(problem: Problem, order: Sequence[int], size: int, target: int) -> l
 
 
 class _Search:
-    """An order of buffers, and the byte ranges of those that are placed."""
+    """An order of buffers, and the byte ranges of the buffers placed so far."""
 
     def __init__(self, buffers: Sequence[Buffer], order: Sequence[int], overlaps: Sequence[Sequence[int]]) -> None:
         self._buffers = buffers
@@ -54,7 +54,7 @@ class _Search:
         ]
 
     def fit(self, size: int) -> bool:
-        """Place all buffers in an arena of ``size`` bytes; return False if that fails within the steps."""
+        """Place all buffers in an arena of ``size`` bytes. Return False if that fails within the limit on steps."""
         place = 0
         self._clear(0, len(self._order))
         while place < len(self._order):
@@ -87,12 +87,12 @@ class _Search:
             self._placed[index] = None
 
     def offsets(self) -> list[int]:
-        """Return the offsets of the buffers, 0 for those that are never in use."""
+        """Return the offsets of the buffers. The offset of a buffer that is never in use is 0."""
         return [0 if entry is None else entry[0] for entry in self._placed]
 
 
 def _find_overlaps(buffers: Sequence[Buffer]) -> list[list[int]] | None:
-    """Return, for each buffer, the buffers whose lifetimes overlap with its own; None if there are too many pairs."""
+    """Return, for each buffer, the buffers with overlapping lifetimes. Return None if there are too many pairs."""
     events = [(buffer.end, False, index) for index, buffer in enumerate(buffers) if buffer.occupies]
     events += [(buffer.start, True, index) for index, buffer in enumerate(buffers) if buffer.occupies]
     events.sort()

@@ -1,8 +1,8 @@
-"""Functions that run as plain Python or compiled by numba (the extra ``fast``), with the same results.
+"""Functions that run either as plain Python or compiled by numba (the extra ``fast``), with the same results.
 
-A function marked with :func:`kernel` uses only integers and flat tables of integers. It calls only other kernels. So
-Python and numba compute the same. Importing numba and loading compiled code takes about a second, so only longer
-searches use it.
+A function marked with :func:`kernel` uses only integers and flat tables of integers, and calls only other kernels. So
+Python and numba compute the same results. Importing numba and loading compiled code takes about a second, so only
+longer searches use numba.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ Table = MutableSequence[int]
 """A table of integers: a list, or a numpy array of signed 64-bit numbers."""
 
 LARGEST = 2**61
-"""Bound of values: sums of a few numbers below it fit into 64 bits."""
+"""Bound on values. Sums of a few numbers below this bound fit into 64 bits."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _kernels: list[types.FunctionType] = []
 
 
 def kernel(function: _F) -> _F:
-    """Mark a function as one that can be compiled. Kernels that it calls must be defined before it in its module."""
+    """Mark a function as a kernel, which numba can compile. A module must define a kernel before its callers."""
     assert isinstance(function, types.FunctionType)
     _kernels.append(function)
     return function
 
 
 class Runner:
-    """A runner of kernels in Python, which also makes their tables."""
+    """Runner of kernels in Python. It also makes the tables for kernels."""
 
     def table(self, values: Sequence[int]) -> Table:
         """Return a new table with these values."""
         return list(values)
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the result of the kernel."""
+        """Run a kernel and return its result."""
         return function(*arguments)
 
 
@@ -65,9 +65,9 @@ PLAIN = Runner()
 
 @cache
 def compiled_runner() -> Runner | None:
-    """Return the runner of compiled kernels; None if numba cannot be imported.
+    """Return the runner of compiled kernels, or None if numba cannot be imported.
 
-    Numba keeps compiled code in a cache next to this file or in the user's folder, if one of them is writable.
+    Numba caches compiled code next to this file or in the user's folder, if one of the two is writable.
     """
     try:
         import numba

@@ -1,4 +1,4 @@
-"""Entry point of planning: runs a planner, checks the offsets that it returns, and adds a lower bound."""
+"""Entry point of planning: runs a planner, checks the offsets that the planner returns, and adds a lower bound."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from etdev.planner.naive import naive
 from etdev.planner.problem import Plan, PlanError, Planner, Problem
 
 PLANNERS: Mapping[str, Planner] = MappingProxyType({"best": best, "greedy": greedy, "naive": naive})
-"""The planners of etdev, by name."""
+"""The built-in planners, by name."""
 
 
 def make_plan(problem: Problem, planner: str | Planner = "best", *, name: str | None = None) -> Plan:
-    """Plan a problem with a planner of ``PLANNERS`` or with any function, and check its answer.
+    """Plan a problem with a planner of ``PLANNERS`` or with any function, and check the offsets.
 
-    ``name`` is the planner's name in the plan and in messages; a function's default is ``module:function``. Raises
-    :class:`PlanError` if the answer is wrong. Errors of the planner itself pass through.
+    ``name`` is the planner's name in the plan and in messages. For a function, the default is ``module:function``.
+    Raises :class:`PlanError` if the offsets are wrong. Errors of the planner itself propagate.
     """
     function, name = _find_planner(planner, name)
     answer: object = function(problem)
@@ -41,6 +41,6 @@ def _find_planner(planner: str | Planner, name: str | None) -> tuple[Planner, st
             raise PlanError(f"there is no planner {planner!r}; expected {', '.join(PLANNERS)}, or a function")
         return PLANNERS[planner], name or planner
     if not callable(planner):
-        raise PlanError(f"a planner is a name or a function, found {type(planner).__name__}")
+        raise PlanError(f"a planner must be a name or a function, found {type(planner).__name__}")
     qualified = getattr(planner, "__qualname__", type(planner).__qualname__)
     return planner, name or f"{planner.__module__}:{qualified}"

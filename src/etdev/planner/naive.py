@@ -6,7 +6,7 @@ from etdev.planner.problem import Problem
 
 
 def naive(problem: Problem) -> list[int]:
-    """Return the offsets of buffers one after another, in their order, after all pinned buffers."""
+    """Return offsets that place the buffers one after another in their order, above all pinned buffers."""
     offsets = [buffer.pin or 0 for buffer in problem.buffers]
     end = pinned_end(problem)
     for index, buffer in enumerate(problem.buffers):
@@ -17,5 +17,5 @@ def naive(problem: Problem) -> list[int]:
 
 
 def pinned_end(problem: Problem) -> int:
-    """Return the largest end of the pinned buffers that are ever in use; 0 if there are none."""
+    """Return the largest end of the pinned buffers that are ever in use, or 0 if there are none."""
     return max((b.pin + b.size for b in problem.buffers if b.pin is not None and b.occupies), default=0)

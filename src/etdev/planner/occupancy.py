@@ -1,13 +1,13 @@
-"""Bytes that are in use at each instant, while buffers are being placed.
+"""Bytes in use at each instant, while buffers are being placed.
 
-This is a segment tree over the instants. A buffer's lifetime is covered by a few nodes, at most two per level. Each
-node has two unions of byte ranges: those in use during all of its instants, and those in use at any of its instants. So
-the nodes that cover a lifetime, together with their ancestors, have all ranges in use at any time of that lifetime.
+This is a segment tree over the instants. A few nodes cover a buffer's lifetime, at most two per level. Each node has
+two unions of byte ranges: the bytes in use during all of its instants, and the bytes in use at any of its instants. So
+the nodes that cover a lifetime, and the ancestors of these nodes, have all ranges in use at any time in that lifetime.
 
 Adjacent ranges are joined, so a tight plan needs only a few ranges per node for any number of buffers. A list of all
-overlapping pairs would not fit into memory if thousands of buffers are in use at once.
+overlapping pairs would not fit into memory if thousands of buffers are in use at the same time.
 
-The tree only visits nodes that cover some lifetime. Most lifetimes are short, so a node has few such ancestors.
+The tree visits only nodes that cover a lifetime. Most lifetimes are short, so a node has few such ancestors.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from etdev.planner.problem import Buffer
 
 
 class Timeline:
-    """The lifetimes of buffers as half-open ranges of ranks, and the tree nodes that cover each of them.
+    """Lifetimes of buffers as half-open ranges of ranks, and the tree nodes that cover each lifetime.
 
-    Ranks count the distinct start instants. Two lifetimes overlap exactly if their ranges do.
+    Ranks count the distinct start instants. Two lifetimes overlap if and only if their ranges of ranks do.
     """
 
     def __init__(self, buffers: Sequence[Buffer]) -> None:
@@ -31,12 +31,12 @@ class Timeline:
         self.ranges = [(rank[buffer.start], bisect_left(starts, buffer.end)) for buffer in buffers]
         self._leaves = 1 << max(self.ranks - 1, 0).bit_length()
         self.covers = [self._cover(first, last) for first, last in self.ranges]
-        """Covering nodes by buffer. Node 1 is the root, and 2n and 2n + 1 are the children of n."""
+        """Covering nodes of each buffer. Node 1 is the root, and 2n and 2n + 1 are the children of n."""
         self.parents = _find_parents(node for cover in self.covers for node in cover)
-        """By covering node: its nearest ancestor that covers some lifetime too; 0 if there is none."""
+        """Nearest ancestor that covers a lifetime too, by covering node. 0 if there is none."""
 
     def _cover(self, first: int, last: int) -> tuple[int, ...]:
-        """Return the smallest set of nodes whose instants together are exactly that range of ranks."""
+        """Return the smallest set of nodes whose instants together are exactly a range of ranks."""
         nodes = []
         low, high = first + self._leaves, last + self._leaves
         while low < high:
@@ -62,7 +62,10 @@ class Occupancy:
         self._ever: dict[int, list[int]] = {}
 
     def used(self, index: int) -> list[tuple[int, int]]:
-        """Return (begin, end) of the bytes in use at any time in the lifetime of a buffer, sorted; they may overlap."""
+        """Return ``(begin, end)`` of the bytes in use at any time in the lifetime of a buffer.
+
+        The ranges are sorted and may overlap.
+        """
         cover = self._covers[index]
         found: list[tuple[int, int]] = []
         for node in cover:
@@ -86,13 +89,13 @@ class Occupancy:
             _add(self._ever, node, begin, end)
 
     def coarsen(self) -> None:
-        """Treat all bytes below the highest used byte as used, in each node. Queries and updates then are fast."""
+        """In each node, treat all bytes below the highest used byte as used. This makes queries and updates fast."""
         for unions in (self._always, self._ever):
             for node, flat in unions.items():
                 unions[node] = [0, flat[-1]]
 
     def _above(self, nodes: Iterable[int]) -> list[int]:
-        """Return the ancestors of the given nodes that cover some lifetime."""
+        """Return the ancestors of the given nodes that cover a lifetime."""
         above: list[int] = []
         parents = self._parents
         for node in nodes:
@@ -114,7 +117,7 @@ def _find_parents(nodes: Iterable[int]) -> dict[int, int]:
 
 
 def _add(unions: dict[int, list[int]], node: int, begin: int, end: int) -> None:
-    """Add a range to the union of a node. An odd position in the flat list is inside a range, an even one outside."""
+    """Add a range to the union of a node. In the flat list, odd positions are inside a range."""
     flat = unions.get(node)
     if flat is None:
         unions[node] = [begin, end]

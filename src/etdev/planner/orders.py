@@ -1,4 +1,4 @@
-"""Orders in which buffers are placed, and the rule for the offset of each."""
+"""Orders in which buffers are placed, and rules for the offsets of the buffers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from etdev.planner.occupancy import Timeline
 from etdev.planner.problem import Buffer
 
 Key = Callable[[Buffer, int], tuple[int, ...]]
-"""Function from a buffer, and the peak bytes in use during its lifetime, to a sort key."""
+"""Function that returns a sort key, from a buffer and the peak number of bytes in use during its lifetime."""
 
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """One way to place buffers one after another."""
+    """A way to place buffers one after another."""
 
     key: Key
     fit: Fit
@@ -50,16 +50,16 @@ STRATEGIES = (
     Strategy(_by_start, first_fit),
     Strategy(_by_end, best_fit),
 )
-"""All strategies; the first most often meets the lower bound."""
+"""All strategies. The first strategy meets the lower bound most often."""
 
 
 def order_buffers(buffers: Sequence[Buffer], indices: Sequence[int], crowds: Sequence[int], key: Key) -> list[int]:
-    """Return the indices sorted by the key; equal ones keep their order."""
+    """Return the indices sorted by the key. Buffers with equal keys keep their order."""
     return sorted(indices, key=lambda index: key(buffers[index], crowds[index]))
 
 
 def find_crowds(buffers: Sequence[Buffer], timeline: Timeline) -> list[int]:
-    """Return for each buffer the peak bytes in use during its lifetime; 0 if it is never in use."""
+    """Return, for each buffer, the peak number of bytes in use during its lifetime. 0 if the buffer is never in use."""
     changes = [0] * (timeline.ranks + 1)
     for buffer, (first, last) in zip(buffers, timeline.ranges, strict=True):
         changes[first] += buffer.size
@@ -69,7 +69,7 @@ def find_crowds(buffers: Sequence[Buffer], timeline: Timeline) -> list[int]:
 
 
 class _Peaks:
-    """The largest running sum in any range of ranks, from a binary tree in an array."""
+    """Largest running sum in any range of ranks, computed with a binary tree in an array."""
 
     def __init__(self, changes: Sequence[int]) -> None:
         self._leaves = len(changes)
@@ -82,7 +82,7 @@ class _Peaks:
             self._tree[node] = max(self._tree[2 * node], self._tree[2 * node + 1])
 
     def find(self, first: int, last: int) -> int:
-        """Return the largest sum over the half-open range of ranks."""
+        """Return the largest running sum in the half-open range of ranks."""
         low, high = first + self._leaves, last + self._leaves
         peak = 0
         while low < high:

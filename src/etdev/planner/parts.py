@@ -8,36 +8,36 @@ from dataclasses import dataclass, field
 from etdev.planner.problem import Buffer, Problem
 
 _DEPTH = 6
-"""Maximum depth of splitting bottom buffers off a group. Lifetimes that are nested deeper are rare."""
+"""Maximum depth of splitting bottom buffers off a group. Deeper nesting of lifetimes is rare."""
 
 
 @dataclass(slots=True)
 class Part:
-    """A group of buffers that is planned by itself.
+    """A group of buffers that is planned separately.
 
-    Outside of the group, only the buffers below all of it are in use at the same time.
+    During the lifetimes of the group, all other buffers in use are below the group.
     """
 
     indices: tuple[int, ...]
-    """Indices in ``problem.buffers``, by start."""
+    """Indices in ``problem.buffers``, sorted by start."""
     buffers: tuple[Buffer, ...]
     base: int
-    """Number of bytes below the part. Its offsets and sizes count from there."""
+    """Number of bytes below the part. The part's offsets and sizes count from there."""
     offsets: list[int] = field(default_factory=list)
-    """The smallest plan so far, in the order of ``buffers``."""
+    """Offsets of the smallest plan so far, in the order of ``buffers``."""
     size: int = 0
     """Size of that plan in bytes."""
     bound: int = 0
-    """Lower bound in bytes, as far as a search has proved it."""
+    """Lower bound in bytes, as proved by searches so far."""
 
 
 def find_parts(problem: Problem, offsets: list[int]) -> list[Part]:
-    """Split a problem into parts that can be planned independently, and return these.
+    """Split a problem into parts that can be planned independently, and return these parts.
 
-    Buffers whose lifetimes overlap, directly or through others, are a group. If a buffer is in use during the whole
-    lifetime of its group, it belongs to no part: it is placed below the rest of the group if that needs no padding, and
-    its offset is written to ``offsets``. No smaller plan is missed, since in any plan this buffer can be exchanged with
-    those below it.
+    Buffers whose lifetimes overlap, directly or through other buffers, form a group. A buffer that is in use during the
+    whole lifetime of its group belongs to no part. It is placed below the rest of the group if that needs no padding,
+    and its offset is written to ``offsets``. No smaller plan is missed, because any plan can exchange this buffer with
+    the buffers below it.
     """
     buffers = problem.buffers
     active = sorted((i for i, b in enumerate(buffers) if b.occupies), key=lambda index: buffers[index].start)
@@ -61,7 +61,7 @@ def find_parts(problem: Problem, offsets: list[int]) -> list[Part]:
 
 
 def _apart(buffers: Sequence[Buffer], indices: Sequence[int]) -> Iterator[list[int]]:
-    """Split the indices, sorted by start, into groups between which no lifetimes overlap."""
+    """Split sorted indices into groups. Lifetimes of buffers in different groups do not overlap."""
     group: list[int] = []
     end = 0
     for index in indices:
@@ -75,7 +75,10 @@ def _apart(buffers: Sequence[Buffer], indices: Sequence[int]) -> Iterator[list[i
 
 
 def _whole(buffers: Sequence[Buffer], group: Sequence[int]) -> list[int]:
-    """Return the buffers in use from the first start to the last end whose sizes keep the others aligned."""
+    """Return the buffers that are in use for the whole lifetime of the group and keep the others aligned.
+
+    The size of such a buffer is a multiple of the largest alignment in the group.
+    """
     start = buffers[group[0]].start
     end = max(buffers[index].end for index in group)
     alignment = max(buffers[index].alignment for index in group)

@@ -1,8 +1,8 @@
 """The input and the result of planning.
 
 Nothing here depends on tensors, files or devices. A buffer is a number of bytes that are in use from one instant to
-another. A plan states the offset of each buffer in the arena. Instants are integers whose order alone matters; a linker
-uses the indices of instructions.
+another. A plan states the offset of each buffer in the arena. Instants are integers of which only the order matters. A
+linker uses the indices of instructions.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 
 class PlanError(ValueError):
-    """A problem that cannot be planned, or a plan that is wrong."""
+    """Error for a problem that cannot be planned, or for a wrong plan."""
 
 
 class ProblemError(PlanError):
-    """An invalid buffer: a negative size, an end before its start, a pin that its alignment forbids."""
+    """Error for an invalid buffer, such as a negative size, an end before its start or a misaligned pin."""
 
 
 class OffsetError(PlanError):
-    """An offset that is not an integer, is negative, misaligned, or differs from the buffer's pin."""
+    """Error for an offset that is not an integer, is negative or misaligned, or differs from the buffer's pin."""
 
     def __init__(self, message: str, buffer: int) -> None:
         super().__init__(message)
@@ -29,15 +29,15 @@ class OffsetError(PlanError):
 
 
 class CollisionError(PlanError):
-    """A collision: two buffers that are in use at the same instant share bytes."""
+    """Error for two buffers that are in use at the same instant and share bytes."""
 
     def __init__(self, message: str, first: int, second: int, instant: int) -> None:
         super().__init__(message)
         self.first = first
-        """Index in ``problem.buffers`` of the buffer that starts earlier. If both start together, the lower index."""
+        """Index in ``problem.buffers`` of the buffer that starts first. If both start together, the lower index."""
         self.second = second
         self.instant = instant
-        """The first instant at which both are in use."""
+        """First instant at which both buffers are in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +45,26 @@ class Buffer:
     """Bytes that are in use for a range of instants."""
 
     size: int
-    """Bytes, 0 or more."""
+    """Size in bytes, 0 or more."""
     start: int
-    """First instant at which it is in use."""
+    """First instant at which the buffer is in use."""
     end: int
-    """First instant at which it is free again (half-open). A buffer with ``start == end`` is never in use."""
+    """First instant at which the buffer is free again. A buffer with ``start == end`` is never in use."""
     alignment: int = 16
-    """Divisor of the offset, a power of two."""
+    """Alignment of the offset in bytes, a power of two."""
     pin: int | None = None
-    """Required offset; None if the planner may choose it."""
+    """Required offset, or None if the planner may choose the offset."""
     name: str = ""
-    """For messages only."""
+    """Name for messages."""
 
     @property
     def occupies(self) -> bool:
-        """True if it holds bytes at some instant. Otherwise it collides with nothing."""
+        """Return True if the buffer holds bytes at some instant. Otherwise, the buffer cannot collide."""
         return self.size > 0 and self.start < self.end
 
     @property
     def flaw(self) -> str | None:
-        """Reason why the buffer is invalid, as the end of a sentence; None if it is valid."""
+        """Return the reason why the buffer is invalid, as the end of a sentence. Return None if it is valid."""
         return _flaw(self)
 
 
@@ -77,10 +77,10 @@ class Problem:
 
     buffers: tuple[Buffer, ...]
     capacity: int | None = None
-    """Number of bytes that are available; None asks for the smallest plan.
+    """Number of available bytes, or None to ask for the smallest plan.
 
-    A planner may stop at the first plan that fits. It may also return a plan that does not fit, which the caller
-    handles.
+    A planner may stop at the first plan that fits. A planner may also return a plan that does not fit; the caller must
+    handle that.
     """
 
     def __post_init__(self) -> None:
@@ -93,34 +93,34 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The offset of each buffer. :func:`etdev.planner.make_plan` makes and checks plans."""
+    """Offsets of buffers, with facts about the plan. :func:`etdev.planner.make_plan` makes and checks plans."""
 
     offsets: tuple[int, ...]
-    """Bytes from the start of the arena, in the order of ``problem.buffers``."""
+    """Offsets in bytes from the start of the arena, in the order of ``problem.buffers``."""
     size: int
-    """Bytes of the arena: the largest end of the buffers that are ever in use."""
+    """Size of the arena in bytes: the largest end of the buffers that are ever in use."""
     lower_bound: int
-    """Number of bytes that every plan needs at least. The smallest plan may be larger."""
+    """Number of bytes that every plan needs. The smallest plan may be larger."""
     planner: str
-    """Name of the planner that made it."""
+    """Name of the planner that made the plan."""
 
     @property
     def optimal(self) -> bool:
-        """True if the plan is known to be the smallest."""
+        """Return True if the plan is known to be the smallest."""
         return self.size == self.lower_bound
 
 
 Planner = Callable[[Problem], Sequence[int]]
-"""A function that returns offsets in bytes, in the order of ``problem.buffers``."""
+"""Function that returns offsets in bytes, in the order of ``problem.buffers``."""
 
 
 def label(index: int, buffer: Buffer) -> str:
-    """Return the name of a buffer in messages: ``buffer 3``, ``buffer 3 'relu'``."""
+    """Return the name of a buffer for messages, such as ``buffer 3`` or ``buffer 3 'relu'``."""
     return f"buffer {index} {buffer.name!r}" if buffer.name else f"buffer {index}"
 
 
 def _flaw(buffer: Buffer) -> str | None:
-    """Return the reason why a buffer is invalid, as the end of a sentence; None if it is valid."""
+    """Return the reason why a buffer is invalid, as the end of a sentence. Return None if it is valid."""
     pin = buffer.pin
     for what, value in (("size", buffer.size), ("start", buffer.start), ("end", buffer.end), ("pin", pin)):
         if not _is_int(value) and not (what == "pin" and value is None):

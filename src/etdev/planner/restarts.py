@@ -1,8 +1,8 @@
-"""Many short searches instead of a long one.
+"""Many short searches instead of one long search.
 
-The time of an exact search varies by factors of a thousand and more, with its rule and its order of buffers. The best
-rule and order are not known in advance. So each search stops early, and another one starts with a different rule or
-order. Some of the searches are longer, so that one of them completes in the end.
+The time of an exact search varies by factors of a thousand and more with its rule and its order of buffers. The best
+rule and order are not known in advance. So each search stops early, and the next search uses a different rule or order.
+Some searches are longer, so that one search eventually completes.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from etdev.planner.tables import Tables, convert
 
 _RULES = (Rule(1, 1), Rule(1, 0), Rule(0, 1), Rule(0, 0, 1), Rule(1, 0, 0, 1))
 _NODES_PER_BUFFER = 12
-"""Maximum number of answers per buffer in one of the shortest searches. To reach a plan takes about one."""
+"""Maximum number of answers per buffer in the shortest searches. Reaching a plan takes about one answer per buffer."""
 _LEAST_COUNTED = 40
-"""Minimum number of buffers to multiply that by. Proving that no plan fits takes more answers."""
+"""Minimum number of buffers in that product, because proving that no plan fits takes more answers."""
 _DISORDER = 0.3
-"""Largest move of a buffer in a disturbed order, as a share of the number of buffers."""
+"""Largest move of a buffer in a disturbed order, as a fraction of the number of buffers."""
 _PLAIN_STEPS = 5_000_000
-"""Total steps after which searches run compiled if numba is installed. In Python they take about a second."""
+"""Total steps after which searches run compiled, if numba is installed. In Python, these steps take about a second."""
 
 
 class Restarts:
-    """Searches for plans of the same buffers with various capacities."""
+    """Searches for plans of the same buffers with different capacities."""
 
     def __init__(self, tables: Tables, spent: int = 0) -> None:
-        """Prepare the searches; ``spent`` is the number of steps of other searches for the same problem so far."""
+        """Prepare the searches. ``spent`` is the number of steps spent so far by other searches for the problem."""
         self.steps = 0
         """Number of steps spent."""
         self._spent = spent
@@ -42,7 +42,8 @@ class Restarts:
     def fit(self, capacity: int, most_steps: int) -> tuple[int, list[int]]:
         """Search for a plan that fits the capacity, for at most ``most_steps`` steps.
 
-        Return ``FOUND`` with its offsets, ``NONE`` if no plan fits, or ``STOPPED`` if the steps were not enough.
+        Return ``FOUND`` and the offsets of the plan, ``NONE`` if no plan fits, or ``STOPPED`` if the steps were not
+        enough.
         """
         end = self.steps + most_steps
         most_nodes = _NODES_PER_BUFFER * max(len(self._orders[0]) + 1, _LEAST_COUNTED)
@@ -72,7 +73,7 @@ class Restarts:
         return int(result), [int(low) for low in state.low] if result == FOUND else []
 
     def _compile(self) -> None:
-        """Continue with compiled kernels if numba is installed."""
+        """Switch to compiled kernels if numba is installed."""
         runner = compiled_runner()
         if runner is not None and self._runner is PLAIN:
             self._runner = runner
@@ -85,7 +86,7 @@ class Restarts:
 
 
 def _make_orders(tables: Tables) -> list[list[int]]:
-    """Return orders by lifetime, bytes, their product, and the peak during the lifetime."""
+    """Return four orders: by lifetime, by bytes, by their product, and by the peak during the lifetime."""
     count = len(tables.size)
     totals = [
         sum(tables.height[tables.crowd[place]] for place in range(tables.crowd_start[s], tables.crowd_start[s + 1]))
@@ -108,7 +109,7 @@ def _make_orders(tables: Tables) -> list[list[int]]:
 def _luby() -> Iterator[int]:
     """Yield the relative lengths of the searches: 1, 1, 2, 1, 1, 2, 4, and so on.
 
-    For any search, their total time is within a factor of log n of that of the best lengths. Source: Luby, Sinclair,
+    The total time of these searches is within a factor of log n of the best choice of lengths. Source: Luby, Sinclair,
     Zuckerman, "Optimal speedup of Las Vegas algorithms", 1993.
     """
     count, length = 1, 1

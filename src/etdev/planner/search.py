@@ -1,21 +1,20 @@
 """An exact search for a plan that fits a capacity.
 
 Buffers are placed from the bottom up. Time is divided into sections. Each section has a *floor*, the lowest offset that
-any of its unplaced buffers can have. The search picks a section, usually the one with the lowest floor. It asks which
-buffer of this section is placed next at that floor.
+any of its unplaced buffers can have. The search picks a section, usually the one with the lowest floor. The search then
+asks which buffer of this section is placed next at that floor.
 
-An answer is either a buffer that can be placed there, or that there is none. In the second case, all unplaced buffers
-of the section are higher. Each of them is on top of a buffer that is also in use at other times. The bytes of the
-section in between are wasted.
+An answer is a buffer that can be placed at the floor, or the answer that no buffer is placed there. In the second case,
+all unplaced buffers of the section are higher. Each of them is on top of a buffer that is also in use at other times.
+The bytes of the section in between are wasted.
 
 Any plan can be pushed down until no buffer can move further. Each such plan corresponds to one sequence of answers. So
 if no sequence leads to a plan, no plan fits the capacity.
 
-A sequence of answers fails when, for some section, the floor plus the sizes of its unplaced buffers exceed the
-capacity. If no unplaced buffer is in use both before and after some instant, the sections on the two sides are searched
-separately. The ideas of canonical plans, of bounds by section and of splitting come from Moffitt, "MiniMalloc: A
-Lightweight Memory Allocator for Hardware-Accelerated Machine Learning", ASPLOS 2023. Asking by section instead of by
-buffer does not.
+A sequence of answers fails when the unplaced buffers of a section, stacked on its floor, exceed the capacity. If no
+unplaced buffer is in use both before and after some instant, the sections on the two sides are searched separately. The
+ideas of canonical plans, of bounds by section and of splitting come from Moffitt, "MiniMalloc: A Lightweight Memory
+Allocator for Hardware-Accelerated Machine Learning", ASPLOS 2023. Asking by section instead of by buffer is new here.
 """
 
 from __future__ import annotations
@@ -42,32 +41,31 @@ from etdev.planner.state import (
 from etdev.planner.tables import Tables
 
 FOUND, NONE, STOPPED = 1, 0, -1
-"""Results of a search: a plan was found, no plan fits, or the search stopped before it could tell."""
+"""Results of a search: a plan exists, no plan fits, or the search stopped without an answer."""
 
 _FAR = 2**62
-"""Number of bytes above every offset: twice ``LARGEST``."""
+"""A number of bytes above every offset: twice ``LARGEST``."""
 _WEIGHT = 2**20
-"""Factor on a number of buffers before the integer division by a section's weight."""
+"""Factor for a number of buffers, before the integer division by a section's weight."""
 
 
 class Rule(NamedTuple):
-    """Rule that selects the next section to ask about.
+    """Rule that selects the next section to ask about: the section with the smallest key.
 
-    It is the section with the smallest key: its floor times ``floor``, minus the bytes of its unplaced buffers times
-    ``left``.
+    The key is the section's floor times ``floor``, minus the bytes of its unplaced buffers times ``left``.
     """
 
     floor: int
     left: int
     crowd: int = 0
-    """If 1, the key is the number of possible answers instead, divided by the section's weight."""
+    """If 1, the key is the number of possible answers divided by the section's weight instead."""
     rank: int = 0
-    """1: a tie goes to the section whose first answer ranks lowest; else to the one with the fewest wasted bytes."""
+    """Tie-break. 1: the section whose first answer ranks lowest. 0: the section with the fewest wasted bytes."""
 
 
 @kernel
 def next_answer(tables: Tables, state: State, rank: Table, section: int, before: int) -> int:
-    """Return the next buffer by rank after ``before`` (-1: the first one) that fits at the section's floor, or -1."""
+    """Return the next buffer by rank, after ``before`` (-1: from the first), that fits at the floor; -1 if none."""
     chosen, chosen_rank = -1, len(rank)
     last_rank, last_kind = -1, -1
     if before >= 0:
@@ -100,7 +98,7 @@ def choose_section(
     by_crowd: int,
     by_rank: int,
 ) -> int:
-    """Return the section to ask about; -1 if all buffers of sections ``begin`` to ``end`` are placed."""
+    """Return the section to ask about. Return -1 if all buffers of sections ``begin`` to ``end`` are placed."""
     chosen, chosen_key, chosen_slack, steps = -1, 0, 0, end - begin
     for section in range(begin, end):
         left = state.left[section]
@@ -129,7 +127,7 @@ def choose_section(
 
 @kernel
 def next_level(tables: Tables, state: State, section: int) -> int:
-    """Return the lowest offset above its floor at which a buffer of the section may be placed; ``_FAR`` if none."""
+    """Return the lowest offset above the section's floor for a buffer of the section, or ``_FAR`` if there is none."""
     floor, level = state.floor[section], _FAR
     for place in range(tables.crowd_start[section], tables.crowd_start[section + 1]):
         index = tables.crowd[place]
@@ -155,7 +153,7 @@ def next_level(tables: Tables, state: State, section: int) -> int:
 
 @kernel
 def raise_low(tables: Tables, state: State, index: int, level: int, capacity: int, node: int) -> bool:
-    """Forbid a buffer all offsets below ``level``. Return whether the buffer can still fit."""
+    """Exclude all offsets below ``level`` for a buffer. Return whether the buffer can still fit."""
     mask = tables.mask[index]
     level = (level + mask) & ~mask
     before = state.low[index]
@@ -178,7 +176,7 @@ def raise_low(tables: Tables, state: State, index: int, level: int, capacity: in
 
 @kernel
 def place_buffer(tables: Tables, state: State, index: int, capacity: int, node: int) -> bool:
-    """Place a buffer at its lowest offset, and unplaced neighbours above it. Return whether these can still fit."""
+    """Place a buffer at its lowest offset. Return whether the unplaced neighbours can still fit above the buffer."""
     state.placed[index] = 1
     first, last = tables.first[index], tables.last[index]
     for section in range(first, last):
@@ -201,7 +199,7 @@ def place_buffer(tables: Tables, state: State, index: int, capacity: int, node: 
 
 @kernel
 def raise_section(tables: Tables, state: State, section: int, level: int, capacity: int, node: int) -> bool:
-    """Waste the bytes of a section below ``level``. Return whether its unplaced buffers can still fit."""
+    """Waste the bytes of a section below ``level``. Return whether the section's unplaced buffers can still fit."""
     for place in range(tables.crowd_start[section], tables.crowd_start[section + 1]):
         index = tables.crowd[place]
         if (
@@ -215,7 +213,7 @@ def raise_section(tables: Tables, state: State, section: int, level: int, capaci
 
 @kernel
 def lift_floors(tables: Tables, state: State, begin: int, end: int, capacity: int, node: int) -> bool:
-    """Recompute the floors that are out of date. Return whether the unplaced buffers of each section can still fit."""
+    """Recompute outdated floors. Return whether the unplaced buffers of each section can still fit."""
     steps = end - begin
     for section in range(begin, end):
         if state.stale[section] != node or state.left[section] == 0:
@@ -242,7 +240,7 @@ def lift_floors(tables: Tables, state: State, begin: int, end: int, capacity: in
 
 @kernel
 def is_cut(tables: Tables, state: State, index: int) -> bool:
-    """Return whether the buffer, just placed, was the last one to cross from some section to the next."""
+    """Return whether a buffer, just placed, was the last unplaced buffer to cross some border between sections."""
     cuts = 0
     for section in range(tables.first[index] + 1, tables.last[index]):
         cuts += state.cut[section] == 0
@@ -251,10 +249,10 @@ def is_cut(tables: Tables, state: State, index: int) -> bool:
 
 @kernel
 def find_answer(tables: Tables, state: State, rank: Table, base: int, capacity: int) -> tuple[int, int]:
-    """Return the next answer to the question of a frame, or (-1, 0) if all answers were tried.
+    """Return the next answer to the question of a frame, or (-1, 0) after all answers were tried.
 
-    The result is (buffer, 0) for a buffer at the floor. If all buffers are higher, it is (number of buffers, their
-    lowest offset).
+    For a buffer at the floor, the result is (buffer, 0). If all buffers are higher, the result is the number of
+    buffers, and the lowest offset of these.
     """
     section, before = state.frames[base + SECTION], state.frames[base + CHOICE]
     count = len(rank)
@@ -287,7 +285,7 @@ def give_answer(tables: Tables, state: State, base: int, answer: int, level: int
 
 @kernel
 def may_fit(tables: Tables, state: State, capacity: int) -> bool:
-    """Return whether each buffer fits the capacity by itself, and so do the buffers of each section together."""
+    """Return True if each buffer fits the capacity, and each section's buffers together fit."""
     for index in range(len(tables.size)):
         if state.low[index] + tables.size[index] > capacity:
             return False
@@ -309,7 +307,7 @@ def ask(
     by_crowd: int,
     by_rank: int,
 ) -> bool:
-    """Choose a section for the question of a frame, if it has none. Return False if all buffers are placed.
+    """Choose a section for the question of a frame without a section. Return False if all buffers are placed.
 
     If the frame's part is complete, the question is about the next part.
     """
@@ -330,7 +328,7 @@ def ask(
 
 @kernel
 def go_back(tables: Tables, state: State, depth: int) -> int:
-    """Undo all answers since the parent of a frame. Return the parent's depth; -1 if there is none."""
+    """Undo all answers since the parent of a frame. Return the parent's depth, or -1 if the frame has no parent."""
     parent = state.frames[FRAME * depth + PARENT]
     if parent >= 0:
         for frame in range(depth - 1, parent - 1, -1):
@@ -365,9 +363,9 @@ def search(
     most_nodes: int,
     most_steps: int,
 ) -> int:
-    """Search for a plan that fits the capacity. ``FOUND`` leaves its offsets in ``state.low``.
+    """Search for a plan that fits the capacity. ``FOUND`` leaves the plan's offsets in ``state.low``.
 
-    ``rank`` has the order in which buffers are tried as answers. The search returns ``STOPPED`` after ``most_nodes``
+    ``rank`` is the order in which buffers are tried as answers. The search returns ``STOPPED`` after ``most_nodes``
     answers or ``most_steps`` steps. It also returns ``STOPPED`` instead of ``NONE`` if its rule cannot prove that no
     plan exists.
     """

@@ -13,41 +13,42 @@ class State(NamedTuple):
     """Tables that change during a search."""
 
     low: Table
-    """Lowest offset that a buffer may have; its offset once it is placed."""
+    """Lowest possible offset of each buffer. For a placed buffer, its offset."""
     placed: Table
-    """1 for each buffer that is placed."""
+    """1 for each placed buffer, otherwise 0."""
     floor: Table
-    """By section, the smallest ``low`` of its unplaced buffers. No further buffer is placed below it."""
+    """Smallest ``low`` of the unplaced buffers, by section. No further buffer of the section is placed below it."""
     left: Table
-    """By section, the total height of its unplaced buffers."""
+    """Total height of the unplaced buffers, by section."""
     cut: Table
-    """By section, the number of unplaced buffers in use both in it and in the section before."""
+    """Number of unplaced buffers in use both in a section and in the previous one, by section."""
     weight: Table
-    """By section, 1 plus the number of failed attempts that ended in it."""
+    """1 plus the number of failed attempts that ended in a section, by section."""
     stale: Table
-    """By section, the number of the answer after which its floor has to be computed again."""
+    """Number of the answer after which the floor must be computed again, by section."""
     frames: Table
-    """Entries of each open question, in the order of the names below."""
+    """Entries of each open question, in the order of the constants below."""
     parts: Table
     """Ranges of sections that are searched separately.
 
-    Each has four entries: begin, end, the next range to search (-1: none), and the frame that it comes from (-1: none).
+    Each range has four entries: begin, end, the next range to search (-1: none), and the frame that it comes from (-1:
+    none).
     """
     low_trail: Table
-    """Pairs of a buffer and its ``low`` before each change."""
+    """Pairs of a buffer and the buffer's ``low`` before a change, for each change."""
     floor_trail: Table
-    """Pairs of a section and its floor before each change."""
+    """Pairs of a section and the section's floor before a change, for each change."""
     used: Table
-    """Numbers of entries in use in ``low_trail``, ``floor_trail`` and ``parts``, then the number of steps spent."""
+    """Numbers of used entries in ``low_trail``, ``floor_trail`` and ``parts``, then the number of steps spent."""
 
 
 FRAME = 7
 SECTION, CHOICE, PART, PARENT, SAVED = range(5)
 """Positions of the entries of a frame.
 
-``SECTION`` is the section asked about, or -1 before it is chosen. ``CHOICE`` is the last answer: a buffer, -1 before
-the first answer, or the number of buffers if all are higher. ``PART`` is the range of sections that is searched.
-``PARENT`` is the frame to return to, or -1. ``SAVED`` is the first of three entries, which hold the first three entries
+``SECTION`` is the section asked about, or -1 before the choice. ``CHOICE`` is the last answer: a buffer, -1 before the
+first answer, or the number of buffers if all buffers are higher. ``PART`` is the range of sections that is searched.
+``PARENT`` is the frame to return to, or -1. ``SAVED`` is the first of three entries. These hold the first three entries
 of ``used`` before the answer.
 """
 LOWS, FLOORS, PARTS, STEPS = range(4)
@@ -128,7 +129,7 @@ def split(state: State, begin: int, end: int, following: int, frame: int) -> int
 
 @kernel
 def has_room(tables: Tables, state: State, depth: int) -> bool:
-    """Return whether the tables are large enough for one more answer."""
+    """Return whether the tables have room for one more answer."""
     count, sections = len(tables.size), len(tables.spare)
     used = state.used
     return (

@@ -1,7 +1,7 @@
-"""The tables that the exact search works on: buffers and sections as flat integers.
+"""Tables for the exact search: buffers and sections as flat lists of integers.
 
-A *section* is a range of time in which lifetimes begin but none ends. So all of its buffers are in use at its last
-start. Two buffers are in use together exactly if they share a section.
+A *section* is a range of time in which lifetimes begin but none ends. So all buffers of a section are in use at the
+section's last start. Two buffers are in use together if and only if they share a section.
 """
 
 from __future__ import annotations
@@ -15,39 +15,42 @@ from etdev.planner.problem import Buffer
 
 
 class Tables(NamedTuple):
-    """The constants of a search. Index i means buffer i of the list from which the tables were made."""
+    """Constants of a search. Index i means buffer i of the list from which the tables were made."""
 
     size: Table
     """Size of each buffer in bytes."""
     height: Table
-    """Size of each buffer, rounded up to the smallest alignment of all. No other buffer can begin in between."""
+    """Size of each buffer, rounded up to the smallest alignment. No other buffer can begin in the padding."""
     mask: Table
     """Alignment of each buffer, minus 1."""
     pin: Table
-    """Pinned offset of each buffer; -1 for none."""
+    """Pinned offset of each buffer, or -1 for a buffer without a pin."""
     width: Table
     """Length of each buffer's lifetime in instants."""
     first: Table
     """First section of each buffer."""
     last: Table
-    """Section after the last one of each buffer (half-open)."""
+    """First section after the last section of each buffer (half-open)."""
     kind: Table
     """Number of each buffer's kind. Buffers of one kind are interchangeable."""
     near_start: Table
-    """Start of the neighbours in ``near``: those of buffer i are near[near_start[i] : near_start[i + 1]].
+    """Start of each buffer's neighbours in ``near``. Buffer i has near[near_start[i] : near_start[i + 1]].
 
-    Neighbours are in use together with the buffer.
+    Neighbours are the buffers that are in use together with the buffer.
     """
     near: Table
     crowd_start: Table
-    """Start of the buffers in ``crowd``: those of section s are crowd[crowd_start[s] : crowd_start[s + 1]]."""
+    """Start of each section's buffers in ``crowd``. Section s has crowd[crowd_start[s] : crowd_start[s + 1]]."""
     crowd: Table
     spare: Table
-    """For each section, the largest rounding of one of its buffers in bytes."""
+    """Largest padding in bytes of a buffer in each section."""
 
 
 def find_sections(buffers: Sequence[Buffer]) -> tuple[list[int], list[int], int]:
-    """Return (first section of each buffer, section after its last, number of sections); all buffers occupy bytes."""
+    """Return each buffer's first section, the section after its last, and the number of sections.
+
+    All buffers must occupy bytes.
+    """
     starts = sorted({buffer.start for buffer in buffers})
     rank = {start: index for index, start in enumerate(starts)}
     first = [rank[buffer.start] for buffer in buffers]
@@ -62,7 +65,7 @@ def find_sections(buffers: Sequence[Buffer]) -> tuple[list[int], list[int], int]
 
 
 def make_tables(buffers: Sequence[Buffer], most_pairs: int) -> Tables | None:
-    """Return tables as lists; None for too many pairs of buffers in use together, or for too large numbers."""
+    """Return the tables as lists, or None if too many pairs of buffers are in use together or numbers are too large."""
     if sum(b.size + b.alignment for b in buffers) + max(b.pin or 0 for b in buffers) >= LARGEST:
         return None
     first, last, count = find_sections(buffers)
@@ -97,7 +100,7 @@ def make_tables(buffers: Sequence[Buffer], most_pairs: int) -> Tables | None:
 
 
 def convert(tables: Tables, runner: Runner) -> Tables:
-    """Return the same tables for a runner."""
+    """Return the same tables in the form that a runner needs."""
     return Tables(*(runner.table(table) for table in tables))
 
 

@@ -1,7 +1,7 @@
-"""Improvement of a plan by planning small groups of buffers again.
+"""Improvement of a plan: small groups of buffers are planned again.
 
 Each group consists of a buffer that ends above the limit and the buffers in use around the same time. The rest of the
-plan stays fixed, as if pinned. So each search is for a small problem, however large the plan is.
+plan stays fixed, like pinned buffers. So each search is small, whatever the size of the plan.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from etdev.planner.search import FOUND
 from etdev.planner.tables import make_tables
 
 _MARGIN = 4
-"""Number of start instants on each side that the first window includes; each further window doubles it."""
+"""Number of start instants on each side in the first window. Each further window has twice this margin."""
 _MOST_MOVED = 600
-"""Largest number of buffers that are planned again at once."""
+"""Largest number of buffers that one search plans again."""
 _MOST_NEAR = 2_000
-"""Largest number of buffers in a window, including those that keep their offsets."""
+"""Largest number of buffers in a window, including buffers that keep their offsets."""
 _MOST_PAIRS = 100_000
 _STRIDE = 256
 """Number of neighbours that are skipped together if all of them have ended."""
 _STEPS = 4_000_000
-"""Steps of one search."""
+"""Limit on the steps of one search."""
 
 
 class Fixer:
-    """A plan of buffers, sorted by start, that this class makes smaller."""
+    """Reduces the size of a plan. The buffers must be sorted by start."""
 
     def __init__(self, buffers: Sequence[Buffer], offsets: Sequence[int], most_steps: int) -> None:
         self._buffers = buffers
@@ -41,7 +41,7 @@ class Fixer:
         """Number of steps spent."""
 
     def fit(self, capacity: int) -> list[int]:
-        """Make the plan fit a capacity; return the buffers that still end too high."""
+        """Make the plan fit a capacity. Return the indices of the buffers that still end above the capacity."""
         high = [index for index in range(len(self.offsets)) if self._end(index) > capacity]
         return [index for index in high if self._end(index) > capacity and not self._fix(index, capacity)]
 
@@ -49,7 +49,7 @@ class Fixer:
         return self.offsets[index] + self._buffers[index].size
 
     def _fix(self, index: int, capacity: int) -> bool:
-        """Plan a buffer and its surroundings again, in larger and larger windows. Return whether it fits now."""
+        """Plan a buffer and its surroundings again, in ever larger windows. Return whether the buffer fits now."""
         margin, moved = _MARGIN, 0
         while self.steps < self._most_steps:
             inside, around = self._look(index, capacity, margin)
@@ -63,10 +63,10 @@ class Fixer:
         return False
 
     def _look(self, index: int, capacity: int, margin: int) -> tuple[list[int], list[int]]:
-        """Return the buffers that are in use only in a window, and those that are in use in it and elsewhere.
+        """Return the buffers in use only in a window, and the buffers in use both in the window and elsewhere.
 
-        The window is widened until all of its buffers that end too high are in use only in it, or until it is too
-        large.
+        The method widens the window until it covers the lifetimes of all its buffers that end too high. It stops if the
+        window has too many buffers.
         """
         begin, end = self._buffers[index].start, self._buffers[index].end
         while True:
@@ -84,7 +84,7 @@ class Fixer:
         return inside, [i for i in near if i not in within]
 
     def _widen(self, begin: int, end: int, margin: int) -> tuple[int, int]:
-        """Extend a range of instants by ``margin`` start instants on each side."""
+        """Return a range of instants with ``margin`` more start instants on each side."""
         first = max(bisect_left(self._starts, begin) - margin, 0)
         last = bisect_left(self._starts, end) + margin
         return self._starts[first], self._starts[last] if last < len(self._starts) else max(self._ends)
@@ -92,7 +92,7 @@ class Fixer:
     def _find(self, first: int, last: int) -> list[int]:
         """Return the buffers in use at any instant of the half-open range.
 
-        If far too many buffers start in it, return any ``_MOST_NEAR`` + 1 of these.
+        If more than ``_MOST_NEAR`` buffers start in the range, return ``_MOST_NEAR`` + 1 of these buffers.
         """
         begin, behind = bisect_left(self._starts, first), bisect_left(self._starts, last)
         if behind - begin > _MOST_NEAR:

@@ -1,7 +1,7 @@
 """Translation validation: a proof that a linked program computes the same as the program before the link.
 
-The validator shares no code with the linker, the planner or the analysis of lifetimes. It uses only the dataclasses of
-a program, and has a table of operators of its own.
+The validator shares no code with the linker, the planner or the lifetime analysis. It uses only the dataclasses of
+programs, and has its own table of operators.
 """
 
 from etdev.validator.align import guess_correspondences

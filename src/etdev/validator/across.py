@@ -1,7 +1,7 @@
-"""Checks of state across methods: no method changes state of another, and all see the state they share.
+"""Checks of state across methods: no method changes another method's state, and all methods agree on shared state.
 
-Loaders differ. Some give each method its own buffers; some give all methods of a program the same buffers. The proof of
-a single method holds with either kind of loader. This module covers the second kind.
+Some loaders give each method its own buffers. Others give all methods of a program the same buffers. The proof of a
+single method holds for both kinds of loader. This module covers the second kind.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ class _Kept:
     name: str | None
     """Name of the state, if other methods share it."""
     offset: int
-    """Offset of the first byte from the start of that named state."""
+    """Offset of the first byte from the start of the state called ``name``."""
 
 
 def check_across(
     methods: Collection[MethodValidation], shared: Collection[str], *, foreign: bool
 ) -> Iterator[Violation]:
-    """Yield a violation for each method that changes the state of another one.
+    """Yield a violation for each method that changes the state of another method.
 
-    ``shared`` names the state that methods have in common. If the program is ``foreign``, built elsewhere, its methods
-    share the buffers above 1 instead.
+    ``shared`` contains the names of the state that methods share. In a ``foreign`` program (one built elsewhere),
+    methods share the buffers above 1 instead.
     """
     kept = [item for method in methods for item in _kept(method, shared)]
     for other in methods:
@@ -55,7 +55,7 @@ def _kept(method: MethodValidation, shared: Collection[str]) -> Iterator[_Kept]:
 
 
 def named_state(plan: m.ExecutionPlan, names: Collection[str]) -> Mapping[str, tuple[int, int, int]]:
-    """Return where named state is located: buffer, first byte, end byte (exclusive)."""
+    """Return the location of each named state: buffer, first byte, end byte (exclusive)."""
     found = {}
     for _, tensor in plan.tensors():
         info, place = tensor.extra_tensor_info, tensor.allocation_info
@@ -75,7 +75,7 @@ def _own(other: MethodValidation, item: _Kept) -> Violation | None:
         place = named_state(other.plans[0], (item.name,)).get(item.name)
         if place is not None:
             shared = Assumed(place[0], place[1] + item.offset, theirs.after_space, theirs.after, theirs.length)
-            return None if other.leaves_same(shared) else _changes(other, item, "does not leave")
+            return None if other.leaves_same(shared) else _changes(other, item, "changes")
     return None if other.leaves_alone(1, theirs.after_space, theirs.after, theirs.length) else _changes(other, item)
 
 
@@ -86,7 +86,7 @@ def _foreign(other: MethodValidation, item: _Kept) -> Violation | None:
     """
     theirs = item.bytes
     if theirs.before_space > 1:
-        return None if other.leaves_same(theirs) else _changes(other, item, "does not leave")
+        return None if other.leaves_same(theirs) else _changes(other, item, "changes")
     if other.leaves_alone(1, theirs.after_space, theirs.after, theirs.length):
         return None
     # It is no violation if the program before the link writes over this state, too.
@@ -95,13 +95,13 @@ def _foreign(other: MethodValidation, item: _Kept) -> Violation | None:
     return _changes(other, item)
 
 
-def _changes(other: MethodValidation, item: _Kept, what: str = "writes over") -> Violation:
+def _changes(other: MethodValidation, item: _Kept, what: str = "overwrites") -> Violation:
     theirs = item.bytes
     start, end = theirs.after, theirs.after + theirs.length
     state = (
         f"the state of method {item.method.plans[1].name!r} at bytes {start} to {end} of buffer {theirs.after_space}"
     )
-    left = " as before the link" if what == "does not leave" else ""
+    left = ", unlike before the link," if what == "changes" else ""
     name = other.plans[1].name
-    message = f"method {name!r}: it {what} {state}{left}, where a loader gives all methods the same buffers"
+    message = f"method {name!r}: it {what} {state}{left} if a loader gives all methods the same buffers"
     return Violation("state", name, message, buffer=theirs.after_space, start=start, end=end)

@@ -1,11 +1,10 @@
 """Comparison of symbolic contents of the two programs.
 
-Contents with different symbols may still be the same. Four cases are examined, and only where an instruction reads the
-bytes:
+Contents with different symbols may still be equal. When an instruction reads bytes, the comparison examines four cases:
 
-* Memory that earlier calls left. It is assumed to be the same, and the end of the method has to prove it.
+* Memory that earlier calls left. Its content is assumed to be equal. The end of the method must prove it equal.
 * Constants with equal bytes.
-* Contents at a point where paths merge, if they are the same on each path.
+* Contents at a point where paths merge, if they are equal on each path.
 * Results of the same function of the same operands.
 """
 
@@ -22,14 +21,14 @@ from etdev.validator.reading import Part
 from etdev.validator.semantics.movement import is_tensor
 
 _NONE = -1
-"""Placeholder symbol for no symbol."""
+"""Placeholder in place of a symbol."""
 _DEEPEST = 100
-"""Maximum nesting that is compared; anything nested deeper counts as different."""
+"""Maximum nesting that is compared. Anything nested deeper counts as different."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assumed:
-    """Bytes of the two programs that are assumed to be the same before each call of a method."""
+    """Bytes of the two programs that are assumed to be equal before each call of a method."""
 
     before_space: int
     before: int
@@ -41,29 +40,29 @@ class Assumed:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """First difference between two operands."""
+    """First difference between an operand before the link and its counterpart after the link."""
 
     argument: int
-    """Position among the operands."""
+    """Position of the operand among the operands."""
     what: str
-    """``content``, ``size``, ``kind`` or ``number``."""
+    """Aspect that differs: ``content``, ``size``, ``kind`` or ``number``."""
     offset: int = 0
-    """Offset of the first byte that differs, in the tensor."""
+    """Offset in the tensor of the first byte that differs."""
     length: int = 0
     before: int | None = None
-    """Symbol of the bytes that differ, in the program before the link."""
+    """Symbol of the differing bytes, in the program before the link."""
     after: int | None = None
     item: int | None = None
     """Index of the element, if the operand is a list."""
 
 
 class Agreement:
-    """Contents that are known to be the same in both programs."""
+    """Contents that are known to be equal in both programs."""
 
     def __init__(self, symbols: Symbols, constants: Constants, loaded: tuple[Mapping[int, Memory], ...]) -> None:
         """Start with no known equalities.
 
-        ``loaded``: for each program, space → content of its memory after loading.
+        ``loaded`` has one map for each program: from each space to the memory's content after loading.
         """
         self._symbols = symbols
         self._constants = constants
@@ -71,10 +70,10 @@ class Agreement:
         self._aliases: dict[int, Memory] = {}
         self.assumed: list[Assumed] = []
         self.known = 0
-        """Counter that grows with each equality that is found."""
+        """Counter that grows with each equality found."""
 
     def differences(self, before: Sequence[Part], after: Sequence[Part]) -> list[Difference]:
-        """Return the differences between two lists of operands; an empty list if they agree."""
+        """Return the differences between two lists of operands. The list is empty if the operands agree."""
         found = []
         for argument, (one, other) in enumerate(zip(before, after, strict=True)):
             if one != other:
@@ -116,7 +115,7 @@ class Agreement:
     # Contents of the linked program in terms of the program before the link
 
     def canonical(self, content: Content) -> Content:
-        """Replace bytes that are known to be the same as bytes of the program before the link."""
+        """Express content in symbols of the program before the link, where the bytes are known to be equal."""
         if not self._aliases or not any(symbol in self._aliases for symbol, _, _ in content):
             return content
         found: list[Run] = []
@@ -130,7 +129,7 @@ class Agreement:
         return joined(found)
 
     def _take(self, before: int, at: int, after: int, offset: int, length: int) -> None:
-        """Record that bytes of a symbol after the link are the same as bytes of a symbol before it."""
+        """Record that bytes of a symbol after the link equal bytes of a symbol before the link."""
         memory = self._aliases.get(after)
         if memory is None:
             memory = self._aliases[after] = Memory.filled(_NONE)
@@ -156,9 +155,9 @@ class Agreement:
         return agree
 
     def _on_each_way(self, before: int, at: int, after: int, offset: int, length: int, depth: int) -> bool:
-        """Return whether contents are the same on every path into a merge.
+        """Return whether contents are equal on every path into a merge.
 
-        If only one of the two comes from a merge, its content on each path has to be the same as the other content.
+        If only one of the two contents comes from a merge, each of its paths must have the other content.
         """
         one, other = self._symbols.keys[before], self._symbols.keys[after]
         mine = self._ways(one, at) if one[0] == MERGE else None
@@ -177,7 +176,7 @@ class Agreement:
         return all(self._agree_piece(*pair, length, depth) for pair in zip(mine, theirs, strict=True))
 
     def _same_function(self, one: tuple[object, ...], other: tuple[object, ...], depth: int) -> bool:
-        """Return whether two keys stand for one function of the same operands. Keys with a tag never do."""
+        """Return whether two keys describe one function of the same operands. Return False for a key with a tag."""
         _, name, tag, kinds, *parts, number = one
         _, other_name, other_tag, other_kinds, *other_parts, other_number = other
         if tag is not None or (name, tag, kinds, number) != (other_name, other_tag, other_kinds, other_number):
@@ -211,9 +210,9 @@ class Agreement:
         )
 
     def assume(self, assumed: Assumed) -> bool:
-        """Assume that some bytes are the same before each call.
+        """Assume that some bytes are equal before each call.
 
-        Return whether they are the same before the first call.
+        Return whether these bytes are equal before the first call.
         """
         before = self._symbols.number((INITIAL, 0, assumed.before_space))
         after = self._symbols.number((INITIAL, 1, assumed.after_space))

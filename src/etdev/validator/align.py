@@ -1,7 +1,7 @@
 """Pairs of corresponding instructions, guessed from the two programs alone.
 
-A link adds, removes and replaces only instructions that move bytes or set sizes. All others stay, in the same order. A
-wrong guess cannot make a proof wrong; it can only prevent it.
+A link adds, removes and replaces only instructions that move bytes or set sizes. All other instructions stay, in the
+same order. A wrong guess cannot make a proof wrong; it can only make the proof fail.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ _MAY_GO = frozenset({*RULES, ops.EMPTY, ops.ET_VIEW})
 def guess_correspondences(
     before: m.Program, after: m.Program, delegate_inputs: Mapping[str, Mapping[int, int]]
 ) -> dict[str, Correspondence]:
-    """Guess the correspondence of each method. Omit methods whose kept instructions differ.
+    """Guess the correspondence of instructions in each method. Omit methods whose kept instructions differ.
 
-    ``delegate_inputs`` has per method: position of a delegate call in ``before`` → number of arguments that are inputs.
+    ``delegate_inputs`` has one map for each method: from the position of a delegate call in ``before`` to the call's
+    number of inputs.
     """
     found = {}
     for one, other in zip(before.execution_plan, after.execution_plan, strict=False):
@@ -33,7 +34,7 @@ def guess_correspondences(
 
 
 def _staying(plan: m.ExecutionPlan) -> list[tuple[int, str]]:
-    """Return position and name of each instruction that a link never removes."""
+    """Return the position and the name of each instruction that a link never removes."""
     calls = plan.instructions
     named = [(position, _name(plan, call)) for position, call in enumerate(calls)]
     return [(position, name) for position, name in named if name not in _MAY_GO]

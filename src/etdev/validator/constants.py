@@ -1,6 +1,6 @@
 """Constants of two programs: equal data, and data that the link rearranged ahead of time.
 
-Bytes are compared only where the two programs have different data. This module repeats each rearrangement itself, to
+Bytes are compared only where the two programs have different data. This module repeats each rearrangement itself to
 check the bytes of the rearranged constant.
 """
 
@@ -33,7 +33,7 @@ class Constants:
         self._programs = (before, after)
 
     def of(self, side: int, value: m.Tensor) -> tuple[int, int] | None:
-        """Return the symbol and offset of the data of a constant or initial value; None if there is no data."""
+        """Return the symbol and the offset of a constant or initial value, or None if the value has no data."""
         if value.is_external:
             assert value.extra_tensor_info is not None
             return self._symbols.number((CONSTANT, "external", value.extra_tensor_info.fully_qualified_name)), 0
@@ -58,7 +58,7 @@ class Constants:
     def _of_blob(
         self, side: int, where: str, index: int, blobs: Sequence[Blob], known: tuple[dict[int, int], dict[int, int]]
     ) -> int:
-        """Return the symbol of a blob. A blob of the other program with equal data has the same symbol."""
+        """Return the symbol of a blob. A blob of the other program with equal data gets the same symbol."""
         found = known[side].get(index)
         if found is not None:
             return found
@@ -76,13 +76,13 @@ class Constants:
     # Bytes
 
     def same(self, one: Content, other: Content) -> bool:
-        """Return whether two contents hold the same bytes, all of them known."""
+        """Return whether two contents have known and equal bytes."""
         mine = self.bytes_of(one)
         theirs = self.bytes_of(other)
         return mine is not None and theirs is not None and mine == theirs
 
     def bytes_of(self, content: Content) -> Blob | None:
-        """Return the bytes of a content that consists of constants, rearranged or not; None for any other."""
+        """Return the bytes of a content that consists of constants, rearranged or not. Otherwise, return None."""
         pieces: list[Blob] = []
         for symbol, offset, length in content:
             found = self._bytes(symbol)
@@ -119,7 +119,7 @@ class Constants:
 def gathered(
     data: bytes | memoryview, itemsize: int, base: int, strides: Sequence[int], sizes: Sequence[int]
 ) -> bytes | None:
-    """Copy the elements that ``base``, ``strides`` and ``sizes`` select from ``data`` to consecutive bytes.
+    """Return the elements that ``base``, ``strides`` and ``sizes`` select from ``data``, as consecutive bytes.
 
     ``base`` and ``strides`` count elements. Return None if an element is outside ``data`` or a stride is below 1.
     """

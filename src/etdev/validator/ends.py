@@ -19,7 +19,7 @@ class Ends:
         self._run = run
 
     def check_outside(self) -> None:
-        """Check what is the same on all paths: bounds of tensors, writes to constants, types of inputs and outputs."""
+        """Check what all paths share: bounds of tensors, writes to constants, types of inputs and outputs."""
         before, after = self._run.facts
         for violation in (*self._run.explain.extents(), *self._run.explain.written_constants()):
             self._run.report(violation)
@@ -32,7 +32,7 @@ class Ends:
                     self._run.report(self._run.explain.outside(f"{kind} {number} has another type or size", other))
 
     def enter(self) -> None:
-        """Give both programs the same inputs, and assume that their state is equal."""
+        """Give both programs the same inputs, and assume that they have equal state."""
         machine = self._run.machine
         for side, facts in enumerate(self._run.facts):
             for number, value in enumerate(facts.plan.inputs):
@@ -43,7 +43,7 @@ class Ends:
         self._assume_state()
 
     def input_dims(self, side: int, number: int, value: int) -> Dims:
-        """Return the sizes that a caller gives to an input."""
+        """Return the sizes that a caller passes for an input."""
         tensor = self._run.facts[side].tensors[value]
         if not tensor.dynamic:
             return tensor.sizes
@@ -51,7 +51,7 @@ class Ends:
         return tuple(unknown(symbols.number((INPUT, "size", number, dim))) for dim in range(len(tensor.sizes)))
 
     def _assume_state(self) -> None:
-        """Assume that the state that the file declares is equal at the start. :meth:`leave` checks it at the end."""
+        """Assume that the state declared by the file is equal at the start. :meth:`leave` checks it at the end."""
         before, after = self._run.facts
         # Copies of state for delegates on devices are not state themselves.
         twins = {
@@ -68,10 +68,10 @@ class Ends:
             if twin is None or twin.place is None or twin.place[0] <= CONSTANT or twin.nbytes != facts.nbytes:
                 continue
             if not self._run.agreement.assume(Assumed(*facts.place, *twin.place, facts.nbytes)):
-                self._run.report(self._run.explain.state(twin.value, "begins with another content"))
+                self._run.report(self._run.explain.state(twin.value, "has another initial content"))
 
     def leave(self) -> None:
-        """Compare the outputs, and the state that the next call starts with."""
+        """Compare the outputs, and compare the state that the next call will find."""
         run = self._run
         outputs = [facts.plan.outputs for facts in run.facts]
         for number, (one, other) in enumerate(zip(*outputs, strict=True)):
@@ -86,7 +86,7 @@ class Ends:
             index += 1
 
     def _check_caller_memory(self, number: int, one: int, other: int) -> None:
-        """Report an output that the link moved out of the caller's memory."""
+        """Report an output that was in the caller's memory before the link and is not after the link."""
         tensor = self._run.facts[1].tensors.get(other)
         if tensor is None or tensor.place is None or tensor.place[0] >= CONSTANT:
             return
@@ -96,7 +96,7 @@ class Ends:
             self._run.report(self._run.explain.caller(number, other))
 
     def _check_left(self) -> None:
-        """Find numbers and sizes that a call reads from the previous call, and that the programs leave differently."""
+        """Find numbers and sizes that differ between the programs after a call, and that the next call reads."""
         machine, (before, after) = self._run.machine, self._run.facts
         for side, value in sorted(machine.left_numbers | machine.left_dims):
             if side == 0 or value not in machine.pairs:

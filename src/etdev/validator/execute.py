@@ -1,4 +1,4 @@
-"""Effects of an instruction on the symbolic state of one program or of both."""
+"""Effects of an instruction on the symbolic state of one program, or of both programs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ARITHMETIC = {
 
 
 class Results:
-    """Symbolic results of one instruction in one of the two programs."""
+    """Symbolic results of one instruction in one of the programs."""
 
     __slots__ = ("code", "in_loop", "machine", "parts", "side", "tag")
 
@@ -46,17 +46,17 @@ class Results:
     ) -> None:
         """Keep the operands of an instruction.
 
-        ``in_loop``: whether the instruction is in a loop. ``tag``: set for an instruction whose results depend on more
-        than its operands. It makes these results differ from others with the same operands.
+        ``in_loop`` must be True for an instruction in a loop. ``tag`` must be set if the results depend on more than
+        the operands. Results with different tags differ even if their operands are equal.
         """
         self.machine, self.side, self.code, self.parts = machine, side, code, parts
         self.in_loop = in_loop
         self.tag = tag
 
     def tensors(self) -> list[tuple[Dims, Content | None]]:
-        """Return sizes and content of each output, then of each tensor that is changed.
+        """Return the sizes and the content of each output, then of each updated tensor.
 
-        If a content is None, the instruction leaves the bytes as they are.
+        If a content is None, the instruction does not change the bytes.
         """
         code = self.code
         facts = self.machine.facts[self.side]
@@ -77,9 +77,9 @@ class Results:
         return results
 
     def _learn(self, sizes: Dims) -> None:
-        """Record which tensors have the same number of elements, because the kernel requires it.
+        """Record which tensors have the same number of elements because the kernel requires it.
 
-        Only the program before the link shows that, because it is assumed to work.
+        Only operands of the program before the link can show this, because only that program is assumed to work.
         """
         if self.side:
             return
@@ -160,7 +160,7 @@ class Results:
         )
 
     def _with_row(self, out: TensorFacts) -> tuple[Dims, Content | None]:
-        """Return sizes and content after ``et_copy_index`` has appended a row."""
+        """Return the sizes and the content after ``et_copy_index`` has appended a row."""
         machine, code = self.machine, self.code
         (before,) = self.parts[2:]
         row, index = self.parts[:2]
@@ -171,10 +171,10 @@ class Results:
 
 
 def run_view(machine: Machine, side: int, code: Code) -> bool:
-    """Execute ``et_view``: set the sizes of the output and point it to the bytes of the input.
+    """Execute ``et_view``: set the sizes of the output, and point the output to the bytes of the input.
 
-    Return whether both have the same number of elements. The program before the link is assumed to work, so for it the
-    answer is always True.
+    Return whether input and output have the same number of elements. In the program before the link, the answer is
+    always True, because that program is assumed to work.
     """
     of, wanted = code.reads
     (out,) = code.writes
@@ -192,9 +192,9 @@ def run_view(machine: Machine, side: int, code: Code) -> bool:
     place = each_leaf(machine.located(side, of), lambda leaf: leaf.place if isinstance(leaf, At) else leaf)
     owner: Tree = out
     if out in facts.moved:
-        owner = machine.state.references[side].get(out, Unknown(f"value {out} is used before a move has set it"))
+        owner = machine.state.references[side].get(out, Unknown(f"value {out} is used before a move sets it"))
     if any(isinstance(leaf, Unknown) for leaf in leaves(owner)):
-        raise NotFollowedError(f"value {out} is used before a move has set it")
+        raise NotFollowedError(f"value {out} is used before a move sets it")
     shadows = machine.state.shadows[side]
     shadow = shadows.get(of)
     shadows.pop(out, None)
@@ -215,7 +215,7 @@ def run_view(machine: Machine, side: int, code: Code) -> bool:
 
 
 def _view_dims(machine: Machine, source: Dims, wanted: Part, rank: int) -> Dims:
-    """Return the sizes of a view. A size that cannot be computed is an unknown, equal for equal operands."""
+    """Return the sizes of a view. If a size cannot be computed, use an unknown that is the same for equal operands."""
     found = viewed_dims(source, wanted)
     if found is None or len(found) != rank:
         found = _odd_dims(machine, source, wanted, rank)
@@ -233,13 +233,13 @@ def _odd_dims(machine: Machine, source: Dims, wanted: Part, rank: int) -> Dims:
 
 
 def run_move(machine: Machine, side: int, call: m.MoveCall) -> None:
-    """Execute ``MoveCall``: make a value refer to another tensor, or set it to another number."""
+    """Execute ``MoveCall``: redirect a value to another tensor, or set the value to another number."""
     facts = machine.facts[side]
     if call.move_from in facts.tensors:
         origin: Tree = call.move_from
         if origin in facts.moved:
             origin = machine.state.references[side].get(
-                call.move_from, Unknown(f"value {call.move_from} is used before a move has set it")
+                call.move_from, Unknown(f"value {call.move_from} is used before a move sets it")
             )
         machine.state.references[side][call.move_to] = origin
         shadows = machine.state.shadows[side]
@@ -253,7 +253,7 @@ def run_move(machine: Machine, side: int, call: m.MoveCall) -> None:
 
 
 def _symbols(parts: object) -> Iterator[int]:
-    """Yield all symbols in some operands."""
+    """Yield all symbols that occur in some operands."""
     if not isinstance(parts, tuple | list):
         return
     for part in parts:

@@ -1,4 +1,4 @@
-"""Descriptions of violations: instruction, value, bytes, and their expected and actual writers."""
+"""Descriptions of violations: instruction, value, bytes, and the expected and actual writers of these bytes."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ class Explainer:
     # Writers and instructions
 
     def who(self, symbol: int | None, depth: int = 0) -> str:
-        """Describe where the content of a symbol is from: ``what instruction 7 (aten::add.out) computes``."""
+        """Describe the origin of a symbol's content, such as ``the result of instruction 7 (aten::add.out)``."""
         if symbol is None:
             return "nothing"
         key = self._symbols.keys[symbol]
         match key[0]:
             case kind if kind == INITIAL:
-                return "what was there before the call"
+                return "the content from before the call"
             case kind if kind == INPUT:
-                return f"what the caller put into input {key[1]}"
+                return f"the caller's data for input {key[1]}"
             case kind if kind == CONSTANT_DATA:
                 return "a constant of the file"
             case kind if kind == MERGE:
                 held: tuple[int, ...] = key[2]  # type: ignore[assignment]
                 found = dict.fromkeys(self.who(item, depth + 1) for item in held) if not depth else {}
                 known = 1 < len(found) < 4
-                return f"depending on the path {' or '.join(found)}" if known else "what one of several paths leaves"
+                return f"{' or '.join(found)}, depending on the path" if known else "the result of one of several paths"
             case kind if kind == LOOP:
-                return "what the round of a loop leaves"
+                return "the result of a loop iteration"
             case kind if kind == OTHER:
                 return self._odd(key)
         return self._computed(symbol)
@@ -52,22 +52,22 @@ class Explainer:
     def _odd(self, key: tuple[object, ...]) -> str:
         match key[1]:
             case "behind the end":
-                return f"bytes behind the end of {self.who(key[3])}"  # type: ignore[arg-type]
+                return f"bytes past the end of {self.who(key[3])}"  # type: ignore[arg-type]
             case "no rows yet":
-                return "rows that were not written"
+                return "rows that no instruction has written"
             case "no address":
-                return "nothing, for it has no address"
-        return "something unknown"
+                return "nothing, because the value has no address"
+        return "unknown content"
 
     def _computed(self, symbol: int) -> str:
         origin = self._symbols.origin(symbol)
         if origin is None:
-            return "something unknown"
+            return "unknown content"
         if origin.side == 1:
-            return f"what instruction {origin.position} ({origin.operator}) computes"
+            return f"the result of instruction {origin.position} ({origin.operator})"
         if origin.position in self._moved:
-            return f"what instruction {self._moved[origin.position]} ({origin.operator}) computes"
-        return f"what instruction {origin.position} before the link ({origin.operator}) computes"
+            return f"the result of instruction {self._moved[origin.position]} ({origin.operator})"
+        return f"the result of instruction {origin.position} ({origin.operator}) of the program before the link"
 
     def _instruction(self, code: Code) -> str:
         return f"instruction {code.position} ({code.name})"
@@ -88,7 +88,7 @@ class Explainer:
         expected: str | None = None,
         found: str | None = None,
     ) -> Violation:
-        """Build a violation. ``place``: buffer, first byte, end byte (exclusive)."""
+        """Build a violation. ``place`` is buffer, first byte and end byte (exclusive)."""
         named = other or one
         buffer, start, end = place or (None, None, None)
         return Violation(
@@ -109,12 +109,12 @@ class Explainer:
     # Operands and outputs
 
     def operand(self, machine: Machine, one: Code, other: Code, difference: Difference) -> Violation:
-        """Return the violation for an operand that differs."""
+        """Return the violation for an operand that differs between the programs."""
         value = self._operand(other, difference)
         return self._difference(machine, f"{self._instruction(other)} reads", value, difference, one, other)
 
     def output(self, machine: Machine, number: int, value: int, difference: Difference) -> Violation:
-        """Return the violation for an output of the method that differs."""
+        """Return the violation for an output of the method that differs between the programs."""
         return self._difference(machine, f"output {number} is", value, difference, None, None)
 
     def _operand(self, code: Code, difference: Difference) -> int:
@@ -128,12 +128,12 @@ class Explainer:
     def _difference(
         self, machine: Machine, reader: str, value: int, difference: Difference, one: Code | None, other: Code | None
     ) -> Violation:
-        what = {"kind": "another type", "size": "another size", "number": "another number"}.get(difference.what)
+        what = {"kind": "type", "size": "size", "number": "number"}.get(difference.what)
         if what is not None:
             kind: Kind = difference.what  # type: ignore[assignment]
             return self._violation(
                 kind,
-                f"{reader} value {value}, which has {what} than before the link",
+                f"{reader} value {value}, whose {what} was different before the link",
                 one=one,
                 other=other,
                 value=value,
@@ -141,7 +141,7 @@ class Explainer:
         place = self._bytes(machine, value, difference)
         where = f" at bytes {place[1]} to {place[2]} of buffer {place[0]}" if place else ""
         expected, found = self.who(difference.before), self.who(difference.after)
-        message = f"{reader} value {value}{where}, which should hold {expected} and holds {found}"
+        message = f"{reader} value {value}{where}: expected {expected}, found {found}"
         return self._violation(
             "content", message, one=one, other=other, value=value, place=place, expected=expected, found=found
         )
@@ -156,7 +156,7 @@ class Explainer:
         return place[0], start, start + difference.length
 
     def overlap(self, machine: Machine, one: Code | None, other: Code, key: tuple[int, int, int]) -> Violation:
-        """Return the violation for an output that overlaps an operand, if the operator does not allow that."""
+        """Return the violation for an output that overlaps an operand although the operator forbids that overlap."""
         argument, item, output = key
         outs = (*other.writes, *other.updates)
         out = outs[output]
@@ -168,13 +168,16 @@ class Explainer:
         span = (where[0], where[1], where[1] + self._facts[1].tensors[out].nbytes) if where else None
         message = (
             f"{self._instruction(other)} writes value {out} over the bytes of value {value}, "
-            f"{'which it writes too' if argument < 0 else 'which it still reads'}"
+            f"{'which it also writes' if argument < 0 else 'which it still reads'}"
         )
         return self._violation("overlap", message, one=one, other=other, value=out, place=span)
 
     def view(self, code: Code) -> Violation:
-        """Return the violation for a view that may have another number of elements than its input."""
-        message = f"{self._instruction(code)} views value {code.reads[0]}, which may have another number of elements"
+        """Return the violation for a view whose number of elements may differ from that of its input."""
+        message = (
+            f"{self._instruction(code)} makes a view of value {code.reads[0]}; "
+            "the view may have a different number of elements"
+        )
         return self._violation("size", message, other=code, value=code.reads[0])
 
     # Instructions
@@ -188,14 +191,14 @@ class Explainer:
     def alone(self, side: int, code: Code, *, paired: bool) -> Violation:
         """Return the violation for an instruction that only one program has.
 
-        ``paired``: the other program has a different instruction in its place.
+        ``paired`` must be True if the other program has a different instruction in its place.
         """
         if paired:
-            message = f"{self._instruction(code)} is another one in the other program"
+            message = f"{self._instruction(code)} has a different instruction as its counterpart"
         elif side == 0:
             message = f"{self._instruction(code)} of the program before the link is missing"
         else:
-            message = f"{self._instruction(code)} was not there before the link"
+            message = f"{self._instruction(code)} is not in the program before the link"
         return self._violation(
             "instruction", message, one=code if side == 0 else None, other=code if side == 1 else None
         )
@@ -210,7 +213,7 @@ class Explainer:
     # The whole method
 
     def extents(self) -> Iterator[Violation]:
-        """Yield a violation for each tensor that reaches out of its buffer."""
+        """Yield a violation for each tensor that extends outside its buffer."""
         facts = self._facts[1]
         sizes = facts.plan.non_const_buffer_sizes
         for value, tensor in facts.tensors.items():
@@ -219,20 +222,22 @@ class Explainer:
             buffer, start = tensor.place
             size = sizes[buffer] if buffer < len(sizes) else 0
             if start < 0 or tensor.end > size:
-                message = f"value {value} is at bytes {start} to {tensor.end} of buffer {buffer}, which has {size}"
+                message = (
+                    f"value {value} is at bytes {start} to {tensor.end} of buffer {buffer}, which has {size} bytes"
+                )
                 yield self._violation("extent", message, value=value, place=(buffer, start, tensor.end))
 
     def outside(self, what: str, value: int) -> Violation:
-        """Return the violation for an input or output that the link changed; ``what`` says how."""
+        """Return the violation for an input or output that the link changed. ``what`` describes the change."""
         return self._violation("kind", f"{what} than before the link", value=value)
 
     def caller(self, number: int, value: int) -> Violation:
-        """Return the violation for an output that is not in the caller's memory for it."""
-        message = f"output {number} (value {value}) is not where the caller brings memory for it"
+        """Return the violation for an output that is not in the memory that the caller provides for this output."""
+        message = f"output {number} (value {value}) is not in the memory that the caller provides for it"
         return self._violation("caller's memory", message, value=value)
 
     def written_constants(self) -> Iterator[Violation]:
-        """Yield a violation for each write to a constant, if its operator wrote no constant before the link."""
+        """Yield a violation for each write to a constant by an operator that wrote no constant before the link."""
         before = {name for name, _ in self._writes_of_constants(self._facts[0])}
         for name, (code, value) in self._writes_of_constants(self._facts[1]):
             if name not in before:
@@ -249,42 +254,46 @@ class Explainer:
     # A single file
 
     def clobbered(self, code: Code | None, value: int, place: tuple[int, int, int], by: int) -> Violation:
-        """Return the violation for a read of a value after another one was written over it.
+        """Return the violation for a read of a value whose bytes were overwritten with another value.
 
-        ``by``: position of the instruction that wrote the other value; negative if the caller did.
+        ``by`` is the position of the instruction that overwrote the bytes, or a negative number for the caller.
         """
         facts = self._facts[0]
-        reader = self._instruction(code) if code else "the caller, reading the outputs,"
-        writer = self._instruction(facts.code[by]) if by >= 0 else "the caller, filling the inputs,"
+        reader = self._instruction(code) if code else "the caller (outputs)"
+        writer = self._instruction(facts.code[by]) if by >= 0 else "the caller (inputs)"
         where = f"bytes {place[1]} to {place[2]} of buffer {place[0]}"
-        message = f"{reader} reads value {value} at {where} after {writer} wrote another value over it"
+        message = f"{reader} reads value {value} at {where} after {writer} overwrote these bytes with another value"
         return self._violation("clobbered", message, other=code, value=value, place=place, found=writer)
 
     def never_written(self, code: Code | None, value: int, place: tuple[int, int, int]) -> Violation:
-        """Return the violation for a read of bytes that nothing writes."""
-        reader = self._instruction(code) if code else "the caller, reading the outputs,"
+        """Return the violation for a read of bytes that no instruction writes."""
+        reader = self._instruction(code) if code else "the caller (outputs)"
         where = f"bytes {place[1]} to {place[2]} of buffer {place[0]}"
-        message = f"{reader} reads value {value} at {where}, which nothing writes and which have no initial value"
+        message = (
+            f"{reader} reads value {value} at {where}, but no instruction writes these bytes, "
+            "and they have no initial value"
+        )
         return self._violation("never written", message, other=code, value=value, place=place)
 
     def unwritten(self, missing: Missing) -> Violation:
         """Return the violation for a read of a value that no instruction writes, although others write its bytes."""
         facts, value = self._facts[0], missing.value
         place = _place(facts.tensors[value])
-        reader = self._instruction(missing.reader) if missing.reader else "the caller, reading the outputs,"
+        reader = self._instruction(missing.reader) if missing.reader else "the caller (outputs)"
         where = f" at bytes {place[1]} to {place[2]} of buffer {place[0]}" if place else ""
         position, other = missing.write
-        writer = self._instruction(facts.code[position]) if position >= 0 else "the caller, filling the inputs,"
-        trace = " of another element type there" if missing.another_type else ", which no instruction reads"
+        writer = self._instruction(facts.code[position]) if position >= 0 else "the caller (inputs)"
+        trace = " of another element type to these bytes" if missing.another_type else ", which no instruction reads"
         message = (
-            f"{reader} reads value {value}{where}, which no instruction writes: {writer} wrote value {other}{trace}"
+            f"{reader} reads value {value}{where}, but no instruction writes this value: "
+            f"{writer} wrote value {other}{trace}"
         )
         return self._violation("unwritten", message, other=missing.reader, value=value, place=place, found=writer)
 
     # State between calls
 
     def state(self, value: int, what: str) -> Violation:
-        """Return the violation for a state that the link changed; ``what`` says how."""
+        """Return the violation for a state that the link changed. ``what`` describes the change."""
         return self._violation(
             "state",
             f"the state in value {value} {what} than before the link",
@@ -293,13 +302,13 @@ class Explainer:
         )
 
     def kept(self, assumed: Assumed, difference: Difference) -> Violation:
-        """Return the violation for kept bytes that a call leaves with another content than before the link."""
+        """Return the violation for kept bytes whose content after a call differs from the content before the link."""
         start = assumed.after + difference.offset
         place = (assumed.after_space, start, start + difference.length)
         expected, found = self.who(difference.before), self.who(difference.after)
         message = (
-            f"bytes {place[1]} to {place[2]} of buffer {place[0]}, which are kept from call to call, "
-            f"should be left holding {expected} and are left holding {found}"
+            f"bytes {place[1]} to {place[2]} of buffer {place[0]}, which keep their content between calls: "
+            f"expected {expected} after the call, found {found}"
         )
         return self._violation("state", message, place=place, expected=expected, found=found)
 

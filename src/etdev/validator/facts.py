@@ -11,15 +11,15 @@ from etdev.validator.semantics import operators as ops
 from etdev.validator.semantics.operators import Act
 
 CONSTANT = 0
-"""Space that stands for all constants. The start of a place in it is the value index of the constant."""
+"""Space that represents all constants. The start of a place in this space is the value index of the constant."""
 UNLIMITED = 1 << 62
 """Size in bytes of a tensor without an upper bound."""
 
 Place: TypeAlias = tuple[int, int]
-"""Location of a tensor: ``(space, start)``, start in bytes.
+"""Location of a tensor, as ``(space, start)`` with ``start`` in bytes.
 
-A *space* is a separate range of addresses. From 1 on, it is a planned buffer. Below 0, it is memory of the caller or of
-a single tensor. Space 0 is :data:`CONSTANT`.
+A *space* is a separate range of addresses. A space from 1 on is a planned buffer. A space below 0 is memory of the
+caller or of a single tensor. Space 0 is :data:`CONSTANT`.
 """
 
 
@@ -29,34 +29,34 @@ class TensorFacts:
 
     value: int
     kind: tuple[object, ...]
-    """Element type and order of dimensions in memory; the order is None if it is the default."""
+    """Element type and order of dimensions in memory. The order is None if it is the default order."""
     sizes: tuple[int, ...]
-    """In elements; upper bounds for a dynamic tensor."""
+    """Sizes in elements. For a dynamic tensor, these are upper bounds."""
     itemsize: int
     nbytes: int
-    """Bytes at the largest sizes."""
+    """Number of bytes at the largest sizes."""
     dynamic: bool
     plain: bool
-    """True if the dimensions are in memory in their default order."""
+    """True if the dimensions are in default order in memory."""
     place: Place | None
-    """Initial location; None if the file gives no address."""
+    """Initial location, or None if the file states no address."""
     planned: bool
 
     @property
     def end(self) -> int:
-        """End byte in its space, exclusive."""
+        """Return the end byte of the tensor in its space, exclusive."""
         assert self.place is not None
         return self.place[1] + self.nbytes
 
 
 @dataclass(frozen=True, slots=True)
 class Clash:
-    """Operand and output of an instruction, or two outputs, that may share bytes."""
+    """An operand and an output of an instruction, or two outputs, that may share bytes."""
 
     operand: int
     """Value index of the operand."""
     argument: int
-    """Position of the argument that is the operand, or the list that contains it; -1 if ``operand`` is an output."""
+    """Position of the argument that is, or contains, the operand. -1 if ``operand`` is an output."""
     out: int
     """Value index of the output."""
     output: int
@@ -65,57 +65,57 @@ class Clash:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Instruction, with the values that it reads, writes and changes."""
+    """An instruction, and the values that it reads, writes and changes."""
 
     position: int
     act: Act
     name: str
-    """``aten::add.out``; for a delegate call, the delegate's id."""
+    """Name of the operator, such as ``aten::add.out``. For a delegate call, the delegate's id."""
     reads: tuple[int, ...] = ()
     """Value indices of the operands."""
     writes: tuple[int, ...] = ()
-    """Value indices of the outputs. The instruction writes all their bytes, unless ``act`` says otherwise."""
+    """Value indices of the outputs. The instruction writes all bytes of the outputs, unless ``act`` says otherwise."""
     updates: tuple[int, ...] = ()
-    """Value indices of the other tensors whose bytes it changes."""
+    """Value indices of the other tensors whose bytes the instruction changes."""
     sets: tuple[int, ...] = ()
-    """Value indices of the numbers that it sets."""
+    """Value indices of the numbers that the instruction sets."""
     pure: bool = True
-    """True if equal operands lead to equal results, without other effects."""
+    """True if equal operands lead to equal results, and the instruction has no other effects."""
     call: m.Instruction | None = None
     clashes: tuple[Clash, ...] = ()
 
     @property
     def args(self) -> tuple[int, ...]:
-        """Value indices of all arguments."""
+        """Return the value indices of all arguments."""
         return self.call.args if isinstance(self.call, m.KernelCall | m.DelegateCall) else ()
 
 
 @dataclass(slots=True)
 class Facts:
-    """Facts about a method, in the program before the link or in the one after."""
+    """Facts about a method, either before or after the link."""
 
     side: int
-    """0 for the program before the link, 1 for the one after."""
+    """0 for the program before the link, 1 for the program after the link."""
     program: m.Program
     plan: m.ExecutionPlan
     delegate_inputs: Mapping[int, int]
     constants: Mapping[int, tuple[int, int]]
-    """Value index of each constant → symbol that stands for its data, and offset of its first byte there."""
+    """Symbol of each constant's data and offset of the constant there, by value index."""
     tensors: dict[int, TensorFacts] = field(init=False)
     code: tuple[Code, ...] = field(init=False)
     roving: frozenset[int] = field(init=False)
-    """Values whose location is not fixed: all in ``moved`` and ``viewed``."""
+    """Values without a fixed location: all values in ``moved`` and ``viewed``."""
     moved: frozenset[int] = field(init=False)
     """Values that a ``MoveCall`` sets."""
     viewed: frozenset[int] = field(init=False)
-    """Tensors that an ``et_view`` points to the bytes of another tensor."""
+    """Tensors that an ``et_view`` redirects to the bytes of another tensor."""
     variable: frozenset[int] = field(init=False)
     """Numbers that instructions set."""
     starts: tuple[int, ...] = field(init=False)
     """Position of the first instruction of each chain. The last entry is the number of all instructions."""
 
     _ends: dict[int, int] = field(init=False)
-    """Value index of each input and output → space that stands for the caller's memory for it."""
+    """Space that represents the caller's memory for an input or output, by value index."""
 
     def __post_init__(self) -> None:
         self._ends = {}
@@ -167,7 +167,7 @@ class Facts:
         return (-3 - 3 * index, 0) if unbounded else None
 
     def list_tensors(self, values: Iterable[int]) -> Iterator[int]:
-        """Yield the tensors among these values, and the tensors in lists among them."""
+        """Yield the tensors among these values. For a list of tensors, yield the tensors in the list."""
         for index in values:
             value = self.plan.values[index]
             if isinstance(value, m.Tensor):
@@ -176,7 +176,7 @@ class Facts:
                 yield from (item for item in value.items if item >= 0 and item in self.tensors)
 
     def dims(self, value: int) -> tuple[int, ...] | None:
-        """Return the sizes of a static tensor; None for a dynamic one."""
+        """Return the sizes of a static tensor, or None for a dynamic tensor."""
         tensor = self.tensors[value]
         return None if tensor.dynamic else tensor.sizes
 
@@ -248,7 +248,7 @@ class Facts:
     def _unknown(self, position: int, name: str, call: m.Instruction, args: Sequence[int], outs: Sequence[int]) -> Code:
         """Decode a call of an unknown operator.
 
-        It may change every argument, numbers included. Its outputs are the exception: it writes all of them.
+        The operator may change every argument, numbers included. It writes all bytes of its outputs.
         """
         changed = tuple(dict.fromkeys(self.list_tensors(args)))
         numbers = tuple(value for value in args if self._is_number(value))
@@ -259,9 +259,9 @@ class Facts:
         return isinstance(self.plan.values[value], m.Int | m.Bool | m.Double)
 
     def _split(self, args: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Split the arguments of a kernel call into those before its outputs, and the outputs.
+        """Split the arguments of a kernel call into the arguments before its outputs, and the outputs.
 
-        A kernel call lists its outputs twice at its end: as ``out`` arguments, and as results.
+        A kernel call ends with its outputs, listed twice: as ``out`` arguments, and as results.
         """
         if len(args) < 2:
             return args, ()
@@ -316,7 +316,7 @@ class Facts:
 
 
 def share(one: TensorFacts, at: Place | None, other: TensorFacts, other_at: Place | None) -> bool:
-    """Return whether two tensors at these places overlap, at their largest sizes."""
+    """Return whether two tensors at these places can overlap. Each tensor counts at its largest size."""
     if at is None or other_at is None or at[0] != other_at[0] or at[0] == CONSTANT:
         return False
     return at[1] < other_at[1] + other.nbytes and other_at[1] < at[1] + one.nbytes

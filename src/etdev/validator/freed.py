@@ -1,4 +1,4 @@
-"""Reads of freed tensors. Freeing resets the pointer of one value; the bytes keep their content."""
+"""Reads of freed tensors. A free resets the pointer of one value; the bytes keep their content."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from etdev.validator.report import Violation
 
 
 def freed_reads(facts: tuple[Facts, Facts], moved: Mapping[int, int]) -> Iterator[Violation]:
-    """Yield a violation for each read of a freed tensor that the link has added."""
+    """Yield a violation for each read of a freed tensor that occurs only in the linked program."""
     found = _reads_after_free(facts[1])
     known = {moved.get(position) for position in (_reads_after_free(facts[0]) if found else ())}
     for position, value in found.items():
@@ -21,7 +21,7 @@ def freed_reads(facts: tuple[Facts, Facts], moved: Mapping[int, int]) -> Iterato
 
 
 def _reads_after_free(facts: Facts) -> dict[int, int]:
-    """Return position → value for instructions that read a planned tensor after it was freed on some path.
+    """Return the planned tensors that instructions read after a free on some path, by instruction position.
 
     Tensors without planned memory do not count, because a write gives them new memory.
     """

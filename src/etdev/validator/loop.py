@@ -1,10 +1,10 @@
-"""State at the head of a loop, which comes from outside the loop or from the iteration before.
+"""State at the head of a loop, where paths come from outside the loop and from the previous iteration.
 
-At first, everything is assumed to stay as it was before the loop. Content that an iteration turns out to change
-*varies*: it gets a symbol that stands for it in every iteration. Contents with one symbol form a *class* and are
-assumed to be equal. At first, content that is equal outside is in one class, in either program. A class is split when
-iterations leave different contents in its members. When an iteration changes nothing more, all assumed equalities hold
-in every iteration.
+At first, all content is assumed to stay the same as before the loop. If an iteration changes some content, that content
+*varies*. It gets a symbol that represents it in every iteration. Contents with one symbol form a *class* and are
+assumed to be equal. At first, contents that are equal outside the loop form one class, in either program. A class is
+split if iterations leave different contents in its members. When an iteration changes nothing more, all assumed
+equalities hold in every iteration.
 
 A *way* is a path to the head: from outside, or from the end of an iteration.
 """
@@ -55,24 +55,24 @@ from etdev.validator.machine import Machine
 _NONE = -1
 """Placeholder symbol for content that does not vary."""
 _SHADOWS = -(1 << 40)
-"""Shadows (see ``Loop.shadows``) get spaces of their own. Each has the number: this constant less the value index."""
+"""Base of the space numbers for shadows (see ``Loop.shadows``). A space is this constant minus the value index."""
 _MOST_ROUNDS = 30
 """Number of iterations after which the validator no longer refines how far dynamic writes reach."""
 Key = tuple[int, Hashable]
-"""Symbol of a class, and the content that comes in on each way. Equal keys stay in one class."""
+"""Symbol of a class, and the content that comes in on each way. Contents with equal keys stay in one class."""
 _Pieces = tuple[tuple[int, int], ...]
-"""``(symbol, offset)`` of the content that comes in on each way."""
+"""Content that comes in on each way, as ``(symbol, offset)``."""
 SHADOW = 5
-"""Kind of a :data:`Variable` that is one of the sizes of a shadow (see ``Loop.shadows``)."""
+"""Kind of a :data:`Variable` that is a size of a shadow (see ``Loop.shadows``)."""
 Variable = tuple[int, int, int, int]
-"""Identifies a number, or the size of one dimension: ``(kind, side, value, dimension)``."""
+"""A number, or the size of one dimension, as ``(kind, side, value, dimension)``."""
 
 
 _Found = tuple[Slot, int, int, int, tuple[Valid, Valid], Key]
 """Piece of varying content.
 
-In order: program and space, first byte, end byte (exclusive), offset in the symbol, extents (as found now and as
-assumed before), and the key.
+In order: program and space, first byte, end byte (exclusive), offset in the symbol, two extents, and the key. The first
+extent is the extent found now, and the second is the extent assumed before.
 """
 
 
@@ -83,29 +83,29 @@ class Loop:
     merge: int
     """Number of the block at the head."""
     merges: frozenset[int]
-    """Numbers of all blocks in the loop where paths merge."""
+    """Numbers of all blocks inside the loop where paths merge."""
     bytes: dict[Slot, Memory] = field(default_factory=dict)
-    """``(side, space)`` → memory that has the symbols of varying bytes, and :data:`_NONE` elsewhere."""
+    """Maps ``(side, space)`` to memory. Varying bytes have their symbols there, and other bytes have :data:`_NONE`."""
     values: dict[Variable, int] = field(default_factory=dict)
     """Symbols of varying numbers and sizes."""
     trees: dict[tuple[int, int, int], Tree] = field(default_factory=dict)
-    """``(kind, side, value)`` → which tensor a value refers to, or where it is located, if that varies."""
+    """Maps ``(kind, side, value)`` to the tensor or the place of a value, if it varies."""
     shadows: dict[tuple[int, int], Shadow] = field(default_factory=dict)
-    """``(side, value)`` → content of a value that refers to another tensor in each iteration."""
+    """Maps ``(side, value)`` to the content of a value that refers to another tensor in each iteration."""
     members: dict[int, frozenset[int]] = field(default_factory=dict)
-    """Symbol of varying content → the symbols that come in for it, on all ways."""
+    """Maps the symbol of varying content to the symbols that come in for that content, on all ways."""
     _count: int = 0
     _rounds: int = 0
     _ways: dict[Hashable, int] = field(default_factory=dict)
-    """Numbers that come in on each way → symbol, for varying numbers."""
+    """Maps the numbers that come in on each way to the symbol of the varying number."""
     _held: dict[tuple[int, int], list[Shadow]] = field(default_factory=dict)
-    """``(side, value)`` → content on each way, for values that refer to another tensor in each iteration."""
+    """Maps ``(side, value)`` to the content on each way, for values that refer to another tensor in each iteration."""
     _unvarying: dict[tuple[int, int], list[tuple[int, Run]]] = field(default_factory=dict)
-    """``(side, value)`` as in ``_held`` → ``(first byte, run)`` of each piece of its content that does not vary."""
+    """Maps ``(side, value)`` to each piece of content in ``_held`` that does not vary, as ``(first byte, run)``."""
     _head: Log = field(default_factory=lambda: Log(None))
 
     def enter(self, machine: Machine, outside: State) -> State:
-        """Return the state at the head, with symbols for what varies. ``outside`` stays as it is."""
+        """Return the state at the head. Symbols replace content that varies. ``outside`` stays unchanged."""
         state = outside.copy()
         head = Log(outside.log)
         for slot, varying in self.bytes.items():
@@ -135,7 +135,7 @@ class Loop:
         return state
 
     def settle(self, machine: Machine, agreement: Agreement, outside: State, rounds: Sequence[State]) -> bool:
-        """Learn from the states at the ends of iterations. Return whether the assumptions at the head were right."""
+        """Update the assumptions from the states at the ends of iterations. Return True if they were all right."""
         states = [outside, *rounds]
         found = list(dict.fromkeys(entry for state in rounds for entry in changes_since(state, self._head)))
         settled = self._settle_trees(states, [item for item in found if item[0] in (REFERENCE, PLACE)])
@@ -150,9 +150,9 @@ class Loop:
         return machine.symbols.number((LOOP, self.merge, self._count), machine.merges.bit(self.merge))
 
     def _split(self, machine: Machine, keys: Sequence[Key]) -> tuple[dict[Key, int], bool]:
-        """Return a symbol for each key, and whether all classes stay whole.
+        """Return a symbol for each key. Also return True if no class was split.
 
-        If all members of a class have the same key, the class keeps its symbol.
+        A class whose members all have the same key keeps its symbol.
         """
         of_class: dict[int, set[Key]] = defaultdict(set)
         for key in keys:
@@ -219,7 +219,7 @@ class Loop:
         return settled
 
     def _find_held(self, machine: Machine, states: Sequence[State]) -> None:
-        """Find the content on each way of values that may refer to one of several tensors."""
+        """Find the content on each way of the values that may refer to one of several tensors."""
         self._held = {}
         outside = states[0]
         for side, facts in enumerate(machine.facts):
@@ -258,7 +258,7 @@ class Loop:
         return found
 
     def _shadow_dims(self, side: int, value: int) -> Dims:
-        """Return the sizes of a value's shadow at the head. Sizes that vary are unknowns."""
+        """Return the sizes of a value's shadow at the head. Varying sizes are unknowns."""
         first = self._held[side, value][0][1]
         return tuple(
             numbers.unknown(self.values[SHADOW, side, value, dim])
@@ -293,7 +293,7 @@ class Loop:
         return settled
 
     def _valid(self, machine: Machine, ways: Sequence[Valid]) -> Valid:
-        """Return the extent that bytes have at the head, given their extent on each way."""
+        """Return the extent of bytes at the head, given the extent of these bytes on each way."""
         some = [way for way in ways if way is not None]
         if not some:
             return None
@@ -317,7 +317,7 @@ class Loop:
         return start, tuple(dims), itemsize
 
     def _extent(self, machine: Machine, symbol: int, start: int) -> Valid:
-        """Return a symbolic extent for bytes whose extents differ between ways. A class has one such extent."""
+        """Return a symbolic extent for bytes whose extents differ between ways. Each class has one such extent."""
         if self._rounds > _MOST_ROUNDS:
             return NOTHING
         extent = machine.symbols.number((OTHER, "extent", symbol), machine.merges.bit(self.merge))
@@ -342,7 +342,7 @@ class Loop:
 
 
 def _held(machine: Machine, states: Sequence[State], side: int, value: int) -> list[Shadow] | None:
-    """Return the content of a value in each state; None if kind or number of bytes differ."""
+    """Return the content of a value in each state. Return None if the kind or the number of bytes differs."""
     found = held_in(machine, states, side, value)
     if found is None:
         return None
@@ -356,9 +356,9 @@ def _varying(memory: Memory) -> list[tuple[int, int, Cell]]:
 
 
 def _piece(first: int, cells: Sequence[Cell]) -> tuple[int, Key] | None:
-    """Return the offset and key of bytes that vary, or None if they do not.
+    """Return the offset and the key of bytes that vary, or None if the bytes do not vary.
 
-    The first cell is from outside, and the last one has the symbol of their class.
+    The first cell must be from outside. The last cell has the symbol of the bytes' class.
     """
     *ways, known = cells
     base = first - ways[0][1]

@@ -37,7 +37,10 @@ class Machine(StateReader):
         self.state.log.entries.append((DIMS, side, value))
 
     def write(self, side: int, value: int, dims: Dims, content: Content | None) -> None:
-        """Set the sizes and the content of a tensor, in all of its possible places. ``None`` sets only the sizes."""
+        """Set the sizes and the content of a tensor, at all of its possible places.
+
+        If ``content`` is None, set only the sizes.
+        """
         facts = self.facts[side]
         if value not in facts.roving:
             self._write_at(side, At(value, facts.tensors[value].place), dims, content, ())
@@ -70,7 +73,7 @@ class Machine(StateReader):
             self.put(side, place, content, valid)
 
     def _put_on(self, side: int, place: Place, content: Content, valid: Valid, guards: Guards) -> None:
-        """Write bytes to a place that a tensor has only on the paths that ``guards`` describes."""
+        """Write bytes to a place that a tensor has only on the paths described by ``guards``."""
         space, start = place
         memory = self.memory(side, space)
         found: list[tuple[int, int, Cell]] = []
@@ -88,7 +91,7 @@ class Machine(StateReader):
         self._wrote(side, place, content, guards, mixed)
 
     def _cell_after(self, at: int, new: Cell, old: Cell, guards: Guards) -> Cell:
-        """Return the cell at an address after a write that happens only on the paths that ``guards`` describes."""
+        """Return the cell at an address after a write that happens only on the paths described by ``guards``."""
         if not guards:
             return new
         (merge, taken), *rest = guards
@@ -105,9 +108,10 @@ class Machine(StateReader):
         self._wrote(side, place, content)
 
     def _wrote(self, side: int, place: Place, new: Content, on: Guards = (), mixed: Content = ()) -> None:
-        """Log a write, and update the shadows of values whose bytes it changes.
+        """Log a write, and update the shadows of values whose bytes the write changes.
 
-        On the paths that ``on`` describes, the place has the content ``new``. Over all paths, it has ``mixed``.
+        On the paths that ``on`` describes, the place has the content ``new``. Over all paths, it has the content
+        ``mixed``.
         """
         space, start = place
         self.state.log.entries.append((MEMORY, side, space, start, start + size(new)))
@@ -122,7 +126,10 @@ class Machine(StateReader):
     def _shadow_after(
         self, tree: Tree, guards: Guards, to: Place, written: tuple[Content, Guards, Content], held: Content
     ) -> Content:
-        """Return the new content of a value after a write to one of the tensors that it may refer to."""
+        """Return the new content of a value, ``held`` before, after a write to the place ``to``.
+
+        The value may refer to one of several tensors.
+        """
         if isinstance(tree, Choice):
             ways = [
                 self._shadow_after(way, (*guards, (tree.merge, number)), to, written, held)
@@ -143,7 +150,7 @@ class Machine(StateReader):
     def forget_shadows(
         self, side: int, tensors: Collection[int], dims: Dims | None = None, guards: Guards = ()
     ) -> None:
-        """Remove the shadows of values that may refer to these tensors, because the tensors' place or sizes change.
+        """Remove the shadows of values that may refer to these tensors, because place or sizes of the tensors change.
 
         Later reads take the content from memory. Values that already have the sizes ``dims`` keep their shadows.
         """

@@ -33,9 +33,9 @@ class Outcome:
     not_followed: str | None = None
     """Reason why the validator cannot follow the method; None if it can."""
     reads: int = 0
-    """Number of operands, outputs and states that were compared."""
+    """Number of operands, outputs and pieces of state that were compared."""
     assumed: Sequence[Assumed] = ()
-    """Bytes that are assumed to be equal before each call, and are proved to be equal after it."""
+    """Bytes that are assumed to be equal before each call. The validation proves that they are equal after the call."""
 
 
 class MethodValidation:
@@ -51,7 +51,7 @@ class MethodValidation:
     ) -> None:
         """Prepare the validation of one method.
 
-        ``moved`` is position before the link → position after it, for instructions that the link keeps.
+        ``moved`` maps the position of each kept instruction before the link to its position after the link.
         """
         self._in_place = in_place
         self._symbols = symbols
@@ -66,11 +66,11 @@ class MethodValidation:
 
     @property
     def plans(self) -> tuple[m.ExecutionPlan, m.ExecutionPlan]:
-        """The method before the link and after it."""
+        """Return the method before the link, and the method after the link."""
         return self._facts[0].plan, self._facts[1].plan
 
     def run(self) -> Outcome:
-        """Execute the method of both programs in step, on all paths."""
+        """Execute the method of both programs in step, on all paths. Return the outcome."""
         before, after = self.plans
         for kind, mine, theirs in (
             ("inputs", before.inputs, after.inputs),
@@ -91,10 +91,10 @@ class MethodValidation:
         return self.outcome
 
     def _execute(self, layout: Layout) -> Outcome:
-        """Execute both methods, and repeat that until all remaining pairs of values are equal.
+        """Execute both methods again until the programs leave all paired values equal.
 
         If the programs leave a different number or size for the next call, the next attempt does not pair these values.
-        That is no violation if no instruction depends on them.
+        That is not a violation if no instruction depends on the values.
         """
         apart: set[int] = set()
         while True:
@@ -102,7 +102,9 @@ class MethodValidation:
             try:
                 Paths(run, layout, Steps(run), Ends(run)).run()
             except TooManyTermsError:
-                return Outcome(tuple(run.violations), "its sizes depend on too much", run.reads)
+                return Outcome(
+                    tuple(run.violations), "the formulas for its tensor sizes have too many terms", run.reads
+                )
             except NotFollowedError as reason:
                 return Outcome(tuple(run.violations), str(reason), run.reads)
             if run.unlike <= apart:
@@ -117,7 +119,7 @@ class MethodValidation:
         return Run(self._symbols, self._facts, machine, agreement, self._explain, self._in_place)
 
     def _pairs(self) -> dict[int, int]:
-        """Return a map from values after the link to counterparts before it, found in corresponding instructions."""
+        """Return a map from values after the link to their counterparts in corresponding instructions before it."""
         found: dict[int, int] = {}
         before, after = self.plans
         waiting = list(zip(before.inputs, after.inputs, strict=True))
@@ -142,7 +144,7 @@ class MethodValidation:
     # State of other methods, after execution
 
     def leaves_alone(self, side: int, space: int, start: int, length: int) -> bool:
-        """Return whether these bytes keep their content while the program is loaded and the method runs."""
+        """Return whether these bytes keep their content during the loading of the program and the run of the method."""
         assert self._last is not None
         found = self._last.machine.stored(side, (space, start), length, length)
         loaded = self._loaded[side].get(space)
@@ -150,7 +152,7 @@ class MethodValidation:
         return untouched and found == ((self._symbols.number((INITIAL, side, space)), start, length),)
 
     def leaves_same(self, shared: Assumed) -> bool:
-        """Return whether bytes that are equal in both programs before a call are equal after it."""
+        """Return whether bytes that are equal in both programs before a call are also equal after the call."""
         assert self._last is not None
         machine, agreement = self._last.machine, self._last.agreement
         if not agreement.assume(shared):
@@ -161,7 +163,7 @@ class MethodValidation:
 
 
 def _loaded(constants: Constants, facts: Facts) -> dict[int, Memory]:
-    """Return the memory of each space after loading. Symbol -1 stands for bytes without initial value."""
+    """Return the memory of each space after loading. Symbol -1 represents bytes without an initial value."""
     found: dict[int, Memory] = {}
     for value, tensor in facts.plan.tensors():
         place = facts.tensors[value].place
@@ -174,7 +176,7 @@ def _loaded(constants: Constants, facts: Facts) -> dict[int, Memory]:
 
 
 def _state_by_name(plan: m.ExecutionPlan) -> dict[str, int]:
-    """Return a map from name to value, for each state whose name is unique in the method."""
+    """Return the value of each state whose name is unique in the method, by name."""
     found: dict[str, list[int]] = {}
     for value, tensor in plan.tensors():
         info = tensor.extra_tensor_info

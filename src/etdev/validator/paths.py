@@ -1,4 +1,4 @@
-"""Execution of all paths of a method. A loop is executed until an iteration finds nothing new."""
+"""Execution of all paths of a method. A loop runs until an iteration finds nothing new."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ from etdev.validator.walk import Side, Step, Walk
 _MOST_ROUNDS = 500
 """Maximum number of iterations of a loop."""
 _Edge: TypeAlias = tuple[int, int]
-"""Pair of blocks ``(from, to)``. The edge to the entry comes from -1."""
+"""Pair of blocks, as ``(from, to)``. The edge to the entry comes from -1."""
 
 
 class Layout:
-    """Points of a walk where paths merge."""
+    """Points where paths of a walk merge."""
 
     def __init__(self, walk: Walk) -> None:
         self.walk = walk
         self.ways: dict[int, int] = {}
-        """Merge → number of edges that lead to it.
+        """Number of edges that lead to each merge, by number of the merge.
 
-        A merge is a point where paths join; it has the number of its block. The head of a loop has a second merge,
-        which joins only the edges from outside. Its number is larger by the number of blocks.
+        A merge is a point where paths join; its number is the number of its block. The head of a loop has a second
+        merge, which joins only the edges from outside. The number of the second merge is larger by the number of
+        blocks.
         """
         self.bits: dict[int, int] = {}
-        """Merge in a loop → the bit that stands for it in bit sets."""
+        """Bit that represents a merge in bit sets, by merge. Only merges in loops have a bit."""
         self.bodies: dict[int, frozenset[int]] = {}
-        """Head of a loop → blocks of the loop."""
+        """Blocks of each loop, by head of the loop."""
         for group in walk.groups:
             self._add(group)
         self.bits[AGAIN] = 1 << len(self.bits)
@@ -57,13 +58,13 @@ class Layout:
                 self.bits[merge] = 1 << len(self.bits)
 
     def loop(self, head: int) -> Loop:
-        """Return the loop with this head, before its first iteration."""
+        """Return the state of the loop with this head, before the first iteration."""
         count = len(self.walk.blocks)
         inside = {merge for block in self.bodies[head] for merge in (block, count + block)}
         return Loop(head, frozenset({*inside, AGAIN} - {count + head}))
 
     def innermost(self, block: int) -> int | None:
-        """Return the head of the innermost loop around a block; None outside of loops."""
+        """Return the head of the innermost loop around a block, or None outside of loops."""
         around = [(len(body), head) for head, body in self.bodies.items() if block in body]
         return min(around)[1] if around else None
 
@@ -78,13 +79,13 @@ class Paths:
         self._steps = steps
         self._ends = ends
         self.loops = {head: layout.loop(head) for head in layout.bodies}
-        """Head → its loop, with the state that varies between iterations."""
+        """Maps the head of each loop to the state that varies between iterations."""
         self._inside = frozenset(block for body in layout.bodies.values() for block in body)
         self._rows = self._find_rows()
         self._states: dict[_Edge, State] = {}
-        """Edge → state on it, for edges to blocks that are still to be executed."""
+        """States on edges to blocks that are not executed yet, by edge."""
         self._outside: dict[int, State] = {}
-        """Head of a loop → state before the loop."""
+        """State before each loop, by head of the loop."""
 
     def run(self) -> None:
         """Execute all blocks of the method."""
@@ -104,9 +105,9 @@ class Paths:
             self._hand_on(number, self._states)
 
     def _arrive(self, number: int, *found: Mapping[_Edge, State]) -> State:
-        """Return the joined state at the start of a block. At the head of a loop, leave out the jumps back.
+        """Return the joined state at the start of a block. At the head of a loop, ignore the edges that jump back.
 
-        In a loop, ``found`` has the states on the edges to the block.
+        In a loop, ``found`` contains the states on the edges to the block.
         """
         origins = [item for item in self._walk.blocks[number].predecessors if not self._walk.is_back(item, number)]
         edges = [(-1, 0)] if number == 0 else []
@@ -153,7 +154,7 @@ class Paths:
             elif settled:
                 break
         else:
-            raise NotFollowedError("its loops are too large to be followed")
+            raise NotFollowedError("its loops need too many iterations to validate")
         for edge in [edge for edge in self._states if edge[1] in group]:
             del self._states[edge]
         self._states.update({edge: state for edge, state in inside.items() if edge[1] not in group})
@@ -173,7 +174,7 @@ class Paths:
         return inside
 
     def _settle(self, group: Sequence[int], inside: Mapping[_Edge, State]) -> bool:
-        """Add the facts of an iteration to its loops. Return whether there was nothing new."""
+        """Add the facts of an iteration to the loops of ``group``. Return True if no loop learned a new fact."""
         settled = True
         for number in group:
             if number in self.loops:
@@ -186,7 +187,7 @@ class Paths:
     # Rows that a loop appends to a tensor
 
     def _find_rows(self) -> dict[int, list[Step]]:
-        """Return a map from loop heads to the instructions in the loop, outside inner loops, that append rows."""
+        """Return the instructions that append rows, by head of the innermost loop that contains them."""
         found: dict[int, list[Step]] = {}
         for number, block in enumerate(self._walk.blocks):
             for step in block.steps:
@@ -197,7 +198,7 @@ class Paths:
         return found
 
     def _start_rows(self, head: int) -> None:
-        """Mark the places of appended rows as empty at the start of a loop, because earlier content does not matter."""
+        """Mark tensors with appended rows as empty at the start of a loop, because earlier content does not matter."""
         for step in self._rows.get(head, ()):
             symbol = self._run.no_rows(step.before)
             for side, position in enumerate((step.before, step.after)):

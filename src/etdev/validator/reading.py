@@ -1,4 +1,4 @@
-"""Reads the symbolic content, sizes and location of a value, at the current point of execution."""
+"""Readers of a value's symbolic content, sizes and location at the current point of execution."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from etdev.validator.facts import CONSTANT, Facts, Place
 from etdev.validator.semantics.operators import Act
 
 Part: TypeAlias = tuple[object, ...]
-"""Symbolic operand: ``(kind, sizes, content)`` of a tensor; otherwise a tag such as ``"i"``, and the content."""
+"""Symbolic operand. For a tensor: ``(kind, sizes, content)``. Otherwise: a tag such as ``"i"``, and the content."""
 Kind: TypeAlias = tuple[object, ...]
 """Element type and order of dimensions in memory."""
 
@@ -39,19 +39,19 @@ _MOST_STEPS = 10_000_000
 
 
 class NotFollowedError(Exception):
-    """Error for a method that the validator cannot follow; the message is the reason."""
+    """Error for a method that the validator cannot follow. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Plan to read an operand that never changes."""
+    """Plan for reading an operand that never changes."""
 
     part: Part
 
 
 @dataclass(frozen=True, slots=True)
 class _Fixed:
-    """Plan to read a static tensor that is always located at the same place."""
+    """Plan for reading a static tensor with a fixed location."""
 
     kind: Kind
     sizes: tuple[int, ...]
@@ -62,38 +62,38 @@ class _Fixed:
 
 @dataclass(frozen=True, slots=True)
 class _Tensor:
-    """Plan to read any other tensor."""
+    """Plan for reading any other tensor."""
 
     value: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """Plan to read only the sizes of a tensor."""
+    """Plan for reading only the sizes of a tensor."""
 
     value: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Variable:
-    """Plan to read a number that instructions set."""
+    """Plan for reading a number that instructions set."""
 
     value: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Items:
-    """Plan to read a list, item by item."""
+    """Plan for reading a list, item by item."""
 
     items: tuple[_Reader, ...]
 
 
 _Reader: TypeAlias = _Known | _Fixed | _Tensor | _Sizes | _Variable | _Items
-"""Plan for reading an operand, which is made once and used whenever the instruction is executed."""
+"""Plan for reading an operand. A plan is made once and used each time the instruction is executed."""
 
 
 class StateReader:
-    """Reader of a method's state before and after the link, at the current point of execution."""
+    """Reader of both programs' states at the current point of execution."""
 
     def __init__(
         self,
@@ -105,8 +105,8 @@ class StateReader:
     ) -> None:
         """Start with an empty state.
 
-        ``ways``: block where paths merge → number of paths into it. ``canonical``: function that expresses content of
-        the linked program in symbols of the program before the link, where both are known to be equal.
+        ``ways`` has the number of paths into each block where paths merge, by block. ``canonical`` expresses content of
+        the linked program in symbols of the program before the link, where the two are known to be equal.
         """
         self.symbols = symbols
         self.facts = facts
@@ -114,11 +114,11 @@ class StateReader:
         self.state = State()
         self._canonical = canonical
         self.pairs: dict[int, int] = {}
-        """Value after the link → counterpart before it. Both are assumed to be the same when a call begins."""
+        """Maps values after the link to counterparts before it. Pairs are assumed to be equal when a call begins."""
         self.left_numbers: set[tuple[int, int]] = set()
-        """``(side, value)`` of the numbers that are read before this call sets them."""
+        """Numbers that a call reads before it sets them, as ``(side, value)``."""
         self.left_dims: set[tuple[int, int]] = set()
-        """``(side, value)`` of the dynamic tensors whose sizes are read before this call sets them."""
+        """Dynamic tensors whose sizes a call reads before it sets them, as ``(side, value)``."""
         self._ways = ways
         self._spent = 0
         self._plans: tuple[dict[int, list[_Reader]], ...] = ({}, {})
@@ -127,7 +127,7 @@ class StateReader:
         """Count ``steps`` of work. Raise :class:`NotFollowedError` if the total exceeds the limit."""
         self._spent += steps
         if self._spent > _MOST_STEPS:
-            raise NotFollowedError(f"its control flow is too large: more than {_MOST_STEPS:,} steps")
+            raise NotFollowedError(f"its control flow is too large: it takes more than {_MOST_STEPS:,} steps")
 
     # Operands
 
@@ -216,7 +216,7 @@ class StateReader:
         return ("i", numbers.unknown(symbol)) if isinstance(literal, m.Int) else ("s", symbol)
 
     def tensor(self, side: int, value: int) -> Part:
-        """Return a tensor as an operand, wherever it is located."""
+        """Return a tensor as an operand, at whichever place the tensor is located."""
         return self._part(side, value)
 
     def _part(self, side: int, value: int, *, sizes_only: bool = False) -> tuple[Kind, Dims, Content]:
@@ -224,19 +224,19 @@ class StateReader:
         return found or self._gather(side, self.located(side, value), (), sizes_only=sizes_only)
 
     def held(self, side: int, value: int) -> Part:
-        """Return a tensor at its largest size, with all bytes at its place, even those past its current sizes."""
+        """Return a tensor at its largest size. The content includes bytes past the tensor's current size."""
         tensor = self.facts[side].tensors[value]
         at = self.located(side, value)
         if not isinstance(at, At) or at.place is None:
-            raise NotFollowedError(f"rows are put into value {value}, which may be one of several tensors")
+            raise NotFollowedError(f"an instruction appends rows to value {value}, which may be one of several tensors")
         return tensor.kind, tensor.sizes, self.stored(side, at.place, tensor.nbytes, None)
 
     def held_anywhere(self, side: int, value: int) -> Content:
-        """Return the content of all places where a tensor may be located, one after another."""
+        """Return the content of all places where a tensor may be located, one place after another."""
         return tuple(run for _, content in self.contents(side, value) for run in content)
 
     def contents(self, side: int, value: int) -> list[tuple[At, Content]]:
-        """Return ``(tensor and place, content)`` for each tensor that a value may refer to."""
+        """Return ``(tensor and place, content)`` for each tensor to which a value may refer."""
         found: list[tuple[At, Content]] = []
         waiting: list[tuple[Tree, Guards]] = [(self.located(side, value), ())]
         while waiting:
@@ -250,7 +250,7 @@ class StateReader:
         return found
 
     def tensor_dims(self, side: int, value: int) -> Dims:
-        """Return the sizes of a tensor, wherever it is located."""
+        """Return the sizes of a tensor, at whichever place the tensor is located."""
         return self._gather(side, self.located(side, value), (), sizes_only=True)[1]
 
     def _gather(self, side: int, tree: Tree, guards: Guards, *, sizes_only: bool = False) -> tuple[Kind, Dims, Content]:
@@ -283,13 +283,14 @@ class StateReader:
         return self._known(side, self.stored(side, place, most, length, guards))
 
     def _known(self, side: int, content: Content) -> Content:
-        """Return content in symbols of the program before the link, where both are known to be equal."""
+        """Return content in symbols of the program before the link, where the two are known to be equal."""
         return self._canonical(content) if side else content
 
     def stored(self, side: int, place: Place, most: int, length: Number | None, guards: Guards = ()) -> Content:
-        """Return the ``most`` bytes at a place, as an instruction that reads the first ``length`` of them sees them.
+        """Return ``most`` bytes at a place, as seen by an instruction that reads the first ``length`` bytes.
 
-        ``length`` may be unknown before run time. None means that all bytes count, however far the last write reached.
+        ``length`` may be unknown before run time. If ``length`` is None, all bytes count, and extents of writes do not
+        matter.
         """
         space, start = place
         found: list[Run] = []
@@ -306,7 +307,7 @@ class StateReader:
         return joined(found)
 
     def covers(self, valid: Valid, start: int, length: Number, guards: Guards = ()) -> bool:
-        """Return whether a write with the extent ``valid`` covers a read, on the paths given by ``guards``."""
+        """Return whether a write with the extent ``valid`` covers a read, on the paths described by ``guards``."""
         if valid is None:
             return True
         begin, dims, itemsize = valid
@@ -321,7 +322,7 @@ class StateReader:
         return self.state.counts.same(self.merges, elements, count, guards)
 
     def memory(self, side: int, space: int) -> Memory:
-        """Return the symbolic memory of a space. Create it if necessary."""
+        """Return the symbolic memory of a space. Create the memory if necessary."""
         spaces = self.state.memory[side]
         found = spaces.get(space)
         if found is None:
@@ -333,13 +334,13 @@ class StateReader:
     # Locations and sizes of tensors
 
     def located(self, side: int, value: int) -> Tree:
-        """Return which tensor a value refers to, and where it is located, as a tree with leaves of :class:`At`."""
+        """Return the tensor to which a value refers, and its location, as a tree with leaves of :class:`At`."""
         facts = self.facts[side]
         if value not in facts.roving:
             return At(value, facts.tensors[value].place)
         tensor: Tree = value
         if value in facts.moved:
-            tensor = self.state.references[side].get(value, Unknown(f"value {value} is used before a move has set it"))
+            tensor = self.state.references[side].get(value, Unknown(f"value {value} is used before a move sets it"))
         return self._located(side, tensor, ())
 
     def _located(self, side: int, tensor: Tree, guards: Guards) -> Tree:
@@ -353,7 +354,7 @@ class StateReader:
         facts = self.facts[side]
         place: Tree = facts.tensors[tensor].place
         if tensor in facts.viewed:
-            lost = Unknown(f"value {tensor} is used before a view has set it")
+            lost = Unknown(f"value {tensor} is used before a view sets it")
             place = self.state.places[side].get(tensor, lost)
             for merge, way in guards:
                 place = on_way(place, merge, way)
@@ -377,7 +378,7 @@ class StateReader:
 
 
 def only_leaf(tree: Tree) -> At:
-    """Return the tensor of a tree without alternatives. Raise :class:`NotFollowedError` if it is unknown."""
+    """Return the tensor of a tree without alternatives. Raise :class:`NotFollowedError` if the tensor is unknown."""
     if isinstance(tree, Unknown):
         raise NotFollowedError(tree.reason)
     assert isinstance(tree, At)

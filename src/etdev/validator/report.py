@@ -13,23 +13,23 @@ Kind: TypeAlias = Literal[
 
 * ``content``, ``size``, ``kind``, ``number``: an operand, output or state has another content, size, type or number.
 * ``overlap``: an operand overlaps an output.
-* ``extent``: a tensor reaches out of its buffer.
+* ``extent``: a tensor extends outside its buffer.
 * ``state``: state is not kept.
 * ``instruction``: an instruction is missing, new or different.
 * ``control flow``: the programs take different paths.
-* ``caller's memory``: an output is not in the memory that the caller brings for it.
+* ``caller's memory``: an output is not in the memory that the caller provides for that output.
 
-Of a single file only:
+These kinds occur only in the validation of a single file:
 
-* ``clobbered``: a value is read after another one was written over it.
-* ``never written``: bytes are read that nothing writes.
-* ``unwritten``: a value is read that no instruction writes, from bytes of other values.
+* ``clobbered``: an instruction reads a value after another value was written to the same bytes.
+* ``never written``: an instruction reads bytes that nothing writes.
+* ``unwritten``: an instruction reads a value that no instruction writes, from the bytes of other values.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """Difference between a linked program and its original, or an error in a single program."""
+    """A difference between a linked program and its original, or an error in a single program."""
 
     kind: Kind
     method: str
@@ -42,9 +42,9 @@ class Violation:
     """Position of the instruction in the program after the link."""
     operator: str | None = None
     value: int | None = None
-    """Index of the value that is wrong, in the program after the link."""
+    """Index of the wrong value in the program after the link."""
     buffer: int | None = None
-    """Buffer (``memory_id``) that the value is in."""
+    """Buffer (``memory_id``) that contains the value."""
     start: int | None = None
     """First wrong byte in the buffer."""
     end: int | None = None
@@ -52,12 +52,12 @@ class Violation:
     expected: str | None = None
     """Description of the expected content."""
     found: str | None = None
-    """Description of the actual content, or of the instruction that wrote it."""
+    """Description of the actual content, or of the instruction that wrote this content."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotValidated:
-    """Method about which nothing is proved, with the reason."""
+    """A method about which nothing is proved, with the reason."""
 
     method: str
     reason: str
@@ -72,22 +72,22 @@ class ValidationReport:
     instructions: int
     """Number of instructions in the validated methods, after the link."""
     reads: int
-    """Number of operands, outputs and states that were compared."""
+    """Number of operands, outputs and pieces of state that were compared."""
     never_written: tuple[Violation, ...] = ()
-    """In a single file: reads of bytes that have no initial value and that no instruction writes.
+    """Reads of bytes that have no initial value and that no instruction writes. Used for a single file.
 
     ExecuTorch 1.4.1 emits such reads for views of a ``cond``'s result.
     """
     overlapping: tuple[Violation, ...] = ()
-    """In a single file: operators that overwrite an operand while they may still read it.
+    """Operators that overwrite an operand while they may still read the operand. Used for a single file.
 
-    Whether their results are right depends on the kernels.
+    The kernels determine whether the results are right.
     """
 
     unwritten: tuple[Violation, ...] = ()
-    """In a single file: values that are probably read before they are written. The file may still be valid."""
+    """Values that are probably read before they are written. Used for a single file, which may still be valid."""
 
     @property
     def proved(self) -> bool:
-        """True if every method is proved to compute the same as before the link."""
+        """Return whether every method is proved to compute the same as before the link."""
         return not self.violations and not self.not_validated

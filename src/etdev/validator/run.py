@@ -18,7 +18,7 @@ _MOST_VIOLATIONS = 20
 
 
 InPlace: TypeAlias = Mapping[str, Collection[tuple[int, int]]]
-"""Operator → ``(argument, output)`` pairs for which trials found that the kernel allows an overlap."""
+"""Pairs ``(argument, output)`` by operator. Trials found that the operator's kernel allows the pair to overlap."""
 
 
 @dataclass(slots=True)
@@ -33,21 +33,21 @@ class Run:
     in_place: InPlace = field(default_factory=dict)
     violations: list[Violation] = field(default_factory=list)
     reads: int = 0
-    """Number of operands, outputs and states that were compared."""
+    """Number of operands, outputs and pieces of state that were compared."""
     in_loop: bool = False
     """True if the current instruction may run several times in a call."""
     in_body: bool = False
     """True if the current instruction is inside a loop."""
     unlike: set[int] = field(default_factory=set)
-    """Values after the link that start a call with another number or size than their counterparts."""
+    """Values after the link whose number or size at the start of a call differs from their counterparts'."""
 
     def report(self, violation: Violation) -> None:
-        """Record a violation, unless there are too many already."""
+        """Record a violation, unless the limit is reached."""
         if len(self.violations) < _MOST_VIOLATIONS:
             self.violations.append(violation)
 
     def no_rows(self, position: int) -> int:
-        """Return the symbol for the rows that an instruction appends, before it has appended one.
+        """Return the symbol for the rows that an instruction appends, before the first of these rows.
 
         ``position`` is the position of the instruction before the link.
         """
@@ -55,7 +55,7 @@ class Run:
 
 
 def form(facts: Facts, value: int) -> object:
-    """Return the type of a value; for a tensor, also its sizes and whether they are dynamic."""
+    """Return the type of a value. For a tensor, also return its sizes and whether they are dynamic."""
     tensor = facts.tensors.get(value)
     if tensor is None:
         return type(facts.plan.values[value])

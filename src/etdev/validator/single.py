@@ -1,8 +1,8 @@
-"""Validation of a single file: finds values that are read after another one was written over them.
+"""Validation of a single file: finds reads of values whose bytes have been overwritten with other values.
 
-A file does not say what its values are meant to be. The validator assumes that a value holds what the instruction that
-writes all of it has written. If a reader finds another value in these bytes, it reads something else than intended. A
-value that no instruction writes counts as a view of others, or as state.
+A file does not state the intended content of its values. The validator assumes that a value holds the result of the
+instruction that writes all of the value. If a reader finds another value in these bytes, that is an error. A value that
+no instruction writes counts as a view of other values, or as state.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _WRITTEN, _CHANGED = "written", "changed"
 
 
 def validate_file(program: m.Program, delegate_inputs: Mapping[str, Mapping[int, int]]) -> ValidationReport:
-    """Find values that others overwrite before they are read, and bytes that are read but never written.
+    """Find reads of overwritten values, and reads of bytes that are never written.
 
-    ``delegate_inputs``: per method, position of each delegate call → how many of its arguments are inputs.
+    ``delegate_inputs`` has one map for each method: from the position of a delegate call to its number of inputs.
     """
     symbols = Symbols()
     constants = Constants(symbols, program, program)
@@ -81,7 +81,7 @@ def validate_file(program: m.Program, delegate_inputs: Mapping[str, Mapping[int,
 def _stale_reads(methods: Sequence[_File]) -> list[tuple[Violation, bool]]:
     """Return ``(violation, certain)`` for each read of a value whose write is missing.
 
-    Methods share the buffers above 1, so what one method keeps there as state is state for all of them.
+    Methods share the buffers above 1. So if one method keeps state there, the bytes count as state in all methods.
     """
     for method in methods:
         for other in methods if len(methods) > 1 else ():
@@ -99,9 +99,9 @@ def _facts(program: m.Program, plan: m.ExecutionPlan, inputs: Mapping[int, int],
 
 
 def _written_places(program: m.Program, plan: m.ExecutionPlan, inputs: Mapping[int, int]) -> list[tuple[int, int, int]]:
-    """Return the extents of all tensors that a method writes, or that are filled before it runs.
+    """Return the extents of all tensors that a method writes, or that have content before the method runs.
 
-    Each is ``(buffer, first byte, end byte)``, with an exclusive end.
+    Each extent is ``(buffer, first byte, end byte)``, with an exclusive end.
     """
     facts = Facts(0, program, plan, inputs, {})
     values = {*plan.inputs, *(value for code in facts.code for value in (*code.writes, *code.updates))}
@@ -117,7 +117,7 @@ def _written_places(program: m.Program, plan: m.ExecutionPlan, inputs: Mapping[i
 
 
 class _File:
-    """Validation of one method of the file."""
+    """Validation of one method of a file."""
 
     def __init__(
         self, symbols: Symbols, constants: Constants, facts: Facts, written: Sequence[tuple[int, int, int]]
@@ -133,7 +133,7 @@ class _File:
         self.reads = 0
 
     def run(self) -> str | None:
-        """Execute the method with symbols for contents. If that is not possible, return the reason."""
+        """Execute the method with symbols for contents. Return None, or the reason if the method cannot be followed."""
         facts = self.facts
         for code in facts.code:
             if isinstance(code.call, m.DelegateCall) and code.position not in facts.delegate_inputs:
@@ -153,7 +153,7 @@ class _File:
         try:
             paths.run()
         except TooManyTermsError:
-            return "its sizes depend on too much"
+            return "the formulas for its tensor sizes have too many terms"
         except NotFollowedError as reason:
             return str(reason)
         self.reads = run.reads
@@ -169,11 +169,11 @@ class _File:
 
 
 _NO_BYTES = (Act.VIEW, Act.SIZE)
-"""Kinds of instructions that read no bytes of their operands."""
+"""Kinds of instructions that do not read the bytes of their operands."""
 
 
 class _FileSteps(Steps):
-    """Symbolic executor that gives every write its own symbol, to find the writer of each byte that is read."""
+    """Symbolic executor that finds the writer of each byte that is read. Every write has a symbol of its own."""
 
     def __init__(self, run: Run, written: Sequence[tuple[int, int, int]]) -> None:
         super().__init__(run)
@@ -188,7 +188,7 @@ class _FileSteps(Steps):
             for value in code.writes
             if code.act not in (Act.ADD_ROW, Act.RESIZE, Act.VIEW)
         }.union(self._facts.plan.inputs)
-        """Values that an instruction or the caller writes entirely."""
+        """Values whose bytes are all written by one instruction, or by the caller."""
         self._by_delegates = {value for code in self._facts.code if code.act is Act.DELEGATE for value in code.writes}
 
     def run(self, step: Step) -> None:
@@ -227,7 +227,7 @@ class _FileSteps(Steps):
     # Reading
 
     def read(self, code: Code | None, value: int) -> None:
-        """Check that a reader finds what was written to a value. ``code`` is None if the caller reads."""
+        """Check that a reader of a value finds the content written to that value. ``code`` is None for the caller."""
         self._run.reads += 1
         machine = self._run.machine
         shadow = machine.state.shadows[0].get(value)
@@ -250,7 +250,7 @@ class _FileSteps(Steps):
             start += length
 
     def _owners(self, at: At) -> set[int]:
-        """Return the values that these bytes belong to: the tensor itself, or the values that it is a view of."""
+        """Return the values that own these bytes: the tensor itself, or the values of which the tensor is a view."""
         view = self._facts.tensors[at.tensor]
         if view.place == at.place:
             return {at.tensor}
@@ -279,25 +279,25 @@ class _FileSteps(Steps):
                 return
 
     def _extents(self, values: Iterable[int]) -> set[tuple[int, int, int]]:
-        """Return ``(buffer, first byte, end byte)`` of some tensors; the end is exclusive."""
+        """Return ``(buffer, first byte, end byte)`` for each of these tensors. The end is exclusive."""
         tensors = (self._facts.tensors[value] for value in values)
         return {(*tensor.place, tensor.end) for tensor in tensors if tensor.place is not None}
 
     def _is_part_on_device(self, buffer: int, owners: set[int], writers: Iterable[Write]) -> bool:
-        """Return whether a tensor on a device overlaps others without being a view of all of one.
+        """Return whether bytes on a device overlap other tensors there but are not a view of one whole tensor.
 
-        Kernels run on the host, so a tensor on a device is never a view of a part of another one. If it looks like one,
-        a copy to the device is missing.
+        Kernels run on the host, so a tensor on a device is never a view of a part of another tensor. If it seems to be
+        such a view, a copy to the device is missing.
         """
         found = self._extents(other for _, other in writers)
         return buffer in self._on_devices and bool(found) and self._extents(owners).isdisjoint(found)
 
     def _is_written(self, place: tuple[int, int, int], owners: set[int]) -> bool:
-        """Return whether something writes to a place, so that its bytes may be state of an earlier call.
+        """Return whether an instruction writes to a place, so that the bytes may be state of an earlier call.
 
-        Only delegates write state that stays on a device, and they write all of it. A place on a device also counts as
-        written if another value with the same extent is written there. Values that are copied from or to the host do
-        not count, because they use the place at other times.
+        Only delegates write state that stays on a device, and they write all of that state. A place on a device also
+        counts as written if another value with the same extent is written there. Values that are copied from or to the
+        host do not count, because they use the place at other times.
         """
         buffer, start, end = place
         if buffer in self._on_devices:
@@ -313,7 +313,7 @@ class _FileSteps(Steps):
         return tensor.has_initial_value or (info is not None and info.fully_qualified_name is not None)
 
     def _leaves(self, symbol: int) -> list[tuple[object, ...]]:
-        """Follow a symbol to its sources. Return the keys of all symbols that do not consist of others."""
+        """Return the keys of a symbol's sources. A source is a symbol that does not consist of other symbols."""
         found = []
         seen = {symbol}
         waiting = [symbol]
@@ -328,7 +328,7 @@ class _FileSteps(Steps):
         return found
 
     def _writers(self, leaves: Iterable[tuple[object, ...]]) -> Iterator[Write]:
-        """Yield the writes among these sources that write a whole value."""
+        """Yield the writes of whole values among these sources."""
         for key in leaves:
             if key[0] == INPUT:
                 assert isinstance(key[1], int)
@@ -337,7 +337,7 @@ class _FileSteps(Steps):
                 yield cast("Write", key[2:4])
 
     def _parts(self, symbol: int, key: tuple[object, ...]) -> Collection[int]:
-        """Return the symbols that a symbol may consist of."""
+        """Return the symbols of which a symbol may consist."""
         if key[0] == MERGE:
             return cast("tuple[int, ...]", key[2])
         if key[0] == LOOP:
@@ -349,17 +349,17 @@ class _FileSteps(Steps):
 
 
 class _FileEnds(Ends):
-    """The caller's part of a call: it fills the inputs and reads the outputs."""
+    """The caller's part in a call: it fills the inputs and reads the outputs."""
 
     def __init__(self, run: Run, steps: _FileSteps) -> None:
         super().__init__(run)
         self._file_steps = steps
 
     def check_outside(self) -> None:
-        """Check nothing. A single file has no second program to compare its inputs and outputs with."""
+        """Check nothing, because a single file has no second program to compare with."""
 
     def enter(self) -> None:
-        """Fill the inputs as the caller does."""
+        """Fill the inputs, as a caller would."""
         machine, facts = self._run.machine, self._run.facts[0]
         for number, value in enumerate(facts.plan.inputs):
             if value in facts.tensors:
@@ -367,7 +367,7 @@ class _FileEnds(Ends):
                 machine.write(0, value, self.input_dims(0, number, value), whole(symbol, facts.tensors[value].nbytes))
 
     def leave(self) -> None:
-        """Read the outputs as the caller does."""
+        """Read the outputs, as a caller would."""
         facts = self._run.facts[0]
         for value in dict.fromkeys(facts.plan.outputs):
             if value in facts.tensors:

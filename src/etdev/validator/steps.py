@@ -1,4 +1,4 @@
-"""Execution of one instruction, in one program or in both."""
+"""Execution of one instruction, in one program or in both programs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Steps:
         self._overlaps = Overlaps(run)
 
     def run(self, step: Step) -> None:
-        """Execute a step."""
+        """Execute a step, in one program or in both."""
         if step.who is Side.BEFORE:
             self._run_alone(0, step.before)
         elif step.who is Side.AFTER:
@@ -51,7 +51,7 @@ class Steps:
             self._run_same(one, other)
 
     def _are_alike(self, one: Code, other: Code) -> bool:
-        """Return whether two instructions compute the same function, with outputs of the same types and sizes."""
+        """Return whether two instructions compute the same function and have outputs of the same types and sizes."""
         if ops.same_function(one.name) != ops.same_function(other.name) or len(one.reads) != len(other.reads):
             return False
         forms = [
@@ -64,7 +64,7 @@ class Steps:
     def _run_same(self, one: Code, other: Code) -> None:
         """Execute the same instruction in both programs.
 
-        Equal operands give equal results.
+        Equal operands lead to equal results.
         """
         machine = self._run.machine
         before, after = machine.operands(0, one.position), machine.operands(1, other.position)
@@ -85,7 +85,7 @@ class Steps:
             machine.set_number(1, theirs, number)
 
     def _tag(self, code: Code, overlaps: dict[Key, Tree], *, paired: bool) -> object:
-        """Return what else the result of an instruction depends on, besides its operands; None if nothing."""
+        """Return a key for other facts that affect the result besides the operands. Return None if there are none."""
         forbidden = self._overlaps.forbidden(code, overlaps)
         if forbidden:  # The result depends on the addresses of the operands.
             return code.position, tuple(sorted((key, str(tree)) for key, tree in forbidden.items()))
@@ -93,9 +93,9 @@ class Steps:
         return None if same_each_time else code.position
 
     def _add_rows(self, one: Code, other: Code) -> None:
-        """Execute an instruction that appends a row to a tensor.
+        """Execute an instruction that appends a row to a tensor, in both programs.
 
-        Earlier rows are not compared here. If they differ, the instruction that reads them shows it.
+        Earlier rows are not compared here. If they differ, the comparison at the instruction that reads them shows it.
         """
         machine = self._run.machine
         before, after = machine.operands(0, one.position), machine.operands(1, other.position)
@@ -128,7 +128,7 @@ class Steps:
     def _run_alone(self, side: int, position: int, *, paired: bool = False) -> None:
         """Execute an instruction of one program.
 
-        With ``paired``, the other program has a different instruction at this point.
+        If ``paired`` is set, the other program has a different instruction at this point.
         """
         code = self._run.facts[side].code[position]
         if code.act is Act.VIEW:
@@ -160,7 +160,7 @@ class Steps:
             machine.set_number(side, value, number)
 
     def _canonical(self, part: Part) -> Part:
-        """Express an operand of the linked program in symbols of the program before the link, where known."""
+        """Express an operand of the linked program in symbols of the program before the link, where possible."""
         if isinstance(part[0], tuple):
             return (part[0], part[1], self._run.agreement.canonical(cast(Content, part[2])))
         if part[0] == "list":
@@ -169,7 +169,7 @@ class Steps:
 
 
 def _delegate(facts: Facts, call: m.Instruction | None) -> object:
-    """Return everything that determines which function a delegate computes."""
+    """Return a key of everything that determines the function of a delegate."""
     assert isinstance(call, m.DelegateCall)
     delegate = facts.plan.delegates[call.delegate_index]
     where = delegate.processed

@@ -1,10 +1,10 @@
-"""Values of a single file that no instruction writes, although other values are written to their bytes.
+"""Values of a single file that no instruction writes, although instructions write other values to the same bytes.
 
-Most are views, slices and the like, which share bytes on purpose. For some, an instruction is missing, and the bytes
-hold a value that was written earlier. The module looks for two traces of that:
+Most of these are views and slices, which share bytes on purpose. For some, an instruction is missing, and the bytes
+still hold an earlier value. The module looks for two traces of a missing instruction:
 
 * The bytes hold a value of another element type.
-* Nothing reads a value that the missing instruction would have read.
+* No instruction reads a value that the missing instruction would have read.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ from etdev.validator.facts import CONSTANT, Code, Facts
 from etdev.validator.semantics.operators import Act
 
 Write: TypeAlias = tuple[int, int]
-"""Position of an instruction and the value that it writes; position -1 is the caller, which fills the inputs."""
+"""Position of an instruction, and the value that it writes. Position -1 is the caller, which fills the inputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Value whose write is missing."""
+    """A value whose write is missing."""
 
     reader: Code | None
-    """First instruction that reads the value; None if only the caller reads it."""
+    """First instruction that reads the value, or None if only the caller reads it."""
     value: int
     write: Write
-    """Write that shows the fault: the bytes come from it, or no instruction reads it."""
+    """Write that shows the fault. Either the bytes come from this write, or no instruction reads the written value."""
     another_type: bool
-    """True if the bytes come from ``write``, which wrote another element type."""
+    """True if the bytes come from ``write`` and have another element type."""
     certain: bool
-    """False if a valid file may look like this."""
+    """False if a valid file could also contain such a read."""
 
 
 @dataclass(slots=True)
 class Unwritten:
-    """Record of the reads in a method, to find the values whose write is missing."""
+    """Record of the reads in a method. It finds the values whose write is missing."""
 
     facts: Facts
     devices: Collection[int]
     """Numbers of the planned buffers on devices."""
     _reads: dict[Write, set[Write]] = field(default_factory=dict)
-    """Write → ``(position, value)`` of each read of what it wrote."""
+    """Reads of each write's result, as ``(position, value)``, by write."""
     _suspects: dict[int, set[Write]] = field(default_factory=dict)
-    """Value that no instruction writes → the writes that its bytes come from."""
+    """Maps each value that no instruction writes to the writes from which its bytes come."""
     state: set[tuple[int, int, int]] = field(default_factory=set)
-    """Places that are read before they are written: buffer, first byte, end byte (exclusive)."""
+    """Places that are read before they are written, as buffer, first byte and end byte (exclusive)."""
     _named: Counter[int] = field(init=False)
-    """Value → number of instructions that name it."""
+    """Number of instructions that name each value."""
     _touched: frozenset[int] = field(init=False)
-    """Inputs, and values that an instruction writes, changes or points to another place."""
+    """Inputs, and values that an instruction writes, updates or redirects to another place."""
 
     def __post_init__(self) -> None:
         code = self.facts.code
@@ -66,14 +66,14 @@ class Unwritten:
         return {*self.facts.list_tensors((*code.reads, *moved)), *code.writes, *code.updates}
 
     def note_state(self, place: tuple[int, int, int]) -> None:
-        """Note a read of bytes that the method has not written."""
+        """Record a read of bytes that the method has not written."""
         self.state.add(place)
 
     def note_read(self, code: Code | None, value: int, owners: Collection[int], writes: Collection[Write]) -> None:
-        """Note a read.
+        """Record a read of a value.
 
-        ``code`` is the reader, or None for the caller. ``owners`` are the values whose writes would make the read
-        valid. ``writes`` are those that the bytes come from.
+        ``code`` is the reader, or None for the caller. A write of one of the ``owners`` would make the read valid.
+        ``writes`` are the writes from which the bytes come.
         """
         position = len(self.facts.code) if code is None else code.position
         for write in writes:
@@ -82,7 +82,7 @@ class Unwritten:
             self._suspects.setdefault(value, set()).update(writes)
 
     def find(self) -> Iterator[Missing]:
-        """Find the values whose write is missing, as far as traces show."""
+        """Yield the values whose write is missing, as far as traces show this."""
         unread = list(self._unread())
         for value, writes in sorted(self._suspects.items()):
             first = min(at for write in writes for at, read in self._reads[write] if read == value)
@@ -104,10 +104,10 @@ class Unwritten:
         yield from self._without_copy(unread)
 
     def _without_copy(self, unread: list[tuple[Write, bool]]) -> Iterator[Missing]:
-        """Find inputs of delegates on devices whose copy from the host is missing.
+        """Yield inputs of delegates on devices whose copy from the host is missing.
 
-        The file does not say which arguments of a delegate are inputs. An argument counts as one without its copy if no
-        other instruction names it and if a value of the same type and sizes on the host is never read.
+        The file does not say which arguments of a delegate are inputs. An argument counts as such an input under two
+        conditions. No other instruction names it, and no instruction reads a host value of the same type and sizes.
         """
         for (position, value), _ in unread:
             code = self.facts.code[position] if position >= 0 else None
@@ -132,15 +132,15 @@ class Unwritten:
         return place is not None and place[0] in self.devices
 
     def _is_over(self, value: int, writes: Collection[Write], first: int) -> bool:
-        """Return whether each write was read for other values, only before ``value`` was read for the first time."""
+        """Return whether each write was read for other values, and only before the first read of ``value``."""
         others = [[at for at, read in self._reads[write] if read != value] for write in writes]
         return all(found and max(found) < first for found in others)
 
     def _unread(self) -> Iterator[tuple[Write, bool]]:
-        """Yield ``(write, alone)`` for each write that no instruction reads.
+        """Yield ``(write, alone)`` for each write whose result no instruction reads.
 
-        ``alone`` is True if all writes of the same instruction are unread. It is False for an input, because a method
-        need not read all its inputs.
+        ``alone`` is True if all results of the instruction are unread. For an input, ``alone`` is False, because a
+        method need not read all its inputs.
         """
         for value in self.facts.plan.inputs:
             if value in self.facts.tensors and not self._named[value] and self._is_unread(-1, value):

@@ -17,12 +17,12 @@ from etdev.validator.run import InPlace
 
 @dataclass(frozen=True, slots=True)
 class Correspondence:
-    """Instructions before and after a link that correspond to each other. A wrong pair can only cause violations."""
+    """Corresponding instructions before and after a link. A wrong pair can only cause violations."""
 
     moved: Mapping[int, int]
-    """Position before the link → position after it, for kept instructions. All chains are counted together."""
+    """Maps the position of each kept instruction before the link to its position after it, across all chains."""
     delegate_inputs: Mapping[int, int] = field(default_factory=dict)
-    """Position of a delegate call before the link → number of its arguments that are inputs."""
+    """Number of inputs of each delegate call, by position of the call before the link."""
 
 
 def validate_link(
@@ -36,10 +36,10 @@ def validate_link(
 ) -> ValidationReport:
     """Prove that each method of ``after`` computes the same as the method of that name in ``before``.
 
-    ``before`` runs with its own memory plan. ``shared_state`` names the state that methods of ``after`` must have at
-    the same address. In a ``foreign`` program, methods share all memory in buffers above 1. ``in_place`` has further
-    operands that kernels may overwrite: operator → ``(argument, output)``. Methods without a correspondence are not
-    validated.
+    ``before`` runs with its own memory plan. ``shared_state`` contains the names of state that must have the same
+    address in all methods of ``after``. In a ``foreign`` program, methods share all memory in buffers above 1.
+    ``in_place`` adds operands that kernels may overwrite, as ``(argument, output)`` pairs by operator. Methods without
+    a correspondence are not validated.
     """
     symbols = Symbols()
     constants = Constants(symbols, before, after)
@@ -54,7 +54,7 @@ def validate_link(
     for one, other in zip(before.execution_plan, after.execution_plan, strict=True):
         link = correspondences.get(one.name)
         if link is None:
-            skipped.append(NotValidated(one.name, "nothing says which of its instructions are which"))
+            skipped.append(NotValidated(one.name, "the correspondence of its instructions is unknown"))
             continue
         method = _prepare_method(symbols, constants, (before, after), (one, other), link, in_place or {})
         methods.append(method)
@@ -73,13 +73,13 @@ def validate_link(
 
 
 def _named_data(before: m.Program, after: m.Program) -> Iterator[Violation]:
-    """Yield a violation for each named data of a delegate that is missing or changed after the link."""
+    """Yield a violation for each piece of a delegate's named data that is missing or changed after the link."""
     found = {item.key: after.segments[item.segment_index].data for item in after.named_data}
     for item in before.named_data:
         data = before.segments[item.segment_index].data
         other = found.get(item.key)
         if other is None or (other is not data and other != data):
-            what = "is missing" if other is None else "has other bytes than before the link"
+            what = "is missing" if other is None else "differs from the data before the link"
             yield Violation("content", "", f"the data {item.key!r}, which delegates look up by name, {what}")
 
 

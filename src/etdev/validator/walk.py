@@ -1,8 +1,8 @@
-"""Control flow of two programs in step: instructions that both run together, and points where paths split and join.
+"""Control flow of two programs in step: instructions that both programs run together, and points where paths split.
 
-An instruction that only one program has runs alone. All others run in both programs at the same time. Both programs
-take the same branch at a jump, so their executions correspond one to one. A point is a pair of positions, one in each
-program.
+An instruction that only one program has runs alone. All other instructions run in both programs at the same time. Both
+programs take the same branch at a jump, so their executions correspond one to one. A point is a pair of positions, one
+in each program. Paths join at a point that several paths reach.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from etdev.validator.semantics.operators import Act
 
 
 class Side(Enum):
-    """Which program runs an instruction, or both."""
+    """Program or programs that run an instruction."""
 
     BOTH = "both"
     BEFORE = "before"
@@ -27,7 +27,7 @@ class Side(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Instruction of one program, or corresponding instructions of both."""
+    """An instruction of one program, or corresponding instructions of both programs."""
 
     who: Side
     before: int
@@ -38,7 +38,7 @@ class Step:
 
 @dataclass(slots=True)
 class Block:
-    """Steps that always run together, in order."""
+    """Steps that always run together and in order."""
 
     steps: list[Step] = field(default_factory=list)
     successors: list[int] = field(default_factory=list)
@@ -56,20 +56,20 @@ class Divergence(Exception):  # noqa: N818 - turned into a violation by whoever 
 
 @dataclass(slots=True)
 class Walk:
-    """All blocks. The first is the entry. The last is the end of the method and has no steps."""
+    """Blocks of two methods. The first block is the entry. The last block is the end of the method, without steps."""
 
     blocks: list[Block]
     groups: list[list[int]]
-    """Groups of blocks: each is a loop, or a single block.
+    """Groups of blocks. Each group is a loop or a single block.
 
-    A group comes after all groups that lead to it. In a group, most blocks come after their predecessors.
+    A group comes after all groups that lead to it. Inside a group, most blocks come after their predecessors.
     """
     rank: dict[int, int]
-    """Block → its position in the order of the groups."""
+    """Position of each block in the order of the groups."""
 
     @property
     def end(self) -> int:
-        """Number of the block at the end of the method."""
+        """Return the number of the block at the end of the method."""
         return len(self.blocks) - 1
 
     def is_loop(self, group: Sequence[int]) -> bool:
@@ -77,7 +77,7 @@ class Walk:
         return len(group) > 1 or group[0] in self.blocks[group[0]].successors
 
     def body(self, head: int) -> frozenset[int]:
-        """Return the blocks of the loop with this head: those from which the head can be reached inside the loop."""
+        """Return the blocks of the loop with this head. These are the blocks from which the loop leads to the head."""
         body = {head}
         waiting = [item for item in self.blocks[head].predecessors if self.is_back(item, head)]
         while waiting:
@@ -95,7 +95,7 @@ class Walk:
 def walk(before: Facts, after: Facts, moved: Mapping[int, int]) -> Walk:
     """Match the control flow of two methods.
 
-    ``moved`` is position before the link → position after it, for instructions that the link keeps. Raise
+    ``moved`` maps the position of each kept instruction before the link to its position after the link. Raise
     :class:`Divergence` if the methods do not match.
     """
     points = _Points(before, after, moved).all()
@@ -119,12 +119,12 @@ class _Points:
         if len(self._back) < len(moved) or not all(
             0 <= here < self._lengths[0] and 0 <= there < self._lengths[1] for here, there in moved.items()
         ):
-            raise Divergence("the list of corresponding instructions contradicts itself", 0, 0)
+            raise Divergence("the list of corresponding instructions is inconsistent", 0, 0)
 
         self._meet = self._targets()
 
     def _targets(self) -> dict[int, int]:
-        """Return a map from the destination of each jump before the link to that of the corresponding jump after it."""
+        """Return a map from the target of each jump before the link to the target of the same jump after the link."""
         found = {}
         for here, there in self._moved.items():
             if self._facts[0].code[here].act is self._facts[1].code[there].act is Act.JUMP:
@@ -155,7 +155,7 @@ class _Points:
         if point == self._lengths:
             return None, ()
         if self._moved.get(here) != there:
-            raise Divergence("the instructions that stay are in another order", here, there)
+            raise Divergence("the instructions that the link kept are in another order", here, there)
         return Step(Side.BOTH, here, there), self._together(here, there)
 
     def _alone(self, side: int, position: int) -> int:
@@ -166,14 +166,14 @@ class _Points:
         ways = self._ways(side, position)
         if len(ways) > 1 or ways[0] <= position:
             places = (position, 0) if side == 0 else (0, position)
-            raise Divergence("a jump is in one of the programs only", *places)
+            raise Divergence("only one of the programs has this jump", *places)
         return ways[0]
 
     def _together(self, here: int, there: int) -> tuple[_Point, ...]:
         one, other = self._ways(0, here), self._ways(1, there)
         kinds = {self._facts[0].code[here].act is Act.JUMP, self._facts[1].code[there].act is Act.JUMP}
         if len(kinds) > 1 or len(one) != len(other) or self._taken(0, here) != self._taken(1, there):
-            raise Divergence("a jump of the one program is none, or another, in the other one", here, there)
+            raise Divergence("a jump of one program has no equal counterpart in the other program", here, there)
         return tuple(dict.fromkeys(zip(one, other, strict=True)))
 
     def _taken(self, side: int, position: int) -> bool | None:
@@ -192,7 +192,7 @@ class _Points:
 
 
 def fixed_jumps(facts: Facts) -> dict[int, bool]:
-    """Return position → condition, for jumps whose condition is a constant."""
+    """Return the condition of each jump whose condition is a constant, by position."""
     outside = {*facts.plan.inputs, *facts.variable}
     found = {}
     for code in facts.code:
@@ -232,7 +232,7 @@ def _blocks(points: Mapping[_Point, _Next]) -> list[Block]:
 
 
 def _order(blocks: list[Block]) -> list[int]:
-    """Order blocks depth first, so that most come after their predecessors."""
+    """Return the blocks in depth-first order, so that most blocks come after their predecessors."""
     seen = {0}
     order: list[int] = []
     stack = [(0, iter(reversed(blocks[0].successors)))]
@@ -249,7 +249,7 @@ def _order(blocks: list[Block]) -> list[int]:
 
 
 def _groups(blocks: list[Block], order: list[int]) -> list[list[int]]:
-    """Group blocks that can reach each other, with Kosaraju's algorithm."""
+    """Return groups of blocks that can reach each other, found with Kosaraju's algorithm."""
     of: dict[int, int] = {}
     groups: list[list[int]] = []
     for first in order:

@@ -583,7 +583,7 @@ READERS: dict[str, tuple[Callable[[Method], Callable[[int], object]], str]] = {
         lambda method: lambda one: method.repeat_while_false(one, 3),
         "instruction 2 (JumpFalseCall) reads value 1",
     ),
-    "the caller": (lambda method: method.outputs.append, "the caller, reading the outputs, reads value 1"),
+    "the caller": (lambda method: method.outputs.append, "the caller (outputs) reads value 1"),
 }
 
 
@@ -593,7 +593,7 @@ def test_a_read_of_what_was_written_over_is_refused(name: str) -> None:
     reader, words = READERS[name]
     reuse(method, reader(method))
     assert clobbered(method).message == (
-        f"{words} at bytes 128 to 160 of buffer 1 after instruction 1 (aten::mm.out) wrote over it"
+        f"{words} at bytes 128 to 160 of buffer 1 after instruction 1 (aten::mm.out) overwrote these bytes"
     )
 
 
@@ -605,8 +605,8 @@ def test_it_is_refused_if_only_a_part_was_written_over() -> None:
     put(method, two, one, 16)
     method.outputs = [one]
     assert clobbered(method).message == (
-        "the caller, reading the outputs, reads value 1 at bytes 128 to 160 of buffer 1 "
-        "after instruction 1 (aten::mm.out) wrote over it"
+        "the caller (outputs) reads value 1 at bytes 128 to 160 of buffer 1 "
+        "after instruction 1 (aten::mm.out) overwrote these bytes"
     )
 
 
@@ -621,7 +621,7 @@ def test_it_is_refused_if_it_happens_on_one_way_only() -> None:
 
     method.cond(data, side, list)
     method.outputs = [one]
-    assert "after instruction 2 (aten::mm.out) wrote over it" in clobbered(method).message
+    assert "after instruction 2 (aten::mm.out) overwrote these bytes" in clobbered(method).message
 
 
 def test_it_is_refused_through_a_merged_value_and_says_which_tensor_that_is() -> None:
@@ -635,7 +635,7 @@ def test_it_is_refused_through_a_merged_value_and_says_which_tensor_that_is() ->
     assert (first, left) == (2, 1)
     assert clobbered(method).message == (
         "instruction 12 (aten::mm.out) reads value 2 (which is value 1) at bytes 128 to 160 of buffer 1 "
-        "after instruction 7 (aten::mm.out) wrote over it"
+        "after instruction 7 (aten::mm.out) overwrote these bytes"
     )
 
 
@@ -646,7 +646,7 @@ def test_an_input_may_be_what_wrote_over_it() -> None:
     method.op(carry)
     method.copy(carry, data)
     put(method, carry, data)
-    assert "after the caller, filling the inputs, wrote over it" in clobbered(method).message
+    assert "after the caller (inputs) overwrote these bytes" in clobbered(method).message
 
 
 ALIASES: dict[str, Callable[[Method, int, int], None]] = {

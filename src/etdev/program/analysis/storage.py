@@ -214,7 +214,7 @@ def _clobbered(plan: m.ExecutionPlan, found: Reaching, use: Use, by: int) -> Lin
     value = f"value {use.value}" + (f" (which is value {use.place})" if use.value != use.place else "")
     return LinkError(
         f"{describe_position(plan, found, use.position)} reads {value} at bytes {place.start} to {place.end} of buffer "
-        f"{place.buffer} after {describe_position(plan, found, by)} wrote over it",
+        f"{place.buffer} after {describe_position(plan, found, by)} overwrote these bytes",
         where=f"method {plan.name!r}",
         hint="the plan of the file is wrong: build it again from its model with etdev",
     )
@@ -223,9 +223,9 @@ def _clobbered(plan: m.ExecutionPlan, found: Reaching, use: Use, by: int) -> Lin
 def describe_position(plan: m.ExecutionPlan, found: Reaching, position: int) -> str:
     """Describe a position in words: ``instruction 12 (aten::add.out)``."""
     if position < 0:
-        return "the caller, filling the inputs,"
+        return "the caller (inputs)"
     if position >= len(found.flow.instructions):
-        return "the caller, reading the outputs,"
+        return "the caller (outputs)"
     call = found.flow.instructions[position]
     if isinstance(call, m.KernelCall):
         name = operator_name(plan.operators[call.op_index])

@@ -1,7 +1,7 @@
-"""Numbers of elements that are known to be equal, because a view connects them.
+"""Numbers of elements that are known to be equal because of a view.
 
 A view has as many elements as its input; otherwise the program fails at run time. At a merge of paths, a fact holds if
-it holds on every path.
+the fact holds on every path.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from etdev.validator.domain.numbers import Dims, Number
 
 
 class Counts:
-    """Numbers that are known to be equal at one point of the program."""
+    """Numbers that are known to be equal at a point of the program."""
 
     __slots__ = ("_on", "_same")
 
     def __init__(self) -> None:
         self._same: dict[Number, Number] = {}
-        """Number → equal number."""
+        """Maps a number to an equal number."""
         self._on: dict[tuple[int, int], dict[Number, Number]] = {}
-        """``(merge, way)`` → further equalities, valid if the merge was last reached on that way."""
+        """Further equal numbers by ``(merge, way)``. They are equal if the merge was last reached on that way."""
 
     def copy(self) -> Counts:
-        """Return a copy."""
+        """Return an independent copy."""
         found = Counts()
         found._same, found._on = self._same.copy(), self._on
         return found
@@ -38,13 +38,13 @@ class Counts:
             self._same[theirs] = mine
 
     def forget(self, merges: Merges, reached: Collection[int]) -> None:
-        """Remove facts that become invalid when one of these merges is reached again."""
+        """Remove facts that become invalid when one of the merges in ``reached`` is reached again."""
         self._same = {one: same for one, same in self._same.items() if not merges.mentions((one, same), reached)}
         self._on = {way: known for way, known in self._on.items() if way[0] not in reached}
 
     @classmethod
     def joined(cls, merges: Merges, merge: int, ways: Sequence[Counts]) -> Counts:
-        """Return the facts that hold where some paths merge."""
+        """Return the facts that hold where paths merge. ``ways`` has the facts of each path."""
         found = cls()
         # In a loop, a path without the merge may have passed it in an earlier iteration.
         found._on = {
@@ -59,7 +59,7 @@ class Counts:
         return found
 
     def same(self, merges: Merges, one: Number, other: Number, guards: Guards = ()) -> bool:
-        """Return whether two numbers are equal on the paths given by ``guards``."""
+        """Return whether two numbers are equal on the paths that ``guards`` describes."""
         if self._find(one) == self._find(other) or self._same_on(merges, one, other, guards):
             return True
         # A fact about a merged number holds only after that merge.

@@ -1,4 +1,4 @@
-"""Joins the states of paths into one state at the point where they merge."""
+"""Joining the states of several paths into one state, at the point where the paths merge."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from etdev.validator.domain.symbols import OTHER
 from etdev.validator.machine import Machine
 from etdev.validator.reading import NotFollowedError
 
-OF_OLDER_ROUND = "which tensor a value is depends on more than the last round of a loop"
+OF_OLDER_ROUND = "the tensor of a value depends on more than the last iteration of a loop"
 Slot = tuple[int, int]
-"""``(side, space)``: one space of memory of one program."""
+"""A space of memory of one program, as ``(side, space)``."""
 
 
 def join(machine: Machine, agreement: Agreement, merge: int, states: Sequence[State]) -> State:
-    """Return the state at a merge, from the states of the paths into it. These cannot be used afterwards."""
+    """Return the state at a merge, given the states of the paths into it. Callers must not use ``states`` again."""
     if len(states) == 1:
         return states[0]
     common, entries = changes(states)
@@ -80,7 +80,7 @@ def _join_shadows(
 
 
 def held_in(machine: Machine, states: Sequence[State], side: int, value: int) -> list[Shadow] | None:
-    """Return the content of a value in each state; None if it cannot be determined in one of them."""
+    """Return the content of a value in each state, or None if the content is unknown in a state."""
     here = machine.state
     found: list[Shadow] = []
     try:
@@ -105,7 +105,7 @@ def memory_ranges(entries: Iterable[Entry]) -> dict[Slot, list[tuple[int, int]]]
 
 
 def without_overlaps(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Unite ranges that overlap or touch, and sort them."""
+    """Return the sorted union of ranges. Ranges that overlap or touch become one range."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(ranges):
         if merged and start <= merged[-1][1]:
@@ -118,7 +118,10 @@ def without_overlaps(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]
 def pieces(
     agreement: Agreement, memories: Sequence[Memory], side: int, start: int, end: int
 ) -> Iterator[tuple[int, int, list[Cell]]]:
-    """Yield ``(start, end, cell of each memory)`` for the ranges in which no memory changes its cell."""
+    """Yield ``(start, end, cells)`` for each range in which no memory changes its cell.
+
+    ``cells`` has one cell for each memory.
+    """
     lists = [list(_known_pieces(agreement, memory, side, start, end)) for memory in memories]
     at = [0] * len(lists)
     while start < end:
@@ -187,15 +190,15 @@ def dims_in(machine: Machine, state: State, side: int, value: int) -> Dims:
 
 
 def tree_in(state: State, kind: int, side: int, value: int) -> Tree:
-    """Return the tensor that a value refers to in a state; with the kind ``PLACE``, the place of a tensor."""
+    """Return the tensor to which a value refers in a state. For the kind ``PLACE``, return the place of a tensor."""
     what = "a move" if kind == REFERENCE else "a view"
-    return cast(Tree, state.table(kind, side).get(value, Unknown(f"value {value} is used before {what} has set it")))
+    return cast(Tree, state.table(kind, side).get(value, Unknown(f"value {value} is used before {what} sets it")))
 
 
 def join_trees(merge: int, trees: Sequence[Tree]) -> Tree:
     """Return the choice between the trees of the paths into a merge.
 
-    A tree that already contains this merge comes from an earlier iteration. It becomes :class:`Unknown`.
+    A tree that already contains this merge comes from an earlier iteration. In that case, return :class:`Unknown`.
     """
     if any(mentions(tree, {merge}) for tree in trees):
         return Unknown(OF_OLDER_ROUND)
@@ -203,7 +206,7 @@ def join_trees(merge: int, trees: Sequence[Tree]) -> Tree:
 
 
 def forget_older(state: State, merges: set[int]) -> None:
-    """Replace each tree that depends on one of ``merges`` by an unknown one. The next iteration renews them."""
+    """Replace trees that depend on one of ``merges`` by an unknown tree. The next iteration sets the trees again."""
     for side in (0, 1):
         for kind in (REFERENCE, PLACE):
             table = state.table(kind, side)
@@ -220,5 +223,5 @@ def _join_numbers(machine: Machine, merge: int, found: Sequence[Number_]) -> Num
 
 
 def symbol_of(machine: Machine, part: Number_) -> int:
-    """Return a symbol that stands for a number."""
+    """Return a symbol that represents a number."""
     return cast(int, part[1]) if part[0] == "s" else machine.symbols.number((OTHER, "literal", *part))

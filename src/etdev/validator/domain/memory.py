@@ -9,24 +9,24 @@ from typing import TypeAlias
 from etdev.validator.domain.numbers import Number
 
 Valid: TypeAlias = tuple[int, tuple[Number, ...], int] | None
-"""How far the last write to some bytes reached, if its length is dynamic: ``(address, sizes, bytes per element)``.
+"""Extent of the last write to some bytes, if the write has a dynamic length: ``(address, sizes, bytes per element)``.
 
 Bytes after this extent can be older. None means that the last write covered all bytes.
 """
 NOTHING: Valid = (0, (0,), 1)
 """Extent of a write of zero bytes."""
 Cell: TypeAlias = tuple[int, int, Valid]
-"""``(symbol, shift, valid)``: the byte at address ``a`` is byte ``a - shift`` of the symbol."""
+"""Symbolic byte, as ``(symbol, shift, valid)``: the byte at address ``a`` is byte ``a - shift`` of the symbol."""
 Run: TypeAlias = tuple[int, int, int]
-"""``(symbol, offset, length)``: consecutive bytes of one symbol."""
+"""Consecutive bytes of one symbol, as ``(symbol, offset, length)``."""
 Content: TypeAlias = tuple[Run, ...]
 """Consecutive bytes, as the smallest possible number of runs."""
 
 
 class Memory:
-    """Memory as ranges of bytes, each with a cell. The last range has no end.
+    """Memory, as ranges of bytes that each have a cell. The last range has no end.
 
-    A copy is fast: both memories share layers that do not change any more.
+    Copying is fast because both copies share layers that do not change any more.
     """
 
     __slots__ = ("_below", "cells", "starts")
@@ -34,7 +34,7 @@ class Memory:
     def __init__(self, starts: list[int], cells: list[Cell | None], below: Memory | None = None) -> None:
         self.starts = starts
         self.cells = cells
-        """Cell of each range. It is None where the layer below holds the cells."""
+        """Cell of each range, or None where the layer below holds the cells."""
         self._below = below
 
     @classmethod
@@ -43,7 +43,7 @@ class Memory:
         return cls([0], [(symbol, 0, None)])
 
     def copy(self) -> Memory:
-        """Return a copy."""
+        """Return a copy that shares unchanged layers with this memory."""
         if len(self.starts) > 1 or self._below is None:
             self._below = Memory(self.starts, self.cells, self._below)
             # Each layer has at least twice as many ranges as the one above it, so there are few layers.
@@ -53,7 +53,7 @@ class Memory:
         return Memory([0], [None], self._below)
 
     def _flattened(self) -> Memory:
-        """Return the same memory with its two top layers united."""
+        """Return the same memory with its two top layers merged into one."""
         assert self._below is not None
         starts: list[int] = []
         cells: list[Cell | None] = []
@@ -70,7 +70,7 @@ class Memory:
         return Memory(starts, cells, below._below)
 
     def write(self, start: int, end: int, cell: Cell) -> None:
-        """Set the cell of bytes ``start`` to ``end`` (exclusive)."""
+        """Set the cell of the bytes from ``start`` to ``end`` (exclusive)."""
         starts, cells = self.starts, self.cells
         first = bisect_left(starts, start)
         last = bisect_left(starts, end, first)
@@ -83,7 +83,7 @@ class Memory:
             cells[first:last] = (cell, rest)
 
     def write_content(self, start: int, content: Content, valid: Valid = None) -> None:
-        """Write content at an address."""
+        """Write ``content`` at address ``start``."""
         for symbol, offset, length in content:
             self.write(start, start + length, (symbol, start - offset, valid))
             start += length
@@ -110,7 +110,7 @@ def shifted(valid: Valid, by: int) -> Valid:
 
 
 def joined(runs: Iterable[Run]) -> Content:
-    """Concatenate runs. Unite those that continue each other."""
+    """Concatenate runs. Unite neighboring runs that are consecutive bytes of one symbol."""
     found: list[Run] = []
     for symbol, offset, length in runs:
         if found:
@@ -135,7 +135,7 @@ def part(content: Content, start: int, length: int) -> Content:
 
 
 def overlaid(content: Content, at: int, new: Content) -> Content:
-    """Replace bytes of a content by ``new``, from ``at`` on. The size stays the same."""
+    """Return a content with its bytes from ``at`` on replaced by ``new``. The size stays the same."""
     count = size(new)
     first, last = max(at, 0), min(at + count, size(content))
     if first >= last:
@@ -145,12 +145,15 @@ def overlaid(content: Content, at: int, new: Content) -> Content:
 
 
 def size(content: Content) -> int:
-    """Return the number of bytes."""
+    """Return the number of bytes of a content."""
     return sum(length for _, _, length in content)
 
 
 def aligned(contents: Iterable[Content]) -> Iterator[tuple[int, tuple[tuple[int, int], ...]]]:
-    """Cut contents of the same size into common pieces: ``(length, ((symbol, offset) of each content))``."""
+    """Cut contents of the same size into common pieces.
+
+    Yield ``(length, pieces)``, where ``pieces`` has one ``(symbol, offset)`` for each content.
+    """
     iterators = [list(content) for content in contents]
     at = [0] * len(iterators)
     used = [0] * len(iterators)

@@ -1,4 +1,4 @@
-"""Symbols for contents where paths merge, and their meaning on each path.
+"""Symbols for contents where paths merge, and the meaning of these symbols on each path.
 
 A *way* is the index of a path into a merge.
 """
@@ -15,52 +15,53 @@ from etdev.validator.domain.numbers import Dims, Number
 from etdev.validator.domain.symbols import MERGE, OTHER, Symbols
 
 _DEEPEST = 40
-"""Maximum depth of nested merges that are resolved. Deeper ones stay unresolved."""
+"""Maximum depth of nested merges that are resolved. Deeper merges stay unresolved."""
 _DEEPEST_PARTLY = 10
-"""Maximum depth for merges whose writes have extents, where every way of each merge may have to be examined."""
+"""Maximum depth for merges of writes with extents. Such a merge may require an examination of all its ways."""
 AGAIN = -1
-"""Number in place of a merge, for an instruction in a loop whose result differs in each iteration."""
+"""Number in place of a merge. It marks an instruction in a loop whose result differs in each iteration."""
 Piece = tuple[int, int]
-"""``(symbol, offset)``: bytes of a symbol from an offset on."""
+"""Bytes of a symbol from an offset on, as ``(symbol, offset)``."""
 Guards: TypeAlias = tuple[tuple[int, int], ...]
-"""Pairs ``(merge, way)``. They mean the paths on which each merge was last reached by this way."""
+"""Pairs ``(merge, way)`` that describe paths. On these paths, each merge was last reached on its way."""
 _Merged: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...], tuple[Valid, ...], bool]
 """Number of the merge, incoming symbols, their offsets, their extents, and whether the merge was reached before."""
 Covers: TypeAlias = Callable[[Valid, int, Number, Guards], bool]
-"""Returns whether an extent covers a read, given the extent, the read's start and length, and guards."""
+"""Returns whether an extent covers a read. Takes the extent, the read's start and length, and guards."""
 
 
 class Merges:
     """Symbols for contents at the merges of one method."""
 
     def __init__(self, symbols: Symbols, bits: Mapping[int, int], heads: Collection[int]) -> None:
-        """Start without symbols. ``bits``: merge in a loop → its bit. ``heads``: merges at the heads of loops.
+        """Start without symbols.
 
-        At a head, the way is resolved when the content is read. So no content there comes from an earlier iteration.
+        ``bits`` maps merges in loops to their bits. ``heads`` are the merges at the heads of loops. A way into a head
+        is resolved when the content is read. So no content at a head comes from an earlier iteration.
         """
         self._symbols = symbols
         self._bits = bits
         self._heads = heads
         self._known: dict[tuple[int, int, int], Piece] = {}
         self.partly: set[int] = set()
-        """Symbols of merged contents of which some bytes are older than the last write, on some way."""
+        """Symbols of merged contents with bytes that are older than the last write, on at least one way."""
 
     def bit(self, merge: int) -> int:
-        """Return the bit that stands for a merge in a loop; 0 for a merge outside of loops."""
+        """Return the bit of a merge in a loop, or 0 for a merge outside of loops."""
         return self._bits.get(merge, 0)
 
     def _older(self, merge: int) -> int:
-        """Return the bit that marks content from an earlier iteration; 0 for the head of a loop."""
+        """Return the bit that marks content from an earlier iteration, or 0 for the head of a loop."""
         return 0 if merge in self._heads else self.bit(merge)
 
     def bytes(
         self, merge: int, pieces: Sequence[Piece], valids: Sequence[Valid] = (), *, reached: bool = False
     ) -> Piece:
-        """Return the content at a merge where these pieces come in, one on each way.
+        """Return the content at a merge, given the piece that comes in on each way.
 
-        In a loop, content that depends on the merge itself is from the iteration before. If the merge was ``reached``
-        before the content was computed, it is from this iteration. ``valids``: extents of the pieces, if they differ;
-        addresses count from the start of the symbol.
+        In a loop, a piece that depends on the merge itself is from the previous iteration. But if ``reached`` is set,
+        the merge was reached before the piece was computed, so the piece is from the current iteration. ``valids`` has
+        the extents of the pieces if they differ. Addresses in an extent count from the start of the symbol.
         """
         if merge in self._heads:
             pieces = [self._on(*piece, merge, way, 0) for way, piece in enumerate(pieces)]
@@ -80,7 +81,7 @@ class Merges:
         return symbol, first[1]
 
     def cell(self, merge: int, at: int, ways: Sequence[Cell], *, reached: bool = False) -> Cell:
-        """Return the merged cell at an address, as :meth:`bytes` does for contents."""
+        """Return the merged cell at an address, under the rules of :meth:`bytes`."""
         valid, valids = ways[0][2], []
         if any(way[2] != valid for way in ways):
             begin = ways[0][1]
@@ -95,10 +96,10 @@ class Merges:
         return symbol, at - offset, cell[2]
 
     def fresh(self, side: int, piece: Piece, start: int, length: Number, covers: Covers) -> Piece:
-        """Return a piece as a reader of ``length`` bytes from ``start`` sees it.
+        """Return the content that a reader of ``length`` bytes from ``start`` finds in a piece.
 
-        On a way whose last write does not reach that far, the bytes may be anything. Addresses count from the start of
-        the symbol.
+        On a way whose last write does not reach the end of the read, the bytes may be anything. Addresses count from
+        the start of the symbol.
         """
         return self._fresh(side, piece, start, length, covers, 0)
 
@@ -122,9 +123,9 @@ class Merges:
     def behind(self, side: int, symbol: int, shift: int, valid: Valid, length: Number) -> int:
         """Return a symbol for bytes that may be older than ``symbol``, for a reader of ``length`` bytes.
 
-        If the extent of the write is known, the symbol is the same for both programs, because the program before the
-        link reads only what it has written. It differs if ``length`` is static: bytes after the end of a dynamic tensor
-        may then be state.
+        Normally, both programs share this symbol, because the program before the link reads only bytes that it has
+        written. The programs have different symbols in two cases. The extent of the write may be unknown. Or ``length``
+        is static, so bytes after the end of a dynamic tensor may be state.
         """
         own = side if isinstance(length, int) or valid is None or valid == NOTHING else -1
         known = shifted(valid, -shift) if own == -1 else None
@@ -137,13 +138,13 @@ class Merges:
         return self._symbols.mentioned(item for size in sizes for item in numbers.unknowns(size))
 
     def content(self, merge: int, contents: Sequence[Content], *, reached: bool = False) -> Content:
-        """Return the content at a merge where these contents come in, one on each way. All have the same size."""
+        """Return the content at a merge, given the contents that come in on each way. All have the same size."""
         if all(content == contents[0] for content in contents) and (reached or not self._older(merge)):
             return contents[0]
         return joined((*self.bytes(merge, pieces, reached=reached), length) for length, pieces in aligned(contents))
 
     def number(self, merge: int, found: Sequence[Number]) -> Number:
-        """Return the number at a merge where these numbers come in, one on each way."""
+        """Return the number at a merge, given the number that comes in on each way."""
         mentioned = self._symbols.mentioned(symbol for item in found for symbol in numbers.unknowns(item))
         bit = self.bit(merge)
         if all(item == found[0] for item in found) and not mentioned & self._older(merge):
@@ -154,7 +155,7 @@ class Merges:
         return numbers.multiply(numbers.unknown(symbol), common)
 
     def dims(self, merge: int, found: Sequence[Dims]) -> Dims:
-        """Return the sizes at a merge where these sizes come in, one on each way."""
+        """Return the sizes at a merge, given the sizes that come in on each way."""
         if any(len(sizes) != len(found[0]) for sizes in found):
             known = (symbol for sizes in found for size in sizes for symbol in numbers.unknowns(size))
             mentioned = self._symbols.mentioned(known) | self.bit(merge)
@@ -162,12 +163,12 @@ class Merges:
         return tuple(self.number(merge, sizes) for sizes in zip(*found, strict=True))
 
     def ways_of_number(self, symbol: int) -> list[tuple[int, int]]:
-        """Return all ``(merge, way)`` of a merged number; empty for other numbers."""
+        """Return all pairs ``(merge, way)`` of a merged number, or an empty list for any other number."""
         key = self._symbols.keys[symbol]
         return [(cast(int, key[2]), len(cast("tuple[Number, ...]", key[3])))] if key[:2] == (OTHER, "number") else []
 
     def mentions(self, dims: Dims, merges: Iterable[int]) -> bool:
-        """Return whether the meaning of sizes changes when one of these merges is reached again."""
+        """Return whether the meaning of sizes changes when one of ``merges`` is reached again."""
         known = self._symbols.mentioned(symbol for size in dims for symbol in numbers.unknowns(size))
         return any(known & self.bit(merge) for merge in merges)
 
@@ -182,7 +183,7 @@ class Merges:
     def piece_on(self, piece: Piece, merge: int, way: int) -> Piece:
         """Return a piece on the paths that last reached a merge on one way.
 
-        A piece with an extent on that way is returned as it is; :meth:`fresh` resolves it.
+        A piece with an extent on that way is returned unchanged; :meth:`fresh` resolves that piece.
         """
         return self._on(*piece, merge, way, 0)
 

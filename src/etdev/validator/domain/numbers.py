@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 Monomial: TypeAlias = tuple[int, ...]
-"""Sorted symbols of the unknowns in a product. The empty tuple is 1."""
+"""Sorted symbols of the unknowns in a product. The empty tuple represents 1."""
 Polynomial: TypeAlias = tuple[tuple[Monomial, int], ...]
 """Sorted sum of monomials, each with a factor that is not zero."""
 Number: TypeAlias = int | Polynomial
@@ -22,11 +22,11 @@ _MOST_TERMS = 2000
 
 
 class TooManyTermsError(Exception):
-    """Error for a polynomial with too many terms."""
+    """Error for a polynomial that has too many terms."""
 
 
 def unknown(symbol: int) -> Number:
-    """Return the unknown number that a symbol stands for."""
+    """Return the unknown number that a symbol represents."""
     return (((symbol,), 1),)
 
 
@@ -46,7 +46,7 @@ def subtract(one: Number, other: Number) -> Number:
 
 
 def multiply(one: Number, other: Number) -> Number:
-    """Return the product. Raise :class:`TooManyTermsError` if it has too many terms."""
+    """Return the product of two numbers. Raise :class:`TooManyTermsError` if the product has too many terms."""
     if isinstance(one, int) and isinstance(other, int):
         return one * other
     if len(_terms(one)) * len(_terms(other)) > _MOST_TERMS:
@@ -60,7 +60,7 @@ def multiply(one: Number, other: Number) -> Number:
 
 
 def product(numbers: Iterable[Number]) -> Number:
-    """Return the product of all numbers; 1 if there are none."""
+    """Return the product of all numbers, or 1 if there are none."""
     result: Number = 1
     for number in numbers:
         result = multiply(result, number)
@@ -68,7 +68,7 @@ def product(numbers: Iterable[Number]) -> Number:
 
 
 def divide(one: Number, other: Number) -> Number | None:
-    """Return the quotient, or None if it is not a polynomial. The divisor must be one monomial."""
+    """Return the quotient, or None if it is not a polynomial. The divisor must be a single monomial."""
     if len(_terms(other)) > 1:
         return None
     divisor, by = _terms(other)[0] if other else ((), 0)
@@ -82,7 +82,7 @@ def divide(one: Number, other: Number) -> Number | None:
 
 
 def unknowns(number: Number) -> Iterable[int]:
-    """Return the symbols of the unknowns in a number, which are its variables."""
+    """Return the symbols of the unknowns in a number."""
     return () if isinstance(number, int) else [symbol for monomial, _ in number for symbol in monomial]
 
 

@@ -1,4 +1,4 @@
-"""State of both programs at one point: memory, sizes, numbers, and the tensor that each value refers to."""
+"""State of both programs at one point: memory, sizes, numbers, and the tensor to which each value refers."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class Choice:
     ways: tuple[Tree, ...]
     """One tree for each predecessor of the block."""
     size: int = field(default=1, compare=False)
-    """Number of leaves."""
+    """Number of leaves in the tree."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Tree in place of a tensor or place that the validator cannot follow."""
+    """Tree that replaces a tensor or place which the validator cannot follow."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """Tensor and its place."""
+    """A tensor and its place."""
 
     tensor: int
     """Index of the tensor among the values."""
@@ -42,27 +42,27 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Distance between the starts of an output and of an operand that overlap."""
+    """Distance between the starts of an output and an operand that overlap."""
 
     bytes: int
     """Bytes from the start of the output to the start of the operand."""
     same: bool
-    """True if both are known to have the same bytes and the same shape."""
+    """True if output and operand are known to have the same bytes and the same shape."""
 
 
 Tree: TypeAlias = Choice | Unknown | At | Gap | int | Place | None
-"""Tensor that a value refers to, or a place, or a distance. A tree, because it can differ between paths."""
+"""Tree of tensors, places or distances. The leaves can differ because they can depend on the path."""
 Number_: TypeAlias = tuple[object, ...]
 """Content of a number, as part of a key: ``("i", Number)`` or ``("s", symbol)``."""
 Shadow: TypeAlias = tuple[tuple[object, ...], Dims, Content]
 """Type, sizes and content of a value that may refer to one of several tensors."""
 
 _MOST_LEAVES = 256
-"""Maximum number of leaves of a tree. A larger one becomes unknown."""
+"""Maximum number of leaves of a tree. A larger tree becomes unknown."""
 MEMORY, NUMBER, DIMS, REFERENCE, PLACE = range(5)
 """Kinds of log entries."""
 Entry: TypeAlias = tuple[int, ...]
-"""``(kind, side, value)``, or for memory ``(MEMORY, side, space, start, end)``."""
+"""Changed fact as ``(kind, side, value)``; for memory, ``(MEMORY, side, space, start, end)``."""
 
 
 class Log:
@@ -80,7 +80,7 @@ _Item = TypeVar("_Item")
 
 
 class Table(Generic[_Item]):
-    """Facts about values. Copies share their common part, so that copying is fast."""
+    """Facts about values. Copies share their common part, which makes copying fast."""
 
     __slots__ = ("_below", "_own")
 
@@ -89,7 +89,7 @@ class Table(Generic[_Item]):
         self._below = below
 
     def get(self, value: int, default: _Item | None = None) -> _Item | None:
-        """Return the fact about a value, or ``default``."""
+        """Return the fact about a value, or ``default`` if the table has no such fact."""
         table: Table[_Item] | None = self
         while table is not None:
             if value in table._own:
@@ -101,11 +101,11 @@ class Table(Generic[_Item]):
         self._own[value] = item
 
     def items(self) -> ItemsView[int, _Item]:
-        """Return all values with their facts."""
+        """Return all values that have facts, each with its fact."""
         return {**dict(self._below.items() if self._below else ()), **self._own}.items()
 
     def copy(self) -> Table[_Item]:
-        """Return a copy."""
+        """Return a copy that shares unchanged parts with this table."""
         if self._own:
             below = Table(self._own, self._below)
             # Each table has at least twice as many values as the one above it, so there are few tables.
@@ -116,27 +116,27 @@ class Table(Generic[_Item]):
 
 
 class State:
-    """State of both programs at one point. In each pair, the first is of the program before the link."""
+    """State of both programs at one point. The first item of each pair belongs to the program before the link."""
 
     __slots__ = ("counts", "dims", "log", "memory", "numbers", "places", "references", "shadows")
 
     def __init__(self) -> None:
         self.memory: tuple[dict[int, Memory], dict[int, Memory]] = ({}, {})
         self.numbers: tuple[Table[Number_], Table[Number_]] = (Table(), Table())
-        """Value → number that an instruction has set."""
+        """Numbers that instructions have set, by value."""
         self.dims: tuple[Table[Dims], Table[Dims]] = (Table(), Table())
-        """Dynamic tensor → sizes that an instruction has set."""
+        """Sizes that instructions have set, by dynamic tensor."""
         self.references: tuple[Table[Tree], Table[Tree]] = (Table(), Table())
-        """Value that a move has set → tensor that it refers to."""
+        """Tensors to which values refer because of a move, by value."""
         self.places: tuple[Table[Tree], Table[Tree]] = (Table(), Table())
-        """Tensor that a view has pointed to other bytes → its place."""
+        """Places to which a view has pointed tensors, by tensor."""
         self.shadows: tuple[dict[int, Shadow], dict[int, Shadow]] = ({}, {})
-        """Value that refers to another tensor in each iteration of a loop → its content."""
+        """Contents of values that refer to another tensor in each iteration of a loop, by value."""
         self.counts = Counts()
         self.log = Log(None)
 
     def copy(self) -> State:
-        """Return a copy. Later changes are logged separately."""
+        """Return a copy. Later changes of the two states are logged separately."""
         found = State()
         found.memory = tuple({space: item.copy() for space, item in side.items()} for side in self.memory)  # type: ignore[assignment]
         for name in ("numbers", "dims", "references", "places", "shadows"):
@@ -147,12 +147,12 @@ class State:
         return found
 
     def table(self, kind: int, side: int) -> Table[object]:
-        """Return the table in which one program keeps the facts that log entries of this kind are about."""
+        """Return the table of one program that contains the facts of a kind of log entry."""
         return (self.numbers, self.dims, self.references, self.places)[kind - 1][side]  # type: ignore[return-value]
 
 
 def changes(states: Iterable[State]) -> tuple[Log | None, list[Entry]]:
-    """Return the last log that several states have in common, and all changes since."""
+    """Return the last log that all these states share, and all changes since then."""
     logs: list[Log | None] = [state.log for state in states]
     entries: dict[Entry, None] = {}
     while any(log is not logs[0] for log in logs):
@@ -165,7 +165,7 @@ def changes(states: Iterable[State]) -> tuple[Log | None, list[Entry]]:
 
 
 def changes_since(state: State, log: Log) -> list[Entry]:
-    """Return the changes of a state since one of its logs."""
+    """Return the changes of a state since one of the state's logs."""
     entries: dict[Entry, None] = {}
     at: Log | None = state.log
     while at is not None and at is not log:
@@ -175,19 +175,19 @@ def changes_since(state: State, log: Log) -> list[Entry]:
 
 
 def each_leaf(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
-    """Apply a function to all leaves of a tree."""
+    """Return a tree with a function applied to all leaves."""
     if not isinstance(tree, Choice):
         return change(tree)
     return choice(tree.merge, tuple(each_leaf(way, change) for way in tree.ways))
 
 
 def choice(merge: int, ways: tuple[Tree, ...]) -> Tree:
-    """Return a choice between trees, or the tree itself if all are equal."""
+    """Return a choice between trees. If all trees are equal, return that tree."""
     if all(way == ways[0] for way in ways):
         return ways[0]
     size = sum(way.size if isinstance(way, Choice) else 1 for way in ways)
     if size > _MOST_LEAVES:
-        return Unknown("which tensor a value is depends on too many conditions")
+        return Unknown("the tensor of a value depends on too many conditions")
     return Choice(merge, ways, size)
 
 

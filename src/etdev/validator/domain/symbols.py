@@ -1,8 +1,7 @@
-"""Symbols for contents. Equal keys stand for equal contents.
+"""Symbols for contents. Equal keys represent equal contents.
 
-A symbol stands for a number, or for a sequence of bytes without an end, of which programs use a part. The key of a
-result has the operator, its attributes and the contents of its operands. The key of a merge has the content from each
-path.
+A symbol represents a number, or an endless sequence of bytes of which programs use a part. The key of a result contains
+the operator, its attributes and the contents of its operands. The key of a merge contains the content from each path.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ INITIAL, CONSTANT, INPUT, OPERATION, MERGE, LOOP, OTHER = range(7)
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Instruction that computed a content."""
+    """Instruction that computed some content."""
 
     position: int
-    """Position before the link; for an instruction that the link added, its position after the link."""
+    """Position before the link, or position after the link if the link added the instruction."""
     operator: str
     value: int | None
     """Value index of the output."""
@@ -33,11 +32,11 @@ class Symbols:
         self._numbers: dict[Hashable, int] = {}
         self.keys: list[tuple[object, ...]] = []
         self.mentions: list[int] = []
-        """Symbol → bits of the merges in loops that it depends on. Each time one is reached, its meaning changes."""
+        """Bits of the merges in loops on which each symbol depends. The meaning changes each time one is reached."""
         self._origins: dict[int, Origin] = {}
 
     def number(self, key: tuple[object, ...], mentions: int = 0) -> int:
-        """Return the symbol for a key. Create it if necessary."""
+        """Return the symbol for a key. Create the symbol if necessary."""
         found = self._numbers.get(key)
         if found is None:
             found = self._numbers[key] = len(self.keys)
@@ -46,15 +45,15 @@ class Symbols:
         return found
 
     def name(self, symbol: int, origin: Origin) -> None:
-        """Record the origin of a symbol that has none."""
+        """Record the origin of a symbol, unless the symbol has an origin."""
         self._origins.setdefault(symbol, origin)
 
     def origin(self, symbol: int) -> Origin | None:
-        """Return the instruction that computed the content of a symbol; None if no instruction did."""
+        """Return the instruction that computed the content of a symbol, or None if there is no such instruction."""
         return self._origins.get(symbol)
 
     def mentioned(self, symbols: Iterable[int]) -> int:
-        """Return the bits of all merges that these symbols depend on."""
+        """Return the bits of all merges on which these symbols depend."""
         found = 0
         for symbol in symbols:
             found |= self.mentions[symbol]

@@ -1,6 +1,6 @@
-"""Operators that only move bytes: their outputs consist of bytes of their operands.
+"""Operators that only move bytes, so that their outputs consist of bytes of their operands.
 
-The validator follows the bytes if an output consists of a few contiguous runs of them. Otherwise, as for a
+If an output consists of a few contiguous runs of bytes, the validator follows these bytes. Otherwise, for example for a
 transposition, it treats the operator like a computation. A copy between host and device keeps the content. Source:
 ``kernels/portable/cpu/op_*_copy.cpp`` of executorch.
 """
@@ -18,11 +18,11 @@ from etdev.validator.facts import TensorFacts
 from etdev.validator.reading import Part
 
 Rule: TypeAlias = Callable[[Sequence[Part], Sequence[TensorFacts]], list[Content] | None]
-"""Computes the content of each output from the operands. Returns None if it is not a few contiguous runs."""
+"""Function that returns the content of each output, or None if an output is not a few contiguous runs."""
 
 
 def moved(name: str, parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
-    """Return the contents of the outputs if the operator only moves bytes, else None."""
+    """Return the contents of the outputs if the operator only moves bytes. Otherwise, return None."""
     rule = RULES.get(name)
     if rule is None or not outs or any(out.kind[0] is not outs[0].kind[0] for out in outs):
         return None
@@ -53,9 +53,9 @@ def content(found: Part) -> Content:
 
 
 def integer(found: Part, absent: int | None = None) -> int:
-    """Return an operand as an integer, or ``absent`` if it has no value.
+    """Return an operand as an integer, or ``absent`` if the operand has no value.
 
-    Raise :class:`ValueError` if it is not a known integer.
+    Raise :class:`ValueError` if the operand is not a known integer.
     """
     if found == ("none",) and absent is not None:
         return absent
@@ -65,9 +65,9 @@ def integer(found: Part, absent: int | None = None) -> int:
 
 
 def truth(found: Part) -> bool:
-    """Return an operand as a bool, or False if it has no value.
+    """Return an operand as a bool, or False if the operand has no value.
 
-    Raise :class:`ValueError` if it is not a known bool.
+    Raise :class:`ValueError` if the operand is not a known bool.
     """
     if found == ("none",):
         return False
@@ -77,7 +77,7 @@ def truth(found: Part) -> bool:
 
 
 def _static(found: Part) -> tuple[int, ...]:
-    """Return the static sizes of a tensor. Raise :class:`ValueError` if one is known only at run time."""
+    """Return the sizes of a static tensor. Raise :class:`ValueError` if a size is known only at run time."""
     if not is_tensor(found) or not all(isinstance(item, int) for item in dims(found)):
         raise ValueError("sizes that are not known")
     return cast("tuple[int, ...]", dims(found))
@@ -92,7 +92,7 @@ def _same_type(found: Part, out: TensorFacts) -> bool:
 
 
 def _view(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
-    """Return all bytes in memory order, for another shape with as many elements."""
+    """Return all bytes of the operand in memory order. The output has the same number of elements, in any shape."""
     source, (out,) = parts[0], outs
     same = is_tensor(source) and (dims(source), kind(source)) == (out.sizes, out.kind)
     if not _same_type(source, out) or not (same or (_is_plain(source) and out.plain)):
@@ -113,7 +113,7 @@ def _clone(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] 
 def _fits(source: Part, out: TensorFacts) -> bool:
     """Return whether an output can have the shape of an operand, for an operator that keeps the shape.
 
-    The operator fails for other sizes at run time, so an unknown size matches every size.
+    An unknown size matches every size, because the operator fails at run time if the sizes differ.
     """
     if out.dynamic or dims(source) == out.sizes:
         return True
@@ -124,14 +124,14 @@ def _fits(source: Part, out: TensorFacts) -> bool:
 
 
 def _copy(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
-    """Return all bytes of ``src`` in ``copy.out(self, src)``, if the operator does not broadcast it."""
+    """Return all bytes of ``src`` in ``copy.out(self, src)``, if the operator does not broadcast ``src``."""
     if not is_tensor(parts[0]) or not is_tensor(parts[1]) or dims(parts[0]) != dims(parts[1]):
         return None
     return _clone(parts[1:], outs)
 
 
 def _copy_into(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
-    """Return all bytes of ``src`` in ``copy_(self, src)``, if the operator does not broadcast it."""
+    """Return all bytes of ``src`` in ``copy_(self, src)``, if the operator does not broadcast ``src``."""
     return None if outs[0].dynamic else _clone(parts, outs)
 
 
@@ -158,7 +158,7 @@ def _t(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | No
 
 
 def _reordered(source: Part, order: Sequence[int], outs: Sequence[TensorFacts]) -> list[Content] | None:
-    """Return all bytes of the operand if its dimensions larger than one keep their order."""
+    """Return all bytes of the operand if the dimensions larger than 1 keep their order."""
     sizes, (out,) = _static(source), outs
     order = [item % len(sizes) for item in order] if sizes else []
     if sorted(order) != list(range(len(sizes))) or not _same_type(source, out) or out.dynamic:
@@ -220,9 +220,9 @@ def _unbind(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content]
 def _cut(
     source: Part, dim: int, pieces: Sequence[tuple[int, int]], outs: Sequence[TensorFacts]
 ) -> list[Content] | None:
-    """Return, for each output, the bytes of its range of one dimension.
+    """Return, for each output, the bytes of its range of dimension ``dim``.
 
-    They are one run if all dimensions before that one have size 1.
+    The bytes are one run if all dimensions before ``dim`` have size 1.
     """
     sizes = _static(source)
     if len(pieces) != len(outs) or not _is_plain(source) or prod(sizes[:dim]) != 1:
@@ -307,13 +307,13 @@ RULES: Mapping[str, Rule] = {
     "et_copy::_d2h_copy.out": _clone,
     "et_copy::_h2d_copy.out": _clone,
 }
-"""Operator → rule for its outputs."""
+"""Rules for the outputs, by operator."""
 KEEPS_COUNT = frozenset(name for name, rule in RULES.items() if rule in (_clone, _view))
-"""Operators whose output has as many elements as their operand."""
+"""Operators whose output has the same number of elements as their operand."""
 
 
 def joined_dims(parts: Sequence[Part], sizes: Dims) -> list[tuple[Dims, Dims]]:
-    """Return pairs for the tensors that ``cat`` joins: a tensor's own sizes, and those that the output implies."""
+    """Return pairs for the tensors that ``cat`` joins: a tensor's own sizes, and the sizes that the output implies."""
     try:
         dim = integer(parts[1], 0) % len(sizes)
     except (IndexError, ValueError, ZeroDivisionError):

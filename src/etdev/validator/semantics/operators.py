@@ -1,6 +1,6 @@
-"""Table of operators: what each does to its arguments.
+"""Table of operators and their effects on their arguments.
 
-In the known namespaces, an ``out`` variant reads its arguments and writes all of the outputs at the end of the call.
+In the known namespaces, an ``out`` variant reads its arguments. It writes all of the outputs at the end of the call.
 Sources: the schemas of PyTorch's operators; ``kernels/`` and ``kernels/prim_ops`` of executorch.
 """
 
@@ -17,9 +17,9 @@ class Act(Enum):
     UPDATE = auto()
     """Changes some of its arguments, as a function of all of them."""
     VIEW = auto()
-    """Points a tensor to the bytes of another one."""
+    """Points a tensor to the bytes of another tensor."""
     ADD_ROW = auto()
-    """Appends row ``i`` to a tensor, which then has ``i + 1`` rows."""
+    """Appends row ``i`` to a tensor. The tensor then has ``i + 1`` rows."""
     NUMBER = auto()
     """Sets a number."""
     SIZE = auto()
@@ -69,7 +69,7 @@ _RANDOM = frozenset(
 )
 """Operators with random results."""
 ALSO_CHANGED = {"aten::_native_batch_norm_legit.out": (3, 4), "aten::native_batch_norm.out": (3, 4)}
-"""Operator → arguments that its ``out`` variant changes besides its outputs: running statistics."""
+"""Arguments that an ``out`` variant changes in addition to its outputs, by operator. They are running statistics."""
 
 
 def is_random(name: str) -> bool:
@@ -78,7 +78,7 @@ def is_random(name: str) -> bool:
 
 
 def same_function(name: str) -> str:
-    """Return one name for all operators that compute the same function."""
+    """Return a name that is the same for all operators that compute the same function."""
     return {"aten::index_put_": "aten::index_put.out"}.get(name, name)
 
 
@@ -121,11 +121,11 @@ IN_PLACE: dict[str, frozenset[int]] = {
     "aten::where.self_out": frozenset({0, 1, 2}),
     "quantized_decomposed::add.out": frozenset({0, 5}),
 }
-"""Operator → positions of operands over which it may write its first output.
+"""Positions of the operands that the first output may overwrite, by operator.
 
-The kernel reads such an operand at an index, or sets it aside, before it writes there, and does not read it again.
-Point-wise kernels read and write each element at the same place. Scatter kernels copy the operand first. Softmax and
-the norms read a row before they write it. Contractions, pools, gathers, flips and broadcast operands do not qualify.
+The kernel reads each element of such an operand before it writes to that place, or reads all elements first. Point-wise
+kernels read and write each element at the same place. Scatter kernels copy the operand first. Softmax and the norms
+read a row before they write it. Contractions, pools, gathers, flips and broadcast operands do not qualify.
 """
 
 READS_FIRST = frozenset({"EtdevReferenceBackend"})

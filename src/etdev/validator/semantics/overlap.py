@@ -1,4 +1,4 @@
-"""Overlaps of operands and outputs of an instruction, and whether its operator allows them."""
+"""Overlaps between operands and outputs of an instruction, and the rules of operators about such overlaps."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from etdev.validator.run import Run
 from etdev.validator.semantics import operators as ops
 
 Key: TypeAlias = tuple[int, int, int]
-"""Identifies an overlap: ``(argument, tensor in it, output)``.
+"""Key of an overlap: ``(argument, tensor in it, output)``.
 
-The second number is 0 if the argument is the tensor. In a list of tensors, it counts from 1. A negative argument stands
-for another output.
+The second number is 0 if the argument is a tensor. In a list of tensors, the tensors are numbered from 1. A negative
+first number represents another output.
 """
 
 
@@ -28,9 +28,9 @@ class Overlaps:
         self._run = run
 
     def find(self, side: int, code: Code, dims: Sequence[Dims] = ()) -> dict[Key, Tree]:
-        """Return, for each overlap, the distance of the operand from the output.
+        """Return the distance of the operand from the output, for each overlap.
 
-        ``dims`` are the sizes that the outputs get.
+        ``dims`` are the sizes that the outputs will have.
         """
         found: dict[Key, Tree] = {}
         for clash in code.clashes:
@@ -41,14 +41,14 @@ class Overlaps:
         return found
 
     def forbidden(self, code: Code, found: Mapping[Key, Tree]) -> dict[Key, Tree]:
-        """Return the overlaps that the operator of an instruction does not allow."""
+        """Return the overlaps that the instruction's operator forbids."""
         tried = self._run.in_place.get(code.name, ())
         return {key: tree for key, tree in found.items() if not _is_allowed(code, key, tree, tried)}
 
     def check(self, one: Code | None, other: Code, known: Mapping[Key, Tree], dims: Sequence[Dims]) -> None:
-        """Report overlaps after the link that the operator does not allow.
+        """Report overlaps after the link that the operator forbids.
 
-        ``known`` has the overlaps of the program before the link. They are allowed, too.
+        ``known`` contains the overlaps of the program before the link. These overlaps are allowed, too.
         """
         for key, tree in self.forbidden(other, self.find(1, other, dims)).items():
             if key in known and _gaps(known[key]) == _gaps(tree):
@@ -80,9 +80,9 @@ class Overlaps:
 
 
 def _is_allowed(code: Code, key: Key, tree: Tree, tried: Collection[tuple[int, int]]) -> bool:
-    """Return whether the operator may write its output over the operand, on all paths.
+    """Return whether the operator may overwrite the operand with its output, on all paths.
 
-    ``tried`` has further ``(argument, output)`` pairs for which it may.
+    ``tried`` contains further ``(argument, output)`` pairs for which the operator may do so.
     """
     argument, item, output = key
     if isinstance(code.call, m.DelegateCall) and code.name in ops.READS_FIRST and argument >= 0:
@@ -94,7 +94,7 @@ def _is_allowed(code: Code, key: Key, tree: Tree, tried: Collection[tuple[int, i
 
 
 def _gaps(tree: Tree) -> Tree:
-    """Return only the distances between operand and output."""
+    """Return a tree of only the distances between operand and output."""
     return each_leaf(tree, lambda leaf: leaf.bytes if isinstance(leaf, Gap) else leaf)
 
 

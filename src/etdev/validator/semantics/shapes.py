@@ -1,6 +1,6 @@
 """Sizes of dynamic outputs, computed from the sizes of the operands.
 
-A size that cannot be computed becomes an unknown that depends on the operator and its operands.
+If a size cannot be computed, it becomes an unknown that depends on the operator and the operands.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from etdev.validator.semantics.movement import dims, integer, is_tensor, truth
 from etdev.validator.semantics.operators import POINTWISE
 
 Partly: TypeAlias = Sequence[Number | None]
-"""Sizes of a tensor. A size that cannot be computed is None."""
+"""Sizes of a tensor, with None for a size that cannot be computed."""
 Rule: TypeAlias = Callable[[Sequence[Part], int], Partly | None]
-"""Computes the sizes of an output from the operands and its rank."""
+"""Function that computes the sizes of an output from the operands and the output's rank."""
 
 
 def output_dims(name: str, parts: Sequence[Part], rank: int) -> Partly | None:
-    """Return the sizes of an operator's first output. A size that cannot be computed is None."""
+    """Return the sizes of an operator's first output, with None for a size that cannot be computed."""
     rule = _broadcast if name in POINTWISE else RULES.get(name)
     if rule is None:
         return None
@@ -33,7 +33,7 @@ def output_dims(name: str, parts: Sequence[Part], rank: int) -> Partly | None:
 
 
 def viewed_dims(source: Dims, wanted: Part) -> Dims | None:
-    """Return the sizes of a view. If a wanted size is -1, compute it from the others."""
+    """Return the sizes of a view. If one of the wanted sizes is -1, compute that size from the other sizes."""
     sizes: list[Number] = []
     for item in wanted[1:]:
         if not isinstance(item, tuple) or item[0] != "i":
@@ -58,7 +58,7 @@ def _view(parts: Sequence[Part], rank: int) -> Partly | None:
 
 
 def _sizes(parts: Sequence[Part], rank: int) -> Partly | None:
-    """Return the sizes that the first operand lists."""
+    """Return the sizes listed by the first operand."""
     found = parts[0][1:]
     if not all(isinstance(item, tuple) and item[0] == "i" and item[1] != -1 for item in found):
         return None
@@ -175,7 +175,7 @@ def _convolved(parts: Sequence[Part], rank: int) -> Partly | None:
 
 
 def _pooled(parts: Sequence[Part], rank: int) -> Partly | None:
-    """Return the output sizes of a pooling, which keeps batch and channels."""
+    """Return the output sizes of a pooling operator. Such an operator keeps batch and channels."""
     return (*dims(parts[0])[:-2], None, None)
 
 
@@ -186,7 +186,7 @@ def _sliced(parts: Sequence[Part], rank: int) -> Partly | None:
 
 
 def _indexed(parts: Sequence[Part], rank: int) -> Partly | None:
-    """Return the output sizes for ``(self, indices)``, if ``indices`` has one tensor, for the first dimension."""
+    """Return the output sizes for ``(self, indices)`` if ``indices`` has one tensor, for the first dimension."""
     (index,) = cast("tuple[Part, ...]", parts[1][1:])
     return (*dims(index), *dims(parts[0])[1:])
 
@@ -280,4 +280,4 @@ RULES: Mapping[str, Rule] = {
     "aten::view_copy.out": _view,
     "aten::zeros.out": _sizes,
 }
-"""Operator → rule for the sizes of its output."""
+"""Rules for the sizes of an output, by operator."""
