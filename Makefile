@@ -4,7 +4,11 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && { echo $$p; break; }; done)
 # Parts to install; the tests of a part that is left out skip and say so. Smallest: EXTRAS=build.
 EXTRAS ?= build,deploy,hf,openvino,ray
-VENV := .venv
+# ExecuTorch's version, to test an older one: make test EXECUTORCH=1.4.1. Its environment, .venv-1.4.1/, differs from
+# .venv/ in that package only.
+EXECUTORCH ?=
+PINNED := $(shell sed -n 's/^executorch==//p' constraints.txt)
+VENV := .venv$(addprefix -,$(filter-out $(PINNED),$(EXECUTORCH)))
 BIN := $(VENV)/bin
 # Processes that run the tests: each takes a gigabyte or two.
 JOBS ?= 2
@@ -52,7 +56,7 @@ docs: $(INSTALLED)  ## Write the config reference from the models.
 	$(BIN)/python -m etdev.config.reference
 
 clean:  ## Remove the environment and everything that was built.
-	rm -rf $(VENV) dist build examples/*/build examples/*/etdev.lock .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-* dist build examples/*/build examples/*/etdev.lock .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(INSTALLED): pyproject.toml constraints.txt
@@ -60,9 +64,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@echo 'Making $(VENV)/ with everything that etdev needs. This takes some minutes, once.'
 	$(PYTHON) -m venv $(VENV)
 ifdef HASHES
-	$(BIN)/python .ci/install.py --extras '$(EXTRAS)' --group dev --cpu --editable
+	$(BIN)/python .ci/install.py --extras '$(EXTRAS)' --group dev --cpu --editable $(addprefix --executorch ,$(EXECUTORCH))
 else
-	$(BIN)/pip install --quiet --constraint constraints.txt --upgrade pip
-	$(BIN)/pip install --quiet --constraint constraints.txt --group dev --editable '.[$(EXTRAS)]'
+	sed 's/^executorch==.*/executorch==$(or $(EXECUTORCH),$(PINNED))/' constraints.txt > $(VENV)/constraints.txt
+	$(BIN)/pip install --quiet --constraint $(VENV)/constraints.txt --upgrade pip
+	$(BIN)/pip install --quiet --constraint $(VENV)/constraints.txt --group dev --editable '.[$(EXTRAS)]'
 endif
 	@touch $@

@@ -1,5 +1,7 @@
 """Write constraints-hashed.txt: the versions of constraints.txt with the hashes of their files.
 
+executorch-hashed.txt gets the same for the older versions of ExecuTorch that etdev is tested with.
+
     python .ci/hash_constraints.py INDEX_URL [WHEEL ...]
 
 INDEX_URL is the simple API of a package index, as pip's option of that name takes it. Hashes cover the Pythons and
@@ -12,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import runpy
 import sys
 import urllib.request
 from collections.abc import Iterator
@@ -24,11 +27,16 @@ from packaging.version import Version
 FOLDER = Path(__file__).resolve().parent
 VERSIONS = FOLDER.parent / "constraints.txt"
 HASHED = FOLDER / "constraints-hashed.txt"
+EXECUTORCH = FOLDER / "executorch-hashed.txt"
 _INTERPRETERS = re.compile(r"py3|py2|py31[123]|cp31[123]")
 _STABLE = re.compile(r"cp3(\d+)")
 _PLATFORMS = re.compile(r"any|(manylinux|linux).*_(x86_64|aarch64)|macosx_.*")
 _HEADER = """\
 # The versions of constraints.txt with the SHA-256 of their files. `make` and CI install only these files.
+# Written by .ci/hash_constraints.py: do not edit.
+"""
+_EXECUTORCH_HEADER = """\
+# Older versions of ExecuTorch that etdev is tested with, with the SHA-256 of their files.
 # Written by .ci/hash_constraints.py: do not edit.
 """
 
@@ -98,11 +106,16 @@ def main(index: str, wheels: list[str]) -> None:
     missing = [name for name, some in found.items() if not some]
     if missing:
         raise SystemExit(f"error: {index} has no file of {', '.join(missing)} at its version\nhelp: name a wheel of it")
-    lines = [_HEADER]
-    for name, version in versions.items():
-        entry = [f"{name}=={version}", *(f"    --hash=sha256:{some}" for some in sorted(found[name]))]
-        lines.append(" \\\n".join(entry) + "\n")
-    HASHED.write_text("".join(lines), encoding="utf-8")
+    HASHED.write_text(
+        _HEADER + "".join(_entry(name, version, found[name]) for name, version in versions.items()), encoding="utf-8"
+    )
+    _, *older = runpy.run_path(str(FOLDER.parent / "src" / "etdev" / "compat.py"))["TESTED"]
+    entries = (_entry("executorch", version, _ask(index, "executorch", version)) for version in older)
+    EXECUTORCH.write_text(_EXECUTORCH_HEADER + "".join(entries), encoding="utf-8")
+
+
+def _entry(name: str, version: str, hashes: set[str]) -> str:
+    return " \\\n".join([f"{name}=={version}", *(f"    --hash=sha256:{some}" for some in sorted(hashes))]) + "\n"
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
     python .ci/install.py --extras build,hf --group dev --cpu --editable
 
 pip cannot hash a folder. So the dependencies come first, with hashes, and etdev itself follows without them.
+`--executorch VERSION` installs an older tested version of ExecuTorch, with the same other packages.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 HASHED = ROOT / ".ci" / "constraints-hashed.txt"
+EXECUTORCH = ROOT / ".ci" / "executorch-hashed.txt"
 _OWN_EXTRAS = re.compile(r"etdev\[(.*)\]")
 
 
@@ -62,22 +64,25 @@ def main() -> int:
     parser.add_argument("--group", action="append", default=[], help="a dependency group of pyproject.toml; repeatable")
     parser.add_argument("--cpu", action="store_true", help="take torch's CPU build, from where pip's settings find it")
     parser.add_argument("--editable", action="store_true", help="install etdev from its sources in place")
+    parser.add_argument("--executorch", help="a version of ExecuTorch; default: the one of constraints.txt")
     arguments = parser.parse_args()
     extras = [name.strip() for name in arguments.extras.split(",") if name.strip()]
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    hashed = HASHED.read_text(encoding="utf-8")
+    hashed = with_executorch(HASHED.read_text(encoding="utf-8"), arguments.executorch)
     wanted = requirements(pyproject, extras, arguments.group)
     if arguments.cpu:
-        wanted.append(f"torch=={_entry(hashed, 'torch').split()[0].removeprefix('torch==')}+cpu")
+        wanted.append(f"torch=={_version(_entry(hashed, 'torch'))}+cpu")
 
     with tempfile.TemporaryDirectory() as folder:
         newest = Path(folder) / "pip.txt"
         newest.write_text(_entry(hashed, "pip"), encoding="utf-8")  # Old pips take hashes with requirements only.
+        pins = Path(folder) / "constraints.txt"
+        pins.write_text(hashed, encoding="utf-8")
         own = [*(["--editable"] if arguments.editable else []), str(ROOT)]
         for step in (
             ["--require-hashes", "--requirement", str(newest)],  # Old pips have no --build-constraint.
-            ["--require-hashes", "--constraint", str(HASHED), "--build-constraint", str(HASHED), *wanted],
-            ["--no-deps", "--build-constraint", str(HASHED), *own],
+            ["--require-hashes", "--constraint", str(pins), "--build-constraint", str(pins), *wanted],
+            ["--no-deps", "--build-constraint", str(pins), *own],
         ):
             code = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *step], check=False).returncode
             if code:
@@ -85,10 +90,30 @@ def main() -> int:
     return 0
 
 
+def with_executorch(hashed: str, version: str | None) -> str:
+    """Return hashed constraints with this version of ExecuTorch in place of the pinned one."""
+    pinned = _entry(hashed, "executorch")
+    if version is None or pinned.startswith(f"executorch=={version} "):
+        return hashed
+    older = {_version(entry): entry for entry in _entries(EXECUTORCH.read_text(encoding="utf-8"), "executorch")}
+    if version not in older:
+        known = ", ".join([_version(pinned), *older])
+        raise SystemExit(f"error: .ci/ has no hashes of executorch {version}\nhelp: use one of {known}")
+    return hashed.replace(pinned, older[version])
+
+
+def _version(entry: str) -> str:
+    return entry.split(maxsplit=1)[0].partition("==")[2]
+
+
 def _entry(hashed: str, name: str) -> str:
     """Return the lines of the package `name` in a hashed constraints file."""
-    (entry,) = re.findall(rf"^{name}==(?:.*\\\n)*.*\n", hashed, re.MULTILINE)
-    return str(entry)
+    (entry,) = _entries(hashed, name)
+    return entry
+
+
+def _entries(hashed: str, name: str) -> list[str]:
+    return re.findall(rf"^{name}==(?:.*\\\n)*.*\n", hashed, re.MULTILINE)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 Prints a row for each input and output that can have one shape: `safe` (the same bits in all cases), `unsafe` (other
 bits in some), `identity` (the output is the input wherever both have one shape), `few` (the same bits, on too few
 shapes to tell), `refused` (the kernel fails when they share memory), `not run`. Takes some minutes.
-`tests/program/data/inplace_table.csv` is its output with executorch 1.4.1 on x86-64.
+`tests/program/data/inplace_table-VERSION.csv` are its outputs with the tested versions of executorch on x86-64. Their
+verdicts are the same.
 
     python benchmarks/inplace_table.py [--op NAME ...]
 """

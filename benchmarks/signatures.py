@@ -10,10 +10,12 @@ come from PyTorch and from executorch; four operators of ``executorch_prim`` hav
 from __future__ import annotations
 
 import argparse
+import importlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from etdev import compat
 from etdev.linker.shapes import RULES as LINKER_SHAPES
 from etdev.program import signature_table
 from etdev.program.analysis.inplace import DEFAULT
@@ -56,10 +58,10 @@ def _wanted() -> set[str]:
     """Return the operators of the runtime and those that etdev's tables name."""
     import executorch.kernels.quantized  # noqa: F401 - registers the schemas of quantized operators
     from executorch.exir import to_edge  # noqa: F401 - registers those of executorch's own operators
-    from executorch.extension.pybindings import _portable_lib
 
+    runtime = importlib.import_module(compat.runtime_module())
     tables = (DEFAULT, LINKER_SHAPES, shapes.RULES, operators.IN_PLACE, operators.SIZES, operators.ALSO_CHANGED)
-    return {*_portable_lib._get_operator_names(), *(name for table in tables for name in table)}
+    return {*runtime._get_operator_names(), *(name for table in tables for name in table)}
 
 
 def _signature(name: str) -> str | None:

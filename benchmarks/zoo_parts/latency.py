@@ -7,6 +7,7 @@ pair, so that whatever else the machine does meets both. Prints a JSON object: t
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import subprocess
@@ -15,6 +16,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import process_time
 from typing import Any
+
+from etdev import compat
 
 PAIRS = 21
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -76,8 +79,8 @@ def main() -> None:
     """Entry of the process that measures."""
     import torch  # noqa: F401 - the runtime is linked against its libraries
     from architectures import BY_NAME, random_inputs
-    from executorch.extension.pybindings import _portable_lib as library
 
+    library = importlib.import_module(compat.runtime_module())
     import zoo_parts  # noqa: F401 - makes the project's modules importable
 
     library._unsafe_reset_threadpool(1)

@@ -5,10 +5,13 @@ Linux alone says how large a process was at its peak since a given moment.
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+from etdev import compat
 
 
 def peak(name: str, file: Path | None) -> int:
@@ -24,8 +27,8 @@ def main() -> None:
     """Run the file and print the peak."""
     import torch  # noqa: F401 - the runtime is linked against its libraries
     from architectures import BY_NAME, random_inputs
-    from executorch.extension.pybindings import _portable_lib as library
 
+    library = importlib.import_module(compat.runtime_module())
     name, *files = sys.argv[1:]
     inputs = random_inputs(BY_NAME[name], 0)
     Path("/proc/self/clear_refs").write_text("5")  # Resets the peak: importing takes more than running.

@@ -116,7 +116,7 @@ RESULT = BuildResult(
             "gpu",
             checks(
                 placement=answer("placement", "passed", summary="cuda:0 2 tensors in 32 B"),
-                runtime=answer("runtime", "not run", summary="the stock Python runtime ignores devices"),
+                runtime=answer("runtime", "not run", summary="the stock Python runtime has no devices"),
                 replay=answer("replay", "passed", summary="24 samples, max abs error 0; equal; cuda:0 simulated"),
                 device=answer("device", "not run", summary="cuda:0 cannot allocate 64 bytes", lacking=True),
             ),

@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("executorch", reason="needs the extra `build`")
 
+from etdev import compat
 from etdev.errors import ConfigError
 from etdev.kernel_trials import custom_ops as inplace_ops
 from etdev.kernel_trials import trial as inplace_trial
@@ -125,7 +126,7 @@ def test_operators_that_are_right_in_place_are_used(project: Make) -> None:
     (tried,) = found.tried
     assert (tried.operator, tried.positions) == ("aten::addmm.out", ("self -> out",))
     assert tried.tested.startswith("tested on 22 shapes with float32, ")
-    assert tried.tested.endswith(", with the kernels of executorch 1.4.1's wheel")
+    assert tried.tested.endswith(f", with the kernels of executorch {compat.installed()}'s wheel")
 
 
 def test_a_trial_is_made_once(project: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ from etdev.pipeline import doctor
 from etdev.pipeline.doctor import RuntimeState
 from support.commands import break_package, run_etdev
 
-COMPLETE = {"torch": "2.13.0+cpu", "executorch": "1.4.1", "torchao": "0.18.0", "safetensors": "0.8.0"}
-RUNTIME = RuntimeState(True, "executorch 1.4.1", ("OpenvinoBackend", "XnnpackBackend"))
+COMPLETE = {"torch": "2.13.0+cpu", "executorch": "1.5.1", "torchao": "0.18.0", "safetensors": "0.8.0"}
+RUNTIME = RuntimeState(True, "executorch 1.5.1", ("OpenvinoBackend", "XnnpackBackend"))
 NO_RUNTIME = RuntimeState(False, "executorch is not installed")
 
 
@@ -57,10 +57,10 @@ def test_a_complete_machine(machine: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 
 def test_another_version_is_a_warning(machine: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    _install(machine, COMPLETE | {"executorch": "1.4.3"}, RUNTIME)
+    _install(machine, COMPLETE | {"executorch": "1.5.0"}, RUNTIME)
     code, text = _doctor(capsys)
     assert code == 0
-    assert "warning: etdev was tested with 1.4.1" in _line(text, "executorch 1.4.3")
+    assert "warning: etdev was tested with 1.5.1 and 1.4.1" in _line(text, "executorch 1.5.0")
 
 
 def test_a_machine_without_torch(machine: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,7 +80,7 @@ def test_a_machine_without_torch(machine: pytest.MonkeyPatch, capsys: pytest.Cap
         ),
         pytest.param(
             COMPLETE,
-            RuntimeState(True, "executorch 1.4.1", ()),
+            RuntimeState(True, "executorch 1.5.1", ()),
             "xnnpack",
             ["targets.cpu.partitioners[0].backend"],
             id="backend not in the runtime",

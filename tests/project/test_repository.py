@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import etdev
+from etdev.compat import TESTED
 from etdev.pipeline import doctor
 
 _MACHINE = re.compile(r"/(?:home|root|Users|work|opt)/[A-Za-z0-9_.]")
@@ -102,6 +103,25 @@ def test_hash_checked_installs_name_all_third_party_requirements(
     assert own[-2:] == ["--editable", str(repository)]
 
 
+def test_an_older_executorch_replaces_the_pinned_one_alone(repository: Path) -> None:
+    install = runpy.run_path(str(repository / ".ci" / "install.py"))
+    hashed = (repository / ".ci" / "constraints-hashed.txt").read_text()
+    newest, older = TESTED
+    other = install["with_executorch"](hashed, older)
+    assert install["with_executorch"](hashed, newest) == install["with_executorch"](hashed, None) == hashed
+
+    def entries(text: str) -> dict[str, str]:
+        found = re.findall(r"^(\S+)==((?:.*\\\n)*.*\n)", text, re.MULTILINE)
+        return dict(found)
+
+    before, after = entries(hashed), entries(other)
+    assert {name for name in before if before[name] != after[name]} == {"executorch"}
+    assert before.keys() == after.keys()
+    assert after["executorch"].startswith(f"{older} \\\n    --hash=sha256:")
+    with pytest.raises(SystemExit, match=rf"no hashes of executorch 1.4.0\nhelp: use one of {newest}, {older}"):
+        install["with_executorch"](hashed, "1.4.0")
+
+
 @pytest.mark.parametrize("arguments", [["--extras", "nope"], ["--group", "nope"]])
 def test_an_unknown_extra_or_group_is_refused_before_pip_runs(
     repository: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
@@ -129,7 +149,7 @@ def test_pins_install_anywhere(pins: dict[str, str]) -> None:
 
 
 def test_doctor_knows_the_tested_versions(pins: dict[str, str]) -> None:
-    tested = {name: version for name, version, *_ in doctor.PACKAGES if version is not None}
+    tested = {name: versions[0] for name, versions, *_ in doctor.PACKAGES if versions}
     assert tested == {name: pins[name] for name in tested}
 
 

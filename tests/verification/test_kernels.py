@@ -15,6 +15,7 @@ from etdev.pipeline.project.runtime_contents import (
     library_operators,
     target_runtime,
 )
+from etdev.runtime.stock import StockRuntime
 from etdev.verification.checks.kernels import check_kernels
 from support.projects import LINEAR_CONFIG, make_project
 from support.stock import shared_runtime
@@ -212,14 +213,17 @@ def test_a_missing_operator_names_the_line_that_needs_it(
         ({"operators": {"forward": ("my::op.out",)}}, "the wheel's runtime has no kernel for my::op.out"),
         ({"delegates": {"forward": ("MyBackend",)}}, "the wheel's runtime has no backend MyBackend"),
         (
-            {"delegates": {"forward": ("VgfBackend",)}},
-            "the wheel's runtime finds no library for its backend VgfBackend",
+            {"delegates": {"forward": ("OpenvinoBackend",)}},
+            "the wheel's runtime finds no library for its backend OpenvinoBackend",
         ),
     ],
 )
-def test_what_the_wheel_lacks_is_not_run(linear: Prepared, changes: dict[str, object], reason: str) -> None:
+def test_what_the_wheel_lacks_is_not_run(
+    linear: Prepared, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], reason: str
+) -> None:
     """A target may have what the wheel has not: then nothing of it can be run here, and nothing is claimed."""
-    settings = ('targets.cpu.runtime.backends=["MyBackend", "VgfBackend"]',)
+    monkeypatch.setattr(StockRuntime, "usable_backends", frozenset({"XnnpackBackend"}))
+    settings = ('targets.cpu.runtime.backends=["MyBackend", "OpenvinoBackend"]',)
     checks = linear.judge(*settings, **changes)
 
     assert (checks["runtime"].status, checks["accuracy"].status) == ("not run", "not run")

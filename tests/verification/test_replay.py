@@ -101,7 +101,7 @@ def test_on_simulated_devices(judge: Callable[..., dict[str, CheckResult]]) -> N
 
     assert (checks["runtime"].status, checks["runtime"].summary) == (
         "not run",
-        "the stock Python runtime ignores devices, and the program names cuda:0 and cuda:1",
+        "the stock Python runtime has no devices, and the program names cuda:0 and cuda:1",
     )
     assert checks["replay"].status == "passed"
     assert checks["replay"].summary == "5 samples, max abs error 0; equal; cuda:0 and cuda:1 simulated"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, Protocol, runtime_checkable
 
+from etdev import compat
 from etdev.config.table import Table
 from etdev.errors import LowerError
 
@@ -164,14 +165,19 @@ def no_compile_specs(name: str, specs: Mapping[str, CompileSpecValue]) -> Iterab
 def find_packages(*modules: str, remedy: str) -> Availability:
     """Return whether all these top-level modules are installed.
 
-    The reason in the result names their versions, or the first missing module.
+    A version of ExecuTorch that etdev does not support counts as not installed. The reason in the result names their
+    versions, or the first module that is missing or not supported.
     """
     found = []
     for module in modules:
         if importlib.util.find_spec(module) is None:
             return Availability(False, f"the package {module!r} is not installed", remedy)
         try:
-            found.append(f"{module} {metadata.version(module)}")
+            version = metadata.version(module)
         except metadata.PackageNotFoundError:
             found.append(module)
+            continue
+        if module == "executorch" and not compat.is_supported(version):
+            return Availability(False, compat.unsupported(version), compat.INSTALL_SUPPORTED)
+        found.append(f"{module} {version}")
     return Availability(True, ", ".join(found))

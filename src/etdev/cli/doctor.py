@@ -70,8 +70,10 @@ def _text(found: Diagnosis, loaded: LoadedConfig | None, needs: Sequence[Need] |
 def _package_row(package: Package) -> tuple[str, ...]:
     if package.version is None:
         return package.name, "-", f"not installed; for {package.purpose}: {package.remedy}"
+    if package.refusal is not None:
+        return package.name, package.version, f"error: {package.refusal}: {package.remedy}"
     if package.untested:
-        return package.name, package.version, f"warning: etdev was tested with {package.tested}"
+        return package.name, package.version, f"warning: etdev was tested with {' and '.join(package.tested)}"
     return package.name, package.version, f"for {package.purpose}"
 
 

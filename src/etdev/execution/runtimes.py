@@ -80,7 +80,7 @@ def stock_obstacle(program: Program, required: Requirements, runtime: StockRunti
     """
     devices = named_devices(program)
     if devices:
-        return f"the stock Python runtime ignores devices, and the program names {named(devices)}"
+        return f"the stock Python runtime has no devices, and the program names {named(devices)}"
     operators = {name for names in required.operators.values() for name in names} - runtime.operators
     if operators:
         return f"the wheel's runtime has no kernel for {', '.join(sorted(operators))}"

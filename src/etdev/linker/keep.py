@@ -82,7 +82,7 @@ def _all(linked: Linked, reason: str) -> dict[str, str]:
 def _is_placed(plan: m.ExecutionPlan) -> bool:
     """Return whether the arguments of each delegate on a device are on that device.
 
-    ExecuTorch 1.4.1 leaves the arguments on the host inside branches.
+    ExecuTorch 1.4.1 and 1.5.1 leave the arguments on the host inside branches.
     """
     devices, calls = delegate_devices(plan), flow_graph(plan).instructions
     return all(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from etdev import backends
+from etdev import backends, compat
 from etdev._version import __version__
 from etdev.backends.base import BUILD_EXTRA, Backend
 from etdev.backends.openvino import EXTRA as OPENVINO_EXTRA
@@ -32,15 +32,17 @@ class Package:
     name: str
     version: str | None
     """Installed version; None if the package is not installed."""
-    tested: str | None
-    """Version that this etdev was tested with, if other versions may not work; None otherwise."""
+    tested: tuple[str, ...]
+    """Versions that this etdev was tested with, newest first, if other versions may not work; empty otherwise."""
     purpose: str
     remedy: str
+    refusal: str | None = None
+    """Reason why etdev does not work with the installed version; None if it does, or if there is no version."""
 
     @property
     def untested(self) -> bool:
-        """True if the installed version is not the tested one; a suffix such as ``+cpu`` does not count."""
-        return self.version is not None and self.tested is not None and self.version.partition("+")[0] != self.tested
+        """True if the installed version is not a tested one; a suffix such as ``+cpu`` does not count."""
+        return self.version is not None and bool(self.tested) and self.version.partition("+")[0] not in self.tested
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +91,16 @@ class Diagnosis:
     backends: tuple[BackendState, ...]
 
 
-PACKAGES = (
-    ("torch", "2.13.0", "models, export", BUILD_EXTRA),
-    ("executorch", "1.4.1", "lowering, emission, the runtime", BUILD_EXTRA),
-    ("torchao", "0.18.0", "quantization", BUILD_EXTRA),
-    ("safetensors", None, "`model.weights`", BUILD_EXTRA),
-    ("openvino", None, "the backend `openvino`", OPENVINO_EXTRA),
-    ("nncf", None, "the backend `openvino`", OPENVINO_EXTRA),
-    ("transformers", None, "`model.hf`", HF_EXTRA),
+PACKAGES: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
+    ("torch", ("2.13.0",), "models, export", BUILD_EXTRA),
+    ("executorch", compat.TESTED, "lowering, emission, the runtime", BUILD_EXTRA),
+    ("torchao", ("0.18.0",), "quantization", BUILD_EXTRA),
+    ("safetensors", (), "`model.weights`", BUILD_EXTRA),
+    ("openvino", (), "the backend `openvino`", OPENVINO_EXTRA),
+    ("nncf", (), "the backend `openvino`", OPENVINO_EXTRA),
+    ("transformers", (), "`model.hf`", HF_EXTRA),
 )
-"""Name, tested version, purpose and remedy of each listed package."""
+"""Name, tested versions, purpose and remedy of each listed package."""
 
 
 def diagnose() -> Diagnosis:
@@ -108,10 +110,17 @@ def diagnose() -> Diagnosis:
         etdev=__version__,
         python=platform.python_version(),
         platform=f"{platform.system()} {platform.machine()}",
-        packages=tuple(Package(name, package_version(name), *rest) for name, *rest in PACKAGES),
+        packages=tuple(_package(*row) for row in PACKAGES),
         runtime=runtime,
         backends=tuple(_backend(name, runtime) for name in backends.names()),
     )
+
+
+def _package(name: str, tested: tuple[str, ...], purpose: str, remedy: str) -> Package:
+    version = package_version(name)
+    if name == "executorch" and version is not None and not compat.is_supported(version):
+        return Package(name, version, tested, purpose, compat.INSTALL_SUPPORTED, compat.unsupported(version))
+    return Package(name, version, tested, purpose, remedy)
 
 
 def unmet_needs(loaded: LoadedConfig, found: Diagnosis) -> tuple[Need, ...]:
@@ -157,11 +166,14 @@ def _registered(backend: Backend, runtime: RuntimeState) -> bool | None:
 
 
 def _model_needs(loaded: LoadedConfig, found: Diagnosis) -> Iterator[Need]:
-    installed = {package.name for package in found.packages if package.version is not None}
+    installed = {package.name: package for package in found.packages if package.version is not None}
     for need in required_packages(loaded.config, loaded.config.targets):
-        if need.package not in installed:
-            key = ".".join(need.key or ("model",))
+        key = ".".join(need.key or ("model",))
+        package = installed.get(need.package)
+        if package is None:
             yield Need(key, f"the package {need.package!r} is not installed", need.remedy)
+        elif package.refusal is not None:
+            yield Need(key, package.refusal, package.remedy)
 
 
 def _target_needs(loaded: LoadedConfig, found: Diagnosis) -> Iterator[Need]:

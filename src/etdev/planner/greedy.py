@@ -1,4 +1,4 @@
-"""ExecuTorch's own planner, ``exir/memory_planning.py: greedy`` of executorch 1.4.1, for comparison.
+"""ExecuTorch's own planner, ``exir/memory_planning.py: greedy`` of executorch 1.4 and 1.5, for comparison.
 
 The planner divides the arena into objects. It adds objects as needed, and they never grow. It places buffers by
 decreasing size, the last first among buffers of equal size. It tries these places for a buffer in order:

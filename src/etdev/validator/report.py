@@ -76,7 +76,7 @@ class ValidationReport:
     never_written: tuple[Violation, ...] = ()
     """Reads of bytes that have no initial value and that no instruction writes. Used for a single file.
 
-    ExecuTorch 1.4.1 emits such reads for views of a ``cond``'s result.
+    ExecuTorch 1.4.1 and 1.5.1 emit such reads for views of a ``cond``'s result.
     """
     overlapping: tuple[Violation, ...] = ()
     """Operators that overwrite an operand while they may still read the operand. Used for a single file.

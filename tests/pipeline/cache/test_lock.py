@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -141,8 +142,9 @@ def test_other_bytes_are_told(config: Path) -> None:
 
 def test_another_version_is_told(config: Path) -> None:
     path = config.with_name("etdev.lock")
-    path.write_text(path.read_text().replace('executorch = "1.4.1"', 'executorch = "1.4.0"'))
-    with pytest.raises(LockStaleError, match=r'executorch is "1.4.1", and was "1.4.0"'):
+    now = metadata.version("executorch")
+    path.write_text(path.read_text().replace(f'executorch = "{now}"', 'executorch = "1.4.0"'))
+    with pytest.raises(LockStaleError, match=rf'executorch is "{now}", and was "1.4.0"'):
         etdev.build(config, verify=False, locked=True)
 
 

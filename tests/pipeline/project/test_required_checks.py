@@ -18,7 +18,7 @@ ON_HOST = 'partitioners = [{ backend = "reference" }]'
 XNNPACK = 'partitioners = [{ backend = "xnnpack" }]'
 METRIC = '[targets.gpu.verify.accuracy]\nfn = "model:Linear"\nmin = 1'
 NOT_YET = "etdev cannot run delegates of the backend 'cuda' yet"
-IGNORED = "ExecuTorch's Python runtime ignores devices, and the target uses cuda:0"
+IGNORED = "ExecuTorch's Python runtime has no devices, and the target uses cuda:0"
 
 
 def write(folder: Path, check: str, lines: str) -> Path:

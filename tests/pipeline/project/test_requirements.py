@@ -64,7 +64,7 @@ def test_a_missing_package(
         Failure(
             MissingRequirementError,
             made.where(*key.split(".")) if key is not None else None,
-            f"{doing} needs more packages: the package {package!r} is not installed",
+            f"{doing} is not possible here: the package {package!r} is not installed",
             remedy,
         ),
     )

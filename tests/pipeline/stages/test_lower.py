@@ -25,6 +25,7 @@ from etdev.pipeline.stages.lower import lower_model, require_backends
 from etdev.program.analysis.effects import operator_name
 from etdev.program.model import Bool, Double, Int, String
 from support.stages import Failure, check_failure, emit, lower, prepare
+from support.versions import EXECUTORCH
 
 torch = pytest.importorskip("torch", reason="needs the extra `build`")
 
@@ -296,16 +297,6 @@ LOWERING = {
             "it does that in branches of torch.cond: move the op out of the branch, or leave this partitioner out",
         ),
     ),
-    "a layer whose name is a number": (
-        _config("xnnpack", shape="[1, 1, 4, 4]"),
-        "from torch import nn\ndef Net():\n    return nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2))\n",
-        Failure(
-            LowerError,
-            TARGET,
-            "XNNPACK cannot fuse a batch norm into '0.weight': the name begins with a digit",
-            "give the layers names: wrap the nn.Sequential in a module that holds it as an attribute",
-        ),
-    ),
     "constants in a method without inputs": (
         """
 version = 1
@@ -327,7 +318,7 @@ class Net(torch.nn.Module):
         Failure(
             LowerError,
             "etdev.toml:6:1 (targets.cpu)",
-            "ExecuTorch 1.4.1 cannot lower a method without inputs that uses several constants",
+            "ExecuTorch cannot lower a method without inputs that uses several constants",
             "write its numbers as buffers of the module, or give the method an input",
         ),
     ),
@@ -347,7 +338,31 @@ class Net(torch.nn.Module):
             "return the new value from the branch or the loop, and copy it into the buffer after it",
         ),
     ),
-    "a failure inside a partitioner": (
+}
+
+
+@pytest.mark.parametrize(("config", "model", "failure"), LOWERING.values(), ids=LOWERING)
+def test_what_cannot_be_lowered(
+    project: Callable[..., Project], capfd: pytest.CaptureFixture[str], config: str, model: str, failure: Failure
+) -> None:
+    """Judging point 7: unsupported op."""
+    made = project(config, model=model)
+    check_failure(lambda: lower(made), failure)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+LOWERED_SINCE_1_5 = {
+    "a layer whose name is a number": (
+        _config("xnnpack", shape="[1, 1, 4, 4]"),
+        "from torch import nn\ndef Net():\n    return nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2))\n",
+        Failure(
+            LowerError,
+            TARGET,
+            "XNNPACK cannot fuse a batch norm into '0.weight': the name begins with a digit",
+            "give the layers names: wrap the nn.Sequential in a module that holds it as an attribute",
+        ),
+    ),
+    "pooling outside of a module": (
         _config("xnnpack"),
         _model("return nn.functional.max_pool2d(x[None, None], 2)"),
         Failure(
@@ -358,14 +373,36 @@ class Net(torch.nn.Module):
         ),
     ),
 }
+"""Models that XNNPACK's partitioner of executorch 1.4.1 fails on, and that of 1.5.1 does not."""
 
 
-@pytest.mark.parametrize(("config", "model", "failure"), LOWERING.values(), ids=LOWERING)
-def test_what_cannot_be_lowered(
-    project: Callable[..., Project], capfd: pytest.CaptureFixture[str], config: str, model: str, failure: Failure
+@pytest.mark.parametrize(("config", "model", "failure"), LOWERED_SINCE_1_5.values(), ids=LOWERED_SINCE_1_5)
+def test_what_only_an_older_version_cannot_lower(
+    project: Callable[..., Project], config: str, model: str, failure: Failure
 ) -> None:
-    """Judging point 7: unsupported op."""
     made = project(config, model=model)
+    if EXECUTORCH < (1, 5):
+        check_failure(lambda: lower(made), failure)
+    else:
+        assert lower(made).delegations[0].delegated_ops
+
+
+def test_a_failure_inside_a_partitioner(
+    project: Callable[..., Project], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+
+    def fail(*_: object) -> None:
+        raise IndexError("tuple index out of range")
+
+    monkeypatch.setattr(XnnpackPartitioner, "partition", fail)
+    made = project(_config("xnnpack"), model=_model("return x + 1"))
+    failure = Failure(
+        LowerError,
+        STEPS,
+        "lowering target 'cpu' failed (xnnpack): IndexError: tuple index out of range",
+        "run with -v for the whole trace; a target without this partitioner shows whether it is the cause",
+    )
     check_failure(lambda: lower(made), failure)
     assert "Traceback" not in capfd.readouterr().err
 
@@ -469,7 +506,7 @@ def test_without_torch(project: Callable[..., Project], monkeypatch: pytest.Monk
         Failure(
             MissingRequirementError,
             None,
-            "building needs more packages: the package 'torch' is not installed",
+            "building is not possible here: the package 'torch' is not installed",
             'pip install "etdev[build]"',
         ),
     )

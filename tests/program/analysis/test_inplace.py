@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etdev import compat
 from etdev.program.analysis.inplace import DEFAULT, nearest_operators, parse_operator
 
-MEASURED = Path(__file__).parents[1] / "data/inplace_table.csv"
-"""Output of ``benchmarks/inplace_table.py``."""
+MEASURED = Path(__file__).parents[1] / "data"
+"""Folder of the outputs of ``benchmarks/inplace_table.py``, with the kernels of each tested version of ExecuTorch."""
 
 LEFT_OUT = {
     "a copy of the input, if the linker's other conditions hold; it goes altogether": {
@@ -62,9 +63,9 @@ def verdicts(lines: Iterable[str]) -> dict[str, str]:
     return {f"{row['op']}: {row['position']}": row["verdict"] for row in csv.DictReader(lines)}
 
 
-def measured() -> dict[str, str]:
+def measured(version: str = compat.TESTED[0]) -> dict[str, str]:
     """Return the verdicts of the measurement in the repository."""
-    return verdicts(MEASURED.read_text().splitlines())
+    return verdicts((MEASURED / f"inplace_table-{version}.csv").read_text().splitlines())
 
 
 def named(table: Iterable[str] = DEFAULT) -> Iterator[str]:
@@ -80,12 +81,17 @@ def named(table: Iterable[str] = DEFAULT) -> Iterator[str]:
             yield f"{operator}: {schema.arguments[donor.argument].name}->{output}"
 
 
-def test_the_table_is_what_was_measured() -> None:
+@pytest.mark.parametrize("version", compat.TESTED)
+def test_the_table_is_what_was_measured(version: str) -> None:
     """C2: every safe operator and position except those that are left out for a reason, and no other."""
-    safe = {place for place, verdict in measured().items() if verdict == "safe"}
+    safe = {place for place, verdict in measured(version).items() if verdict == "safe"}
     left_out = set().union(*LEFT_OUT.values())
     assert left_out <= safe
     assert set(named()) == safe - left_out
+
+
+def test_one_table_is_enough_for_all_tested_versions() -> None:
+    assert [measured(version) for version in compat.TESTED[1:]] == [measured()] * len(compat.TESTED[1:])
 
 
 def test_nothing_that_moves_or_sums_up_is_in_the_table() -> None:

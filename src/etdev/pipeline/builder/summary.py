@@ -78,7 +78,7 @@ def describe_state(program: Program) -> Iterator[str]:
         shown = ", ".join(list(names)[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         yield (
             f"state stays on {device} ({shown}): the runtime must zero that memory when it loads the program; "
-            "etdev's runtime does, ExecuTorch 1.4.1 does not guarantee it"
+            "etdev's runtime does, ExecuTorch does not guarantee it"
         )
 
 

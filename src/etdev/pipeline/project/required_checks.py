@@ -39,7 +39,7 @@ def _obstacle(check: str, target: Target) -> str | None:
     """Return the reason why a check can never run for a target; None if it may run."""
     devices, foreign = _devices(target), _not_replayed(target)
     not_replayed = f"etdev cannot run delegates of the backend {foreign[0]!r} yet" if foreign else None
-    not_in_stock = f"ExecuTorch's Python runtime ignores devices, and the target uses {devices[0]}" if devices else None
+    not_in_stock = f"ExecuTorch's Python runtime has no devices, and the target uses {devices[0]}" if devices else None
     match check:
         case "device":
             return not_replayed if devices else "the target uses no device"

@@ -63,7 +63,7 @@ def require_packages(project: Project, targets: Collection[str], doing: str) -> 
         found = find_packages(need.package, remedy=need.remedy)
         if not found.available:
             raise MissingRequirementError(
-                f"{doing} needs more packages: {found.reason}",
+                f"{doing} is not possible here: {found.reason}",
                 where=project.where(*need.key) if need.key is not None else None,
                 hint=found.remedy,
             )

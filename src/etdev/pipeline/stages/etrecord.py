@@ -2,8 +2,8 @@
 
 The runtime identifies an event by the position of its instruction. Three JSON files in the zip map positions to ops and
 delegates. The other files are serialized graphs, which a link does not change. So the record of a linked program can be
-written without torch and executorch. The format is that of ``executorch/devtools/etrecord/_etrecord.py`` of executorch
-1.4.
+written without torch and executorch. The format is that of ``executorch/devtools/etrecord/_etrecord.py``, equal in
+executorch 1.4.1 and 1.5.1.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def _refuse_unclear_writes(project: Project, program: ExportedProgram) -> None:
         raise ExportError(
             f"the method writes to its input {name!r}{line_of_node(project, node)}, which has the name of a buffer",
             where=project.where("model"),
-            hint="give the buffer or the input another name: ExecuTorch 1.4.1 would write to the buffer",
+            hint="give the buffer or the input another name: ExecuTorch would write to the buffer",
         )
     if (tied := untie_buffers(program)) is not None:
         written, other, node = tied

@@ -1,6 +1,7 @@
 """Translation of errors of lowering and emission into the terms of the config and of the user's model.
 
-It recognizes the messages of executorch 1.4.1. An unknown message is passed on with the location of the error.
+It recognizes the messages of executorch 1.4.1 and 1.5.1. An unknown message is passed on with the location of the
+error.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def _explain_lowering(
         )
     if _LIFTED.search(text):
         return LowerError(
-            "ExecuTorch 1.4.1 cannot lower a method without inputs that uses several constants",
+            "ExecuTorch cannot lower a method without inputs that uses several constants",
             where=where,
             hint="write its numbers as buffers of the module, or give the method an input",
         )

@@ -16,7 +16,7 @@ def fixed_ranges(program: ExportedProgram) -> Iterator[None]:
 
     Both run the graph on fake tensors again. When torch chooses a backend for a convolution, it asks whether the batch
     is below 16. The answer would become a bound of the dimension: a maximum of 32 was emitted as 15. Later lowerings of
-    the same export would have that bound, too. Seen with executorch 1.4.1 and torch 2.13.0.
+    the same export would have that bound, too. Seen with executorch 1.4.1 and 1.5.1, torch 2.13.0.
     """
     import torch
     from torch.utils._pytree import tree_leaves

@@ -1,6 +1,6 @@
 """The operators that a program needs, in the format of ExecuTorch's selective build: ``selected_operators.yaml``.
 
-The content is that of ``executorch/codegen/tools/gen_oplist.py`` of executorch 1.4 for a ``.pte``. It has every
+The content is that of ``executorch/codegen/tools/gen_oplist.py`` of executorch 1.4 and 1.5 for a ``.pte``. It has every
 operator that a method names, and the dtypes and dimension orders of its calls. Operators inside delegates are not
 included.
 """

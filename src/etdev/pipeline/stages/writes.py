@@ -1,10 +1,10 @@
 """Writes to buffers and inputs: each write gets a value that no other write has.
 
 A method may end with ``state.copy_(initial)``. Its functional graph has no op that computes the new content: the
-content is the placeholder of another buffer. Parts of torch 2.13 and ExecuTorch 1.4 handle that incorrectly. Emission
-drops such a write, and decomposition refuses two writes of one value. So this module clones such values. All clones
-come before the first write, so that a swap of two buffers reads the old values. The linker removes the clones that are
-not needed.
+content is the placeholder of another buffer. Parts of torch 2.13 and ExecuTorch (1.4.1 and 1.5.1) handle that
+incorrectly. Emission drops such a write, and decomposition refuses two writes of one value. So this module clones such
+values. All clones come before the first write, so that a swap of two buffers reads the old values. The linker removes
+the clones that are not needed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def untie_buffers(program: ExportedProgram) -> tuple[str, str, Node] | None:
 def find_clash(program: ExportedProgram) -> tuple[str, Node] | None:
     """Return an input that is written and has the same name as a buffer, with the node that writes it.
 
-    ExecuTorch 1.4 would lower such a write to a write to the buffer.
+    ExecuTorch 1.4.1 and 1.5.1 would lower such a write to a write to the buffer.
     """
     signature, writes = program.graph_signature, _write_nodes(program)
     buffers = {spec.target for spec in signature.input_specs if spec.kind.name == "BUFFER"}
@@ -135,7 +135,7 @@ def separate_writes(program: ExportedProgram, clone: Clone) -> None:
 def rename_inputs(program: ExportedProgram) -> None:
     """Rename the inputs that have the name of a buffer, parameter or constant.
 
-    ExecuTorch 1.4 looks up the target of a write by name among all of these. It would write to the input.
+    ExecuTorch 1.4.1 and 1.5.1 look up the target of a write by name among all of these. They would write to the input.
     """
     signature = program.graph_signature
     targets = {spec.target for spec in signature.input_specs if spec.target is not None}

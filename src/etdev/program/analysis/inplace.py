@@ -1,6 +1,6 @@
 """Kernels that may write an output over one of their inputs.
 
-The table is etdev's own. Each entry was measured with the kernels of executorch 1.4.1
+The table is etdev's own. Each entry was measured with the kernels of executorch 1.4.1 and of 1.5.1
 (``benchmarks/inplace_table.py``). A kernel ran with separate memory and over its input, with all sizes from 1 to beyond
 the blocks and vectors that kernels work in. The results were bit-identical.
 

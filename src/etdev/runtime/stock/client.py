@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Event, Lock, Timer
 from typing import Any, BinaryIO, Self
 
+from etdev import compat
 from etdev.errors import MissingRequirementError, ProgramError
 from etdev.program import Program
 from etdev.program.data_files.joined import read_joined
@@ -171,6 +172,8 @@ class StockRuntime:
             self._start()
         if self._greeted:
             return
+        if (found := compat.installed()) is not None and not compat.is_supported(found):
+            raise MissingRequirementError(compat.unsupported(found), hint=compat.INSTALL_SUPPORTED)
         try:
             answer, _ = self._exchange({"ask": "hello", "imports": self._imports, "path": self._path}, ())
         except ProgramFailureError as error:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, BinaryIO
 
+from etdev import compat
 from etdev.runtime.stock.wire import receive, send
 
 
@@ -92,7 +93,7 @@ class Worker:
         return names
 
     def _load_method(self, name: str) -> Any:
-        """Load a method. Methods of the same loaded program share its buffers, as seen with executorch 1.4.1."""
+        """Load a method. Methods of the same loaded program share its buffers (seen with executorch 1.4.1, 1.5.1)."""
         return (self._programs[0] if self._shared else self._load_program()).load_method(name)
 
     def _load_program(self) -> Any:
@@ -110,8 +111,9 @@ def _import_library() -> Any:
     """
     import torch  # noqa: F401 - the extension is linked against its libraries
 
-    name = "portable_lib" if importlib.util.find_spec("openvino") else "_portable_lib"
-    library = importlib.import_module(f"executorch.extension.pybindings.{name}")
+    has_openvino = importlib.util.find_spec("openvino") is not None
+    name = "executorch.extension.pybindings.portable_lib" if has_openvino else compat.runtime_module()
+    library = importlib.import_module(name)
     importlib.import_module("executorch.kernels.quantized")
     return library
 

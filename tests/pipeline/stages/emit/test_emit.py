@@ -276,7 +276,7 @@ def test_a_failure_leaves_the_files_of_before(tmp_path: Path, monkeypatch: pytes
                 EmitError,
                 f"{tmp_path / 'etdev.toml'}:12:1 (targets.cpu)",
                 "the emitted method 'forward' does not match its graph: instruction 3 is odd",
-                "etdev knows how executorch 1.4 emits; use that version, or report this with the model",
+                "use executorch 1.5.1 or 1.4.1, or report this with the model",
             ),
         )
 

@@ -1,10 +1,10 @@
 """Dimension orders: makes copies in another order where a kernel needs one.
 
-PyTorch computes the same for every order of dimensions in memory. Most kernels of ExecuTorch 1.4 do not. Some fail with
-error 0x12 on tensors in channels-last order, since they require one order for all operands. An operand of another rank
-or shape, even a single number, is in contiguous order and so differs. Other kernels ignore the order and compute
-something else: views, ``cat``, ``pad``, ``flip``, ``gather`` and ``layer_norm``. So only kernels that were tested with
-channels-last order get tensors in that order.
+PyTorch computes the same for every order of dimensions in memory. Most kernels of ExecuTorch 1.4 and 1.5 do not. Some
+fail with error 0x12 on tensors in channels-last order, since they require one order for all operands. An operand of
+another rank or shape, even a single number, is in contiguous order and so differs. Other kernels ignore the order and
+compute something else: views, ``cat``, ``pad``, ``flip``, ``gather`` and ``layer_norm``. So only kernels that were
+tested with channels-last order get tensors in that order.
 """
 
 from __future__ import annotations

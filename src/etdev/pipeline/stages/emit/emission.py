@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from etdev.compat import TESTED
 from etdev.errors import EmitError, WriteError
 from etdev.files import atomic_path, describe_os_error
 from etdev.pipeline.project import Project
@@ -179,7 +180,7 @@ def _describe(
             raise EmitError(
                 f"the emitted method {name!r} does not match its graph: {error}",
                 where=project.where("targets", target),
-                hint="etdev knows how executorch 1.4 emits; use that version, or report this with the model",
+                hint=f"use executorch {' or '.join(TESTED)}, or report this with the model",
             ) from error
     return notes
 

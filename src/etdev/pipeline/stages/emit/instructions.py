@@ -2,7 +2,8 @@
 
 ExecuTorch's own maps cover only kernel and delegate calls outside branches and loop bodies. Inside a body, ExecuTorch
 counts positions from the body's start, so its numbers cannot be used. So this module visits the graph in the same order
-as ExecuTorch's emitter (``exir/emit/_emitter.py`` of executorch 1.4). It checks that every instruction fits its node.
+as ExecuTorch's emitter (``exir/emit/_emitter.py``, equal in executorch 1.4.1 and 1.5.1). It checks that every
+instruction fits its node.
 """
 
 from __future__ import annotations

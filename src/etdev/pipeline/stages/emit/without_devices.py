@@ -1,8 +1,8 @@
 """Emission that ignores devices, since the linker alone decides placement and inserts copies between devices.
 
-ExecuTorch 1.4 inserts such copies during emission, for every delegate with the compile spec ``target_device``. It has
-no option to turn that off. So this module renames the key of that compile spec during emission, and restores it in the
-result.
+ExecuTorch 1.4 and 1.5 insert such copies during emission, for every delegate with the compile spec ``target_device``.
+They have no option to turn that off. So this module renames the key of that compile spec during emission, and restores
+it in the result.
 """
 
 from __future__ import annotations

@@ -1,0 +1,55 @@
+"""Versions of ExecuTorch that etdev supports, and all that differs for etdev from one to another.
+
+No other module decides by ExecuTorch's version. This module needs the standard library only, so scripts read it in an
+environment without etdev.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib import metadata
+
+SUPPORTED = "executorch>=1.4.1,<1.6"
+"""Requirement that names the supported versions, as in the extra ``build``."""
+TESTED = ("1.5.1", "1.4.1")
+"""Versions that etdev's tests run with, newest first. ``constraints.txt`` pins the newest."""
+INSTALL_SUPPORTED = f'pip install "executorch=={TESTED[0]}"'
+"""Command that replaces a version that is not supported."""
+_OLDEST, _TOO_NEW = (1, 4, 1), (1, 6)
+_RELEASE = re.compile(r"\d+(?:\.\d+)*")
+
+
+def installed() -> str | None:
+    """Return the version of the installed ExecuTorch; None if there is none, or if it does not state its version."""
+    try:
+        return metadata.version("executorch")
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def is_supported(version: str) -> bool:
+    """Return whether etdev supports this version of ExecuTorch.
+
+    Only the numbers of the release count: ``1.6.0a0+cpu`` is a version of 1.6.
+    """
+    return _OLDEST <= _release(version) < _TOO_NEW
+
+
+def unsupported(version: str) -> str:
+    """Return the reason for refusing an installed version that etdev does not support."""
+    return f"executorch {version} is installed, and this etdev supports {SUPPORTED}"
+
+
+def runtime_module() -> str:
+    """Return the name of the extension module that holds ExecuTorch's runtime for Python.
+
+    ``executorch.extension.pybindings.portable_lib`` imports the same module in each version, but takes seconds longer.
+    """
+    name = "_portable_lib" if _release(installed() or TESTED[0]) < (1, 5) else "_C"
+    return f"executorch.extension.pybindings.{name}"
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version's release; none for a text that does not begin with one."""
+    found = _RELEASE.match(version)
+    return tuple(map(int, found[0].split("."))) if found else ()
