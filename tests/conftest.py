@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from support.native import compiled_host
 from support.stock import SpareProcesses
 
 if TYPE_CHECKING:
@@ -67,8 +68,11 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def _cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What fixtures of modules build goes into no cache of the developer's."""
+    """What fixtures of modules build goes into no cache of the developer's; the native host is compiled there, once."""
+    host = compiled_host()
     with pytest.MonkeyPatch.context() as patch:
+        if isinstance(host, Path):
+            patch.setenv("ETDEV_NATIVE_HOST", str(host))
         patch.setenv("ETDEV_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         yield
 

@@ -1,4 +1,4 @@
-"""Reads of regular files, and atomic writes: a file is written completely or not at all."""
+"""Reads of regular files, atomic writes (a file is written completely or not at all), and the cache's folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 
+from platformdirs import user_cache_path
+
 from etdev.errors import WriteError
+
+CACHE_VARIABLE = "ETDEV_CACHE_DIR"
+"""Environment variable that names the cache's folder."""
 
 TEMPORARY_SUFFIX = ".etdev-tmp"
 """Suffix of files and folders that are still being written. The next write removes leftovers of killed processes."""
@@ -242,6 +247,12 @@ def atomic_write_bytes(path: Path, content: bytes | memoryview) -> None:
 def atomic_write_text(path: Path, content: str) -> None:
     r"""Write a UTF-8 text file with ``\n`` line ends, completely or not at all."""
     atomic_write_bytes(path, content.encode("utf-8"))
+
+
+def cache_folder() -> Path:
+    """Return the cache's folder of this user, which may not exist yet."""
+    named = os.environ.get(CACHE_VARIABLE)
+    return Path(named).absolute() if named else user_cache_path("etdev", appauthor=False)
 
 
 def real_path(path: str | Path) -> Path:

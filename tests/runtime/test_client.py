@@ -19,6 +19,7 @@ import torch
 import etdev
 from etdev.errors import MissingRequirementError
 from etdev.program import write
+from etdev.runtime.child import Child
 from etdev.runtime.stock import ProgramFailureError, RuntimeCrashError, StockRuntime
 from support.files import chain
 from support.projects import write_project
@@ -85,8 +86,7 @@ def runtime(program: Path) -> StockRuntime:
 
 
 def pid(runtime: StockRuntime) -> int:
-    assert runtime._process is not None
-    return runtime._process.pid
+    return runtime._child.process_id
 
 
 def test_what_the_runtime_and_a_file_have(runtime: StockRuntime, program: Path) -> None:
@@ -329,10 +329,10 @@ def test_a_runtime_that_hangs_while_it_starts_is_killed() -> None:
     ],
 )
 def test_only_what_the_wheels_print_on_every_start_is_left_out(line: str, shown: bool) -> None:
-    runtime = StockRuntime()
-    with tempfile.TemporaryFile(buffering=0) as runtime._log:
-        runtime._log.write(f"before\n{line}\n".encode())
-        assert runtime._logged(len("before\n")) == (line if shown else "")
+    child = Child(lambda *_: [], limit=1)
+    with tempfile.TemporaryFile(buffering=0) as child._log:
+        child._log.write(f"before\n{line}\n".encode())
+        assert child._logged(len("before\n")) == (line if shown else "")
 
 
 def test_custom_kernels_are_imported_from_their_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -391,7 +391,7 @@ def test_the_child_ends_when_its_parent_is_killed() -> None:
         "import time\n"
         "from etdev.runtime.stock import StockRuntime\n"
         "with StockRuntime() as runtime:\n"
-        "    print(runtime._process.pid, flush=True)\n"
+        "    print(runtime._child.process_id, flush=True)\n"
         "    time.sleep(600)\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)

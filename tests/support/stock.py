@@ -10,7 +10,7 @@ import pytest
 
 from etdev.runtime.stock import StockRuntime
 
-_PROCESS = ("_process", "_reading", "_writing", "_log", "_greeted", "_operators", "_backends", "_usable")
+_PROCESS = ("_child", "_greeted", "_operators", "_backends", "_usable")
 """Attributes of a runtime that belong to its process."""
 _MOST = 2
 """Most processes that wait for the next runtime."""
@@ -34,8 +34,7 @@ class SpareProcesses:
     def close(self) -> None:
         """End them."""
         for found in self._spare:
-            found["_process"].kill()
-            found["_process"].wait()
+            found["_child"].close()
 
     def patch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Let runtimes without modules of their own take a spare process, and leave theirs."""
@@ -44,17 +43,18 @@ class SpareProcesses:
         def enter(runtime: StockRuntime) -> StockRuntime:
             if runtime._imports or not self._spare:
                 return begin(runtime)
+            limit = runtime.limit
             vars(runtime).update(self._spare.pop())
+            runtime.limit = limit
             return runtime
 
         def leave(runtime: StockRuntime, *error: object) -> None:
-            process = runtime._process
+            process = runtime._child._process
             in_order = process is not None and process.poll() is None and runtime._greeted and not any(error)
             if runtime._imports or not in_order or len(self._spare) == _MOST:
                 end(runtime, *error)
                 return
             self._spare.append({name: getattr(runtime, name) for name in _PROCESS})
-            runtime._process = None
             runtime._joined.close()
 
         monkeypatch.setattr(StockRuntime, "__enter__", enter)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from etdev.devices import HOST, Device
 from etdev.errors import EtdevError, LinkError
-from etdev.program import Blob, Program
+from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.analysis.flow import flow_graph
 from etdev.program.analysis.storage import method_memory
@@ -217,7 +217,7 @@ class Method(MoveOnly):
             delegate = self._plan.delegates[index]
             context = DelegateContext(
                 id=delegate.id,
-                data=_delegate_data(self._program, delegate),
+                data=self._program.delegate_data(delegate),
                 compile_specs=delegate.compile_specs,
                 device=delegate_device(delegate),
                 registry=self._registry,
@@ -243,10 +243,3 @@ class Method(MoveOnly):
 
 def _instructions(plan: m.ExecutionPlan) -> tuple[m.Instruction, ...]:
     return plan.instructions
-
-
-def _delegate_data(program: Program, delegate: m.BackendDelegate) -> Blob:
-    at = delegate.processed
-    if at.location is m.DataLocation.INLINE:
-        return program.backend_delegate_data[at.index]
-    return program.segments[at.index].data

@@ -11,11 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Self
 
-from platformdirs import user_cache_path
-
 from etdev.config.types import parse_byte_size
 from etdev.errors import LoadError, UsageError, WriteError
-from etdev.files import describe_os_error, file_sha256, temporary_file, write_errors_named
+from etdev.files import cache_folder, describe_os_error, file_sha256, temporary_file, write_errors_named
 from etdev.pipeline.cache.comparison import changes
 from etdev.pipeline.cache.digests import Digests, digest_of_names
 from etdev.pipeline.cache.entries import ABSENT, Entry, Facts, Level, Output, Reads
@@ -23,7 +21,6 @@ from etdev.pipeline.cache.store import Store
 from etdev.pipeline.cache.watch import FileAccess
 from etdev.pipeline.project import Project
 
-FOLDER_VARIABLE = "ETDEV_CACHE_DIR"
 SIZE_VARIABLE = "ETDEV_CACHE_SIZE"
 _DEFAULT_SIZE = "10GiB"
 _REFERENCE = "reference.pt"
@@ -35,11 +32,9 @@ def open_store() -> Store:
 
     Raises :class:`~etdev.errors.UsageError` if the environment sets an invalid size.
     """
-    named = os.environ.get(FOLDER_VARIABLE)
-    folder = Path(named).absolute() if named else user_cache_path("etdev", appauthor=False)
     text = os.environ.get(SIZE_VARIABLE) or _DEFAULT_SIZE
     try:
-        return Store(folder, int(str(parse_byte_size(text))))
+        return Store(cache_folder(), int(str(parse_byte_size(text))))
     except ValueError as error:
         raise UsageError(f"{text!r} is not a size: {error}", where=SIZE_VARIABLE, hint="like `10GiB`") from error
 

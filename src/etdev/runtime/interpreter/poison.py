@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from etdev.program.analysis.storage import MethodMemory, Storage
+from etdev.program.analysis.storage import MethodMemory
+from etdev.program.analysis.unused import Range, unused_ranges, without
 
 if TYPE_CHECKING:
     from etdev.runtime.interpreter.tensors import Memory
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 _PATTERN = b"\xff\x7f"
 """Byte at even addresses and byte at odd addresses."""
 
-Range = tuple[int, int, int]
-"""Index of a buffer, first byte, end (exclusive)."""
 State = tuple["Memory", int, int]
 """Memory, first byte, end (exclusive)."""
 
@@ -60,7 +59,7 @@ class Poison:
 
     def overwrite(self, memory: Memory, start: int, end: int) -> None:
         """Fill bytes ``start`` to ``end`` (exclusive) of a memory with poison, except for state."""
-        for low, high in _without((start, end), self._kept.get(id(memory), [])):
+        for low, high in without((start, end), self._kept.get(id(memory), [])):
             fill(memory, low, high)
 
     def between(self, before: int | None, instant: int) -> None:
@@ -70,49 +69,8 @@ class Poison:
         """
         key = before, instant
         if key not in self._known:
-            self._known[key] = tuple(self._ranges(before, instant))
+            self._known[key] = tuple(unused_ranges(self._storages, before, instant))
         for buffer, start, end in self._known[key]:
             memory = self._memories[buffer]
             assert memory is not None
             self.overwrite(memory, start, end)
-
-    def _ranges(self, before: int | None, instant: int) -> list[Range]:
-        found: list[Range] = []
-        live: dict[int, list[tuple[int, int]]] | None = None
-        for storage in self._storages:
-            if not storage.size or _live(storage, instant) or not (before is None or _live(storage, before)):
-                continue
-            if live is None:
-                live = self._live_at(instant)
-            parts = _without((storage.offset, storage.offset + storage.size), live.get(storage.memory_id, []))
-            found += [(storage.memory_id, start, end) for start, end in parts]
-        return found
-
-    def _live_at(self, instant: int) -> dict[int, list[tuple[int, int]]]:
-        """Return the ranges that are in use at an instant: index of a buffer → sorted ranges."""
-        found: dict[int, list[tuple[int, int]]] = {}
-        for storage in self._storages:
-            if _live(storage, instant):
-                found.setdefault(storage.memory_id, []).append((storage.offset, storage.offset + storage.size))
-        return {buffer: sorted(spans) for buffer, spans in found.items()}
-
-
-def _live(storage: Storage, instant: int) -> bool:
-    return storage.persistent or storage.start <= instant < storage.end
-
-
-def _without(whole: tuple[int, int], taken: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the parts of the range ``whole`` that are not in one of the sorted ranges ``taken``."""
-    found = []
-    start, end = whole
-    for low, high in taken:
-        if high <= start:
-            continue
-        if low >= end:
-            break
-        if low > start:
-            found.append((start, low))
-        start = high
-    if start < end:
-        found.append((start, end))
-    return found

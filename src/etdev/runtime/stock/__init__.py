@@ -1,5 +1,6 @@
 """ExecuTorch's own Python runtime in a child process. A program that crashes it does not end the build."""
 
-from etdev.runtime.stock.client import ProgramFailureError, RuntimeCrashError, StockRuntime
+from etdev.runtime.child import ProgramFailureError, RuntimeCrashError
+from etdev.runtime.stock.client import StockRuntime
 
 __all__ = ["ProgramFailureError", "RuntimeCrashError", "StockRuntime"]

@@ -3,42 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
-import signal
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
-from threading import Event, Lock, Timer
 from typing import Any, BinaryIO, Self
 
 from etdev import compat
 from etdev.errors import MissingRequirementError, ProgramError
 from etdev.program import Program
 from etdev.program.data_files.joined import read_joined
+from etdev.runtime.child import LIMIT, Child, ProgramFailureError, RuntimeCrashError
 from etdev.runtime.stock.joined import JoinedFile
 from etdev.runtime.stock.wire import receive, send
-
-_TAIL_LINES = 3
-_NOISE = re.compile(
-    r"\[cpuinfo_utils\.cpp:\d+\] "
-    r"|Failed to load \S.*/torchao/_C_\S*\.so: "
-    r"|W\d{4} .*\] <enum 'KernelPreference'> is an Enum subclass"
-)
-"""Beginnings of lines that the packages executorch, torchao and torch print on every start."""
-
-_LIMIT = 600.0
-"""Maximum seconds for one answer. Calls take less, but the import of the runtime can take minutes on slow machines."""
-
-
-class ProgramFailureError(Exception):
-    """Error for a program or call that the runtime refused. The message includes the log of the runtime."""
-
-
-class RuntimeCrashError(ProgramFailureError):
-    """Error for a program that crashed the process of the runtime, or did not return in time."""
 
 
 class StockRuntime:
@@ -50,13 +26,11 @@ class StockRuntime:
     :class:`~etdev.errors.MissingRequirementError` if the child cannot start.
     """
 
-    def __init__(self, *, imports: Sequence[str] = (), path: Sequence[Path] = (), limit: float = _LIMIT) -> None:
-        self.limit = limit
-        """Maximum seconds for one answer."""
+    def __init__(self, *, imports: Sequence[str] = (), path: Sequence[Path] = (), limit: float = LIMIT) -> None:
         self.seconds = 0.0
         """Seconds that the last call spent in the runtime, or the sum of all ``repeat`` calls."""
         self._imports, self._path = list(imports), [str(folder) for folder in path]
-        self._process: subprocess.Popen[bytes] | None = None
+        self._child = Child(_command, limit=limit)
         self._operators: frozenset[str] = frozenset()
         self._backends: frozenset[str] = frozenset()
         self._usable: frozenset[str] = frozenset()
@@ -67,52 +41,33 @@ class StockRuntime:
         self._joined = JoinedFile()
         self._crash: str | None = None
         """Description of the crash, after the loaded program crashed the child."""
-        self._turn = Lock()
-        """Lock for one request at a time. The metric of a config may call the program from several threads."""
 
     def __enter__(self) -> Self:
-        self._log = tempfile.TemporaryFile(buffering=0)
         self._start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop()
-        self._log.close()
+        self._child.close()
         self._joined.close()
 
     def _start(self) -> None:
-        ours_in, theirs_out = os.pipe()
-        theirs_in, ours_out = os.pipe()
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "etdev.runtime.stock.worker", str(theirs_in), str(theirs_out)],
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=self._log,
-            pass_fds=(theirs_in, theirs_out),
-        )
-        os.close(theirs_in)
-        os.close(theirs_out)
-        self._reading: BinaryIO = os.fdopen(ours_in, "rb")
-        self._writing: BinaryIO = os.fdopen(ours_out, "wb")
+        self._child.start()
         self._greeted = False
 
-    def _stop(self) -> int | None:
-        """Kill the child and return its exit code, or None if there is no child."""
-        if self._process is None:
-            return None
-        process, self._process = self._process, None
-        with suppress(OSError):
-            self._writing.close()
-        self._reading.close()
-        process.kill()
-        return process.wait()
+    @property
+    def limit(self) -> float:
+        """Maximum seconds for one answer."""
+        return self._child.limit
+
+    @limit.setter
+    def limit(self, seconds: float) -> None:
+        self._child.limit = seconds
 
     @property
     def process_id(self) -> int:
         """Process id of the child. A new child has another one."""
         self._greet()
-        assert self._process is not None
-        return self._process.pid
+        return self._child.process_id
 
     @property
     def operators(self) -> frozenset[str]:
@@ -168,7 +123,7 @@ class StockRuntime:
         return tuple(outputs)
 
     def _greet(self) -> None:
-        if self._process is None:
+        if not self._child.is_running:
             self._start()
         if self._greeted:
             return
@@ -192,60 +147,22 @@ class StockRuntime:
         return self._exchange(header, values)
 
     def _exchange(self, header: dict[str, Any], values: Sequence[Any]) -> tuple[dict[str, Any], list[Any]]:
-        with self._turn:
-            before = os.fstat(self._log.fileno()).st_size
-            with self._killed_after_limit() as late:
-                try:
-                    send(self._writing, header, values)
-                    answer, outputs = receive(self._reading)
-                except (EOFError, BrokenPipeError, ConnectionResetError):
-                    self._crash = self._crash_text(before, late=late.is_set())
-                    raise RuntimeCrashError(self._crash) from None
+        def talk(reading: BinaryIO, writing: BinaryIO) -> tuple[dict[str, Any], list[Any]]:
+            send(writing, header, values)
+            return receive(reading)
+
+        try:
+            (answer, outputs), logged = self._child.exchange(talk)
+        except RuntimeCrashError as error:
+            self._crash = str(error)
+            raise
         if "error" in answer:
-            logged = self._logged(before)
             raise ProgramFailureError(answer["error"] + (f" [{logged}]" if logged else ""))
         return answer, outputs
 
-    @contextmanager
-    def _killed_after_limit(self) -> Iterator[Event]:
-        """Kill the child if the block takes longer than the limit. The yielded event is then set."""
-        assert self._process is not None
-        process, late = self._process, Event()
 
-        def kill() -> None:
-            late.set()
-            process.kill()
-
-        timer = Timer(self.limit, kill)
-        timer.daemon = True
-        timer.start()
-        try:
-            yield late
-        finally:
-            timer.cancel()
-
-    def _crash_text(self, since: int, *, late: bool) -> str:
-        assert self._process is not None
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=10)  # The pipe is closed, so the child is about to end.
-        code = self._stop() or 0
-        if late:
-            what = f"the runtime did not answer within {self.limit:g} s, so its process was killed"
-        else:
-            how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-            what = f"the runtime's process ended with {how}"
-        logged = self._logged(since)
-        return what + (f" [{logged}]" if logged else "")
-
-    def _logged(self, since: int) -> str:
-        """Return the last lines of the log after the position ``since``.
-
-        Parent and child share the position in the log file. Reading must not change it.
-        """
-        descriptor = self._log.fileno()
-        text = os.pread(descriptor, os.fstat(descriptor).st_size - since, since).decode(errors="replace")
-        lines = [line.strip() for line in text.splitlines() if line.strip() and not _NOISE.match(line)]
-        return " | ".join(lines[-_TAIL_LINES:])
+def _command(reading: int, writing: int) -> list[str]:
+    return [sys.executable, "-P", "-m", "etdev.runtime.stock.worker", str(reading), str(writing)]
 
 
 def _fitting(file: Path, data: Sequence[Path]) -> Program:

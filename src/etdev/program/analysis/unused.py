@@ -1,0 +1,120 @@
+"""Bytes of planned buffers that are not in use at an instruction. Runtimes fill them with poison."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from etdev.program import model as m
+from etdev.program.analysis.flow import flow_graph
+from etdev.program.analysis.storage import MethodMemory, Storage
+
+Range = tuple[int, int, int]
+"""Index of a buffer, first byte, end (exclusive)."""
+
+CALL = -1
+"""Position that stands for the begin of a call, before the inputs are set."""
+
+
+def unused_ranges(storages: Sequence[Storage], before: int | None, instant: int) -> list[Range]:
+    """Return the bytes that were in use at the instant ``before`` and are not in use at ``instant``.
+
+    If ``before`` is None, return all bytes of storages that are not in use at ``instant``.
+    """
+    live: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    gone = []
+    for storage in storages:
+        if is_live(storage, instant):
+            live[storage.memory_id].append((storage.offset, storage.offset + storage.size))
+        elif storage.size and (before is None or is_live(storage, before)):
+            gone.append(storage)
+    if not gone:
+        return []
+    for spans in live.values():
+        spans.sort()
+    return [
+        (storage.memory_id, start, end)
+        for storage in gone
+        for start, end in without((storage.offset, storage.offset + storage.size), live.get(storage.memory_id, ()))
+    ]
+
+
+def is_live(storage: Storage, instant: int) -> bool:
+    """Return whether the bytes of a storage are in use at an instant."""
+    return storage.persistent or storage.start <= instant < storage.end
+
+
+def without(whole: tuple[int, int], taken: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the parts of the range ``whole`` that are not in one of the sorted ranges ``taken``."""
+    found = []
+    start, end = whole
+    for low, high in taken:
+        if high <= start:
+            continue
+        if low >= end:
+            break
+        if low > start:
+            found.append((start, low))
+        start = high
+    if start < end:
+        found.append((start, end))
+    return found
+
+
+def unused_before(plan: m.ExecutionPlan, memory: MethodMemory, kept: Iterable[Range] = ()) -> Mapping[int, list[Range]]:
+    """Return the bytes that go out of use before each instruction, by position; :data:`CALL` for the begin of a call.
+
+    An instruction has the bytes that were in use at any instruction that may run right before it. At the begin of a
+    call, all unused bytes count. ``kept`` are left out: the state of other methods in the same memory.
+    """
+    storages = [storage for storage in memory.storages if storage.size]
+    found = {CALL: unused_ranges(storages, None, 0)}
+    graph = flow_graph(plan)
+    _add_straight(found, storages, len(graph.instructions))
+    for block in graph.blocks:
+        for successor in block.successors:
+            if successor != graph.exit and graph.blocks[successor].start != block.end:
+                start = graph.blocks[successor].start
+                found.setdefault(start, []).extend(unused_ranges(storages, block.end, 1 + start))
+    state: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for buffer, start, end in kept:
+        state[buffer].append((start, end))
+    for spans in state.values():
+        spans.sort()
+    return {
+        position: [
+            (buffer, low, high)
+            for buffer, start, end in ranges
+            for low, high in without((start, end), state.get(buffer, ()))
+        ]
+        for position, ranges in found.items()
+        if ranges
+    }
+
+
+def _add_straight(found: dict[int, list[Range]], storages: Sequence[Storage], count: int) -> None:
+    """Add the bytes that go out of use from one instruction to the next one in the file."""
+    begins: dict[int, list[Storage]] = defaultdict(list)
+    ends: dict[int, list[Storage]] = defaultdict(list)
+    active: dict[int, dict[int, Storage]] = defaultdict(dict)
+    for storage in storages:
+        if storage.persistent:
+            active[storage.memory_id][id(storage)] = storage
+        elif storage.start < storage.end:
+            begins[storage.start].append(storage)
+            ends[storage.end].append(storage)
+    for instant in range(count + 1):
+        for storage in ends[instant]:
+            active[storage.memory_id].pop(id(storage), None)
+        for storage in begins[instant]:
+            active[storage.memory_id][id(storage)] = storage
+        for storage in ends[instant]:
+            span = storage.offset, storage.offset + storage.size
+            taken = sorted(
+                (other.offset, other.offset + other.size)
+                for other in active[storage.memory_id].values()
+                if other.offset < span[1] and span[0] < other.offset + other.size
+            )
+            parts = without(span, taken)
+            if parts and instant:
+                found.setdefault(instant - 1, []).extend((storage.memory_id, low, high) for low, high in parts)

@@ -1,0 +1,20 @@
+"""The native runtime: ExecuTorch's own C++ runtime in a child process, which etdev compiles on first use."""
+
+from etdev.runtime.native.client import Fault, NativeRuntime, Pools
+from etdev.runtime.native.executable import host_executable
+from etdev.runtime.native.measured import Called, Left, Opened
+from etdev.runtime.native.pools import measure_pools
+from etdev.runtime.native.toolchain import Missing, find_toolchain
+
+__all__ = [
+    "Called",
+    "Fault",
+    "Left",
+    "Missing",
+    "NativeRuntime",
+    "Opened",
+    "Pools",
+    "find_toolchain",
+    "host_executable",
+    "measure_pools",
+]

@@ -1,0 +1,90 @@
+"""What the devices of a program are in the native runtime: absent, simulated, or CUDA's."""
+
+from __future__ import annotations
+
+import ctypes.util
+import importlib.util
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from etdev.devices import Device, parse_device
+from etdev.errors import MissingRequirementError
+from etdev.runtime.device_map import DeviceMap, is_simulated
+from etdev.runtime.native.wire import Request
+
+_CAPACITY = 1 << 32
+_ABSENT, _SIMULATED, _CUDA = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """The devices of one type that a program uses; CUDA is the only type that programs name."""
+
+    kind: int = _ABSENT
+    count: int = 0
+    """Number of simulated devices."""
+    capacity: int = _CAPACITY
+    """Bytes of each simulated device."""
+    library: str = ""
+    """Path of CUDA's runtime library."""
+    ordinals: Mapping[int, int] = field(default_factory=dict)
+    """Device index of the program → number of the device on this machine."""
+
+    @property
+    def host_can_write(self) -> bool:
+        """True if the host can fill the memory of the devices with poison."""
+        return self.kind != _CUDA
+
+    def add_to(self, request: Request) -> None:
+        """Add the fields of the devices to a request."""
+        request.add("B", self.kind)
+        if self.kind == _SIMULATED:
+            request.add("QQ", self.count, self.capacity)
+        elif self.kind == _CUDA:
+            request.text(self.library)
+            request.add("I", len(self.ordinals))
+            for index, ordinal in self.ordinals.items():
+                request.add("bi", index, ordinal)
+
+
+NO_DEVICES = Devices()
+"""No device but the host."""
+
+
+def simulated_devices(count: int = 1, capacity: int = _CAPACITY) -> Devices:
+    """Return simulated devices, which have ``capacity`` bytes each."""
+    return Devices(_SIMULATED, count, capacity)
+
+
+def devices_for(named: Sequence[Device], device_map: DeviceMap) -> Devices:
+    """Return the devices for a program that names the devices ``named``.
+
+    Raises :class:`~etdev.errors.MissingRequirementError` if CUDA's runtime library is not found.
+    """
+    if not named:
+        return NO_DEVICES
+    if any(is_simulated(device_map, device) for device in named):
+        return simulated_devices(max(device.index for device in named) + 1)
+    ordinals = {device.index: parse_device(device_map.get(device, str(device))).index for device in named}
+    return Devices(_CUDA, library=cuda_runtime_library(), ordinals=ordinals)
+
+
+def cuda_runtime_library() -> str:
+    """Return the path or name of CUDA's runtime library: the one of torch's packages, or the system's.
+
+    Raises :class:`~etdev.errors.MissingRequirementError` if there is none.
+    """
+    spec = importlib.util.find_spec("nvidia")
+    folders = [Path(folder) for folder in spec.submodule_search_locations or ()] if spec else []
+    found = sorted(path for folder in folders for path in folder.glob("*/lib/libcudart.so*"))
+    if found:
+        return os.fspath(found[-1])
+    named = ctypes.util.find_library("cudart")
+    if named is None:
+        raise MissingRequirementError(
+            "CUDA's runtime library (libcudart) was not found",
+            hint="install torch with CUDA, or CUDA's runtime package",
+        )
+    return named

@@ -1,0 +1,132 @@
+"""Executable of the native host. It is compiled on first use and kept in the user's cache."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from importlib.resources import files
+from pathlib import Path
+
+from etdev.errors import MissingRequirementError
+from etdev.files import cache_folder, locked, temporary_folder, write_errors_named
+from etdev.runtime.native.toolchain import NATIVE_EXTRA, Missing, Toolchain, find_toolchain, version_text
+
+HOST_VARIABLE = "ETDEV_NATIVE_HOST"
+"""Environment variable that names an executable of the native host."""
+_NAME = "etdev-native-host"
+_SECONDS = 600
+_TAIL = 20
+"""Lines of the compiler's output that an error shows."""
+
+Notify = Callable[[str], None]
+"""Function that is called with a sentence before something slow happens."""
+
+
+def host_executable(notify: Notify = lambda _: None) -> Path:
+    """Return the path of the native host. Compile it if the cache does not have it.
+
+    The environment variable ``ETDEV_NATIVE_HOST`` names an executable to use instead, for machines without a compiler.
+    A kept executable belongs to one version of executorch at one place, one compiler, and one version of the sources.
+    Raises :class:`~etdev.errors.MissingRequirementError` if a tool is missing or if compilation fails.
+    """
+    named = os.environ.get(HOST_VARIABLE)
+    if named:
+        return _named_host(Path(named))
+    tools = find_toolchain()
+    if isinstance(tools, Missing):
+        raise MissingRequirementError(tools.reason, hint=tools.remedy)
+    sources = sorted(path for path in _sources().iterdir() if path.suffix in {".cc", ".h", ".txt"})
+    folder = cache_folder() / "native" / _key(tools, sources)
+    executable = folder / _NAME
+    if executable.exists():
+        return executable
+    with write_errors_named(folder), locked(folder.with_suffix(".lock"), _waiting(notify)):
+        if not executable.exists():
+            notify("compiling the native runtime, once: this takes some seconds")
+            with temporary_folder(folder) as build:
+                _compile(tools, build)
+                _keep(build, folder)
+    return executable
+
+
+def _named_host(path: Path) -> Path:
+    if not os.access(path, os.X_OK) or path.is_dir():
+        raise MissingRequirementError(
+            f"{os.fspath(path)!r} is not an executable file",
+            where=HOST_VARIABLE,
+            hint="name the native host that another machine has compiled, or unset the variable",
+        )
+    return path.absolute()
+
+
+def _sources() -> Path:
+    return Path(str(files("etdev.runtime.native").joinpath("host")))
+
+
+def _key(tools: Toolchain, sources: list[Path]) -> str:
+    digest = hashlib.sha256()
+    for text in (metadata.version("executorch"), os.fspath(tools.package), version_text(tools.compiler)):
+        digest.update(text.encode() + b"\0")
+    digest.update(os.environ.get("CXXFLAGS", "").encode() + b"\0")
+    for path in sources:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:32]
+
+
+def _waiting(notify: Notify) -> Callable[[int | None], None]:
+    def wait(process: int | None) -> None:
+        notify("another process is compiling the native runtime" + (f" (process {process})" if process else ""))
+
+    return wait
+
+
+def _compile(tools: Toolchain, build: Path) -> None:
+    configure = [
+        os.fspath(tools.cmake),
+        "-S",
+        os.fspath(_sources()),
+        "-B",
+        os.fspath(build),
+        f"-DCMAKE_PREFIX_PATH={tools.package}",
+        f"-DCMAKE_CXX_COMPILER={tools.compiler}",
+        "-DCMAKE_BUILD_TYPE=Release",
+    ]
+    if tools.ninja is not None:
+        configure += ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={tools.ninja}"]
+    _run(configure, "configure")
+    _run([os.fspath(tools.cmake), "--build", os.fspath(build), "--parallel", str(os.cpu_count() or 1)], "compile")
+
+
+def _run(command: list[str], what: str) -> None:
+    with _named_errors(what):
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=_SECONDS, check=False
+        )
+    if done.returncode:
+        tail = "\n".join(done.stdout.splitlines()[-_TAIL:])
+        raise MissingRequirementError(f"the native runtime cannot be built: cmake failed to {what}\n{tail}", hint=_HINT)
+
+
+_HINT = f"install a C++ compiler for C++17 (`apt install g++`) and CMake (`{NATIVE_EXTRA}`)"
+
+
+@contextmanager
+def _named_errors(what: str) -> Iterator[None]:
+    """Raise an error with a remedy if cmake cannot be started or takes too long."""
+    try:
+        yield
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise MissingRequirementError(
+            f"the native runtime cannot be built: cmake failed to {what}: {error}", hint=_HINT
+        ) from error
+
+
+def _keep(build: Path, folder: Path) -> None:
+    """Move the executable into the cache. The folder appears complete or not at all."""
+    with temporary_folder(folder) as complete:
+        os.rename(build / _NAME, complete / _NAME)
+        os.rename(complete, folder)

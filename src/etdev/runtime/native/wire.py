@@ -1,0 +1,217 @@
+"""Messages between this process and the native host, in the layout of ``host/wire.h``.
+
+A frame is a header (magic, version, kind, length) and a payload. All numbers are little-endian. Messages contain no
+pickles.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from etdev.errors import EtdevError
+from etdev.program.model import ScalarType
+from etdev.runtime.child import Crash
+from etdev.runtime.interpreter.layout import scalar_type_of, torch_dtype
+
+if TYPE_CHECKING:
+    import torch
+
+_HEADER = struct.Struct("<IHHQ")
+_MAGIC = 0x484E5445
+VERSION = 1
+"""Version of the protocol: ``kVersion`` of the host."""
+
+
+class Kind(IntEnum):
+    """Kind of a frame."""
+
+    HELLO = 1
+    LOAD = 2
+    OPEN = 3
+    CALL = 4
+    UNLOAD = 5
+    REGISTER_TWICE = 6
+    FAULTS = 7
+    ANSWER = 100
+    ERROR = 101
+    CRASH = 102
+
+
+class _Value(IntEnum):
+    NONE = 0
+    TENSOR = 1
+    INT = 2
+    DOUBLE = 3
+    BOOL = 4
+    STRING = 5
+
+
+class Request:
+    """Payload of a request, in the order in which its fields were added."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self._parts: list[bytes | memoryview] = []
+
+    def add(self, form: str, *numbers: float) -> None:
+        """Add numbers with the types of a ``struct`` format."""
+        self._parts.append(struct.pack(f"<{form}", *numbers))
+
+    def text(self, value: str) -> None:
+        """Add a string."""
+        content = value.encode()
+        self.add("I", len(content))
+        self._parts.append(content)
+
+    def texts(self, values: Sequence[str]) -> None:
+        """Add a list of strings."""
+        self.add("I", len(values))
+        for value in values:
+            self.text(value)
+
+    def values(self, values: Sequence[Any]) -> None:
+        """Add a list of tensors, numbers and None. Raises :class:`TypeError` for another value."""
+        self.add("I", len(values))
+        for value in values:
+            self._value(value)
+
+    def _value(self, value: Any) -> None:
+        if hasattr(value, "data_ptr"):
+            self._tensor(value)
+        elif value is None:
+            self.add("B", _Value.NONE)
+        elif isinstance(value, bool):
+            self.add("BB", _Value.BOOL, value)
+        elif isinstance(value, int):
+            self.add("Bq", _Value.INT, value)
+        elif isinstance(value, float):
+            self.add("Bd", _Value.DOUBLE, value)
+        else:
+            raise TypeError(f"a {type(value).__name__} cannot be an input of a program")
+
+    def _tensor(self, tensor: torch.Tensor) -> None:
+        import torch
+
+        tensor = tensor.detach().contiguous()
+        self.add("Bb", _Value.TENSOR, scalar_type_of(tensor.dtype))
+        self.add(f"I{tensor.dim()}i", tensor.dim(), *tensor.shape)
+        self.add("Q", tensor.nbytes)
+        if tensor.nbytes:
+            flat: Any = tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8).numpy()
+            self._parts.append(memoryview(flat))
+
+    def send(self, stream: BinaryIO) -> None:
+        """Write the frame."""
+        stream.write(_HEADER.pack(_MAGIC, VERSION, self.kind, sum(map(len, self._parts))))
+        stream.writelines(self._parts)
+        stream.flush()
+
+
+class Answer:
+    """Payload of an answer, whose fields are read in order."""
+
+    def __init__(self, payload: bytearray) -> None:
+        self._payload, self._at = memoryview(payload), 0
+
+    def take(self, form: str) -> tuple[Any, ...]:
+        """Return numbers with the types of a ``struct`` format."""
+        size = struct.calcsize(f"<{form}")
+        return struct.unpack(f"<{form}", self._bytes(size))
+
+    def number(self, form: str) -> Any:
+        """Return one number."""
+        return self.take(form)[0]
+
+    def text(self) -> str:
+        """Return a string."""
+        return bytes(self._bytes(self.number("I"))).decode(errors="replace")
+
+    def texts(self) -> tuple[str, ...]:
+        """Return a list of strings."""
+        return tuple(self.text() for _ in range(self.number("I")))
+
+    def values(self) -> tuple[Any, ...]:
+        """Return a list of tensors, numbers, strings and None."""
+        return tuple(self._value() for _ in range(self.number("I")))
+
+    def _value(self) -> Any:
+        match _Value(self.number("B")):
+            case _Value.NONE:
+                return None
+            case _Value.INT:
+                return self.number("q")
+            case _Value.DOUBLE:
+                return self.number("d")
+            case _Value.BOOL:
+                return bool(self.number("B"))
+            case _Value.STRING:
+                return self.text()
+            case _Value.TENSOR:
+                return self._tensor()
+
+    def _tensor(self) -> torch.Tensor:
+        import torch
+
+        dtype = torch_dtype(ScalarType(self.number("b")))
+        dimensions = [self.take("iB") for _ in range(self.number("I"))]
+        shape, order = [size for size, _ in dimensions], [number for _, number in dimensions]
+        content = self._bytes(self.number("Q"))
+        if not content:
+            return torch.empty(shape, dtype=dtype)
+        # The bytes are in the order of the dimensions in memory, from the outermost to the innermost.
+        flat = torch.frombuffer(bytearray(content), dtype=dtype).reshape([shape[number] for number in order])
+        return flat.permute([order.index(number) for number in range(len(order))]).contiguous()
+
+    def _bytes(self, size: int) -> memoryview:
+        found = self._payload[self._at : self._at + size]
+        self._at += size
+        return found
+
+
+class RefusedError(Exception):
+    """Error that the host answered with."""
+
+
+def receive(stream: BinaryIO) -> Answer:
+    """Read one answer.
+
+    Raises :class:`RefusedError` for an error, :class:`~etdev.runtime.child.Crash` if the host reports its own crash,
+    and :class:`EOFError` if the host has closed the stream.
+    """
+    magic, version, number, length = _HEADER.unpack(_read(stream, _HEADER.size))
+    if (magic, version) != (_MAGIC, VERSION):
+        raise EtdevError("the native host speaks another version of the protocol", hint="remove etdev's cache folder")
+    answer = Answer(_read(stream, length))
+    match Kind(number):
+        case Kind.ERROR:
+            raise RefusedError(answer.text())
+        case Kind.CRASH:
+            raise Crash(_crash_text(answer))
+    return answer
+
+
+def _crash_text(answer: Answer) -> str:
+    """Return how a crash continues the sentence "the process ended with signal SIGSEGV"."""
+    answer.number("I")
+    method, instruction, where = answer.text(), answer.number("q"), answer.text()
+    parts = []
+    if method:
+        parts.append(f"in method {method!r}")
+    if instruction >= 0:
+        parts.append(f"at instruction {instruction}")
+    text = f" {' '.join(parts)}" if parts else ""
+    return text + (f": the host accessed {where}" if where else "")
+
+
+def _read(stream: BinaryIO, length: int) -> bytearray:
+    data = bytearray(length)
+    view, done = memoryview(data), 0
+    while done < length:
+        read = stream.readinto(view[done : done + (1 << 20)])  # type: ignore[attr-defined]
+        if not read:
+            raise EOFError
+        done += read
+    return data
