@@ -218,6 +218,12 @@ class WriteError(StageError):
     rule = "write"
 
 
+class RunnerError(StageError):
+    """Error for a program for which no C++ project can be written."""
+
+    rule = "runner"
+
+
 class VerifyError(StageError):
     """Error for a verification that could not run. A check that fails does not raise this."""
 

@@ -38,6 +38,7 @@ def imports(folder: Path) -> Iterator[str]:
         "program",
         "runtime",
         "deployment",
+        "runner",
         "templates",
     ],
 )

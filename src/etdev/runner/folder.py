@@ -1,0 +1,121 @@
+"""Writing of a project's files to a folder that may have files of the user."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from etdev.errors import UsageError, WriteError
+from etdev.files import atomic_write_bytes, describe_os_error, read_file, real_path, temporary_folder
+
+MANIFEST = ".etdev-runner.json"
+"""Name of the file that lists the files that etdev wrote, with their digests."""
+_FORMAT = 1
+
+
+def write_project(folder: Path, contents: Mapping[str, bytes]) -> tuple[str, ...]:
+    """Write a project's files to a folder, which is created if it is missing. Return the names of files that changed.
+
+    A file is replaced or removed only if etdev wrote it and nobody has changed it since. A new folder appears with all
+    of its files. In an existing folder, each file is replaced as a whole. Raises :class:`~etdev.errors.UsageError` with
+    the names of files in the way, in which case nothing is written, and :class:`~etdev.errors.WriteError`.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UsageError("this is a file, not a folder", where=str(folder), hint="name another folder")
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    own = _own_files(folder)
+    _refuse_others(folder, digests, own)
+    target = real_path(folder)
+    if not target.exists():
+        _write_new(target, contents, digests)
+        return tuple(contents)
+    gone = [name for name, known in own.items() if name not in contents and _digest(folder / name) in known]
+    changed = [name for name in contents if _digest(folder / name) != digests[name]]
+    if changed or gone:
+        # If this process ends before the last step, the next one finds old and new files in the list.
+        both = {
+            name: sorted({*own.get(name, ()), *([digests[name]] if name in digests else [])})
+            for name in {*own, *digests}
+        }
+        _write_manifest(target, both)
+        for name in changed:
+            atomic_write_bytes(target / name, contents[name])
+        for name in gone:
+            _remove(target / name)
+    _write_manifest(target, {name: [digest] for name, digest in digests.items()})
+    return tuple(changed)
+
+
+def _own_files(folder: Path) -> dict[str, list[str]]:
+    """Return the files in a folder that etdev wrote, with the digests that each may have."""
+    path = folder / MANIFEST
+    if not os.path.lexists(path):
+        return {}
+    try:
+        data = json.loads(read_file(path))
+        if data["format"] == _FORMAT:
+            return {str(name): [str(digest) for digest in known] for name, known in data["files"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass
+    raise UsageError(
+        "this is not a list of files that this version of etdev wrote",
+        where=str(path),
+        hint="remove it together with the files of the old project, or name another folder",
+    )
+
+
+def _refuse_others(folder: Path, digests: Mapping[str, str], own: Mapping[str, Collection[str]]) -> None:
+    """Raise :class:`UsageError` if files of the user are in the way."""
+    there = {name: _digest(folder / name) for name in digests if os.path.lexists(folder / name)}
+    changed = [name for name, found in there.items() if found != digests[name] and found not in own.get(name, ())]
+    if changed:
+        how = "etdev wrote and someone changed" if set(changed) <= set(own) else "etdev did not write"
+        raise UsageError(
+            f"would overwrite {', '.join(changed)}, which {how}; nothing was written",
+            where=str(folder),
+            hint="name another folder, or move these files away",
+        )
+
+
+def _digest(path: Path) -> str | None:
+    """Return the SHA-256 of a file; None if it is not a readable regular file."""
+    if path.is_symlink():
+        return None
+    try:
+        return hashlib.sha256(read_file(path)).hexdigest()
+    except OSError:
+        return None
+
+
+def _write_new(target: Path, contents: Mapping[str, bytes], digests: Mapping[str, str]) -> None:
+    try:
+        with temporary_folder(target) as staging:
+            for name, content in contents.items():
+                (staging / name).write_bytes(content)
+            (staging / MANIFEST).write_bytes(_manifest({name: [digest] for name, digest in digests.items()}))
+            staging.rename(target)
+    except OSError as error:
+        cause, remedy = describe_os_error(error)
+        raise WriteError(f"cannot write the project: {cause}", where=str(target), hint=remedy) from error
+
+
+def _write_manifest(target: Path, files: Mapping[str, list[str]]) -> None:
+    content = _manifest(files)
+    if _digest(target / MANIFEST) != hashlib.sha256(content).hexdigest():
+        atomic_write_bytes(target / MANIFEST, content)
+
+
+def _manifest(files: Mapping[str, list[str]]) -> bytes:
+    data = {"format": _FORMAT, "files": dict(sorted(files.items()))}
+    return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        cause, remedy = describe_os_error(error)
+        raise WriteError(f"cannot remove the file: {cause}", where=str(path), hint=remedy) from error

@@ -1,0 +1,78 @@
+"""The files of a generated project."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from etdev.pipeline.stages.selected_operators import operators_yaml
+from etdev.runner.embed import c_array
+from etdev.runner.facts import Facts, collect_facts
+from etdev.runner.header import header_texts
+from etdev.runner.readme import readme_conditions, readme_texts
+from etdev.runner.source import ProgramFile
+from etdev.runner.tables import array_name, table_texts
+from etdev.runner.templates import render
+
+PACKAGE_VERSION = "1.5"
+"""Oldest version of ExecuTorch's CMake package that has the libraries."""
+
+
+def project_files(source: ProgramFile, *, embed: bool = False) -> dict[str, bytes]:
+    """Return the contents of a project's files, by name. Equal arguments have equal contents.
+
+    With ``embed``, the program and its data files are C arrays; otherwise they are copied into the project, which reads
+    them at run time. Raises :class:`~etdev.errors.RunnerError` if no project can be generated for the program.
+    """
+    facts = collect_facts(source, embed=embed)
+    texts = _common(facts)
+    conditions = {"embed" if embed else "file", *(["data"] if source.data else [])}
+    rendered = {
+        "CMakeLists.txt": ("CMakeLists.txt", _cmake_texts(facts)),
+        "README.md": ("README.md", readme_texts(facts)),
+        "main.cc": ("main.cc", {}),
+        "runner.cc": ("runner.cc", table_texts(facts)),
+        "runner.h": ("runner.h", {}),
+        f"{facts.name}_memory.h": ("memory.h", header_texts(facts)),
+    }
+    found = {
+        name: render(template, texts | own, conditions | readme_conditions(facts))
+        for name, (template, own) in rendered.items()
+    }
+    found[f"{facts.name}.operators.yaml"] = operators_yaml(source.program, source.name).encode()
+    for number, (name, content) in enumerate(facts.files):
+        if embed:
+            parts = c_array(content, array_name(facts, number), facts.file_alignment, f"{name}, as it was built.")
+            found[_array_file(number)] = b"".join(parts)
+        else:
+            found[name] = content
+    return found
+
+
+def _common(facts: Facts) -> dict[str, str]:
+    return {
+        "NAME": facts.name,
+        "PROGRAM": facts.source.name,
+        "ID": facts.identifier,
+        "MACRO": facts.macro,
+        "DEFAULT": facts.default_method,
+        "VERSION": PACKAGE_VERSION,
+    }
+
+
+def _array_file(number: int) -> str:
+    return f"file_{number}.c"
+
+
+def _cmake_texts(facts: Facts) -> dict[str, str]:
+    arrays = [_array_file(number) for number in range(len(facts.files))] if facts.embed else []
+    return {
+        "LANGUAGES": "C CXX" if facts.embed else "CXX",
+        "REASONS": _lines(f"#   {library.component}: {library.reason}" for library in facts.libraries),
+        "COMPONENTS": _lines(f"  {library.component}" for library in facts.libraries),
+        "SOURCES": _lines(f"  {name}" for name in ("main.cc", "runner.cc", *arrays)),
+        "LIBRARIES": _lines(f"  executorch::{library.component}" for library in facts.libraries),
+    }
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "\n".join(lines)

@@ -1,0 +1,79 @@
+"""Texts of ``NAME_memory.h``: sizes and alignments of all static memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from etdev.runner.facts import Facts
+from etdev.runner.layout import IO_ALIGNMENT, Arena, MethodLayout
+from etdev.runner.pools import POOL_ALIGNMENT
+
+
+def header_texts(facts: Facts) -> dict[str, str]:
+    """Return the texts of the template ``memory.h``."""
+    source, layout = facts.source, facts.layout
+    sizes = [_constant(f"kFileBytes{number}", len(content), name) for number, (name, content) in enumerate(facts.files)]
+    shared = [arena for arena in layout.arenas if arena.method is None]
+    return {
+        "ORIGIN": f", target {source.target!r}" if source.target is not None else "",
+        "MEASURED": f" {source.measured}",
+        "ATTRIBUTES": "".join(_attribute(facts, arena) for arena in layout.arenas),
+        "DATA_WORDS": " and its data files" if source.data else "",
+        "FILE_COUNT": str(len(facts.files)),
+        "FILES": "\n".join(sizes),
+        "FILE_ALIGNMENT": str(facts.file_alignment),
+        "METHOD_COUNT": str(len(layout.methods)),
+        "METHODS": "\n\n".join("\n".join(_method(facts, method)) for method in layout.methods),
+        "ARENA_ALIGNMENT": str(source.alignment),
+        "ARENAS": "\n".join(_arena(arena, layout.methods) for arena in shared)
+        or "// There are none: no method has planned memory.",
+        "TEMP": f"{facts.temp} + kPoolMargin",
+        "POOL_ALIGNMENT": str(POOL_ALIGNMENT),
+        "IO": str(layout.io),
+        "IO_ALIGNMENT": str(IO_ALIGNMENT),
+        "RAM_WORDS": "" if facts.embed else ", and that for the files",
+        "RAM": _ram(facts),
+    }
+
+
+def attribute(facts: Facts, arena: Arena) -> str:
+    """Return the name of the macro with the attributes of an arena."""
+    return f"{facts.macro}_{arena.variable.upper()}_ATTRIBUTES"
+
+
+def _attribute(facts: Facts, arena: Arena) -> str:
+    name = attribute(facts, arena)
+    return f"#ifndef {name}\n#define {name}\n#endif\n"
+
+
+def _constant(name: str, value: object, note: str) -> str:
+    return f"inline constexpr size_t {name} = {value};  // {note}"
+
+
+def _method(facts: Facts, method: MethodLayout) -> Iterator[str]:
+    yield f"namespace {method.identifier} {{  // Method {method.name}."
+    for index, size in method.buffers:
+        yield _constant(f"kBuffer{index}Bytes", size, f"Of arena {index}.")
+    for arena in method.arenas:
+        if arena.method is not None:
+            yield _constant(f"kArena{arena.index}Bytes", arena.size, f"Arena of this method: {arena.use}.")
+    estimate = f"On 32 bits: about {facts.estimate32(method)}."
+    yield _constant("kMethodPoolBytes", f"{facts.pools(method.name).method} + kPoolMargin", estimate)
+    yield _constant("kTempBytes", facts.temp_of(method), "Of the pool for temporary memory.")
+    yield f"}}  // namespace {method.identifier}"
+
+
+def _arena(arena: Arena, methods: tuple[MethodLayout, ...]) -> str:
+    users = ", ".join(
+        f"{method.name} {size}" for method in methods for index, size in method.buffers if index == arena.index
+    )
+    return _constant(arena.constant, arena.size, f"Arena {arena.index}: {arena.use}. Needed by {users}.")
+
+
+def _ram(facts: Facts) -> str:
+    terms = [arena.constant for arena in facts.layout.arenas]
+    terms += [f"{method.identifier}::kMethodPoolBytes" for method in facts.layout.methods]
+    terms += ["kTempPoolBytes", "kIoBytes"]
+    if not facts.embed:
+        terms += [f"kFileBytes{number}" for number in range(len(facts.files))]
+    return "\n    " + " +\n    ".join(terms)

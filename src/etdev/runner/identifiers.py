@@ -1,0 +1,45 @@
+"""Names in C++ and C for names of programs and methods."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_KEYWORDS = frozenset(
+    """
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t char8_t class co_await
+    co_return co_yield compl concept const const_cast consteval constexpr constinit continue decltype default delete do
+    double dynamic_cast else enum explicit export extern false float for friend goto if inline int long main mutable
+    namespace new noexcept not not_eq nullptr operator or or_eq private protected public register reinterpret_cast
+    requires return short signed sizeof static static_assert static_cast std struct switch template this thread_local
+    throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq
+    executorch torch c10 etdev linux unix io methods program loader temp_pool temp_memory data_files problem rt
+    """.split()  # noqa: SIM905 - a paragraph of words
+)
+"""Words that cannot name a namespace of a generated project: those of C++, and names that the project has itself."""
+
+
+def identifier(name: str) -> str:
+    """Return a C++ identifier for a name: other characters become ``_``."""
+    text = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_") or "program"
+    text = f"n{text}" if text[0].isdigit() else text
+    return f"{text}_" if text in _KEYWORDS else text
+
+
+def identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> list[str]:
+    """Return an identifier for each name, all different from each other and from those ``taken``."""
+    used = set(taken)
+    found = []
+    for name in names:
+        text, number = identifier(name), 2
+        while text in used:
+            text, number = f"{identifier(name)}_{number}", number + 1
+        used.add(text)
+        found.append(text)
+    return found
+
+
+def string_literal(text: str) -> str:
+    """Return a C string literal of the text's UTF-8 bytes."""
+    plain = (chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}" for byte in text.encode())
+    return f'"{"".join(plain)}"'

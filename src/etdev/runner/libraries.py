@@ -1,0 +1,93 @@
+"""Libraries of ExecuTorch's wheel that a program needs: kernels for its operators, backends for its delegates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from etdev.errors import RunnerError
+from etdev.program.model import Program
+from etdev.program.signatures import find_signature, operator_name
+
+RUNTIME = "runtime"
+"""The component that every runner needs. It has the primitive operators, and no others."""
+
+KERNELS = {
+    "aten": "kernels_optimized",
+    "dim_order_ops": "kernels_optimized",
+    "et_copy": "kernels_optimized",
+    "quantized_decomposed": "kernels_quantized",
+}
+"""Namespace of operators → component with their kernels, in the wheel of executorch 1.5.1."""
+PRIMITIVE = frozenset({"aten::_local_scalar_dense", "aten::sym_numel", "aten::sym_size.int"})
+"""Operators of other namespaces than ``executorch_prim`` for which the runtime itself has kernels."""
+ABSENT = frozenset(
+    {
+        "aten::hardsigmoid.out",
+        "aten::hardswish.out",
+        "aten::native_batch_norm.out",
+        "aten::silu.out",
+        "aten::sym_storage_offset",
+        "aten::sym_stride.int",
+    }
+)
+"""Operators with a known signature for which no component has a kernel."""
+BACKENDS = {
+    "XnnpackBackend": "backend_xnnpack",
+    "OpenvinoBackend": "backend_openvino",
+    "QnnBackend": "backend_qnn",
+}
+"""Name of a backend in programs → component with the backend, in the wheel of executorch 1.5.1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A component of ExecuTorch's CMake package, and the reason why a program needs it."""
+
+    component: str
+    reason: str
+
+
+def needed_libraries(program: Program, where: str) -> tuple[Library, ...]:
+    """Return the components that a program needs, in the order in which they are linked.
+
+    Raises :class:`~etdev.errors.RunnerError` for an operator or a delegate that no component has.
+    """
+    reasons: dict[str, str] = {RUNTIME: "loads and runs programs, primitive operators"}
+    for plan in program.execution_plan:
+        for operator in sorted(map(operator_name, plan.operators)):
+            component = _kernels(operator)
+            if component is None:
+                raise RunnerError(
+                    f"no library of ExecuTorch's wheel has a kernel for {operator}, which method {plan.name!r} calls",
+                    where=where,
+                    hint="change the model or the target so that it does not call this operator",
+                )
+            if component != RUNTIME:
+                reasons.setdefault(component, f"kernels of {operator} and others")
+    for plan in program.execution_plan:
+        for delegate in plan.delegates:
+            if delegate.id not in BACKENDS:
+                raise RunnerError(
+                    f"no library of ExecuTorch's wheel has the backend {delegate.id}, which method {plan.name!r} needs",
+                    where=where,
+                    hint=f"build a target with other partitioners; the wheel has {_listed(BACKENDS)}",
+                )
+            reasons.setdefault(BACKENDS[delegate.id], f"delegates of {delegate.id}")
+    order = (RUNTIME, *dict.fromkeys(KERNELS.values()), *BACKENDS.values())
+    return tuple(Library(component, reasons[component]) for component in order if component in reasons)
+
+
+def _kernels(operator: str) -> str | None:
+    """Return the component with an operator's kernel; None if no component has it."""
+    if operator in ABSENT or find_signature(operator) is None:
+        return None
+    namespace = operator.partition("::")[0]
+    if namespace == "executorch_prim" or operator in PRIMITIVE:
+        return RUNTIME
+    return KERNELS.get(namespace)
+
+
+def _listed(names: Iterable[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}"

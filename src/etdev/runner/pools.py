@@ -1,0 +1,125 @@
+"""Sizes of the pools that the runtime allocates from, and an estimate of them for 32-bit targets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from etdev.program import model as m
+
+POOL_ALIGNMENT = 64
+"""Alignment of a pool's memory in bytes. Requests of up to this alignment need the same size in every process."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSizes:
+    """Bytes that the runtime allocates for one method, measured on a 64-bit machine."""
+
+    method: int
+    """Bytes of the method allocator after the method is loaded."""
+    temp: int
+    """Peak of the temporary allocator while the method is loaded and called with its largest inputs.
+
+    A pool also needs :func:`lookup_bytes`, of which the runtime uses a part.
+    """
+
+
+def lookup_bytes(plan: m.ExecutionPlan, word: int = 8) -> int:
+    """Return the size of the temporary pool from which the runtime takes memory to look up a method's kernels.
+
+    ``word`` is the size of a pointer. For a call with n arguments, ``Method::resolve_operator`` uses this pool only if
+    it has n times the size of a ``TensorMeta`` and of the largest dimension order. It never returns what it allocates
+    from the method's pool instead.
+    """
+    calls = (len(call.args) for call in plan.instructions if isinstance(call, m.KernelCall))
+    return max(calls, default=0) * (3 * word + m.MAX_RANK)
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """How a method's pool changes with the size of pointers."""
+
+    counted: int
+    """Bytes of the runtime's own objects on a 64-bit machine, counted from the file."""
+    counted32: int
+    """The same with pointers and sizes of 4 bytes."""
+
+    def estimate(self, measured: int) -> int:
+        """Return the estimated bytes on a 32-bit target for the bytes measured on a 64-bit machine.
+
+        Bytes that are not counted are those of delegates. The estimate keeps them as they are.
+        """
+        return self.counted32 + max(measured - self.counted, 0)
+
+
+def scaling(plan: m.ExecutionPlan, *, merged: bool = False) -> Scaling:
+    """Count the runtime's own objects in a method's pool.
+
+    ``merged`` is true if a data file and the program both have named data. The objects are those that ``Method::init``
+    and ``parseTensor`` of executorch 1.5.1 allocate, in their order.
+    """
+    return Scaling(_Counter(8).method(plan, merged=merged), _Counter(4).method(plan, merged=merged))
+
+
+class _Counter:
+    """Adds up allocations with their padding, for pointers of ``word`` bytes."""
+
+    def __init__(self, word: int) -> None:
+        self._word = word
+        self._used = 0
+
+    def method(self, plan: m.ExecutionPlan, *, merged: bool) -> int:
+        self._add(len(plan.values), 16, 8)  # EValue: 8 bytes of payload and a tag.
+        self._add(len(plan.inputs), 1, 1)  # bool input_set
+        external = sum(tensor.is_external and tensor.allocation_info is None for _, tensor in plan.tensors())
+        if external:
+            self._add(external, 48 if self._word == 8 else 40, 8)  # NamedData: a key and a FreeableBuffer.
+        for value in plan.values:
+            self._value(value)
+        size = 56 if self._word == 8 else 40
+        self._add(
+            len(plan.delegates), size, 8
+        )  # BackendDelegate: a FreeableBuffer, which has a uint64_t, and two pointers.
+        if merged:
+            self._words(3)  # MergedDataMap
+        for delegate in plan.delegates:
+            self._words(3, len(delegate.compile_specs))  # CompileSpec
+        self._words(4, len(plan.chains))  # Chain
+        for chain in plan.chains:
+            self._words(1, len(chain.instructions))  # OpFunction
+            self._words(2, len(chain.instructions))  # InstructionArgs
+            for call in chain.instructions:
+                if isinstance(call, m.KernelCall | m.DelegateCall):
+                    self._words(1, len(call.args))
+        return self._used
+
+    def _value(self, value: m.Value) -> None:
+        match value:
+            case m.Tensor():
+                rank = len(value.sizes)
+                if value.shape_dynamism is not m.TensorShapeDynamism.STATIC:
+                    self._add(rank, 4, 4)  # sizes
+                    self._add(rank, 1, 1)  # dimension order
+                self._add(rank, 4, 4)  # strides
+                self._add(1, 8 * self._word, self._word)  # TensorImpl: seven pointers and sizes, and four bytes.
+            case m.IntList():
+                self._words(1, len(value.items))
+                self._add(len(value.items), 8, 8)
+                self._words(3)
+            case m.TensorList():
+                self._words(1, len(value.items))
+                self._words(1, len(value.items))
+                self._words(3)
+            case m.OptionalTensorList():
+                self._words(2, len(value.items))
+                self._words(1, len(value.items))
+                self._words(3)
+            case m.BoolList() | m.DoubleList() | m.String():
+                self._words(2)
+            case _:
+                pass
+
+    def _words(self, words: int, count: int = 1) -> None:
+        self._add(count, words * self._word, self._word)
+
+    def _add(self, count: int, size: int, alignment: int) -> None:
+        self._used = -(-self._used // alignment) * alignment + count * size

@@ -1,0 +1,95 @@
+"""Texts of a project's ``README.md``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from etdev.program import model as m
+from etdev.runner.facts import Facts
+from etdev.runner.layout import MethodLayout
+
+HEAP_BACKENDS = ("XnnpackBackend", "OpenvinoBackend", "QnnBackend")
+"""Backends that allocate from the heap."""
+
+
+def readme_conditions(facts: Facts) -> set[str]:
+    """Return the conditions of the template ``README.md`` that hold."""
+    return {
+        *(["several"] if len(facts.layout.methods) > 1 else []),
+        *(["heap"] if _heap(facts) else []),
+    }
+
+
+def readme_texts(facts: Facts) -> dict[str, str]:
+    """Return the texts of the template ``README.md``."""
+    names = [name for name, _ in facts.files]
+    return {
+        "ORIGIN": "" if facts.source.target is None else f" for the target `{facts.source.target}`",
+        "C_COMPILER": ", a C compiler" if facts.embed else "",
+        "EXAMPLE": _example(facts),
+        "SIGNATURES": "\n".join(_signatures(facts)),
+        "FILE_WORDS": " and ".join(f"`{name}`" for name in names),
+        "FILE_LIST": ", ".join(f"`{name}`" for name in names),
+        "DATA_WORDS": " and its data" if facts.source.data else "",
+        "LIBRARIES": ", ".join(f"`{library.component}`" for library in facts.libraries),
+        "MEMORY_TABLE": "\n".join(_memory(facts)),
+        "MEASURED": f" {facts.source.measured}",
+        "REMAINDER": _remainder(facts),
+        "HEAP": " and ".join(_heap(facts)),
+    }
+
+
+def _heap(facts: Facts) -> list[str]:
+    used = {delegate.id for plan in facts.source.program.execution_plan for delegate in plan.delegates}
+    return [name for name in HEAP_BACKENDS if name in used]
+
+
+def _example(facts: Facts) -> str:
+    method = next(method for method in facts.layout.methods if method.name == facts.default_method)
+    tensors = [number for number, slot in enumerate(method.inputs) if isinstance(slot.value, m.Tensor)]
+    return "".join(f" --in {number}=input{number}.bin" for number in tensors)
+
+
+def _signatures(facts: Facts) -> Iterator[str]:
+    yield "| method | inputs | outputs |"
+    yield "|---|---|---|"
+    for method in facts.layout.methods:
+        outputs = [method.plan.values[index] for index in method.plan.outputs]
+        inputs = ", ".join(_described(slot.value) for slot in method.inputs)
+        yield f"| `{method.name}` | {inputs or 'none'} | {', '.join(map(_described, outputs)) or 'none'} |"
+
+
+def _described(value: m.Value) -> str:
+    if not isinstance(value, m.Tensor):
+        return type(value).__name__.lower()
+    bound = "" if value.shape_dynamism is m.TensorShapeDynamism.STATIC else "up to "
+    return f"{value.scalar_type.name.capitalize()} {bound}[{', '.join(map(str, value.sizes))}]"
+
+
+def _memory(facts: Facts) -> Iterator[str]:
+    layout = facts.layout
+    for arena in layout.arenas:
+        yield _row(f"`{arena.constant}`: {arena.use}", arena.size)
+    for method in layout.methods:
+        yield _method_row(facts, method)
+    yield _row("`kTempPoolBytes`: temporary memory of all methods", facts.temp, facts.temp32)
+    yield _row("`kIoBytes`: inputs, and outputs that are not planned", layout.io)
+    if not facts.embed:
+        for number, (name, content) in enumerate(facts.files):
+            yield _row(f"`kFileBytes{number}`: `{name}`", len(content))
+    yield f"| **together** | **{facts.ram:,}** | **{facts.ram32:,}** |"
+
+
+def _row(name: str, size: int, size32: int | None = None) -> str:
+    return f"| {name} | {size:,} | {size if size32 is None else size32:,} |"
+
+
+def _method_row(facts: Facts, method: MethodLayout) -> str:
+    name = f"`{method.identifier}::kMethodPoolBytes`: pool of `{method.name}`"
+    return _row(name, facts.pools(method.name).method, facts.estimate32(method))
+
+
+def _remainder(facts: Facts) -> str:
+    methods = facts.layout.methods
+    rest = sum(max(facts.pools(method.name).method - facts.scaling(method).counted, 0) for method in methods)
+    return f", here {rest:,} bytes"

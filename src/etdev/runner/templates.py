@@ -1,0 +1,36 @@
+"""Templates of generated files: ``@NAME@`` stands for a text, lines ``//@if`` to ``//@end`` depend on a condition.
+
+In CMake and Markdown files, such lines look the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from importlib.resources import files
+
+_NAME = re.compile(r"@([A-Z_]+)@")
+_LINE = re.compile(r"^//@(if|else|end) ?(\w*)$")
+
+
+def render(template: str, texts: Mapping[str, str], conditions: Collection[str]) -> bytes:
+    """Return the content of a generated file.
+
+    ``texts`` has a text for each ``@NAME@`` of the template. ``conditions`` are the names that hold.
+    """
+    source = files("etdev.runner").joinpath("project", template).read_text(encoding="utf-8")
+    lines: list[str] = []
+    shown = [True]
+    for line in source.splitlines():
+        found = _LINE.match(line)
+        if found is None:
+            if all(shown):
+                lines.append(line)
+        elif found[1] == "if":
+            shown.append(found[2] in conditions)
+        elif found[1] == "else":
+            shown[-1] = not shown[-1]
+        else:
+            shown.pop()
+    text = _NAME.sub(lambda match: texts[match[1]], "\n".join(lines))
+    return (text.rstrip("\n") + "\n").encode()

@@ -1,0 +1,150 @@
+"""Generated projects that are compiled and run, with the pool sizes that they need."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from etdev.program import read
+from etdev.runner import PoolSizes, ProgramFile, project_files, write_project
+
+BIG = PoolSizes(1 << 20, 1 << 20)
+
+
+def _package() -> Path:
+    spec = find_spec("executorch")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def needs_compiler() -> None:
+    """Skip if this machine cannot compile a project."""
+    if not (_package() / "lib" / "libexecutorch.so").exists():
+        pytest.skip("the installed executorch has no C++ libraries; 1.5 has")
+    for tool in ("cmake", "c++"):
+        if not _works(tool):
+            pytest.skip(f"no {tool} on this machine")
+    version = subprocess.run(["cmake", "--version"], capture_output=True, text=True, check=True).stdout
+    found = tuple(map(int, re.findall(r"\d+", version)[:2]))
+    if found < (3, 28):
+        pytest.skip(f"CMake is {found[0]}.{found[1]}, and ExecuTorch's package needs 3.28")
+
+
+def _works(tool: str) -> bool:
+    try:
+        return subprocess.run([tool, "--version"], capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A project that was compiled."""
+
+    folder: Path
+    name: str
+
+    def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        program = self.folder / "build" / f"{self.name}_runner"
+        command = [os.fspath(program), *map(os.fspath, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+    def calls(self, out: Path, calls: Sequence[tuple[str, Sequence[Any]]]) -> tuple[list[list[Any]], str]:
+        """Make calls in a row. The outputs of each, tensors as bytes and others as printed, and what was printed."""
+        out.mkdir(parents=True)
+        arguments: list[str | Path] = ["--out", out, "--memory"]
+        for number, (method, inputs) in enumerate(calls):
+            arguments += ["--call", method]
+            for position, value in enumerate(inputs):
+                if isinstance(value, torch.Tensor):
+                    file = out / f"in.{number}.{position}"
+                    file.write_bytes(raw(value))
+                    arguments += [
+                        "--in",
+                        f"{position}={file}",
+                        "--shape",
+                        f"{position}={'x'.join(map(str, value.shape))}",
+                    ]
+        done = self.run(*arguments)
+        assert done.returncode == 0, done.stderr
+        found: list[list[Any]] = []
+        for number, (method, _) in enumerate(calls):
+            block = done.stdout.split(f"call {number}  {method}  ")[1].split("\ncall ")[0]
+            outputs = []
+            for position, text in re.findall(r"^  output (\d+)  (.*)$", block, re.MULTILINE):
+                file = out / f"{number}.{method}.{position}.bin"
+                outputs.append(file.read_bytes() if file.exists() else text)
+            found.append(outputs)
+        return found, done.stdout
+
+
+def raw(tensor: torch.Tensor) -> bytes:
+    """The bytes of a tensor as they are in memory, in its own order of dimensions."""
+    return tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
+
+
+def expected(outputs: Sequence[Any]) -> list[Any]:
+    """Outputs of another runtime, in the form of :meth:`Compiled.calls`."""
+    return [raw(value) if isinstance(value, torch.Tensor) else _printed(value) for value in outputs]
+
+
+def _printed(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "none" if value is None else f"{value:.17g}" if isinstance(value, float) else str(value)
+
+
+def source(file: Path, data: Sequence[Path] = (), **pools: PoolSizes) -> ProgramFile:
+    program = read(file)
+    return ProgramFile(
+        file.name,
+        file.read_bytes(),
+        program,
+        {plan.name: pools.get(plan.name, BIG) for plan in program.execution_plan},
+        "by a test",
+        {path.name: path.read_bytes() for path in data},
+    )
+
+
+def compiled(found: ProgramFile, folder: Path, *, embed: bool = False) -> Compiled:
+    """Write a project and compile it. Warnings are errors."""
+    write_project(folder, project_files(found, embed=embed))
+    compile_project(folder)
+    return Compiled(folder, found.stem)
+
+
+def compile_project(folder: Path) -> None:
+    package = f"-DCMAKE_PREFIX_PATH={_package()}"
+    strict = "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON"
+    fast = "-DCMAKE_BUILD_TYPE=Debug"
+    command = ["cmake", "-S", folder, "-B", folder / "build", package, strict, fast]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = subprocess.run(["cmake", "--build", folder / "build"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "warning" not in done.stdout + done.stderr
+
+
+def measured(file: Path, folder: Path, data: Sequence[Path] = ()) -> ProgramFile:
+    """Return the program with the pool sizes that it needs, as a runner with large pools counts them."""
+    large = compiled(source(file, data), folder)
+    sizes = {}
+    for method in (plan.name for plan in read(file).execution_plan):
+        done = large.run("--memory", "--call", method)
+        assert done.returncode == 0, done.stderr
+        own = re.search(rf"::{method}::kMethodPoolBytes  (\d+) of", done.stdout)
+        temp = re.search(r"::kTempPoolBytes  (\d+) of", done.stdout)
+        assert own is not None
+        assert temp is not None
+        sizes[method] = PoolSizes(int(own[1]), int(temp[1]))
+    return source(file, data, **sizes)

@@ -1,0 +1,215 @@
+"""Generated projects: bytes, sizes and refusals. No compiler is needed. 11."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from etdev.devices import DeviceType
+from etdev.errors import ExitCode, ProgramError, RunnerError
+from etdev.program import Program
+from etdev.program import model as m
+from etdev.runner import PoolSizes, ProgramFile, project_files
+from etdev.runner.embed import c_array
+from etdev.runner.identifiers import identifier, identifiers, string_literal
+from etdev.runner.layout import make_layout
+from etdev.runner.libraries import needed_libraries
+from etdev.runner.pools import lookup_bytes, scaling
+from program.hand import content, loop, tensor, unbounded
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> ProgramFile:
+    """A program with one method: float32 [4] -> float32 [4]."""
+    return of(loop(), tmp_path)
+
+
+def of(program: Program, folder: Path, name: str = "tiny.pte") -> ProgramFile:
+    pools = {plan.name: PoolSizes(1000, 10) for plan in program.execution_plan}
+    try:
+        data = content(program, folder)
+    except ProgramError:  # A part of a program, for a project that is refused.
+        data = b""
+    return ProgramFile(name, data, program, pools, "by a test")
+
+
+def with_plan(program: Program, **changes: object) -> Program:
+    return replace(program, execution_plan=(replace(program.execution_plan[0], **changes),))
+
+
+def test_files(source: ProgramFile) -> None:
+    files = project_files(source)
+    assert sorted(files) == [
+        "CMakeLists.txt",
+        "README.md",
+        "main.cc",
+        "runner.cc",
+        "runner.h",
+        "tiny.operators.yaml",
+        "tiny.pte",
+        "tiny_memory.h",
+    ]
+    assert files["tiny.pte"] == source.content
+    embedded = project_files(source, embed=True)
+    assert sorted({*files, *embedded} - {*files}) == ["file_0.c"]
+    assert "tiny.pte" not in embedded
+
+
+def test_bytes_are_the_same_each_time(source: ProgramFile) -> None:
+    for embed in (False, True):
+        assert project_files(source, embed=embed) == project_files(source, embed=embed)
+
+
+@pytest.mark.parametrize("embed", [False, True])
+def test_no_mark_of_a_template_is_left(source: ProgramFile, embed: bool) -> None:
+    for name, text in project_files(source, embed=embed).items():
+        if name != "tiny.pte":
+            assert not re.search(rb"@[A-Z_]+@|//@", text), name
+            assert text.endswith(b"\n")
+            assert not re.search(rb"[ \t]\n", text), name
+
+
+def test_sizes_of_the_header(source: ProgramFile) -> None:
+    header = project_files(source)["tiny_memory.h"].decode()
+    sizes = dict(re.findall(r"size_t (k\w+) =\s+(\d+)", header))
+    assert sizes["kFileBytes0"] == str(len(source.content))
+    assert sizes["kBuffer1Bytes"] == sizes["kArena1Bytes"] == "32"
+    assert sizes["kMethodPoolBytes"] == "1000"
+    # The widest call has five arguments; a lookup needs 40 bytes for each.
+    assert sizes["kTempPoolBytes"] == "200"
+    assert "#define TINY_POOL_MARGIN 0" in header
+    assert "#define TINY_ARENA_1_ATTRIBUTES" in header
+
+
+def test_estimate_for_32_bits(source: ProgramFile) -> None:
+    plan = source.program.execution_plan[0]
+    found = scaling(plan)
+    assert found.counted32 < found.counted < 2 * found.counted32
+    assert found.estimate(found.counted) == found.counted32
+    assert found.estimate(found.counted + 100) == found.counted32 + 100
+    assert (lookup_bytes(plan), lookup_bytes(plan, 4)) == (200, 140)
+    readme = project_files(source)["README.md"].decode()
+    assert f"| 1,000 | {found.estimate(1000):,} |" in readme
+    assert "| 200 | 140 |" in readme
+
+
+def test_a_wide_array(source: ProgramFile) -> None:
+    text = b"".join(c_array(bytes(range(250)) * 700, "name", 128, "Comment.")).decode()
+    numbers = re.findall(r"0x[0-9a-f]+(?=,)", text)
+    found = b"".join(int(number, 16).to_bytes(8, "little") for number in numbers)
+    assert found[: 250 * 700] == bytes(range(250)) * 700
+    assert found[250 * 700 :].strip(b"\0") == b""
+    assert f"name[{len(numbers)}]" in text
+
+
+def test_names() -> None:
+    assert [identifier(name) for name in ("small-one", "7b", "class", "a__b", "é")] == [
+        "small_one",
+        "n7b",
+        "class_",
+        "a_b",
+        "program_",
+    ]
+    assert identifiers(["a-b", "a.b", "a_b"]) == ["a_b", "a_b_2", "a_b_3"]
+    assert string_literal('a"b\\\n?é') == r'"a\042b\134\012\077\303\251"'
+
+
+def test_methods_share_temporaries_and_state(tmp_path: Path) -> None:
+    layout = make_layout(two(state_in=2), "x.pte")
+    assert [(arena.constant, arena.size, arena.use) for arena in layout.arenas] == [
+        ("kArena1Bytes", 48, "temporaries"),
+        ("kArena2Bytes", 16, "state"),
+    ]
+
+
+def test_state_among_temporaries_is_kept_apart(tmp_path: Path) -> None:
+    """A file from elsewhere may keep state of one method where another one has temporaries."""
+    layout = make_layout(two(state_in=1), "x.pte")
+    assert [(arena.constant, arena.size) for arena in layout.arenas] == [
+        ("one::kArena1Bytes", 48),
+        ("two::kArena1Bytes", 48),
+    ]
+    assert all(method.arenas[0].method == method.identifier for method in layout.methods)
+
+
+def two(state_in: int) -> Program:
+    """Two methods ``x, y = x + state, x + state + state``, each with its state in a buffer."""
+    plans = []
+    for name in ("one", "two"):
+        info = m.ExtraTensorInfo(fully_qualified_name="state")
+        state = tensor(4, at=32 if state_in == 1 else 0, buffer=state_in, extra_tensor_info=info)
+        values = (tensor(4, at=0), tensor(4, at=16), m.Int(1), state)
+        calls = (m.KernelCall(0, (0, 3, 2, 1, 1)), m.KernelCall(0, (3, 0, 2, 3, 3)))
+        sizes = (0, 48) if state_in == 1 else (0, 48, 16)
+        operators = (m.Operator("aten::add", "out"),)
+        plans.append(m.ExecutionPlan(name, values, (0,), (1,), (m.Chain(calls),), operators, (), sizes))
+    return replace(loop(), execution_plan=tuple(plans))
+
+
+def test_memory_of_inputs_and_outputs() -> None:
+    """Planned inputs share their memory; each input and output that is not planned has its own."""
+    values = (tensor(100), tensor(4, at=0), tensor(8, at=16), tensor(5), tensor(6), tensor(2, data=1))
+    plan = m.ExecutionPlan(
+        "forward", values, (0, 1, 2), (3, 3, 0, 4, 5), (m.Chain((m.MoveCall(1, 4),)),), (), (), (0, 48)
+    )
+    (found,) = make_layout(replace(loop(), execution_plan=(plan,)), "x.pte").methods
+    own, first, second = (slot.offset for slot in found.inputs)
+    assert own == 0
+    assert first == second
+    # Not the repeated output, the returned input, the result of a branch, or the constant.
+    assert [(slot.output, slot.size) for slot in found.outputs] == [(0, 20)]
+    assert found.outputs[0].offset >= 400
+    assert first >= found.outputs[0].offset + 20
+
+
+def test_libraries(source: ProgramFile) -> None:
+    found = needed_libraries(source.program, "x.pte")
+    assert [library.component for library in found] == ["runtime", "kernels_optimized"]
+    cmake = project_files(source)["CMakeLists.txt"].decode()
+    assert "find_package(executorch 1.5 REQUIRED COMPONENTS\n  runtime\n  kernels_optimized)" in cmake
+    quantized = with_plan(source.program, operators=(m.Operator("quantized_decomposed::add", "out"),))
+    assert [item.component for item in needed_libraries(quantized, "x")] == ["runtime", "kernels_quantized"]
+
+
+def refused() -> dict[str, tuple[Program, str, str]]:
+    """Programs for which there is no project, with the message and the hint."""
+    made = loop()
+    delegate = m.BackendDelegate("MyBackend", m.BackendDelegateDataReference(m.DataLocation.INLINE, 0))
+    cuda = (m.NonConstBufferDevice(1, DeviceType.CUDA, 0),)
+    return {
+        "a custom operator": (
+            with_plan(made, operators=(m.Operator("mine::op"),)),
+            "no library of ExecuTorch's wheel has a kernel for mine::op, which method 'forward' calls",
+            "change the model or the target",
+        ),
+        "a backend of a plug-in": (
+            with_plan(made, delegates=(delegate,)),
+            "no library of ExecuTorch's wheel has the backend MyBackend, which method 'forward' needs",
+            "the wheel has XnnpackBackend, OpenvinoBackend and QnnBackend",
+        ),
+        "a device": (
+            with_plan(made, non_const_buffer_device=cuda),
+            "method 'forward' has planned memory on cuda:0, and a runner has memory on the host only",
+            "build a target whose partitioners have no `device`",
+        ),
+        "sizes without a maximum": (unbounded(), "output 0 of method 'forward' has sizes without a maximum", "maximum"),
+        "too much memory": (
+            with_plan(made, non_const_buffer_sizes=(0, 1 << 31)),
+            "the project would have 2,147,4",
+            "`Module`",
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", refused())
+def test_refused(tmp_path: Path, name: str) -> None:
+    program, message, hint = refused()[name]
+    with pytest.raises(RunnerError) as caught:
+        project_files(of(program, tmp_path))
+    assert caught.value.message.startswith(message)
+    assert hint in (caught.value.hint or "")
+    assert caught.value.where == "tiny.pte"
+    assert caught.value.exit_code == ExitCode.BUILD_FAILED

@@ -1,0 +1,230 @@
+"""Generated projects compile without warnings, and compute what the stock runtime computes. 11."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("executorch", reason="needs the extra `build`")
+
+import torch
+
+import etdev
+from etdev.program import flat_tensor
+from etdev.runner import project_files, write_project
+from runner.compiled import Compiled, compile_project, compiled, expected, measured, needs_compiler, raw
+from runner.models import CONFIG, MODEL, SMALL, SMALL_CONFIG
+from support.projects import write_project as write_config
+from support.stock import shared_runtime
+
+pytestmark = pytest.mark.integration
+
+Calls = list[tuple[str, list[Any]]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _tools() -> None:
+    needs_compiler()
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output folder of the project with many methods."""
+    config = write_config(tmp_path_factory.mktemp("many"), CONFIG, model=MODEL)
+    assert etdev.build(config).ok
+    return config.parent / "build"
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output folder of the project with one method."""
+    config = write_config(tmp_path_factory.mktemp("small"), SMALL_CONFIG, model=SMALL)
+    assert etdev.build(config).ok
+    return config.parent / "build"
+
+
+def session() -> Calls:
+    """Calls of all methods, on one state."""
+    torch.manual_seed(0)
+    x, xs, p = torch.randn(2, 4), torch.randn(3, 4), torch.tensor(True)
+    mixed = [torch.tensor([5, -2, 7]), torch.tensor([True, False, True]), torch.randn(2, 2).half()]
+    return [
+        ("forward", [torch.randn(4, 8)]),
+        ("add", [torch.randn(8)]),
+        ("forward", [torch.randn(1, 8)]),
+        ("read", []),
+        ("add", [torch.randn(8)]),
+        ("read", []),
+        ("mixed", mixed),
+        *((name, [~p if flip else p, x]) for name in ("choose", "pick") for flip in (False, True, False)),
+        ("rows", [xs]),
+        ("running", [xs]),
+        ("empty", [x]),
+        ("fixed", []),
+        ("caller", [torch.randn(5), torch.randn(5)]),
+        ("caller", [torch.randn(5), torch.randn(5)]),
+        ("get_answer", []),
+        ("get_scale", []),
+        ("read", []),
+    ]
+
+
+def by_the_stock_runtime(file: Path, calls: Calls, data: Sequence[Path] = ()) -> list[list[Any]]:
+    runtime = shared_runtime()
+    runtime.load(file, shared=True, data=data)
+    return [expected(runtime.call(method, inputs)) for method, inputs in calls]
+
+
+@pytest.fixture(scope="module")
+def exact(many: Path, tmp_path_factory: pytest.TempPathFactory) -> Compiled:
+    """The project for the portable target, with pools of the measured sizes."""
+    folder = tmp_path_factory.mktemp("exact") / "project"
+    return compiled(measured(many / "cpu" / "many.pte", folder), folder)
+
+
+def test_outputs_are_those_of_the_stock_runtime(many: Path, exact: Compiled, tmp_path: Path) -> None:
+    found, _ = exact.calls(tmp_path / "out", session())
+    assert found == by_the_stock_runtime(many / "cpu" / "many.pte", session())
+
+
+def test_no_byte_of_a_pool_is_left(exact: Compiled) -> None:
+    used = re.findall(r"kMethodPoolBytes  (\d+) of (\d+) bytes", exact.run("--memory").stdout)
+    assert len(used) == 13
+    assert all(one == other for one, other in used)
+
+
+def test_delegates_and_arrays(many: Path, tmp_path: Path) -> None:
+    found = measured(many / "xnn" / "many.pte", tmp_path / "large")
+    exact = compiled(found, tmp_path / "exact", embed=True)
+    assert not (tmp_path / "exact" / "many.pte").exists()
+    outputs, _ = exact.calls(tmp_path / "out", session())
+    assert outputs == by_the_stock_runtime(many / "xnn" / "many.pte", session())
+
+
+@pytest.mark.parametrize(
+    ("constant", "named"),
+    [
+        ("forward::kMethodPoolBytes", "many::forward::kMethodPoolBytes is too small"),
+        ("read::kMethodPoolBytes", "many::read::kMethodPoolBytes is too small"),
+        ("add::kBuffer2Bytes", "many::add::kBuffer2Bytes is too small"),
+        ("kTempPoolBytes", "many::kTempPoolBytes is too small"),
+    ],
+)
+def test_one_byte_less_fails_and_is_named(exact: Compiled, tmp_path: Path, constant: str, named: str) -> None:
+    folder = copied(exact, tmp_path)
+    shrink(folder / "many_memory.h", constant)
+    compile_project(folder)
+    done = Compiled(folder, "many").run("--call", "forward", "--call", "add")
+    assert done.returncode == 1
+    assert done.stderr.strip().splitlines()[-1].startswith(f"many_runner: {named}: ")
+    assert done.stderr.strip().endswith("Raise it in many_memory.h")
+
+
+def test_an_arena_of_one_byte_less_does_not_compile(exact: Compiled, tmp_path: Path) -> None:
+    folder = copied(exact, tmp_path)
+    shrink(folder / "many_memory.h", "kArena2Bytes")
+    with pytest.raises(AssertionError, match="kArena2Bytes is too small for add::kBuffer2Bytes"):
+        compile_project(folder)
+
+
+def copied(project: Compiled, folder: Path) -> Path:
+    place = folder / "project"
+    shutil.copytree(project.folder, place, ignore=shutil.ignore_patterns("build"))
+    return place
+
+
+def shrink(header: Path, constant: str) -> None:
+    """Take one byte from a constant of a header."""
+    *spaces, name = constant.split("::")
+    text = header.read_text()
+    start = text.index(f"namespace {spaces[0]} ") if spaces else 0
+    before, after = text[:start], text[start:]
+    after, count = re.subn(rf"({name} = )(\d+)", lambda found: f"{found[1]}{int(found[2]) - 1}", after, count=1)
+    assert count == 1
+    header.write_text(before + after)
+
+
+def small_calls() -> Calls:
+    torch.manual_seed(0)
+    return [("forward", [torch.randn(2, 32)]) for _ in range(2)]
+
+
+@pytest.mark.parametrize("target", ["portable", "xnn"])
+@pytest.mark.parametrize("embed", [False, True])
+def test_weights_in_a_file(small: Path, tmp_path: Path, target: str, embed: bool) -> None:
+    program, weights = small / target / "small-one.pte", small / target / "w.ptd"
+    found = measured(program, tmp_path / "large", [weights])
+    exact = compiled(found, tmp_path / "exact", embed=embed)
+    outputs, text = exact.calls(tmp_path / "out", small_calls())
+    assert outputs == by_the_stock_runtime(program, small_calls(), [weights])
+    size = next(iter(found.pools.values())).method
+    assert f"kMethodPoolBytes  {size} of {size} bytes" in text
+
+
+def test_weights_in_several_files(small: Path, tmp_path: Path) -> None:
+    program, weights = small / "portable" / "small-one.pte", small / "portable" / "w.ptd"
+    whole = flat_tensor.read(weights)
+    assert len(whole.named_data) > 1
+    files = []
+    for number, item in enumerate(whole.named_data):
+        files.append(tmp_path / f"w{number}.ptd")
+        flat_tensor.write(replace(whole, named_data=(item,)), files[-1])
+    exact = compiled(measured(program, tmp_path / "large", files), tmp_path / "exact")
+    outputs, _ = exact.calls(tmp_path / "out", small_calls())
+    assert outputs == by_the_stock_runtime(program, small_calls(), files)
+
+    (tmp_path / "exact" / "w0.ptd").write_bytes(b"short")
+    done = exact.run()
+    assert done.returncode == 1
+    assert "w0.ptd has less than the" in done.stderr
+
+
+def test_quantized_kernels(small: Path, tmp_path: Path) -> None:
+    program = small / "int8" / "small-one.pte"
+    found = measured(program, tmp_path / "large")
+    files = project_files(found)
+    assert b"executorch::kernels_quantized" in files["CMakeLists.txt"]
+    outputs, _ = compiled(found, tmp_path / "exact").calls(tmp_path / "out", small_calls())
+    assert outputs == by_the_stock_runtime(program, small_calls())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--call", "nothing"], 2, "many.pte has no method nothing"),
+        (["--times", "0"], 2, "--times 0: this is not a number above 0"),
+        (["--times", "2", "--call", "read"], 2, "--times before the first --call belongs to no call"),
+        (["--wrong"], 2, "there is no option --wrong; see --help"),
+        (["--call"], 2, "--call needs a value; see --help"),
+        (["--shape", "0=5x8"], 2, "--shape 0=5x8: size 0 is at most 4"),
+        (["--shape", "0=5"], 2, "--shape 0=5: input 0 of forward has 2 sizes"),
+        (["--in", "1=x"], 2, "--in 1=x: method forward has 1 inputs, and an input is named as 0=..."),
+        (["--in", "0=/nothing"], 1, "cannot open /nothing"),
+        (["--files", "/nothing"], 1, "cannot open /nothing/many.pte"),
+        (["--call", "mixed", "--shape", "0=2"], 1, "method mixed does not take this as input 0 (Error::NotSupported)"),
+    ],
+)
+def test_wrong_arguments(exact: Compiled, arguments: list[str], code: int, said: str) -> None:
+    done = exact.run(*arguments)
+    assert (done.returncode, done.stderr.strip().splitlines()[-1]) == (code, f"many_runner: {said}")
+
+
+def test_calls_are_repeated_on_one_state(exact: Compiled, tmp_path: Path) -> None:
+    ones = tmp_path / "ones"
+    ones.write_bytes(raw(torch.ones(8)))
+    done = exact.run("--call", "add", "--times", "3", "--in", f"0={ones}", "--call", "read")
+    assert done.stdout.splitlines()[-1].startswith("  output 0  Float [8]: 6.5 ")
+    assert "call 3  read" in done.stdout
+
+
+def test_a_project_is_compiled_in_any_folder(exact: Compiled, tmp_path: Path) -> None:
+    folder = tmp_path / "a folder"
+    write_project(folder, {path.name: path.read_bytes() for path in exact.folder.iterdir() if path.is_file()})
+    compile_project(folder)
+    assert Compiled(folder, "many").run().returncode == 0
