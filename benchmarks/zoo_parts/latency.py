@@ -20,7 +20,7 @@ from typing import Any
 from etdev import compat
 
 PAIRS = 21
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """Of torch's matrix multiplication, which the runtime's optimized kernels call; the runtime's own pool is set apart.
 
 With more, its threads wait for each other busily: on a machine that does other things too, one call of the same file
@@ -35,7 +35,7 @@ _LONGEST = 120.0
 def time_pairs(name: str, first: Path, second: Path, pairs: int = PAIRS) -> tuple[list[float], list[float]]:
     """Seconds per call of the two files, pair by pair. Raises :class:`RuntimeError` if they do not run."""
     command = [sys.executable, "-m", "zoo_parts.latency", name, str(first), str(second), str(pairs)]
-    place, environment = Path(__file__).parent.parent, os.environ | _ONE_THREAD
+    place, environment = Path(__file__).parent.parent, os.environ | ONE_THREAD
     done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"exit code {done.returncode}: {' '.join(done.stderr.split())[-300:]}")
