@@ -15,12 +15,17 @@ JOBS ?= 2
 # Set in CI: install only files with the hashes of .ci/constraints-hashed.txt, torch as its CPU build.
 HASHES ?=
 INSTALLED := $(VENV)/.installed
+# The older version of ExecuTorch that is tested, and the tests that reach ExecuTorch.
+OLDER := $(shell sed -n 's/^executorch==\([^ ]*\).*/\1/p' .ci/executorch-hashed.txt)
+OLDER_TESTS := tests/test_compat.py tests/backends tests/kernel_trials tests/pipeline/stages tests/runtime/test_client.py \
+	tests/pipeline/test_doctor.py tests/pipeline/test_stock_is_wrong.py tests/pipeline/test_versions.py \
+	tests/cli/test_plain_files.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format bench hardware docs clean
+.PHONY: help demo test test-all test-older lint format bench hardware docs clean
 
 help:  ## Show the commands.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(INSTALLED)  ## Build and verify a model trained on real data.
 	$(BIN)/etdev build -c examples/digits/etdev.toml
@@ -35,6 +40,10 @@ test: $(INSTALLED)  ## Run the tests of every commit; skipped ones say why.
 test-all: $(INSTALLED)  ## Run the integration tests and the slow ones too.
 	$(BIN)/pytest --integration --slow --numprocesses $(JOBS) --dist loadfile $(ARGS)
 
+test-older: $(INSTALLED)  ## Run the tests that reach ExecuTorch with the older version, too.
+	$(MAKE) EXECUTORCH=$(OLDER) .venv-$(OLDER)/.installed
+	ETDEV_OTHER_PYTHON=$(abspath $(BIN)/python) $(MAKE) EXECUTORCH=$(OLDER) test ARGS='--integration $(OLDER_TESTS) $(ARGS)'
+
 lint: $(INSTALLED)  ## Check style, types and who imports whom.
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -46,6 +55,7 @@ format: $(INSTALLED)  ## Put the code into its form.
 	$(BIN)/ruff format
 
 bench: $(INSTALLED)  ## Measure every figure that the docs state.
+	$(MAKE) EXECUTORCH=$(OLDER) .venv-$(OLDER)/.installed
 	set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script; done
 
 hardware: $(INSTALLED)  ## Verify memory on a CUDA device, with programs built here.

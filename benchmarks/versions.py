@@ -1,10 +1,10 @@
 """What differs between two versions of ExecuTorch: memory, speed and outputs of ten models of the zoo.
 
-This Python has one version, and `--other` names the Python of an environment with another one. Each version builds
-each model, by hand and with etdev, and runs etdev's file in its own runtime, in one thread. Times are processor time;
-the two runtimes are called in turn, each first in every other pair.
+This Python has one version. `--other` names the Python of an environment with another one; by default, that of
+`make test-older`. Each version builds each model, by hand and with etdev, and runs etdev's file in its own runtime, in
+one thread. Times are processor time. The two runtimes are called in turn, each first in every other pair.
 
-    python benchmarks/versions.py --other .venv-1.4.1/bin/python [--only NAME ...] [--backend NAME] [--pairs 21]
+    python benchmarks/versions.py [--other PYTHON] [--only NAME ...] [--backend NAME] [--pairs 21]
 """
 
 from __future__ import annotations
@@ -26,10 +26,13 @@ from zoo_parts.latency import ONE_THREAD
 from zoo_parts.outputs import relative_error, same_bits
 from zoo_parts.result import BACKENDS, Backend
 
+from etdev import compat
+
 BENCHMARKS = Path(__file__).resolve().parent
 MODELS = (
     "mobilenet-v2", "efficientnet", "convnext", "swin", "vit", "segformer", "bert", "gpt2", "llama-decode", "whisper",
 )  # fmt: skip
+OTHER = str(BENCHMARKS.parent / f".venv-{compat.TESTED[1]}" / "bin" / "python")
 SECONDS = 0.02
 """Time of one measurement; a faster program is called several times."""
 
@@ -138,7 +141,7 @@ def measure(model: str, backend: Backend, versions: Sequence[Version], pairs: in
 def main() -> int:
     """Measure and print the table; 1 if a model failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--other", required=True, metavar="PYTHON", help="Python with the other version")
+    parser.add_argument("--other", default=OTHER, metavar="PYTHON", help="Python with the other version")
     parser.add_argument("--only", nargs="+", default=MODELS, metavar="NAME", help="these models of the zoo")
     parser.add_argument("--backend", nargs="+", choices=BACKENDS, default=BACKENDS, metavar="NAME")
     parser.add_argument("--pairs", type=int, default=21, help="runs of each file for its speed; 0: none")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import subprocess
@@ -17,10 +18,11 @@ import pytest
 import torch
 
 import etdev
+from etdev import compat
 from etdev.errors import MissingRequirementError
 from etdev.program import write
 from etdev.runtime.child import Child
-from etdev.runtime.stock import ProgramFailureError, RuntimeCrashError, StockRuntime
+from etdev.runtime.stock import ProgramFailureError, RuntimeCrashError, StockRuntime, worker
 from support.files import chain
 from support.projects import write_project
 from support.stock import shared_runtime
@@ -421,3 +423,12 @@ def test_a_relative_path_is_of_the_folder_of_the_call(tmp_path: Path, monkeypatc
     with StockRuntime() as runtime:
         monkeypatch.chdir(tmp_path)
         assert runtime.load(Path("chain.pte")) == ("forward",)
+
+
+def test_the_runtime_starts_without_openvino(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its extension module has another name in each version of executorch."""
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "openvino" else find(name))
+    library = worker._import_library()
+    assert library.__name__ == compat.runtime_module()
+    assert "XnnpackBackend" in library._get_registered_backend_names()
