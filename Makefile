@@ -40,8 +40,8 @@ test: $(INSTALLED)  ## Run the tests of every commit; skipped ones say why.
 test-all: $(INSTALLED)  ## Run the integration tests and the slow ones too.
 	$(BIN)/pytest --integration --slow --numprocesses $(JOBS) --dist loadfile $(ARGS)
 
-test-older: $(INSTALLED)  ## Run the tests that reach ExecuTorch with the older version, too.
-	$(MAKE) EXECUTORCH=$(OLDER) .venv-$(OLDER)/.installed
+test-older: $(INSTALLED)  ## Build an example, and run the tests that reach ExecuTorch, with the older version.
+	$(MAKE) EXECUTORCH=$(OLDER) demo
 	ETDEV_OTHER_PYTHON=$(abspath $(BIN)/python) $(MAKE) EXECUTORCH=$(OLDER) test ARGS='--integration $(OLDER_TESTS) $(ARGS)'
 
 lint: $(INSTALLED)  ## Check style, types and who imports whom.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -120,6 +121,37 @@ def test_an_older_executorch_replaces_the_pinned_one_alone(repository: Path) -> 
     assert after["executorch"].startswith(f"{older} \\\n    --hash=sha256:")
     with pytest.raises(SystemExit, match=rf"no hashes of executorch 1.4.0\nhelp: use one of {newest}, {older}"):
         install["with_executorch"](hashed, "1.4.0")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "version"),
+    [
+        pytest.param([], ".venv", TESTED[0], id="default"),
+        pytest.param([f"EXECUTORCH={TESTED[0]}"], ".venv", TESTED[0], id="newest"),
+        pytest.param([f"EXECUTORCH={TESTED[1]}"], f".venv-{TESTED[1]}", TESTED[1], id="older"),
+    ],
+)
+def test_each_executorch_has_its_environment(
+    repository: Path, tmp_path: Path, arguments: list[str], environment: str, version: str
+) -> None:
+    if shutil.which("make") is None:
+        pytest.skip("there is no make")
+    for name in ("Makefile", "constraints.txt", "pyproject.toml"):
+        shutil.copy(repository / name, tmp_path)
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(repository / ".ci" / "executorch-hashed.txt", tmp_path / ".ci")
+
+    def asked(*more: str) -> list[str]:
+        command = ["make", "--dry-run", "--no-print-directory", "test", "PYTHON=python3", *arguments, *more]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.splitlines()
+
+    plain = asked()
+    assert f"python3 -m venv {environment}" in plain
+    assert f"sed 's/^executorch==.*/executorch=={version}/' constraints.txt > {environment}/constraints.txt" in plain
+    assert plain[-1].startswith(f"{environment}/bin/pytest ")
+    (installed,) = [line for line in asked("HASHES=1") if ".ci/install.py" in line]
+    assert installed.startswith(f"{environment}/bin/python ")
+    assert installed.split("--editable")[1].split() == (["--executorch", version] if arguments else [])
 
 
 @pytest.mark.parametrize("arguments", [["--extras", "nope"], ["--group", "nope"]])
