@@ -4,7 +4,7 @@ This Python has one version. `--other` names the Python of an environment with a
 `make test-older`. Each version builds each model, by hand and with etdev, and runs etdev's file in its own runtime, in
 one thread. Times are processor time. The two runtimes are called in turn, each first in every other pair.
 
-    python benchmarks/versions.py [--other PYTHON] [--only NAME ...] [--backend NAME] [--pairs 21]
+    python benchmarks/versions.py [--other PYTHON] [--only NAME ...] [--backend NAME] [--pairs 21] [--folder FOLDER]
 """
 
 from __future__ import annotations
@@ -108,10 +108,13 @@ def measure(model: str, backend: Backend, versions: Sequence[Version], pairs: in
     import torch
 
     built, found, errors = [], [], []
-    for index, version in enumerate(versions):
-        place = folder / f"{model}.{backend}.{index}"
-        place.mkdir()
-        built.append(version.ask("build", model=model, backend=backend, folder=str(place)))
+    for version in versions:
+        place = folder / f"{model}.{backend}.{version.name}"
+        if not (place / "built.json").exists():
+            place.mkdir(parents=True, exist_ok=True)
+            made = version.ask("build", model=model, backend=backend, folder=str(place))
+            (place / "built.json").write_text(json.dumps(made))
+        built.append(json.loads((place / "built.json").read_text()))
         version.ask("run", model=model, file=built[-1]["file"], saved=str(place / "outputs.pt"))
         saved = torch.load(place / "outputs.pt")
         found.append(saved["outputs"])
@@ -145,6 +148,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", default=MODELS, metavar="NAME", help="these models of the zoo")
     parser.add_argument("--backend", nargs="+", choices=BACKENDS, default=BACKENDS, metavar="NAME")
     parser.add_argument("--pairs", type=int, default=21, help="runs of each file for its speed; 0: none")
+    parser.add_argument("--folder", type=Path, help="keep the files there, and build no file that is there already")
     arguments = parser.parse_args()
     versions = [Version(arguments.other), Version(sys.executable)]
     old, new = (version.name for version in versions)
@@ -159,11 +163,12 @@ def main() -> int:
     print(f"| {' | '.join(heads)} |")
     print("|---|---|" + "---:|" * 4 + "---|" + "---:|" * 7)
     rows, failed = [], False
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = arguments.folder.absolute() if arguments.folder else Path(temporary)
         for backend in arguments.backend:
             for model in arguments.only:
                 try:
-                    rows.append(measure(model, backend, versions, arguments.pairs, Path(folder)))
+                    rows.append(measure(model, backend, versions, arguments.pairs, folder))
                     print(_line(rows[-1]), flush=True)
                 except RuntimeError as error:
                     failed = True
