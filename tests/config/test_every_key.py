@@ -66,6 +66,7 @@ _TARGET = {
     },
     "external_weights": "weights.ptd",
     "selected_operators": True,
+    "runner": True,
     "etrecord": True,
     "runtime": {"kernels": ["portable", "optimized"], "backends": ["XnnpackBackend"]},
 }

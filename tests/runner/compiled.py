@@ -16,6 +16,7 @@ import torch
 
 from etdev.program import read
 from etdev.runner import PoolSizes, ProgramFile, project_files, write_project
+from etdev.runtime.native import lookup_bytes
 
 BIG = PoolSizes(1 << 20, 1 << 20)
 
@@ -146,5 +147,6 @@ def measured(file: Path, folder: Path, data: Sequence[Path] = ()) -> ProgramFile
         temp = re.search(r"::kTempPoolBytes  (\d+) of", done.stdout)
         assert own is not None
         assert temp is not None
-        sizes[method] = PoolSizes(int(own[1]), int(temp[1]))
+        plan = next(plan for plan in read(file).execution_plan if plan.name == method)
+        sizes[method] = PoolSizes(int(own[1]), max(int(temp[1]), lookup_bytes(plan)))
     return source(file, data, **sizes)

@@ -17,7 +17,8 @@ from etdev.runner.embed import c_array
 from etdev.runner.identifiers import identifier, identifiers, string_literal
 from etdev.runner.layout import make_layout
 from etdev.runner.libraries import needed_libraries
-from etdev.runner.pools import lookup_bytes, scaling
+from etdev.runner.pools import scaling
+from etdev.runtime.native.pools import lookup_bytes
 from program.hand import content, loop, tensor, unbounded
 
 
@@ -28,7 +29,7 @@ def source(tmp_path: Path) -> ProgramFile:
 
 
 def of(program: Program, folder: Path, name: str = "tiny.pte") -> ProgramFile:
-    pools = {plan.name: PoolSizes(1000, 10) for plan in program.execution_plan}
+    pools = {plan.name: PoolSizes(1000, lookup_bytes(plan)) for plan in program.execution_plan}
     try:
         data = content(program, folder)
     except ProgramError:  # A part of a program, for a project that is refused.

@@ -17,9 +17,11 @@ import torch
 
 import etdev
 from etdev.program import flat_tensor
-from etdev.runner import project_files, write_project
+from etdev.runner import make_project, project_files, write_project
+from etdev.runtime.native import lookup_bytes
 from runner.compiled import Compiled, compile_project, compiled, expected, measured, needs_compiler, raw
 from runner.models import CONFIG, MODEL, SMALL, SMALL_CONFIG
+from support.native import native_host
 from support.projects import write_project as write_config
 from support.stock import shared_runtime
 
@@ -97,6 +99,25 @@ def test_no_byte_of_a_pool_is_left(exact: Compiled) -> None:
     used = re.findall(r"kMethodPoolBytes  (\d+) of (\d+) bytes", exact.run("--memory").stdout)
     assert len(used) == 13
     assert all(one == other for one, other in used)
+
+
+@pytest.mark.parametrize("target", ["cpu", "xnn"])
+def test_the_native_host_measures_the_same(many: Path, tmp_path: Path, target: str) -> None:
+    native_host()
+    file = many / target / "many.pte"
+    made = make_project(tmp_path / "made", file)
+    counted = measured(file, tmp_path / "counted").pools
+    found = made.facts.source.pools
+    assert {name: pools.method for name, pools in found.items()} == {
+        name: pools.method for name, pools in counted.items()
+    }
+    for plan in made.facts.source.program.execution_plan:
+        # The runtime uses a part of the memory that it wants for the lookup of kernels.
+        assert found[plan.name].temp >= lookup_bytes(plan)
+        assert found[plan.name].temp == lookup_bytes(plan) or found[plan.name].temp == counted[plan.name].temp
+    if target == "cpu":
+        layout = made.facts.layout
+        assert all(made.facts.scaling(method).counted == found[method.name].method for method in layout.methods)
 
 
 def test_delegates_and_arrays(many: Path, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ class Commands(LazyGroup):
         "deploy": Entry("Deploy a built target, or roll back.", "etdev.cli.deploy:deploy"),
         "inspect": Entry("Show the methods, memory, operators and delegates of a .pte.", "etdev.cli.inspect:inspect"),
         "report": Entry("Write an HTML page about a .pte: memory map, peak, sizes, checks.", "etdev.cli.report:report"),
+        "runner": Entry("Write a C++ project that runs a .pte in static memory.", "etdev.cli.runner:runner"),
         "diff": Entry("Compare two .pte files.", "etdev.cli.diff:diff"),
         "relink": Entry("Plan the memory of any .pte again.", "etdev.cli.relink:relink"),
         "config": Group(

@@ -316,6 +316,11 @@ class Target(Table):
         description="Writes `NAME.operators.yaml` next to the program: the operators that it needs, for a selective "
         "build of ExecuTorch's runtime.",
     )
+    runner: bool = Field(
+        False,
+        description="Writes a C++ project that runs the program in static memory to the folder `runner` next to the "
+        "program (`etdev runner`).",
+    )
     verify: Verify = Field(default_factory=Verify, description="Tolerances, gates and required checks.")
     budget: Budget = Field(default_factory=Budget, description="Limits on the artifact.")
     runtime: TargetRuntime = Field(default_factory=TargetRuntime, description="The runtime that the artifact is for.")

@@ -9,8 +9,9 @@ from etdev.program.segments import CONSTANT_ALIGNMENT, SEGMENT_ALIGNMENT
 from etdev.runner.identifiers import identifier
 from etdev.runner.layout import Layout, MethodLayout, make_layout
 from etdev.runner.libraries import Library, needed_libraries
-from etdev.runner.pools import PoolSizes, Scaling, lookup_bytes, scaling
+from etdev.runner.pools import PoolSizes, Scaling, scaling
 from etdev.runner.source import ProgramFile
+from etdev.runtime.native.pools import lookup_bytes
 
 MOST_STATIC_BYTES = 2**31 - 2**24
 """Most bytes of static memory. More would need another code model of the compiler (``-mcmodel``)."""
@@ -47,6 +48,11 @@ class Facts:
         return ((self.source.name, self.source.content), *self.source.data.items())
 
     @property
+    def file_bytes(self) -> int:
+        """Bytes of the program and its data files together."""
+        return sum(len(content) for _, content in self.files)
+
+    @property
     def file_alignment(self) -> int:
         """Alignment in bytes of the files in memory: that of their segments."""
         has_segments = bool(self.source.program.segments or self.source.data)
@@ -55,13 +61,13 @@ class Facts:
     @property
     def temp(self) -> int:
         """Bytes of the temporary pool, which all methods share."""
-        return max((self.temp_of(method) for method in self.layout.methods), default=0)
+        return max((self.pools(method.name).temp for method in self.layout.methods), default=0)
 
     @property
     def ram(self) -> int:
         """Bytes of static memory."""
         pools = sum(self.pools(method.name).method for method in self.layout.methods)
-        files = 0 if self.embed else sum(len(content) for _, content in self.files)
+        files = 0 if self.embed else self.file_bytes
         return sum(arena.size for arena in self.layout.arenas) + pools + self.temp + self.layout.io + files
 
     @property
@@ -70,10 +76,6 @@ class Facts:
         plans = self.source.program.execution_plan
         names = [plan.name for plan in plans if plan.instructions] or [plan.name for plan in plans]
         return "forward" if "forward" in names else names[0]
-
-    def temp_of(self, method: MethodLayout, word: int = 8) -> int:
-        """Return the bytes of the temporary pool that a method needs, with pointers of ``word`` bytes."""
-        return max(self.pools(method.name).temp, lookup_bytes(method.plan, word))
 
     def pools(self, method: str) -> PoolSizes:
         """Return the measured sizes of a method's pools."""
@@ -89,8 +91,12 @@ class Facts:
 
     @property
     def temp32(self) -> int:
-        """Estimated bytes of the temporary pool on a 32-bit target."""
-        return max((self.temp_of(method, 4) for method in self.layout.methods), default=0)
+        """Estimated bytes of the temporary pool on a 32-bit target: less only if it is for the lookup of kernels."""
+        found = (
+            (self.pools(method.name).temp, lookup_bytes(method.plan), lookup_bytes(method.plan, 4))
+            for method in self.layout.methods
+        )
+        return max((small if temp == large else temp for temp, large, small in found), default=0)
 
     @property
     def ram32(self) -> int:
@@ -100,14 +106,22 @@ class Facts:
         return self.ram + pools + self.temp32 - self.temp
 
 
+def check_program(source: ProgramFile) -> tuple[Layout, tuple[Library, ...]]:
+    """Return the memory and the libraries of a program, for which its pools need not be known.
+
+    Raises :class:`~etdev.errors.RunnerError` if no project can be generated for it.
+    """
+    libraries = needed_libraries(source.program, source.name)
+    return make_layout(source.program, source.name, source.delegate_inputs), libraries
+
+
 def collect_facts(source: ProgramFile, *, embed: bool) -> Facts:
     """Return the facts about a program.
 
     Raises :class:`~etdev.errors.RunnerError` if no project can be generated for it.
     """
-    libraries = needed_libraries(source.program, source.name)
-    facts = Facts(source, make_layout(source.program, source.name, source.delegate_inputs), libraries, embed)
-    total = facts.ram + (sum(len(content) for _, content in facts.files) if embed else 0)
+    facts = Facts(source, *check_program(source), embed)
+    total = facts.ram + (facts.file_bytes if embed else 0)
     if total > MOST_STATIC_BYTES:
         raise RunnerError(
             f"the project would have {total:,} bytes of static memory and constants; {MOST_STATIC_BYTES:,} is the most",

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from etdev.errors import UsageError, WriteError
@@ -16,8 +17,10 @@ MANIFEST = ".etdev-runner.json"
 _FORMAT = 1
 
 
-def write_project(folder: Path, contents: Mapping[str, bytes]) -> tuple[str, ...]:
+def write_project(folder: Path, contents: Mapping[str, bytes], made_from: str = "") -> tuple[str, ...]:
     """Write a project's files to a folder, which is created if it is missing. Return the names of files that changed.
+
+    ``made_from`` is a digest of everything that determines the files, for :func:`is_made_from`.
 
     A file is replaced or removed only if etdev wrote it and nobody has changed it since. A new folder appears with all
     of its files. In an existing folder, each file is replaced as a whole. Raises :class:`~etdev.errors.UsageError` with
@@ -30,7 +33,7 @@ def write_project(folder: Path, contents: Mapping[str, bytes]) -> tuple[str, ...
     _refuse_others(folder, digests, own)
     target = real_path(folder)
     if not target.exists():
-        _write_new(target, contents, digests)
+        _write_new(target, contents, {name: [digest] for name, digest in digests.items()}, made_from)
         return tuple(contents)
     gone = [name for name, known in own.items() if name not in contents and _digest(folder / name) in known]
     changed = [name for name in contents if _digest(folder / name) != digests[name]]
@@ -40,13 +43,39 @@ def write_project(folder: Path, contents: Mapping[str, bytes]) -> tuple[str, ...
             name: sorted({*own.get(name, ()), *([digests[name]] if name in digests else [])})
             for name in {*own, *digests}
         }
-        _write_manifest(target, both)
+        _write_manifest(target, both, "")
         for name in changed:
             atomic_write_bytes(target / name, contents[name])
         for name in gone:
             _remove(target / name)
-    _write_manifest(target, {name: [digest] for name, digest in digests.items()})
+    _write_manifest(target, {name: [digest] for name, digest in digests.items()}, made_from)
     return tuple(changed)
+
+
+def is_made_from(folder: Path, made_from: str) -> bool:
+    """Return whether a folder has a project that was made from the same, and all of its files are unchanged."""
+    try:
+        data = json.loads(read_file(folder / MANIFEST))
+        listed = dict(data["files"])
+        same = data["format"] == _FORMAT and data["made_from"] == made_from
+        return same and all(known == [_digest(folder / name)] for name, known in listed.items())
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def remove_project(folder: Path) -> None:
+    """Remove the files that etdev wrote to a folder and nobody has changed; and the folder, if nothing is left.
+
+    Raises :class:`~etdev.errors.UsageError` and :class:`~etdev.errors.WriteError` as :func:`write_project` does.
+    """
+    if not os.path.lexists(folder / MANIFEST):
+        return
+    for name, known in _own_files(folder).items():
+        if _digest(folder / name) in known:
+            _remove(folder / name)
+    _remove(folder / MANIFEST)
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def _own_files(folder: Path) -> dict[str, list[str]]:
@@ -90,26 +119,26 @@ def _digest(path: Path) -> str | None:
         return None
 
 
-def _write_new(target: Path, contents: Mapping[str, bytes], digests: Mapping[str, str]) -> None:
+def _write_new(target: Path, contents: Mapping[str, bytes], digests: Mapping[str, list[str]], made_from: str) -> None:
     try:
         with temporary_folder(target) as staging:
             for name, content in contents.items():
                 (staging / name).write_bytes(content)
-            (staging / MANIFEST).write_bytes(_manifest({name: [digest] for name, digest in digests.items()}))
+            (staging / MANIFEST).write_bytes(_manifest(digests, made_from))
             staging.rename(target)
     except OSError as error:
         cause, remedy = describe_os_error(error)
         raise WriteError(f"cannot write the project: {cause}", where=str(target), hint=remedy) from error
 
 
-def _write_manifest(target: Path, files: Mapping[str, list[str]]) -> None:
-    content = _manifest(files)
+def _write_manifest(target: Path, files: Mapping[str, list[str]], made_from: str) -> None:
+    content = _manifest(files, made_from)
     if _digest(target / MANIFEST) != hashlib.sha256(content).hexdigest():
         atomic_write_bytes(target / MANIFEST, content)
 
 
-def _manifest(files: Mapping[str, list[str]]) -> bytes:
-    data = {"format": _FORMAT, "files": dict(sorted(files.items()))}
+def _manifest(files: Mapping[str, list[str]], made_from: str) -> bytes:
+    data = {"format": _FORMAT, "made_from": made_from, "files": dict(sorted(files.items()))}
     return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
 
 

@@ -59,7 +59,7 @@ def _method(facts: Facts, method: MethodLayout) -> Iterator[str]:
             yield _constant(f"kArena{arena.index}Bytes", arena.size, f"Arena of this method: {arena.use}.")
     estimate = f"On 32 bits: about {facts.estimate32(method)}."
     yield _constant("kMethodPoolBytes", f"{facts.pools(method.name).method} + kPoolMargin", estimate)
-    yield _constant("kTempBytes", facts.temp_of(method), "Of the pool for temporary memory.")
+    yield _constant("kTempBytes", facts.pools(method.name).temp, "Of the pool for temporary memory.")
     yield f"}}  // namespace {method.identifier}"
 
 

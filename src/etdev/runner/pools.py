@@ -12,26 +12,12 @@ POOL_ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True)
 class PoolSizes:
-    """Bytes that the runtime allocates for one method, measured on a 64-bit machine."""
+    """Bytes of the pools that one method needs, measured on a 64-bit machine."""
 
     method: int
-    """Bytes of the method allocator after the method is loaded."""
+    """Bytes of the pool for the method's objects."""
     temp: int
-    """Peak of the temporary allocator while the method is loaded and called with its largest inputs.
-
-    A pool also needs :func:`lookup_bytes`, of which the runtime uses a part.
-    """
-
-
-def lookup_bytes(plan: m.ExecutionPlan, word: int = 8) -> int:
-    """Return the size of the temporary pool from which the runtime takes memory to look up a method's kernels.
-
-    ``word`` is the size of a pointer. For a call with n arguments, ``Method::resolve_operator`` uses this pool only if
-    it has n times the size of a ``TensorMeta`` and of the largest dimension order. It never returns what it allocates
-    from the method's pool instead.
-    """
-    calls = (len(call.args) for call in plan.instructions if isinstance(call, m.KernelCall))
-    return max(calls, default=0) * (3 * word + m.MAX_RANK)
+    """Bytes of the pool for temporary memory of loading and calls, with inputs of the largest sizes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from etdev.errors import EtdevError, WriteError
 from etdev.pipeline.builder.finished import Finished, find_finished
 from etdev.pipeline.builder.outcome import Outcome
 from etdev.pipeline.builder.report_file import display_path, remove_results, start_result, write_results
+from etdev.pipeline.builder.runners import require_runner_tools, write_runners
 from etdev.pipeline.cache import Cache, locked_facts, open_store
 from etdev.pipeline.cache.lock import (
     Lock,
@@ -48,6 +49,7 @@ def _build_alone(project: Project, names: tuple[str, ...], options: BuildOptions
     """Build targets while no other build changes their folders."""
     remove_results(project)
     check_baseline(project, names)
+    require_runner_tools(project, names)
     lock = find_lock(project)
     with Cache(open_store()) as cache:
         if options.locked:
@@ -63,6 +65,7 @@ def _build_alone(project: Project, names: tuple[str, ...], options: BuildOptions
             from etdev.pipeline.builder.missing import build_missing  # Takes longer to import than a finished build.
 
             build_missing(project, missing, options, cache, outcome)
+        write_runners(project, names, outcome, options)
         notes = () if cache.obstacle is None else (cache.obstacle,)
     result = _result(project, names, options, outcome, notes)
     try:

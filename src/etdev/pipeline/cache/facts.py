@@ -41,6 +41,7 @@ _AFTER_EMISSION = (
     ("targets", "*", "budget"),
     ("targets", "*", "runtime"),
     ("targets", "*", "selected_operators"),
+    ("targets", "*", "runner"),
 )
 """Keys that no stage up to emission reads.
 

@@ -52,6 +52,11 @@ def operators_place(program: Path) -> Path:
     return program.with_suffix(".operators.yaml")
 
 
+def runner_place(program: Path) -> Path:
+    """Return the folder of the C++ project that runs the program at ``program``."""
+    return program.with_name("runner")
+
+
 def object_files(project: Project, target: str, folder: Path | None = None) -> tuple[Path, ...]:
     """Return the files of an object program in the order of writing: at their final paths, or in ``folder``."""
     path = object_place(project, target)

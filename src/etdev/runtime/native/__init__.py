@@ -3,7 +3,7 @@
 from etdev.runtime.native.client import Fault, NativeRuntime, Pools
 from etdev.runtime.native.executable import host_executable
 from etdev.runtime.native.measured import Called, Left, Opened
-from etdev.runtime.native.pools import measure_pools
+from etdev.runtime.native.pools import lookup_bytes, measure_pools
 from etdev.runtime.native.toolchain import Missing, find_toolchain
 
 __all__ = [
@@ -16,5 +16,6 @@ __all__ = [
     "Pools",
     "find_toolchain",
     "host_executable",
+    "lookup_bytes",
     "measure_pools",
 ]

@@ -6,8 +6,21 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from etdev.program import model as m
+from etdev.program import read
 from etdev.runtime.native.client import NativeRuntime, Pools
 from etdev.runtime.native.devices import NO_DEVICES, Devices
+
+
+def lookup_bytes(plan: m.ExecutionPlan, word: int = 8) -> int:
+    """Return the size of the temporary pool from which the runtime takes memory to look up a method's kernels.
+
+    ``word`` is the size of a pointer. For a call with n arguments, ``Method::resolve_operator`` of executorch 1.5.1
+    uses this pool only if it has n times the size of a ``TensorMeta`` and of the largest dimension order. Otherwise it
+    uses the method pool, to which it never returns the memory.
+    """
+    calls = (len(call.args) for call in plan.instructions if isinstance(call, m.KernelCall))
+    return max(calls, default=0) * (3 * word + m.MAX_RANK)
 
 
 def measure_pools(
@@ -21,30 +34,16 @@ def measure_pools(
     """Return the smallest sizes of the pools with which these calls work, by method.
 
     ``calls`` are methods with their inputs; a method with dynamic shapes needs a call with its largest sizes. The
-    temporary pool has the size that the calls need. Loading takes scratch memory from it only if it has twice that
-    room, otherwise from the method pool. So the method pool is measured with the temporary pool of its final size.
+    temporary pool has at least :func:`lookup_bytes`, which keeps the method pool small.
 
     Raises :class:`~etdev.runtime.child.ProgramFailureError` if a call fails.
     """
-    made = list(calls)
-    first = _measured(executable, file, made, data, devices, {})
-    limited = {method: Pools(temporary=found.temporary) for method, found in first.items()}
-    return _measured(executable, file, made, data, devices, limited)
-
-
-def _measured(
-    executable: Path,
-    file: Path,
-    calls: Sequence[tuple[str, Sequence[Any]]],
-    data: Sequence[Path],
-    devices: Devices,
-    pools: dict[str, Pools],
-) -> dict[str, Pools]:
+    temporary = {plan.name: lookup_bytes(plan) for plan in read(file).execution_plan}
     found: dict[str, Pools] = {}
-    with NativeRuntime(executable, devices=devices, watch=False, pools=pools) as runtime:
+    with NativeRuntime(executable, devices=devices, watch=False) as runtime:
         runtime.load(file, data=data)
         for method, inputs in calls:
             runtime.call(method, inputs)
             assert runtime.called is not None
-            found[method] = Pools(runtime.called.method_pool, runtime.called.temporary_pool)
+            found[method] = Pools(runtime.called.method_pool, max(temporary[method], runtime.called.temporary_pool))
     return found

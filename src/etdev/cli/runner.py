@@ -1,0 +1,84 @@
+"""``etdev runner``: a C++ project that runs a program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from etdev.cli.calls import NamedProgram, OneTargetOption, ProgramArgument, named_program
+from etdev.cli.common import ConfigOption, DataOption, QuietOption
+from etdev.cli.rendering.output import note
+from etdev.errors import ExitCode
+
+if TYPE_CHECKING:
+    from etdev.runner.make import Project
+
+
+def runner(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Where to write it; made if missing.", show_default=False)
+    ],
+    program: ProgramArgument = None,
+    target: OneTargetOption = None,
+    data: DataOption = None,
+    embed: Annotated[
+        bool, typer.Option("--embed", help="Make the program and its data C arrays, as firmware needs them.")
+    ] = False,
+    config: ConfigOption = None,
+    quiet: QuietOption = False,
+) -> int:
+    """Write a C++ project that runs a .pte in static memory, with ExecuTorch's C++ runtime.
+
+    The project compiles and runs as it is, and can become firmware: a header has the sizes of all memory. Without
+    FILE|TARGET, the config has to have one target. Needs executorch 1.5 or later, a C++ compiler and CMake, because the
+    pools of the program are measured. Replaces files only if etdev wrote them and you have not changed them.
+    """
+    named = named_program(program, target, config) if program or target else _only_target(config)
+    from etdev.runner import make_project
+
+    made = make_project(
+        folder,
+        named.file,
+        data or named.data,
+        embed=embed,
+        alignment=_alignment(named),
+        notify=lambda text: note(text, quiet=quiet),
+    )
+    _say(folder, made, quiet=quiet)
+    return ExitCode.DONE
+
+
+def _only_target(config: Path | None) -> NamedProgram:
+    """Return the only target of the config. Raises :class:`UsageError` if it has several, with their names."""
+    from etdev.errors import UsageError
+    from etdev.pipeline.api import open_project
+
+    names = list(open_project(config).config.targets)
+    if len(names) > 1:
+        raise UsageError(
+            f"the config has several targets: {', '.join(names)}", hint="name one: `etdev runner DIR TARGET`"
+        )
+    return named_program(None, names[0], config)
+
+
+def _alignment(named: NamedProgram) -> int:
+    """Return the alignment that the memory plan of the program relies on."""
+    if named.project is None:
+        return 16
+    target = next(name for name in named.project.config.targets if named.project.artifact(name).samefile(named.file))
+    return named.project.config.targets[target].memory.alignment
+
+
+def _say(folder: Path, made: Project, *, quiet: bool) -> None:
+    facts = made.facts
+    arenas = sum(arena.size for arena in facts.layout.arenas)
+    pools = sum(facts.pools(method.name).method for method in facts.layout.methods)
+    note(f"Wrote {', '.join(made.changed)} to {folder}" if made.changed else f"Unchanged: {folder}", quiet=quiet)
+    note(
+        f"{facts.ram:,} bytes of static memory: {arenas:,} planned, {pools:,} for methods, {facts.temp:,} temporary, "
+        f"{facts.layout.io:,} for inputs and outputs" + ("" if facts.embed else f", {facts.file_bytes:,} for files"),
+        quiet=quiet,
+    )
+    note(f"Next: {folder / 'README.md'} has the commands that compile and run it", quiet=quiet)

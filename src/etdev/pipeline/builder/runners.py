@@ -1,0 +1,62 @@
+"""C++ projects of built targets: the key ``runner`` of a target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from etdev.errors import EtdevError, MissingRequirementError
+from etdev.pipeline.builder.outcome import Outcome
+from etdev.pipeline.project import Project
+from etdev.pipeline.project.options import BuildOptions
+from etdev.pipeline.project.places import data_places, runner_place
+from etdev.pipeline.project.progress import StageClock
+
+
+def require_runner_tools(project: Project, names: Sequence[str]) -> None:
+    """Raise an error early if a target needs a C++ project and this machine cannot measure its pools.
+
+    The first call on a machine compiles the native host, which measures them.
+    """
+    wanting = [name for name in names if project.config.targets[name].runner]
+    if not wanting:
+        return
+    from etdev.runtime.native import host_executable
+
+    try:
+        host_executable()
+    except MissingRequirementError as error:
+        where = project.where("targets", wanting[0], "runner")
+        raise MissingRequirementError(
+            f"the runner cannot be written: {error.message}", where=where, hint=error.hint
+        ) from error
+
+
+def write_runners(project: Project, names: Sequence[str], outcome: Outcome, options: BuildOptions) -> None:
+    """Write the C++ projects of finished targets, and remove those of targets that have none.
+
+    A target whose project cannot be written becomes a failed one.
+    """
+    for name in names:
+        if name not in outcome.finished:
+            continue
+        try:
+            _write_runner(project, name, outcome, options)
+        except EtdevError as error:
+            outcome.errors[name] = error
+            del outcome.finished[name]
+
+
+def _write_runner(project: Project, name: str, outcome: Outcome, options: BuildOptions) -> None:
+    artifact, settings = project.artifact(name), project.config.targets[name]
+    folder = runner_place(artifact)
+    if settings.runner and outcome.finished[name].result.status != "rejected":
+        from etdev.runner import renew_project
+
+        clock = StageClock(name, options.progress)
+        with clock.stage("runner"):
+            renew_project(folder, artifact, data_places(project, name), alignment=settings.memory.alignment)
+        options.progress.ended(name)
+    elif folder.is_dir():
+        from etdev.runner.folder import remove_project
+
+        remove_project(folder)

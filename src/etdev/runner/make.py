@@ -1,0 +1,121 @@
+"""A project for a program in a file: reads it, measures its pools, writes the project."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from etdev import compat
+from etdev._version import __version__
+from etdev.errors import ProgramError, RunnerError
+from etdev.files import describe_os_error, file_sha256, read_file
+from etdev.inspection.report.provenance import provenance
+from etdev.program import Program, parse
+from etdev.program.blob import Blob
+from etdev.runner.facts import Facts, check_program, collect_facts
+from etdev.runner.folder import is_made_from, write_project
+from etdev.runner.generate import project_files
+from etdev.runner.pools import PoolSizes
+from etdev.runner.source import ProgramFile
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A project that was written."""
+
+    facts: Facts
+    changed: tuple[str, ...]
+    """Names of the files that were written; empty if the folder had all of them."""
+
+
+def renew_project(folder: Path, file: Path, data: Sequence[Path] = (), *, alignment: int = 16) -> None:
+    """Write a project for a program, unless the folder already has the project of just this program.
+
+    Arguments and errors are those of :func:`make_project`. Measures nothing if there is nothing to write.
+    """
+    source = _read(file, data, alignment)
+    if not is_made_from(folder, _made_from(source, embed=False)):
+        make_project(folder, file, data, alignment=alignment)
+
+
+def make_project(
+    folder: Path,
+    file: Path,
+    data: Sequence[Path] = (),
+    *,
+    embed: bool = False,
+    alignment: int = 16,
+    notify: Callable[[str], None] = lambda _: None,
+) -> Project:
+    """Write a project for a program and its data files to a folder.
+
+    ``alignment`` is that of the memory plan. ``notify`` gets a sentence before something slow happens. Raises
+    :class:`~etdev.errors.RunnerError` for a program that no project can be generated for, and
+    :class:`~etdev.errors.MissingRequirementError` if the pools cannot be measured on this machine. Other errors are
+    those of :func:`write_project`.
+    """
+    source = _read(file, data, alignment)
+    check_program(source)
+    source = replace(
+        source, pools=_measured_pools(file, source.program, data, notify), measured=f"with {_environment()}"
+    )
+    changed = write_project(folder, project_files(source, embed=embed), _made_from(source, embed=embed))
+    return Project(collect_facts(source, embed=embed), changed)
+
+
+def _read(file: Path, data: Sequence[Path], alignment: int) -> ProgramFile:
+    try:
+        content = read_file(file)
+        files = {path.name: read_file(path) for path in data}
+        known = provenance(file, file_sha256(file))
+    except OSError as error:
+        cause, remedy = describe_os_error(error)
+        raise ProgramError(f"cannot read the file: {cause}", where=str(error.filename or file), hint=remedy) from error
+    return ProgramFile(
+        name=file.name,
+        content=content,
+        program=parse(Blob(content), where=str(file)),
+        pools={},
+        measured="",
+        data=files,
+        delegate_inputs={name: notes.delegate_inputs for name, notes in known.notes.items()},
+        target=known.target.name if known.target is not None else None,
+        alignment=alignment,
+    )
+
+
+def _made_from(source: ProgramFile, *, embed: bool) -> str:
+    """Return a digest of everything that determines a project's files."""
+    contents = {name: hashlib.sha256(content).hexdigest() for name, content in source.data.items()}
+    program = hashlib.sha256(source.content).hexdigest()
+    facts = (__version__, _environment(), source.name, program, contents, source.target, source.alignment, embed)
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+
+def _measured_pools(
+    file: Path, program: Program, data: Sequence[Path], notify: Callable[[str], None]
+) -> dict[str, PoolSizes]:
+    """Call every method once, with random inputs of the largest sizes, and return the pools that this takes."""
+    from etdev.execution.random_inputs import random_inputs
+    from etdev.runtime.child import ProgramFailureError
+    from etdev.runtime.native import host_executable, measure_pools
+
+    executable = host_executable(notify)
+    calls = [(plan.name, random_inputs(plan, 0)) for plan in program.execution_plan]
+    try:
+        found = measure_pools(executable, file, calls, data=data)
+    except ProgramFailureError as error:
+        raise RunnerError(
+            f"its pools cannot be measured, because the runtime fails on random inputs: {error}",
+            where=str(file),
+            hint="`etdev verify` checks the file; a `.ptd` that it needs is given with `--data`",
+        ) from error
+    return {name: PoolSizes(pools.method or 0, pools.temporary or 0) for name, pools in found.items()}
+
+
+def _environment() -> str:
+    return f"executorch {compat.installed()} on {platform.machine()}"
