@@ -47,8 +47,9 @@ def test_holds_the_package_and_nothing_else(wheel: Path, repository: Path) -> No
         names = set(archive.namelist())
     assert {name.partition("/")[0] for name in names} == {"etdev", wheel.name.rpartition("-py3")[0] + ".dist-info"}
     assert "etdev/py.typed" in names
-    templates = repository / "src" / "etdev" / "templates"
-    stored = {f"etdev/templates/{path.relative_to(templates)}" for path in templates.rglob("*") if path.is_file()}
+    sources = repository / "src"
+    folders = [sources / "etdev" / name for name in ("templates", "runner/project", "runtime/native/host")]
+    stored = {str(path.relative_to(sources)) for folder in folders for path in folder.rglob("*") if path.is_file()}
     assert {name for name in stored if "__pycache__" not in name} <= names
 
 

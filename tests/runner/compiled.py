@@ -16,6 +16,7 @@ import torch
 
 from etdev.program import read
 from etdev.runner import PoolSizes, ProgramFile, project_files, write_project
+from etdev.runner.identifiers import identifiers
 from etdev.runtime.native import lookup_bytes
 
 BIG = PoolSizes(1 << 20, 1 << 20)
@@ -121,7 +122,7 @@ def compiled(found: ProgramFile, folder: Path, *, embed: bool = False) -> Compil
     """Write a project and compile it. Warnings are errors."""
     write_project(folder, project_files(found, embed=embed))
     compile_project(folder)
-    return Compiled(folder, found.stem)
+    return Compiled(folder, found.stem.replace(" ", "_"))
 
 
 def compile_project(folder: Path) -> None:
@@ -140,10 +141,11 @@ def measured(file: Path, folder: Path, data: Sequence[Path] = ()) -> ProgramFile
     """Return the program with the pool sizes that it needs, as a runner with large pools counts them."""
     large = compiled(source(file, data), folder)
     sizes = {}
-    for method in (plan.name for plan in read(file).execution_plan):
+    methods = [plan.name for plan in read(file).execution_plan]
+    for method, name in zip(methods, identifiers(methods), strict=True):
         done = large.run("--memory", "--call", method)
         assert done.returncode == 0, done.stderr
-        own = re.search(rf"::{method}::kMethodPoolBytes  (\d+) of", done.stdout)
+        own = re.search(rf"::{name}::kMethodPoolBytes  (\d+) of", done.stdout)
         temp = re.search(r"::kTempPoolBytes  (\d+) of", done.stdout)
         assert own is not None
         assert temp is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,32 @@ def test_names() -> None:
     assert string_literal('a"b\\\n?é') == r'"a\042b\134\012\077\303\251"'
 
 
+def test_names_of_files(tmp_path: Path) -> None:
+    """CMake's names have no spaces, and no quotes."""
+    files = project_files(of(loop(), tmp_path, 'my "best" model.pte'))
+    assert "my_best_model.pte" in files
+    assert b"project(my_best_model_runner LANGUAGES CXX)" in files["CMakeLists.txt"]
+    assert b"namespace my_best_model {" in files["my_best_model_memory.h"]
+    data = {"my_best_model.pte": b"", "w.ptd": b""}
+    with pytest.raises(RunnerError, match=r"two files with the name my_best_model\.pte"):
+        project_files(replace(of(loop(), tmp_path, "my best model.pte"), data=data))
+
+
+def test_names_of_a_project_are_not_names_of_methods() -> None:
+    """Functions and types of the templates cannot be namespaces, too."""
+    text = "".join(files("etdev.runner").joinpath("project", name).read_text() for name in ("runner.h", "runner.cc"))
+    code = re.sub(r"//.*", "", text)
+    types = re.findall(r"^(?:enum )?(?:class|struct) (\w+)", code, re.MULTILINE)
+    functions = re.findall(r"^(?:\[\[\w+\]\] )?[\w:<>&*]+(?: [\w:<>&*]+)*[ &*](\w+)\(", code, re.MULTILINE)
+    aliases = re.findall(r"^using [\w:]*::(\w+);", code, re.MULTILINE)
+    variables = re.findall(r"^(?:Slot<[\w:]+>|\w+) (\w+)(?:\[\w+\])?(?: = .*)?;", code, re.MULTILINE)
+    assert {"Load", "SetInput", "Problem"} <= set(functions)
+    assert {"Pool", "File"} <= set(types)
+    assert {"program", "temp_pool", "data_files"} <= set(variables)
+    found = {*types, *functions, *aliases, *variables}
+    assert [name for name in sorted(found) if identifier(name) == name] == []
+
+
 def test_methods_share_temporaries_and_state(tmp_path: Path) -> None:
     layout = make_layout(two(state_in=2), "x.pte")
     assert [(arena.constant, arena.size, arena.use) for arena in layout.arenas] == [
@@ -188,8 +215,8 @@ def refused() -> dict[str, tuple[Program, str, str]]:
         ),
         "a backend of a plug-in": (
             with_plan(made, delegates=(delegate,)),
-            "no library of ExecuTorch's wheel has the backend MyBackend, which method 'forward' needs",
-            "the wheel has XnnpackBackend, OpenvinoBackend and QnnBackend",
+            "a runner does not have the backend MyBackend, which method 'forward' needs",
+            "a runner can have XnnpackBackend and OpenvinoBackend",
         ),
         "a device": (
             with_plan(made, non_const_buffer_device=cuda),

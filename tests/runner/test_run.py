@@ -16,11 +16,14 @@ pytest.importorskip("executorch", reason="needs the extra `build`")
 import torch
 
 import etdev
-from etdev.program import flat_tensor
+from etdev.program import flat_tensor, write
+from etdev.program.signature_table import SIGNATURES
 from etdev.runner import make_project, project_files, write_project
-from etdev.runtime.native import lookup_bytes
+from etdev.runner.libraries import BACKENDS, kernels_of
+from etdev.runtime.native import NativeRuntime, lookup_bytes
 from runner.compiled import Compiled, compile_project, compiled, expected, measured, needs_compiler, raw
 from runner.models import CONFIG, MODEL, SMALL, SMALL_CONFIG
+from support.files import chain
 from support.native import native_host
 from support.projects import write_project as write_config
 from support.stock import shared_runtime
@@ -169,6 +172,38 @@ def shrink(header: Path, constant: str) -> None:
     after, count = re.subn(rf"({name} = )(\d+)", lambda found: f"{found[1]}{int(found[2]) - 1}", after, count=1)
     assert count == 1
     header.write_text(before + after)
+
+
+def test_names_of_methods(tmp_path: Path) -> None:
+    """Names that the project has itself, and names that are the same in C++."""
+    names = [
+        "Load",
+        "Pool",
+        "loader",
+        "io",
+        "arena_1",
+        "pool_forward",
+        "forward",
+        "class",
+        "kTempPoolBytes",
+        "a-b",
+        "a.b",
+    ]
+    (plan,) = chain(1).execution_plan
+    file = tmp_path / "two words.pte"
+    write(replace(chain(1), execution_plan=tuple(replace(plan, name=name) for name in names)), file)
+    made = compiled(measured(file, tmp_path / "project"), tmp_path / "project")
+    x = torch.linspace(-1, 1, 4)
+    outputs, _ = made.calls(tmp_path / "out", [(name, [x]) for name in names])
+    assert outputs == [[raw(x.sin())]] * len(names)
+
+
+def test_tables_of_operators_and_backends_are_those_of_the_package() -> None:
+    names = {line.partition("(")[0] for line in SIGNATURES.strip().splitlines()}
+    with NativeRuntime(native_host(), watch=False) as native:
+        assert native.operators <= names
+        assert {name for name in names if kernels_of(name) is not None} == native.operators
+        assert set(BACKENDS) <= native.backends
 
 
 def small_calls() -> Calls:

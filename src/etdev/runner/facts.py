@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from etdev.errors import RunnerError
@@ -29,8 +30,8 @@ class Facts:
 
     @property
     def name(self) -> str:
-        """Name of the program without its suffix."""
-        return self.source.stem
+        """Name of the program without its suffix, with ``_`` for characters that CMake's names cannot have."""
+        return _file_name(self.source.stem)
 
     @property
     def identifier(self) -> str:
@@ -45,7 +46,8 @@ class Facts:
     @property
     def files(self) -> tuple[tuple[str, bytes], ...]:
         """Name and content of the program and of its data files."""
-        return ((self.source.name, self.source.content), *self.source.data.items())
+        data = ((_file_name(name), content) for name, content in self.source.data.items())
+        return ((f"{self.name}.pte", self.source.content), *data)
 
     @property
     def file_bytes(self) -> int:
@@ -104,6 +106,10 @@ class Facts:
         methods = self.layout.methods
         pools = sum(self.estimate32(method) - self.pools(method.name).method for method in methods)
         return self.ram + pools + self.temp32 - self.temp
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", name).lstrip("-.") or "program"
 
 
 def check_program(source: ProgramFile) -> tuple[Layout, tuple[Library, ...]]:

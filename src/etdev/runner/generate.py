@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from etdev.errors import RunnerError
 from etdev.pipeline.stages.selected_operators import operators_yaml
 from etdev.runner.embed import c_array
 from etdev.runner.facts import Facts, collect_facts
@@ -38,20 +39,28 @@ def project_files(source: ProgramFile, *, embed: bool = False) -> dict[str, byte
         name: render(template, texts | own, conditions | readme_conditions(facts))
         for name, (template, own) in rendered.items()
     }
-    found[f"{facts.name}.operators.yaml"] = operators_yaml(source.program, source.name).encode()
+    found[f"{facts.name}.operators.yaml"] = operators_yaml(source.program, facts.files[0][0]).encode()
     for number, (name, content) in enumerate(facts.files):
         if embed:
             parts = c_array(content, array_name(facts, number), facts.file_alignment, f"{name}, as it was built.")
             found[_array_file(number)] = b"".join(parts)
         else:
+            _refuse_twice(name, found, source)
             found[name] = content
     return found
+
+
+def _refuse_twice(name: str, found: Mapping[str, bytes], source: ProgramFile) -> None:
+    if name in found:
+        raise RunnerError(
+            f"the project would have two files with the name {name}", where=source.name, hint="rename the data file"
+        )
 
 
 def _common(facts: Facts) -> dict[str, str]:
     return {
         "NAME": facts.name,
-        "PROGRAM": facts.source.name,
+        "PROGRAM": facts.files[0][0],
         "ID": facts.identifier,
         "MACRO": facts.macro,
         "DEFAULT": facts.default_method,

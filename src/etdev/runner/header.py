@@ -38,7 +38,7 @@ def header_texts(facts: Facts) -> dict[str, str]:
 
 def attribute(facts: Facts, arena: Arena) -> str:
     """Return the name of the macro with the attributes of an arena."""
-    return f"{facts.macro}_{arena.variable.upper()}_ATTRIBUTES"
+    return f"{facts.macro}_{arena.name.upper()}_ATTRIBUTES"
 
 
 def _attribute(facts: Facts, arena: Arena) -> str:

@@ -13,17 +13,23 @@ _KEYWORDS = frozenset(
     namespace new noexcept not not_eq nullptr operator or or_eq private protected public register reinterpret_cast
     requires return short signed sizeof static static_assert static_cast std struct switch template this thread_local
     throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq
-    executorch torch c10 etdev linux unix io methods program loader temp_pool temp_memory data_files problem rt
+    executorch torch c10 etdev linux unix
+    Block CheckMemory Clear DataFiles Error EValue Execute Fail FailFor File FindMethod GetMethod GetPoolUse
+    HierarchicalAllocator InputFacts InputMemory Kind Load LoadedMethod LoadMethod MemoryAllocator MemoryManager Method
+    MethodFacts MethodMeta OutputFacts Pool PoolUse Problem Program Result SetInput Slot Span Tensor TensorImpl Unload
+    data_files io loader methods problem program rt temp_memory temp_pool
     """.split()  # noqa: SIM905 - a paragraph of words
 )
 """Words that cannot name a namespace of a generated project: those of C++, and names that the project has itself."""
+_CONSTANT = re.compile(r"k[A-Z]")
+"""Beginning of the names of a project's constants."""
 
 
 def identifier(name: str) -> str:
     """Return a C++ identifier for a name: other characters become ``_``."""
     text = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_") or "program"
     text = f"n{text}" if text[0].isdigit() else text
-    return f"{text}_" if text in _KEYWORDS else text
+    return f"{text}_" if text in _KEYWORDS or _CONSTANT.match(text) else text
 
 
 def identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> list[str]:

@@ -36,8 +36,8 @@ class Arena:
         return name if self.method is None else f"{self.method}::{name}"
 
     @property
-    def variable(self) -> str:
-        """Name of the C++ variable."""
+    def name(self) -> str:
+        """Name in names of variables and macros."""
         return f"arena_{self.index}" if self.method is None else f"arena_{self.index}_{self.method}"
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from etdev import compat
 from etdev._version import __version__
-from etdev.errors import ProgramError, RunnerError
+from etdev.errors import ProgramError, RunnerError, UsageError
 from etdev.files import describe_os_error, file_sha256, read_file
 from etdev.inspection.report.provenance import provenance
 from etdev.program import Program, parse
@@ -68,6 +69,9 @@ def make_project(
 
 
 def _read(file: Path, data: Sequence[Path], alignment: int) -> ProgramFile:
+    twice = [name for name, count in Counter(path.name for path in data).items() if count > 1]
+    if twice:
+        raise UsageError(f"several data files have the name {twice[0]}", where="--data", hint="rename one of them")
     try:
         content = read_file(file)
         files = {path.name: read_file(path) for path in data}

@@ -8,15 +8,13 @@ from etdev.program import model as m
 from etdev.runner.facts import Facts
 from etdev.runner.layout import MethodLayout
 
-HEAP_BACKENDS = ("XnnpackBackend", "OpenvinoBackend", "QnnBackend")
-"""Backends that allocate from the heap."""
-
 
 def readme_conditions(facts: Facts) -> set[str]:
     """Return the conditions of the template ``README.md`` that hold."""
     return {
         *(["several"] if len(facts.layout.methods) > 1 else []),
         *(["heap"] if _heap(facts) else []),
+        *(["openvino"] if "OpenvinoBackend" in _heap(facts) else []),
     }
 
 
@@ -40,8 +38,9 @@ def readme_texts(facts: Facts) -> dict[str, str]:
 
 
 def _heap(facts: Facts) -> list[str]:
+    """Return the program's backends. All that a runner can have allocate from the heap."""
     used = {delegate.id for plan in facts.source.program.execution_plan for delegate in plan.delegates}
-    return [name for name in HEAP_BACKENDS if name in used]
+    return sorted(used)
 
 
 def _example(facts: Facts) -> str:

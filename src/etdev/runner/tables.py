@@ -1,4 +1,7 @@
-"""Texts of ``runner.cc``: static memory, and tables with facts about the methods."""
+"""Texts of ``runner.cc``: static memory, and tables with facts about the methods.
+
+Names of variables end with ``_``, which no name of a method does in C++, except for reserved ones.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ def table_texts(facts: Facts) -> dict[str, str]:
         "TABLES": "\n".join(
             [line for method in facts.layout.methods for line in _method(facts, method)] + _list(facts)
         ),
-        "CLEAR": "\n".join(f"  Clear({arena.variable}.span());" for arena in facts.layout.arenas),
+        "CLEAR": "\n".join(f"  Clear({arena.name}_.span());" for arena in facts.layout.arenas),
         "FILES": "\n".join(_files(facts)),
     }
 
@@ -32,14 +35,14 @@ def array_name(facts: Facts, number: int) -> str:
 
 def _memory(facts: Facts) -> Iterator[str]:
     for arena in facts.layout.arenas:
-        yield f"Block<{arena.constant}, kArenaAlignment> {arena.variable} {attribute(facts, arena)};"
+        yield f"Block<{arena.constant}, kArenaAlignment> {arena.name}_ {attribute(facts, arena)};"
     for method in facts.layout.methods:
-        yield f"Block<{method.identifier}::kMethodPoolBytes, kPoolAlignment> pool_{method.identifier};"
+        yield f"Block<{method.identifier}::kMethodPoolBytes, kPoolAlignment> pool_{method.identifier}_;"
     yield "Block<kTempPoolBytes, kPoolAlignment> temp_memory;"
     yield "Block<kIoBytes, kIoAlignment> io;"
     if not facts.embed:
         for number in range(len(facts.files)):
-            yield f"Block<kFileBytes{number}, kFileAlignment> file_{number};"
+            yield f"Block<kFileBytes{number}, kFileAlignment> file_{number}_;"
 
 
 def _files(facts: Facts) -> Iterator[str]:
@@ -48,25 +51,25 @@ def _files(facts: Facts) -> Iterator[str]:
             where = f"reinterpret_cast<const uint8_t*>({array_name(facts, number)})"
             yield f"    {{{string_literal(name)}, {where}, kFileBytes{number}}},"
         else:
-            yield f"    {{{string_literal(name)}, file_{number}.at(0), kFileBytes{number}, file_{number}.at(0)}},"
+            yield f"    {{{string_literal(name)}, file_{number}_.at(0), kFileBytes{number}, file_{number}_.at(0)}},"
 
 
 def _method(facts: Facts, method: MethodLayout) -> Iterator[str]:
     name = method.identifier
     if method.inputs:
-        yield f"const InputFacts inputs_{name}[] = {{"
+        yield f"const InputFacts inputs_{name}_[] = {{"
         yield from (f"    {_input(slot.value, slot.offset)}," for slot in method.inputs)
         yield "};"
     if method.outputs:
-        yield f"const OutputFacts outputs_{name}[] = {{"
+        yield f"const OutputFacts outputs_{name}_[] = {{"
         yield from (f"    {{{slot.output}, {slot.offset}, {slot.size}}}," for slot in method.outputs)
         yield "};"
     if method.buffers:
         pairs = list(zip(method.buffers, method.arenas, strict=True))
-        yield f"Span<uint8_t> buffers_{name}[] = {{"
-        yield from (f"    {arena.variable}.span({name}::kBuffer{index}Bytes)," for (index, _), arena in pairs)
+        yield f"Span<uint8_t> buffers_{name}_[] = {{"
+        yield from (f"    {arena.name}_.span({name}::kBuffer{index}Bytes)," for (index, _), arena in pairs)
         yield "};"
-        yield f"const char* const buffer_constants_{name}[] = {{"
+        yield f"const char* const buffer_constants_{name}_[] = {{"
         yield from (f'    "{facts.identifier}::{name}::kBuffer{index}Bytes",' for (index, _), _ in pairs)
         yield "};"
         for (index, _), arena in pairs:
@@ -106,12 +109,12 @@ def _list(facts: Facts) -> list[str]:
     lines = ["", "const MethodFacts kMethods[kMethodCount] = {"]
     for method in facts.layout.methods:
         name, buffers = method.identifier, len(method.buffers)
-        inputs = f"inputs_{name}" if method.inputs else "nullptr"
-        outputs = f"outputs_{name}" if method.outputs else "nullptr"
-        spans, constants = (f"buffers_{name}", f"buffer_constants_{name}") if buffers else ("nullptr", "nullptr")
+        inputs = f"inputs_{name}_" if method.inputs else "nullptr"
+        outputs = f"outputs_{name}_" if method.outputs else "nullptr"
+        spans, constants = (f"buffers_{name}_", f"buffer_constants_{name}_") if buffers else ("nullptr", "nullptr")
         lines += [
             f"    {{{string_literal(method.name)}, {inputs}, {len(method.inputs)}, {outputs}, {len(method.outputs)},",
-            f"     {spans}, {constants}, {buffers}, pool_{name}.span(),",
+            f"     {spans}, {constants}, {buffers}, pool_{name}_.span(),",
             f'     "{facts.identifier}::{name}::kMethodPoolBytes", {name}::kTempBytes}},',
         ]
     return [*lines, "};"]
