@@ -157,7 +157,7 @@ def test_no_room_for_a_file_in_the_middle_of_a_write(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _LIMITED, str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
     assert done.stdout == (
-        f"{file}: cannot write the file: the file is larger than this process may write\n"
+        f"{file}: cannot write the file: the file exceeds the size limit of this process\n"
         "  help: raise the limit (`ulimit -f`)\n"
     )
     assert file.read_bytes() == b"old"

@@ -90,7 +90,7 @@ BROKEN = {
             "'mine_package:mine', which 'mine-package' registers as the planner 'mine', is not a planner: "
             "it lacks __call__"
         ),
-        "a planner is a function from an etdev.planner.Problem to offsets",
+        "a planner must be a function from an etdev.planner.Problem to offsets",
     ),
     "it is a class": (
         "class mine: pass",
@@ -260,7 +260,7 @@ def test_a_template_that_does_not_work(mine: Install, tmp_path: Path, capsys: py
     (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("mine "))
     assert "not usable: 'mine_package:mine', which 'mine-package' registers as the template 'mine'" in line
     assert app.run(["init", str(tmp_path / "new"), "--template", "mine"]) == 3
-    assert "help: a template is an etdev.templates.Template" in capsys.readouterr().err
+    assert "help: a template must be an etdev.templates.Template" in capsys.readouterr().err
     assert app.run(["init", str(tmp_path / "new"), "--template", "none"]) == 2
     assert "help: one of: minimal, vision, multi-device, ci, llm, mine" in capsys.readouterr().err
 

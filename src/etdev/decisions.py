@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 ElisionKind: TypeAlias = Literal["views", "slices", "cat", "write_back", "constants"]
-"""Kind of data movement that a copy instruction does.
+"""Kind of data movement of a copy instruction.
 
 ``views``: another shape. ``slices``: a part of a tensor. ``cat``: several tensors joined into one. ``write_back``: new
 content for a buffer. ``constants``: reordered or cut elements of a constant.
@@ -27,11 +27,11 @@ class Elision:
     """A copy that a link considered for removal."""
 
     instruction: int
-    """Position in the program before the link."""
+    """Position of the copy in the program before the link."""
     operator: str
     action: Action
     nbytes: int
-    """Bytes that the copy no longer moves, or still moves if it is kept. For dynamic sizes, the maximum."""
+    """Number of bytes that the copy no longer moves, or still moves if it is kept. For dynamic sizes, the maximum."""
     reason: str = ""
     """Reason why the copy, or a part of it, was kept."""
     kind: ElisionKind = "views"
@@ -39,29 +39,29 @@ class Elision:
 
 @dataclass(frozen=True, slots=True)
 class TilingDecision:
-    """Decision whether to compute ops of a method tile by tile, which saves memory and enlarges the file."""
+    """Decision whether to compute ops of a method tile by tile. Tiling saves memory and enlarges the file."""
 
     tiled: bool
     memory_saved: int | None = None
-    """Bytes of planned memory that tiling saves; None if not measured."""
+    """Number of bytes of planned memory that tiling saves, or None if not measured."""
     file_growth: int | None = None
-    """Bytes that tiling adds to the file; None if not measured."""
+    """Number of bytes that tiling adds to the file, or None if not measured."""
     reason: str = ""
-    """Reason for the decision; empty if the two numbers explain it."""
+    """Reason for the decision. Empty if the two numbers explain the decision."""
 
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
-    """An output that a link considered for computation in place."""
+    """An output for which the link considered computation in place."""
 
     instruction: int
-    """Position in the program before the link."""
+    """Position of the instruction in the program before the link."""
     operator: str
     output: int
-    """Index among the operator's outputs, from 0."""
+    """Index of the output among the operator's outputs, from 0."""
     argument: int | None
-    """Position of the operand whose bytes the output reuses; None if the output has bytes of its own."""
+    """Position of the operand whose bytes the output reuses, or None if the output has separate bytes."""
     nbytes: int
-    """Bytes of the output. For dynamic sizes, the maximum."""
+    """Size of the output in bytes. For dynamic sizes, the maximum."""
     reason: str = ""
-    """Reason why the output has bytes of its own."""
+    """Reason why the output has separate bytes."""

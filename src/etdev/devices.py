@@ -1,7 +1,7 @@
 """Devices with memory, and their names: ``cpu``, ``cuda:0``, ``cuda:1``.
 
 The types are those of ``DeviceType`` in ExecuTorch's schema. To add a type, add a member here with the schema's number,
-and an allocator in :mod:`etdev.runtime`. A runtime that does not know a type refuses files that name it.
+and an allocator in :mod:`etdev.runtime`. Runtimes refuse files with device types that they do not know.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TARGET_DEVICE = "target_device"
 
 
 class DeviceType(IntEnum):
-    """Type of device. Each has memory of its own."""
+    """Type of device. Each type has separate memory."""
 
     CPU = 0
     CUDA = 1
@@ -27,7 +27,7 @@ class DeviceType(IntEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Device:
-    """One device. Devices are ordered like the buffers of a program: the host first, then by type and index."""
+    """A device. Devices are sorted like the buffers of a program: the host first, then by type and index."""
 
     type: DeviceType = DeviceType.CPU
     index: int = 0
@@ -50,18 +50,18 @@ class DeviceNameError(UsageError):
 
 
 def parse_device(text: str) -> Device:
-    """Parse the name of a device: ``cpu``, ``cuda:1``, or ``cuda`` for the first one. Ignore case.
+    """Parse the name of a device: ``cpu``, ``cuda:1``, or ``cuda`` for the first CUDA device. Case does not matter.
 
-    Raises :class:`DeviceNameError` with the valid names as hint. No name means "any device", because a file's devices
-    are fixed when it is built.
+    Raises :class:`DeviceNameError` with the valid names as hint. There is no name for "any device", because a file's
+    devices are fixed when the file is built.
     """
     found = re.fullmatch(r"([a-z_]\w*)(?::(\d{1,9}))?", text.strip(), re.ASCII | re.IGNORECASE)
     kind = found and DeviceType.__members__.get(found[1].upper())
     if found is None or kind is None:
-        raise DeviceNameError(f"{text!r} is not a device", hint=f"devices are {valid_names()}")
+        raise DeviceNameError(f"{text!r} is not a device", hint=f"use one of {valid_names()}")
     index = int(found[2] or 0)
     if index > (0 if kind is DeviceType.CPU else MAX_INDEX):
-        raise DeviceNameError(f"there is no device {text!r}", hint=f"devices are {valid_names()}")
+        raise DeviceNameError(f"there is no device {text!r}", hint=f"use one of {valid_names()}")
     return Device(kind, index)
 
 

@@ -1,4 +1,4 @@
-"""Expected errors of etdev. Each has an exit code, and can have a place and a hint.
+"""Expected errors of etdev. Each error has an exit code, and can have a place and a hint.
 
 Libraries raise these errors. Only :mod:`etdev.cli` prints them and ends the process with their exit code. Any other
 exception that reaches the command line is a bug in etdev (exit code 70).
@@ -12,17 +12,17 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """Exit codes of etdev. They are part of its interface, so a number never changes its meaning."""
+    """Exit codes of etdev. They are part of etdev's interface, so a number never changes its meaning."""
 
     DONE = 0
     GATE_FAILED = 1
-    """The artifact misses a budget, an accuracy or a tolerance of the config. The file is kept."""
+    """The artifact misses a budget, an accuracy target or a tolerance of the config. The file is kept."""
     CONFIG = 2
     """The command was used incorrectly, or the config is wrong."""
     ENVIRONMENT = 3
     """This machine lacks a package, a backend or a device, or could not run a required check."""
     BUILD_FAILED = 4
-    """The build made no artifact, or verification rejected it."""
+    """The build produced no artifact, or verification rejected the artifact."""
     LOCK_STALE = 5
     DEPLOY_FAILED = 6
     BUG = 70
@@ -32,13 +32,13 @@ class ExitCode(IntEnum):
 class EtdevError(Exception):
     """Base class of all expected errors.
 
-    ``message`` is a sentence: what is wrong. ``where`` is the place: ``file:line:column``, a config key or a file.
-    ``hint`` says what to do.
+    ``message`` is a sentence that states the problem. ``where`` is the place: ``file:line:column``, a config key or a
+    file. ``hint`` states the remedy.
     """
 
     exit_code: ExitCode = ExitCode.BUILD_FAILED
     rule: str = "build"
-    """Stable identifier of the kind of error. For a failed stage, it is the name of the stage."""
+    """Stable identifier of the kind of error. If a stage failed, this is the name of the stage."""
 
     def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
         super().__init__(message)
@@ -52,7 +52,7 @@ class EtdevError(Exception):
         return f"{place}{self.message}{remedy}"
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Make every error picklable without a call of its constructor, so that processes can exchange errors."""
+        """Make every error picklable without calling its constructor, so that processes can exchange errors."""
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
@@ -81,23 +81,23 @@ class Problem:
     source: str | None = None
     """Source of the value: a file's path, ``environment variable NAME``, or ``--set``."""
     line: int | None = None
-    """Line in ``source``, from 1, if ``source`` is a file."""
+    """Line in ``source``, starting at 1, if ``source`` is a file."""
     column: int | None = None
-    """Column in characters, from 1."""
+    """Column in characters, starting at 1."""
     hint: str | None = None
     rule: str = "config"
     """Stable identifier of the kind of problem (``unknown-key``, ``missing-key``, ``wrong-type``, …)."""
 
     @property
     def where(self) -> str | None:
-        """Place of the problem, as ``file:line:column`` if the source is a file."""
+        """Return the place of the problem, as ``file:line:column`` if the source is a file."""
         if self.source is None or self.line is None:
             return self.source
         return f"{self.source}:{self.line}:{self.column or 1}"
 
 
 class ConfigError(EtdevError):
-    """Error for a wrong config. It has all problems that one run could find."""
+    """Error for a wrong config. It contains all problems that one run could find."""
 
     exit_code = ExitCode.CONFIG
 
@@ -118,16 +118,16 @@ class ConfigError(EtdevError):
 
 
 class TargetsError(EtdevError):
-    """Error for targets that were not built. Each target has an error of its own.
+    """Error for targets that were not built. Each target has its own error.
 
-    The exit code is that of the worst target.
+    The exit code is that of the target with the most severe error.
     """
 
     def __init__(self, errors: Mapping[str, EtdevError], exit_code: ExitCode, *, hint: str | None = None) -> None:
         if not errors:
             raise ValueError("a TargetsError needs at least one error")
         self.errors = dict(errors)
-        """Target → its error."""
+        """Errors by target."""
         self.exit_code = exit_code
         super().__init__(f"not built: {', '.join(map(repr, self.errors))}", hint=hint)
 
@@ -138,8 +138,8 @@ class TargetsError(EtdevError):
 class ProgramError(EtdevError):
     """Error for a malformed ``.pte`` file, or for a program in memory that cannot be written.
 
-    ``path`` is the place inside the program, in the schema's words: ``execution_plan[0].values[17].tensor.sizes``. It
-    is empty for the whole file.
+    ``path`` is the place inside the program, in the schema's terms: ``execution_plan[0].values[17].tensor.sizes``. It
+    is empty if the error concerns the whole file.
     """
 
     exit_code = ExitCode.CONFIG
@@ -151,7 +151,7 @@ class ProgramError(EtdevError):
 
 
 class UnlinkableError(ProgramError):
-    """Error for a valid file whose memory cannot be planned, because it overwrites values before it reads them."""
+    """Error for a valid file whose memory cannot be planned, because the file overwrites values before reading them."""
 
     exit_code = ExitCode.BUILD_FAILED
 
@@ -174,9 +174,9 @@ class LoadError(StageError):
 
 
 class MismatchError(LoadError):
-    """Error for a config key that names something missing, unreadable or unsuitable.
+    """Error for a config key that refers to something missing, unreadable or unsuitable.
 
-    Keys name modules, functions, arguments, methods and files. etdev itself detects the error, not the user's code.
+    Keys refer to modules, functions, arguments, methods and files. etdev itself detects the error, not the user's code.
     """
 
     exit_code = ExitCode.CONFIG
@@ -207,7 +207,7 @@ class EmitError(StageError):
 
 
 class LinkError(StageError):
-    """Error for a program that cannot be linked: its requests contradict each other, or the new plan is wrong."""
+    """Error for a program that cannot be linked because requests contradict each other or the new plan is wrong."""
 
     rule = "link"
 
@@ -225,7 +225,7 @@ class RunnerError(StageError):
 
 
 class VerifyError(StageError):
-    """Error for a verification that could not run. A check that fails does not raise this."""
+    """Error for a verification that could not run. A failed check does not raise this error."""
 
     rule = "verify"
 
@@ -237,6 +237,6 @@ class DeployError(EtdevError):
 
 
 def describe_exception(error: BaseException) -> str:
-    """Return the type and the first line of an exception that other code raised."""
+    """Return the type of an exception that other code raised, and the first line of its message."""
     first = next(iter(str(error).strip().splitlines()), "no message")
     return f"{type(error).__name__}: {first}"

@@ -1,4 +1,4 @@
-"""Reads of regular files, atomic writes (a file is written completely or not at all), and the cache's folder."""
+"""Reading of regular files, atomic writing (a file is written completely or not at all), and the cache's folder."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ CACHE_VARIABLE = "ETDEV_CACHE_DIR"
 """Environment variable that names the cache's folder."""
 
 TEMPORARY_SUFFIX = ".etdev-tmp"
-"""Suffix of files and folders that are still being written. The next write removes leftovers of killed processes."""
+"""Suffix of unfinished files and folders. The next write removes leftovers of killed processes."""
 
 _TOKEN = rf"(\d+)-[0-9a-f]{{8}}{re.escape(TEMPORARY_SUFFIX)}"
-"""Pattern for the end of a temporary name: process id, random digits, suffix."""
+"""Pattern of the end of a temporary name: process id, random digits, suffix."""
 
 _DESCRIPTOR = re.compile(r"/proc/\d+/(task/\d+/)?fd/\d+")
-"""Pattern of the paths under ``/proc`` that stand for an open file descriptor."""
+"""Pattern of the paths under ``/proc`` that represent an open file descriptor."""
 
 _MOST_LINKS = 40
 """Maximum number of symbolic links that Linux follows in one path."""
@@ -37,7 +37,7 @@ _MOST_LINKS = 40
 _CAUSES = {
     errno.ENOSPC: ("no space left on the device", "free some space, or write to another place"),
     errno.EDQUOT: ("the disk quota is used up", "free some space, or write to another place"),
-    errno.EFBIG: ("the file is larger than this process may write", "raise the limit (`ulimit -f`)"),
+    errno.EFBIG: ("the file exceeds the size limit of this process", "raise the limit (`ulimit -f`)"),
     errno.EACCES: ("permission denied", "check who owns the folder, or write to another place"),
     errno.EPERM: ("permission denied", "check who owns the folder, or write to another place"),
     errno.EROFS: ("the file system is read-only", "write to another place"),
@@ -52,7 +52,7 @@ _SPECIAL = ("this is a pipe, a device or a socket", "name a regular file")
 
 
 def describe_os_error(error: OSError) -> tuple[str, str | None]:
-    """Return the cause of a failed read or write, and a hint if there is one."""
+    """Return the cause of a failed read or write, and a hint or None."""
     if isinstance(error, SpecialFileError):
         return _SPECIAL
     fallback = (error.strerror or str(error) or type(error).__name__, None)
@@ -60,11 +60,11 @@ def describe_os_error(error: OSError) -> tuple[str, str | None]:
 
 
 class SpecialFileError(OSError):
-    """Error for a path that is a pipe, a device or a socket, where a regular file is expected."""
+    """Error for a path to a pipe, a device or a socket where a regular file is expected."""
 
 
 def open_file(path: Path) -> BufferedReader:
-    """Open a regular file for reading, without blocking on a pipe. Raises OSError."""
+    """Open a regular file for reading. A pipe does not block the call. Raises OSError."""
     if _is_special(os.stat(path)):  # Check before opening, because opening some devices has side effects.
         raise SpecialFileError(errno.EINVAL, _SPECIAL[0], os.fspath(path))
     file = open(path, "rb", opener=_open_at_once)  # noqa: SIM115 - the caller closes it
@@ -79,7 +79,7 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 def _is_special(status: os.stat_result) -> bool:
-    """Return whether the path is neither a file nor a folder. Opening a folder fails by itself."""
+    """Return whether the path is neither a file nor a folder. Folders need no check, because opening a folder fails."""
     return not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode))
 
 
@@ -91,11 +91,11 @@ def read_file(path: Path) -> bytes:
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary file next to ``path``, which replaces ``path`` when the block succeeds.
+    """Yield a temporary file next to ``path``. When the block succeeds, the temporary file replaces ``path``.
 
-    The file at ``path`` does not change before the block ends, or if the block fails. Missing folders are created. A
-    character device or a pipe cannot be replaced: the block then writes to ``path`` itself. Raises :class:`WriteError`
-    for failed writes. All other exceptions of the block pass through.
+    The file at ``path`` does not change before the block ends, and does not change if the block fails. Missing folders
+    are created. A character device or a pipe cannot be replaced, so the block then writes to ``path`` itself. Raises
+    :class:`WriteError` for failed writes. All other exceptions of the block propagate.
     """
     if _is_stream(path):
         with write_errors_named(path, (None, os.fspath(path))):
@@ -115,11 +115,11 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def temporary_file(target: Path) -> Iterator[Path]:
-    """Yield a new, empty file next to ``target``. The end of the block removes it, unless it was renamed.
+    """Yield a new, empty file next to ``target``. When the block ends, the file is removed unless it was renamed.
 
-    Its name has the writer's process id, and the file is locked during the block. So it cannot be mistaken for a
-    leftover of a killed process. Leftovers for the same ``target`` are removed, and missing folders are created. Raises
-    OSError.
+    The file's name contains the writer's process id, and the file is locked during the block. So other processes do not
+    mistake the file for a leftover of a killed process. Leftovers for the same ``target`` are removed, and missing
+    folders are created. Raises OSError.
     """
     temporary = _new_temporary_name(target)
     try:
@@ -134,7 +134,7 @@ def temporary_file(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def temporary_folder(target: Path) -> Iterator[Path]:
-    """Yield a new, empty folder next to ``target``. It is locked and removed like a temporary file."""
+    """Yield a new, empty folder next to ``target``. The folder is locked and removed like a temporary file."""
     temporary = _new_temporary_name(target)
     try:
         temporary.mkdir()
@@ -150,7 +150,7 @@ def temporary_folder(target: Path) -> Iterator[Path]:
 
 
 def _new_temporary_name(target: Path) -> Path:
-    """Return an unused name next to ``target``. Create the folder and remove leftovers first."""
+    """Return an unused name next to ``target``. First create the parent folder and remove leftovers."""
     target.parent.mkdir(parents=True, exist_ok=True)
     remove_abandoned(target.parent, _temporary_prefix(target))
     token = f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -159,11 +159,11 @@ def _new_temporary_name(target: Path) -> Path:
 
 @contextmanager
 def locked(place: Path, wait: Callable[[int | None], None]) -> Iterator[None]:
-    """Hold an exclusive lock on the file ``place``, which exists only while the lock is held.
+    """Hold an exclusive lock on the file ``place`` during the block. The file exists only while the lock is held.
 
-    The lock also excludes other threads of this process. The system frees it when the holding process ends. If another
-    process has the lock, ``wait`` is called once with its process id, or None if unknown. On a file system without
-    locks, the block runs unlocked. Missing folders are created. Raises OSError.
+    The lock also excludes other threads of this process. The system releases the lock when the holding process ends. If
+    another process has the lock, ``wait`` is called once with that process's id, or None if the id is unknown. On a
+    file system without locks, the block runs without a lock. Missing folders are created. Raises OSError.
     """
     descriptor = _locked_descriptor(place, wait)
     _LOCKS.add(descriptor)
@@ -205,7 +205,7 @@ def _locked_descriptor(place: Path, wait: Callable[[int | None], None]) -> int:
 
 
 def _is_taken(descriptor: int) -> bool:
-    """Try to lock an open file. Return True if another holder has the lock."""
+    """Try to lock an open file. Return True if another process or thread has the lock."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -216,7 +216,7 @@ def _is_taken(descriptor: int) -> bool:
 
 
 def _is_file_at(place: Path, descriptor: int) -> bool:
-    """Return whether the open file is still at ``place``. Its last holder may have removed it."""
+    """Return whether the open file is still at ``place``. The previous holder of the lock may have removed the file."""
     try:
         return os.path.samestat(os.stat(place), os.fstat(descriptor))
     except FileNotFoundError:
@@ -228,7 +228,7 @@ _LOCKS: set[int] = set()
 
 
 def _close_inherited_locks() -> None:
-    """Close the lock files that a forked child inherits. Otherwise its parent could not free the locks."""
+    """Close the lock files that a forked child inherits. Otherwise, the parent process could not release the locks."""
     for descriptor in _LOCKS:
         with suppress(OSError):
             os.close(descriptor)
@@ -256,7 +256,7 @@ def cache_folder() -> Path:
 
 
 def real_path(path: str | Path) -> Path:
-    """Return the absolute path without symbolic links. A link that points to itself is returned as it is."""
+    """Return the absolute path without symbolic links. A link that points to itself is returned unchanged."""
     return Path(os.path.realpath(path))
 
 
@@ -267,7 +267,7 @@ def file_sha256(path: Path) -> str:
 
 
 def _is_stream(path: Path) -> bool:
-    """Return whether ``path`` is a character device or a pipe, which is written directly and never replaced.
+    """Return whether ``path`` is a character device or a pipe. These are written directly and never replaced.
 
     Raises :class:`WriteError` for a block device, a socket, and an open descriptor of a file.
     """
@@ -291,9 +291,10 @@ def _is_stream(path: Path) -> bool:
 
 
 def _open_file_named_by(path: Path) -> str | None:
-    """Return the open file that ``path`` refers to through ``/proc``, as ``/dev/stdout`` can; None if there is none.
+    """Return the open file to which ``path`` refers through ``/proc``, or None if there is no such file.
 
-    Such a file cannot be replaced, because a process continues to write to it.
+    ``/dev/stdout`` can refer to such a file. The file cannot be replaced, because a process continues to write to the
+    open file.
     """
     link = os.path.abspath(path)
     for _ in range(_MOST_LINKS):
@@ -312,7 +313,10 @@ def _temporary_prefix(target: Path) -> str:
 
 
 def remove_abandoned(folder: Path, prefix: str | None = None) -> None:
-    """Remove temporary files of killed processes in a folder, optionally only names that begin with ``prefix``."""
+    """Remove temporary files of killed processes in a folder.
+
+    If ``prefix`` is given, remove only names that begin with ``prefix``.
+    """
     ours = re.compile((r"\..*\." if prefix is None else re.escape(prefix)) + _TOKEN, re.DOTALL)
     with suppress(OSError):
         for path in folder.iterdir():
@@ -322,7 +326,7 @@ def remove_abandoned(folder: Path, prefix: str | None = None) -> None:
 
 
 def is_alive(process: int) -> bool:
-    """Return whether a process of this machine is alive. It may belong to another user."""
+    """Return whether a process of this machine is alive. The process may belong to another user."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
@@ -333,9 +337,9 @@ def is_alive(process: int) -> bool:
 
 
 def _remove_unless_locked(path: Path) -> None:
-    """Remove a temporary file or folder unless its writer has it locked.
+    """Remove a temporary file or folder unless its writer has locked it.
 
-    The writer may run in another container. Its process id means nothing here then, but its lock is visible.
+    The writer may run in another container. Its process id is then meaningless here, but its lock is visible.
     """
     with suppress(OSError):
         is_folder = path.is_dir() and not path.is_symlink()
@@ -363,8 +367,8 @@ def _put_in_place(temporary: Path, target: Path) -> None:
 def write_errors_named(path: Path, files: tuple[str | None, ...] | None = None) -> Iterator[None]:
     """Raise an OSError of the block as a WriteError about ``path``.
 
-    With ``files``, do so only for errors about one of these files. None in ``files`` matches errors without a file
-    name, such as those of ``write``.
+    If ``files`` is given, do so only for errors about one of these files. None in ``files`` matches errors without a
+    file name, such as errors of ``write``.
     """
     try:
         yield

@@ -1,8 +1,8 @@
 """Extension points: objects that other packages register as entry points.
 
 A package registers an object under a name in one of these groups. etdev reads the names from the metadata of the
-installed packages, and imports an object only when something uses its name. ``docs/extending.md`` has the contract of
-each group.
+installed packages. It imports an object only when the object's name is used. ``docs/extending.md`` states the contract
+of each group.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from etdev.errors import EtdevError, MissingRequirementError
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Extension point. Its name is a group of entry points."""
+    """An extension point. Its name is the name of an entry-point group."""
 
     name: str
     """Name of the entry-point group."""
     kind: str
     """Word for one object of the group in messages, such as ``backend``."""
     contract: str
-    """Requirement that an object must meet. It is the hint if an object does not meet it."""
+    """Requirement on an object of the group. It is the hint of an error for an object that does not meet it."""
     built_in: tuple[str, ...]
     """Names of etdev's own objects. Other packages must not use them."""
     takes_classes: bool = False
@@ -37,21 +37,21 @@ class Group:
 BACKENDS = Group(
     "etdev.backends",
     "backend",
-    "a backend has the members of etdev.backends.base.Backend",
+    "a backend must have the members of etdev.backends.base.Backend",
     ("portable", "xnnpack", "openvino", "vulkan", "cuda", "reference"),
 )
 EXECUTORS = Group(
     "etdev.executors",
     "executor",
-    "an executor is a function from a DelegateContext to a DelegateExecutor (etdev.runtime.interpreter.settings)",
+    "an executor must be a function from a DelegateContext to a DelegateExecutor (etdev.runtime.interpreter.settings)",
     ("EtdevReferenceBackend",),
     takes_classes=True,
 )
-"""The name of an entry point is the id of the delegates that it executes."""
+"""Extension point for executors. The name of an entry point is the id of the delegates that the object executes."""
 CHECKS = Group(
     "etdev.checks",
     "check",
-    "a check has the members of etdev.verification.Check, and the name of its entry point",
+    "a check must have the members of etdev.verification.Check, and the name of its entry point",
     (
         "bytes",
         "plan",
@@ -67,46 +67,46 @@ CHECKS = Group(
     ),
     takes_classes=True,
 )
-"""The names are in the order in which the checks run."""
+"""Extension point for checks. The built-in names are in the order in which the checks run."""
 PLANNERS = Group(
     "etdev.planners",
     "planner",
-    "a planner is a function from an etdev.planner.Problem to offsets",
+    "a planner must be a function from an etdev.planner.Problem to offsets",
     ("naive", "greedy", "best"),
 )
 DEPLOY_TRANSPORTS = Group(
     "etdev.deploy_transports",
     "deploy transport",
-    "a deploy transport is a function from an etdev.deployment.transports.Connection to a Transport",
+    "a deploy transport must be a function from an etdev.deployment.transports.Connection to a Transport",
     ("file", "sftp", "s3", "adb"),
     takes_classes=True,
 )
-"""The name of an entry point is the scheme of the URIs that it handles, in lower case."""
+"""Extension point for deploy transports. The name of an entry point is a URI scheme in lower case."""
 WORKER_TRANSPORTS = Group(
     "etdev.worker_transports",
     "worker transport",
-    "a worker transport is a function from a sequence of WorkerSpec to a Transport (etdev.runtime.orchestrator)",
+    "a worker transport must be a function from a sequence of WorkerSpec to a Transport (etdev.runtime.orchestrator)",
     ("thread", "process", "ray"),
     takes_classes=True,
 )
 TEMPLATES = Group(
     "etdev.templates",
     "template",
-    "a template is an etdev.templates.Template",
+    "a template must be an etdev.templates.Template",
     ("minimal", "vision", "multi-device", "ci", "llm"),
 )
 
 
 def names(group: Group) -> tuple[str, ...]:
-    """Return all names of a group, built-in ones first. Imports no object."""
+    """Return all names of a group, built-in names first. This imports no object."""
     return (*group.built_in, *sorted({point.name for point in _points(group)} - {*group.built_in}))
 
 
 def registered(group: Group) -> tuple[str, ...]:
-    """Return the names that other packages register. Imports no object.
+    """Return the names that other packages register. This imports no object.
 
-    Raises :class:`~etdev.errors.MissingRequirementError` if two packages use the same name, or one uses a built-in
-    name.
+    Raises :class:`~etdev.errors.MissingRequirementError` if two packages use the same name, or if a package uses a
+    built-in name.
     """
     found = sorted({point.name for point in _points(group)})
     for name in found:
@@ -115,31 +115,31 @@ def registered(group: Group) -> tuple[str, ...]:
 
 
 def package_of(group: Group, name: str) -> str:
-    """Return the package that registers ``name``, which is one of :func:`registered`."""
+    """Return the package that registers ``name``. The name must be one of :func:`registered`."""
     point = _find(group, name)
     assert point is not None
     return _package(point)
 
 
 def module_of(group: Group, name: str) -> str:
-    """Return the module that defines an object of :func:`registered`. Does not import it."""
+    """Return the module that defines an object of :func:`registered`. This does not import the module."""
     point = _find(group, name)
     assert point is not None
     return point.module
 
 
 def distribution(group: Group, name: str) -> metadata.Distribution | None:
-    """Return the package that registers ``name``, or None for a built-in name. Imports no object.
+    """Return the package that registers ``name``, or None for a built-in name. This imports no object.
 
-    Raises :class:`KeyError` for an unknown name, and :class:`~etdev.errors.MissingRequirementError` if two packages use
-    it.
+    Raises :class:`KeyError` for an unknown name. Raises :class:`~etdev.errors.MissingRequirementError` if two packages
+    use the name.
     """
     point = _find(group, name)
     return None if point is None else point.dist
 
 
 def check_name(group: Group, name: str) -> None:
-    """Raise :class:`~etdev.errors.MissingRequirementError` if two packages use ``name``. Imports no object.
+    """Raise :class:`~etdev.errors.MissingRequirementError` if two packages use ``name``. This imports no object.
 
     Raises :class:`KeyError` for an unknown name.
     """
@@ -147,7 +147,7 @@ def check_name(group: Group, name: str) -> None:
 
 
 def load(group: Group, name: str, members: Iterable[str] = ("__call__",)) -> Any:
-    """Import and return the object that another package registers as ``name``. Check that it has all ``members``.
+    """Return the object that another package registers as ``name``. Check that the object has all ``members``.
 
     Raises :class:`KeyError` for a built-in or unknown name. Raises :class:`~etdev.errors.MissingRequirementError` if
     the import fails, if a member is missing, or if two packages use the name.
@@ -177,7 +177,7 @@ def load(group: Group, name: str, members: Iterable[str] = ("__call__",)) -> Any
 
 @contextmanager
 def translated(group: Group, name: str, kind: type[EtdevError]) -> Iterator[None]:
-    """Raise unexpected errors of a plugin as ``kind``, with the name of its package in the message."""
+    """In this context, raise unexpected errors of a plugin as ``kind``. The message names its package."""
     try:
         yield
     except EtdevError:
@@ -216,7 +216,7 @@ def _points(group: Group) -> tuple[metadata.EntryPoint, ...]:
 
 @cache
 def _points_on(group: str, path: tuple[str, ...]) -> tuple[metadata.EntryPoint, ...]:
-    """Return the entry points of a group. They depend only on ``sys.path``, so the result is cached."""
+    """Return the entry points of a group. The result depends only on ``sys.path``, so it is cached."""
     return tuple(metadata.entry_points(group=group))
 
 

@@ -1,4 +1,4 @@
-"""Text forms of sizes, shares and times for people."""
+"""Human-readable forms of sizes, fractions and times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def format_size(size: int) -> str:
 
 
 def format_share(share: float) -> str:
-    """Format a share as a percentage with at most four digits: ``95%``, ``99.95%``."""
+    """Format a fraction as a percentage with at most four digits: ``95%``, ``99.95%``."""
     return f"{share * 100:.4g}%"
 
 

@@ -25,7 +25,7 @@ backend = "xnnpack"
 {step}
 """
 KEY = "targets.cpu.partitioners[1]"
-OTHER_BACKEND = "leave the device out, or choose a backend that serves it: `etdev doctor` lists their devices"
+OTHER_BACKEND = "remove the device, or choose a backend that supports it; `etdev doctor` lists the devices of backends"
 
 CASES = {
     "unknown, a near name": (
@@ -41,7 +41,7 @@ CASES = {
         "9:11",
         f"{KEY}.backend",
         "there is no backend 'qnn'",
-        "backends here: portable, xnnpack, openvino, vulkan, cuda, reference",
+        "available backends: portable, xnnpack, openvino, vulkan, cuda, reference",
         "unknown-backend",
     ),
     "misspelled option": (
@@ -88,15 +88,15 @@ CASES = {
         'backend = "openvino"\ncompile_specs = { devise = "CPU" }',
         "10:28",
         f"{KEY}.compile_specs.devise",
-        "openvino knows no compile spec 'devise'",
-        "it takes 'device', for example \"CPU\"",
+        "openvino has no compile spec 'devise'",
+        "use 'device', for example \"CPU\"",
         "compile-spec",
     ),
     "compile spec of the wrong type": (
         'backend = "openvino"\ncompile_specs = { device = 3 }',
         "10:28",
         f"{KEY}.compile_specs.device",
-        "openvino's compile spec 'device' is a name, for example \"CPU\"",
+        "openvino's compile spec 'device' must be a name, for example \"CPU\"",
         None,
         "compile-spec",
     ),
@@ -104,7 +104,7 @@ CASES = {
         'backend = "xnnpack"\ndevice = "cuda:0"',
         "10:10",
         f"{KEY}.device",
-        "the backend 'xnnpack' does not run on cuda:0; it serves cpu",
+        "the backend 'xnnpack' does not run on cuda:0; it supports cpu",
         OTHER_BACKEND,
         "device",
     ),
@@ -112,7 +112,7 @@ CASES = {
         'backend = "cuda"\ndevice = "cpu"',
         "10:10",
         f"{KEY}.device",
-        "the backend 'cuda' does not run on cpu; it serves cuda",
+        "the backend 'cuda' does not run on cpu; it supports cuda",
         OTHER_BACKEND,
         "device",
     ),
@@ -120,7 +120,7 @@ CASES = {
         'backend = "xnnpack"\ncompile_specs.target_device = "cuda:1"',
         "10:31",
         f"{KEY}.compile_specs.target_device",
-        "the backend 'xnnpack' does not run on cuda:1; it serves cpu",
+        "the backend 'xnnpack' does not run on cuda:1; it supports cpu",
         OTHER_BACKEND,
         "device",
     ),
@@ -128,7 +128,7 @@ CASES = {
         'backend = "cuda"\ndevice = "cuda:0"\ncompile_specs = { target_device = "cuda:1" }',
         "11:35",
         f"{KEY}.compile_specs.target_device",
-        "the compile spec 'target_device' says cuda:1, and the partitioner's `device` says cuda:0",
+        "the compile spec 'target_device' is cuda:1, but the partitioner's `device` is cuda:0",
         "keep one of the two",
         "device",
     ),
@@ -137,8 +137,8 @@ CASES = {
             f'backend = "cuda"\ncompile_specs = {{ target_device = {text} }}',
             "10:35",
             f"{KEY}.compile_specs.target_device",
-            f"the compile spec 'target_device' is {shown}, no device",
-            "devices are cpu, cuda:0 to cuda:127",
+            f"the compile spec 'target_device' is {shown}, which is not a device",
+            "use one of cpu, cuda:0 to cuda:127",
             "device",
         )
         for text, shown in {
@@ -162,7 +162,7 @@ CASES = {
         'backend = "cuda"\ncompile_specs = { max_autotun = "ON" }',
         "10:33",
         f"{KEY}.compile_specs.max_autotun",
-        "cuda knows no compile spec 'max_autotun' and would pass over it",
+        "cuda has no compile spec 'max_autotun' and would ignore it",
         "did you mean 'max_autotune'?",
         "compile-spec",
     ),
@@ -170,10 +170,10 @@ CASES = {
         'backend = "cuda"\ncompile_specs = { speed = 3 }',
         "10:27",
         f"{KEY}.compile_specs.speed",
-        "cuda knows no compile spec 'speed' and would pass over it",
+        "cuda has no compile spec 'speed' and would ignore it",
         (
-            "it takes: platform, max_autotune, emulate_precision_casts, autotune_at_compile_time, autotune_pointwise, "
-            "triton_kernel_mode, low_memory_mode, shim_library_path"
+            "use one of: platform, max_autotune, emulate_precision_casts, autotune_at_compile_time, "
+            "autotune_pointwise, triton_kernel_mode, low_memory_mode, shim_library_path"
         ),
         "compile-spec",
     ),
@@ -181,7 +181,7 @@ CASES = {
         'backend = "cuda"\ncompile_specs = { method_name = "forward" }',
         "10:33",
         f"{KEY}.compile_specs.method_name",
-        "the compile spec 'method_name' is written by etdev, for each method",
+        "the compile spec 'method_name' is reserved: etdev writes it for each method",
         "leave it out",
         "compile-spec",
     ),
@@ -229,8 +229,8 @@ CASES = {
         'backend = "reference"\ncompile_specs = { target = "cuda:0" }',
         "10:28",
         f"{KEY}.compile_specs.target",
-        "the backend 'reference' reads no compile specs but the device's, so 'target' would have no effect",
-        'name the device with the key `device`, such as "cuda:0"',
+        "the backend 'reference' reads only the compile spec of the device, so 'target' would have no effect",
+        'state the device with the key `device`, such as "cuda:0"',
         "compile-spec",
     ),
     "wrongly typed option of vulkan": (
@@ -245,8 +245,8 @@ CASES = {
         'backend = "openvino"',
         "9:11",
         f"{KEY}.backend",
-        "the backend 'openvino' needs static shapes, and method 'forward' has dynamic dimensions",
-        "write numbers in the shapes of forward",
+        "the backend 'openvino' needs static shapes, but method 'forward' has dynamic dimensions",
+        "write fixed numbers in the shapes of forward",
         "dynamic-shapes",
     ),
 }
@@ -273,7 +273,7 @@ def test_each_mistake_has_its_place(
 
 OPERATORS = {
     "near another": ('["mul", "addmmm"]', "10:23", 1, "addmmm", "did you mean 'aten::addmm.out'?"),
-    "near none": ('["zzz::qqq"]', "10:16", 0, "zzz::qqq", "it takes operators of ExecuTorch's portable library"),
+    "near none": ('["zzz::qqq"]', "10:16", 0, "zzz::qqq", "use operators of ExecuTorch's portable library"),
 }
 
 

@@ -109,7 +109,7 @@ BROKEN = {
             "it lacks availability, check_compile_specs, compute_dtype, delegate_ids, device_types, dynamic_shapes, "
             "name, options, partitioner, summary"
         ),
-        "a backend has the members of etdev.backends.base.Backend",
+        "a backend must have the members of etdev.backends.base.Backend",
     ),
     "it is a class": (
         GOOD,

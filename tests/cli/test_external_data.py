@@ -68,8 +68,8 @@ def test_data_that_are_none(run: Run, outside: Path) -> None:
     flat_tensor.write(flat_tensor.FlatTensor(), outside / "none.ptd")
     code, _, error = run("out.pte", "--input", "0=x.npy", "--data", "none.ptd")
     assert code == 2
-    assert "none.ptd: 'weight', the data of value 1 of method 'forward', is not there" in error
-    assert "help: it does not belong to out.pte" in error
+    assert "none.ptd: 'weight', the data of value 1 of method 'forward', is missing" in error
+    assert "help: give the .ptd file that was written with out.pte" in error
 
 
 def test_relink_joins(command: Run, outside: Path) -> None:

@@ -151,7 +151,7 @@ def test_a_folder_in_the_place_of_a_file(tmp_path: Path, capsys: pytest.CaptureF
     (tmp_path / "model.py").mkdir()
     assert app.run(["init", str(tmp_path), "--force"]) == 2
     assert _files(tmp_path) == ["model.py"]
-    assert "model.py: this is a folder, and would be a file" in capsys.readouterr().err
+    assert "model.py: this is a folder, but a file would be written here" in capsys.readouterr().err
 
 
 # On a terminal.

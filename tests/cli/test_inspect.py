@@ -157,12 +157,12 @@ def test_what_this_version_does_not_know_is_warned_of(run: Run) -> None:
     code, out, err = run("inspect", "delegated.pte", "--output", "json")
 
     assert code == 0
-    assert json.loads(out)["unknown_fields"] == ["4 bytes behind the last segment"]
-    assert err.startswith("warning: delegated.pte: the file has what this version of etdev does not know: 4 bytes beh")
+    assert json.loads(out)["unknown_fields"] == ["4 bytes after the last segment"]
+    assert err.startswith("warning: delegated.pte: the file has what this version of etdev does not know: 4 bytes aft")
     assert "help: what is said of it may be incomplete" in err
 
 
-DAMAGED = "help: it is no .pte, or one that was cut short or damaged: copy it again, or build it again\n"
+DAMAGED = "help: copy or build the file again: it is not a .pte, or it is truncated or damaged\n"
 
 
 @pytest.mark.parametrize(

@@ -223,7 +223,7 @@ def test_tensors_that_the_caller_owns_on_a_device_are_brought_there_and_back(run
         (
             ["scaled.pte", "--random", "--device-map", "gpu=sim"],
             2,
-            "--device-map: 'gpu' is not a device\nhelp: devices are",
+            "--device-map: 'gpu' is not a device\nhelp: use one of",
         ),
         (
             ["scaled.pte", "--random", "--device-map", "cuda:0"],

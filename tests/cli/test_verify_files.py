@@ -147,7 +147,7 @@ def test_a_malformed_file(run: Run) -> None:
 
     assert (code, err) == (4, "")
     assert "  bytes      failed   the file is malformed: this is not an ExecuTorch program" in out
-    assert "             help: it is no .pte, or one that was cut short or damaged: copy it again, or build it" in out
+    assert "             help: copy or build the file again: it is not a .pte, or it is truncated or damaged" in out
     assert "  not run    plan, placement, kernels, replay, device: the check `bytes` failed\n" in out
     assert out.endswith("1 file, 1 rejected (bytes)\n")
 
@@ -220,7 +220,7 @@ def test_a_required_check_that_cannot_run(run: Run) -> None:
         (["chain.pte", "--require", "x"], "error: there is no check 'x'"),
         (
             ["chain.pte", "--device-map", "gpu=sim"],
-            "error: --device-map: 'gpu' is not a device\nhelp: devices are cpu, cuda:0",
+            "error: --device-map: 'gpu' is not a device\nhelp: use one of cpu, cuda:0",
         ),
         (
             ["chain.pte", "--device-map", "cuda:0=gpu"],

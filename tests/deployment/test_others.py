@@ -82,7 +82,7 @@ class TestDevice:
     def test_no_device(self, adb: Path) -> None:
         adb.write_text('#!/bin/sh\necho "error: no devices/emulators found" >&2\nexit 1\n')
         with (
-            pytest.raises(DeployError, match="no device answers: error: no devices/emulators found"),
+            pytest.raises(DeployError, match="no device responds: error: no devices/emulators found"),
             open_transport(self.REACH),
         ):
             pass

@@ -201,7 +201,7 @@ def test_what_arrives_otherwise_is_refused(target: Target, make: Maker) -> None:
     before = target.place.files()
     release = make("two")
     release.sources["net.pte"].write_bytes(b"built anew")
-    with pytest.raises(DeployError, match=r"net\.pte has 10 bytes there, not 2,000"):
+    with pytest.raises(DeployError, match=r"net\.pte has 10 bytes at the target, not 2,000"):
         deploy_to(target, release)
     assert target.place.files() == before
 

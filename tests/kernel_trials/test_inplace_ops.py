@@ -93,13 +93,13 @@ REFUSED = {
         ("`targets.cpu.inplace.ops[1]`", "self -> out: differs at [2], dims (0,) float32: 1 of 2"),
     ),
     "overlap found by the kernel": ('add = ["constant_pad_nd"]', ("cases fail with shared memory", "0x12")),
-    "too few shapes": ('add = ["argmax"]', ("on 5 shapes", "of at least 8 shapes that it takes to tell")),
+    "too few shapes": ('add = ["argmax"]', ("on 5 shapes", "a conclusion needs at least 8 shapes")),
     "no kernel": (
         'add = ["silu", "aten::relux.out"]',
         ('`add[0]` is "silu": there is no such', 'did you mean "aten::relu.out"'),
     ),
-    "no output": ('add = ["aten::_local_scalar_dense"]', ("could not be tried: PyTorch knows no schema",)),
-    "no case": ('add = ["_conj_physical"]', ("could not be tried: its kernel took no case",)),
+    "no output": ('add = ["aten::_local_scalar_dense"]', ("could not be tried: PyTorch has no schema",)),
+    "no case": ('add = ["_conj_physical"]', ("could not be tried: its kernel accepted no case",)),
     "removed misspelling": (
         'remove = ["softmaxx"]',
         ("`targets.cpu.inplace.remove[0]`", 'did you mean "aten::_softmax.out"'),

@@ -654,7 +654,7 @@ KEPT: dict[str, tuple[Callable[[Method], None], str]] = {
     ),
     "of what it was itself": (
         lambda method: carried(method, first=True),
-        "its input may be in the bytes of its output",
+        "its input may share bytes with its output",
     ),
     "rewritten": (rewritten, REWRITTEN),
     "rewritten on one way": (rewritten_on_one_way, REWRITTEN),
@@ -700,7 +700,7 @@ def test_a_view_of_one_of_several_tensors_stays_if_it_is_not_wanted() -> None:
     method.outputs = [method.op(method.view(merged)), method.op(method.view(data))]
     done = elide(method, merged=False)
     assert done.actions == ["kept", "alias"]
-    assert done.reasons[0] == "all tensors that its input may be would be in use for longer"
+    assert done.reasons[0] == "all tensors that may be its input would be in use for longer"
 
 
 # Conditions that do not matter

@@ -363,7 +363,7 @@ def test_a_view_that_would_cost_memory_is_kept_a_copy() -> None:
     """Both tensors that it may be would be in use with the large one; their copy is only one tensor."""
     done = linked(program(branch_and_view(after=256)))
     (found,) = done.methods[0].elisions
-    assert (found.action, found.reason) == ("kept", "all tensors that its input may be would be in use for longer")
+    assert (found.action, found.reason) == ("kept", "all tensors that may be its input would be in use for longer")
     assert memory(done.program) == 64 + 64 + 256
 
 

@@ -239,7 +239,7 @@ class TestDeploy:
 
     def test_an_error_names_the_target(self, tmp_path: Path) -> None:
         config = built(tmp_path)
-        with pytest.raises(DeployError, match="nothing is deployed there yet") as caught:
+        with pytest.raises(DeployError, match="nothing is deployed at the target yet") as caught:
             etdev.deploy(config, "here", rollback=True, environ={})
         assert caught.value.where == "file:served"
 

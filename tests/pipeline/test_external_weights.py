@@ -178,7 +178,7 @@ def test_weights_of_another_target_are_told(folder: Path) -> None:
     shutil.copy(pair(folder, "xnnpack")[1], pair(folder, "portable")[1])
     checks = etdev.verify(folder / "etdev.toml", targets=["portable"])["portable"].checks
     assert any(
-        "'layer.weight', the data of value 0 of method 'forward', is not there" in problem
+        "'layer.weight', the data of value 0 of method 'forward', is missing" in problem
         for problem in checks[0].problems
     )
 
@@ -222,7 +222,7 @@ def test_the_stock_runtime_takes_both_files(built: Path, target: str, tmp_path: 
 def test_the_stock_runtime_is_not_given_data_that_do_not_fit(built: Path) -> None:
     """It would end in a crash: a delegate of XNNPACK does not look whether its data is there."""
     (program, _), (_, data) = pair(built, "portable"), pair(built, "xnnpack")
-    with pytest.raises(ProgramFailureError, match=r"'layer.weight', the data of value 0 .* is not there"):
+    with pytest.raises(ProgramFailureError, match=r"'layer.weight', the data of value 0 .* is missing"):
         shared_runtime().load(program, data=(data,))
 
 
@@ -268,10 +268,10 @@ def test_a_program_alone_fails(built: Path, target: str, needs: str) -> None:
 
 def test_data_of_another_program(built: Path) -> None:
     program, _ = pair(built, "portable")
-    with pytest.raises(ProgramError, match=r"'layer.weight', the data of value 0 .* is not there") as caught:
+    with pytest.raises(ProgramError, match=r"'layer.weight', the data of value 0 .* is missing") as caught:
         run_file(program, RunOptions(random=True, data=(pair(built, "xnnpack")[1],)))
     assert caught.value.where == str(pair(built, "xnnpack")[1])
-    assert f"it does not belong to {program}" in (caught.value.hint or "")
+    assert f"written with {program}" in (caught.value.hint or "")
 
 
 @pytest.mark.slow

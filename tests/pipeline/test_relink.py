@@ -358,7 +358,7 @@ def test_what_would_be_lost_is_refused(tmp_path: Path) -> None:
         opened.write(b"signature of somebody's")
     content = file.read_bytes()
 
-    with pytest.raises(ProgramError, match="does not know and would lose: 23 bytes behind the last segment") as caught:
+    with pytest.raises(ProgramError, match="does not know and would lose: 23 bytes after the last segment") as caught:
         etdev.relink(file, file)
     assert (caught.value.exit_code, caught.value.where) == (2, str(file))
     assert file.read_bytes() == content

@@ -91,8 +91,8 @@ def test_no_offsets(offsets: Any, message: str) -> None:
         (Buffer(8, 3, 2, name="x"), "buffer 1 'x' ends at 2, before its start at 3"),
         (Buffer(8, 0, 1, 24), "buffer 1 has the alignment 24; expected a power of two"),
         (Buffer(8, 0, 1, 0), "buffer 1 has the alignment 0; expected a power of two"),
-        (Buffer(8, 0, 1, 16, 8), "buffer 1 is pinned to 8; expected a multiple of its alignment 16, 0 or more"),
-        (Buffer(8, 0, 1, 16, -16), "buffer 1 is pinned to -16; expected a multiple of its alignment 16, 0 or more"),
+        (Buffer(8, 0, 1, 16, 8), "buffer 1 is pinned to 8; expected a nonnegative multiple of its alignment 16"),
+        (Buffer(8, 0, 1, 16, -16), "buffer 1 is pinned to -16; expected a nonnegative multiple of its alignment 16"),
         (Buffer(8.0, 0, 1), "buffer 1 has the size 8.0; expected an integer"),  # type: ignore[arg-type]
         (Buffer(8, 0, True), "buffer 1 has the end True; expected an integer"),
     ],
@@ -104,5 +104,5 @@ def test_a_buffer_that_cannot_be(buffer: Buffer, message: str) -> None:
 
 
 def test_a_capacity_that_cannot_be() -> None:
-    with pytest.raises(ProblemError, match=r"^capacity: expected bytes, 0 or more, or None, found -1$"):
+    with pytest.raises(ProblemError, match=r"^capacity: expected None or a number of at least 0, found -1$"):
         Problem((), -1)

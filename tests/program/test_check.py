@@ -59,7 +59,7 @@ FLAWS: dict[str, tuple[Change, str, str]] = {
     "segments overlap": (
         program(segments=(m.Segment(0, Blob(b"12345678" * 9)), m.Segment(64, Blob(b"")))),
         "segments[1]",
-        "begins at 64, but the segment before it ends at 72",
+        "the segment begins at 64, but the previous segment ends at 72",
     ),
     "segments without header": (program(header_length=None), "segments", "without an extended header"),
     "constant segment": (
@@ -72,7 +72,7 @@ FLAWS: dict[str, tuple[Change, str, str]] = {
         "constant_segment.offsets[1]",
         "25 is past the end of a segment of 24 bytes",
     ),
-    "constants twice": (program(constant_buffer=(Blob(), Blob(bytes(8)))), "constant_buffer", "too"),
+    "constants twice": (program(constant_buffer=(Blob(), Blob(bytes(8)))), "constant_buffer", "both in"),
     "state segment": (
         program(mutable_data_segments=(m.SubsegmentOffsets(9, (0,)),)),
         "mutable_data_segments[0].segment_index",
@@ -100,7 +100,7 @@ FLAWS: dict[str, tuple[Change, str, str]] = {
     "buffer size": (
         plan(non_const_buffer_sizes=(0, 1 << 33, -1)),
         "execution_plan[0].non_const_buffer_sizes[2]",
-        "a buffer of -1 bytes",
+        "expected a size of 0 or more, found -1",
     ),
     "buffer's device": (
         plan(non_const_buffer_device=(m.NonConstBufferDevice(3),)),
@@ -142,39 +142,39 @@ FLAWS: dict[str, tuple[Change, str, str]] = {
     ),
     "dim order too short": (field(4, dim_order=(0, 1)), f"{V}[4].tensor.dim_order", "an order of 3 dimensions"),
     "dim order twice": (field(4, dim_order=(0, 1, 1)), f"{V}[4].tensor.dim_order", "found (0, 1, 1)"),
-    "storage offset": (field(4, storage_offset=1), f"{V}[4].tensor.storage_offset", "0 only"),
-    "size": (field(4, sizes=(1, -2, 3)), f"{V}[4].tensor.sizes[1]", "a size of -2"),
-    "too many bytes": (field(4, sizes=((1 << 31) - 1,) * 3), f"{V}[4].tensor.sizes", "more than 64 bits"),
+    "storage offset": (field(4, storage_offset=1), f"{V}[4].tensor.storage_offset", "expected 0, the only offset"),
+    "size": (field(4, sizes=(1, -2, 3)), f"{V}[4].tensor.sizes[1]", "found -2"),
+    "too many bytes": (field(4, sizes=((1 << 31) - 1,) * 3), f"{V}[4].tensor.sizes", "more than a signed 64-bit"),
     "planned buffer 0": (
         field(0, allocation_info=PLACE(0, 0)),
         f"{V}[0].tensor.allocation_info.memory_id",
-        "buffer 0, but there are the buffers 1 to 2",
+        "expected a buffer from 1 to 2, found 0",
     ),
     "planned buffer": (
         field(0, allocation_info=PLACE(3, 0)),
         f"{V}[0].tensor.allocation_info.memory_id",
-        "buffer 3, but there are the buffers 1 to 2",
+        "expected a buffer from 1 to 2, found 3",
     ),
     "planned extent": (
         field(0, allocation_info=PLACE(2, 52)),
         f"{V}[0].tensor.allocation_info",
-        "16 bytes at 52 of buffer 2, which has 64",
+        "16 bytes at offset 52 do not fit in buffer 2, which has 64 bytes",
     ),
     "planned far away": (
         field(0, allocation_info=PLACE(1, (1 << 33) - 15)),
         f"{V}[0].tensor.allocation_info",
-        "of buffer 1, which has 8589934592",
+        "in buffer 1, which has 8589934592",
     ),
     "unbounded, behind the end": (
         field(0, shape_dynamism=UNBOUND, allocation_info=PLACE(2, 65)),
         f"{V}[0].tensor.allocation_info",
-        "0 bytes at 65",
+        "0 bytes at offset 65",
     ),
     "constant's index": (field(1, data_buffer_idx=2), f"{V}[1].tensor.data_buffer_idx", "2 is not an index into the 2"),
     "constant's extent": (
         field(1, sizes=(3,)),
         f"{V}[1].tensor.data_buffer_idx",
-        "12 bytes at offset 16 are past the end of a segment of 24 bytes",
+        "12 bytes at offset 16 reach past the end of a segment of 24 bytes",
     ),
     "initial value's index": (field(2, data_buffer_idx=2), f"{V}[2].tensor.data_buffer_idx", "2 is not an index"),
     "initial value's segment": (
@@ -197,7 +197,7 @@ FLAWS: dict[str, tuple[Change, str, str]] = {
     "tensor list before": (
         value(9, m.TensorList((9,))),
         f"{V}[9].tensor_list.items[0]",
-        "does not come before the list",
+        "must come before the list",
     ),
     "optional list": (
         value(14, m.OptionalTensorList((-2,))),
@@ -211,16 +211,20 @@ FLAWS: dict[str, tuple[Change, str, str]] = {
     "move from": (call(m.MoveCall(15, 0)), f"{I}.move_call.move_from", "15 is not an index"),
     "move to": (call(m.MoveCall(0, -1)), f"{I}.move_call.move_to", "-1 is not an index"),
     "condition": (call(m.JumpFalseCall(15, 0)), f"{I}.jump_false_call.cond_value_index", "15 is not an index"),
-    "jump": (call(m.JumpFalseCall(7, 2)), f"{I}.jump_false_call.destination_instruction", "instruction 2 of 1"),
+    "jump": (
+        call(m.JumpFalseCall(7, 2)),
+        f"{I}.jump_false_call.destination_instruction",
+        "instruction 2, but the chain has 1",
+    ),
     "jump before": (
         call(m.JumpFalseCall(7, -1)),
         f"{I}.jump_false_call.destination_instruction",
-        "instruction -1 of 1",
+        "instruction -1, but the chain has 1",
     ),
     "a constant without sizes": (
         field(1, shape_dynamism=UNBOUND),
         f"{V}[1].tensor.shape_dynamism",
-        "a tensor with data in the file has sizes that are known",
+        "a tensor with data in the file must have known sizes",
     ),
     "a buffer on a device that cannot be": (
         plan(non_const_buffer_device=(m.NonConstBufferDevice(2, m.DeviceType.CUDA, -1),)),
@@ -245,7 +249,7 @@ FLAWS: dict[str, tuple[Change, str, str]] = {
     "a move from a number to a tensor": (
         call(m.MoveCall(6, 0)),
         f"{I}.move_call.move_from",
-        "value 0 is a tensor and becomes value 6, which is an integer",
+        "the move sets value 0 (a tensor) to value 6 (an integer)",
     ),
     "a move of a list": (call(m.MoveCall(10, 10)), f"{I}.move_call.move_from", "a list of integers"),
     "a condition that is a number": (
@@ -286,10 +290,10 @@ def test_flaws(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 NUMBERS: dict[str, tuple[Change, str, str]] = {
-    "rank": (value(4, hand.tensor(*[1] * 17)), f"{V}[4].tensor.sizes", "17 dimensions"),
+    "rank": (value(4, hand.tensor(*[1] * 17)), f"{V}[4].tensor.sizes", "at most 16 dimensions, found 17"),
     "size": (field(4, sizes=(1, 2, 1 << 31)), f"{V}[4].tensor.sizes", "format requires"),
     "integer": (value(6, m.Int(1 << 63)), f"{V}[6].int.int_val", "9223372036854775808"),
-    "offset": (field(0, allocation_info=PLACE(1, -1)), f"{V}[0].tensor.allocation_info", "at -1"),
+    "offset": (field(0, allocation_info=PLACE(1, -1)), f"{V}[0].tensor.allocation_info", "at offset -1"),
     "device": (
         plan(non_const_buffer_device=(m.NonConstBufferDevice(1, 2),)),  # type: ignore[arg-type]
         "execution_plan[0].non_const_buffer_device[0].device_type",
@@ -328,14 +332,14 @@ def test_old_constants_inside_the_flatbuffer(tmp_path: Path) -> None:
         hand.everything(), constant_segment=None, constant_buffer=(Blob(), Blob(b"12345678")), header_length=24
     )
     assert hand.again(old, tmp_path) == old
-    with pytest.raises(ProgramError, match="8 bytes, but the buffer has 7"):
+    with pytest.raises(ProgramError, match="8 bytes, but its data has 7"):
         write(replace(old, constant_buffer=(Blob(), Blob(b"1234567"))), tmp_path / "a.pte")
 
 
 def test_methods_are_found_by_name() -> None:
     whole = hand.everything()
     assert whole.method("forward") is whole.execution_plan[0]
-    with pytest.raises(UsageError, match="no method 'backward'\n  help: it has 'forward'"):
+    with pytest.raises(UsageError, match="no method 'backward'\n  help: use a method of the program: 'forward'"):
         whole.method("backward")
 
 

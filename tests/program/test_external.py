@@ -158,7 +158,7 @@ def test_data_in_the_segment_of_constants_that_leave_is_moved_too() -> None:
 
 def test_what_is_outside_is_not_moved_again() -> None:
     outside, _ = externalize(program(constant(1, "a")))
-    with pytest.raises(ProgramError, match="in a data file already"):
+    with pytest.raises(ProgramError, match="already in a data file"):
         externalize(outside)
 
 
@@ -172,16 +172,16 @@ def _data(change: Callable[[flat_tensor.NamedData], flat_tensor.NamedData]) -> t
     [
         (
             lambda item: replace(item, key=f"no {item.key}"),
-            "'a', the data of value 0 of method 'forward', is not there",
+            "'a', the data of value 0 of method 'forward', is missing",
         ),
         (lambda item: replace(item, tensor_layout=None), "exists, but is not a tensor"),
         (
             lambda item: replace(item, tensor_layout=flat_tensor.TensorLayout(m.ScalarType.INT, (4,), (0,))),
-            "is int [4] there, where float [4] is needed",
+            "is int [4], expected float [4]",
         ),
         (
             lambda item: replace(item, tensor_layout=flat_tensor.TensorLayout(m.ScalarType.FLOAT, (2, 2), (1, 0))),
-            "is float [2, 2] in the order [1, 0] there, where float [4] is needed",
+            "is float [2, 2] in the order [1, 0], expected float [4]",
         ),
     ],
 )
@@ -195,7 +195,7 @@ def test_data_in_both_files() -> None:
     outside, data = externalize(before)
     double = replace(outside, segments=(*outside.segments, m.Segment(512, Blob(b"x"))))
     double = replace(double, named_data=(m.NamedData("key", len(double.segments) - 1),))
-    with pytest.raises(ProgramError, match="the data 'key' is in both files"):
+    with pytest.raises(ProgramError, match="the data 'key' is both in the program and in the data file"):
         internalize(double, data)
 
 

@@ -133,16 +133,25 @@ def _with_header(**changes: int) -> bytes:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"length": 39}, "header.length: expected 40 or more"),
-        ({"length": 1 << 20}, "header.length: expected 40 or more"),
-        ({"flatbuffer_size": 1 << 40}, "header.flatbuffer_size: it ends at byte"),
-        ({"flatbuffer_offset": 1 << 40}, "header.flatbuffer_size: it ends at byte"),
-        ({"segment_base_offset": 16}, "header.segment_base_offset: it is at byte 16, but the flatbuffer ends"),
+        ({"length": 39}, "header.length: expected a number from 40"),
+        ({"length": 1 << 20}, "header.length: expected a number from 40"),
+        ({"flatbuffer_size": 1 << 40}, "header.flatbuffer_size: the flatbuffer ends at"),
+        ({"flatbuffer_offset": 1 << 40}, "header.flatbuffer_size: the flatbuffer ends at"),
+        (
+            {"segment_base_offset": 16},
+            "header.segment_base_offset: the first segment is at byte 16, but the flatbuffer ends",
+        ),
         ({"segment_base_offset": 1 << 40}, "header.segment_base_offset"),
         ({"segment_base_offset": 0}, "header.segment_data_size: 142 bytes from byte 0"),
         ({"segment_data_size": 1 << 40}, "header.segment_data_size"),
-        ({"segment_data_size": 141}, "header.segment_data_size: 141 bytes, but the last segment ends at 142"),
-        ({"segment_data_size": 0}, "header.segment_data_size: 0 bytes, but the last segment ends at 142"),
+        (
+            {"segment_data_size": 141},
+            "header.segment_data_size: the header states 141 bytes, but the last segment ends at 142",
+        ),
+        (
+            {"segment_data_size": 0},
+            "header.segment_data_size: the header states 0 bytes, but the last segment ends at 142",
+        ),
     ],
 )
 def test_wrong_headers(changes: dict[str, int], message: str) -> None:
@@ -166,20 +175,20 @@ _EIGHT = (Segment(0, Blob(bytes(8))),)
         (FlatTensor(_EIGHT, (NamedData("a\0b", 0),)), "named_data[0].key: the name 'a\\x00b' contains a zero byte"),
         (
             FlatTensor((*_EIGHT, Segment(4, Blob(b"x")))),
-            "segments[1]: begins at 4, but the segment before it ends at 8",
+            "segments[1]: the segment begins at 4, but the previous segment ends at 8",
         ),
-        (FlatTensor(_EIGHT, version=1), "version: the runtime takes 0 only"),
+        (FlatTensor(_EIGHT, version=1), "version: expected 0, the only version that the runtime supports"),
         (
             FlatTensor(_EIGHT, (NamedData("a", 0, replace(_LAYOUT, sizes=(3,))),)),
-            "named_data[0].tensor_layout.sizes: 12 bytes, but the segment has 8",
+            "named_data[0].tensor_layout.sizes: the tensor has 12 bytes, but its segment has 8",
         ),
         (
             FlatTensor(_EIGHT, (NamedData("a", 0, replace(_LAYOUT, sizes=(-2,))),)),
-            "named_data[0].tensor_layout.sizes: sizes [-2], one of them negative",
+            "named_data[0].tensor_layout.sizes: expected sizes of 0 or more, found [-2]",
         ),
         (
             FlatTensor(_EIGHT, (NamedData("a", 0, replace(_LAYOUT, dim_order=(1,))),)),
-            "named_data[0].tensor_layout.dim_order: [1] is no order of 1 dimensions",
+            "named_data[0].tensor_layout.dim_order: expected an order of 1 dimensions, found [1]",
         ),
     ],
 )
@@ -200,7 +209,7 @@ def test_what_is_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match=r"no FT01 at byte 4") as error:
         flat_tensor.read(tmp_path / "a.ptd")
     assert error.value.where == str(tmp_path / "a.ptd")
-    assert "copy it again" in (error.value.hint or "")
+    assert "copy or build the file again" in (error.value.hint or "")
     with pytest.raises(ProgramError, match="cannot read the external data: there is no such file"):
         flat_tensor.read(tmp_path / "none.ptd")
 
@@ -208,8 +217,8 @@ def test_what_is_no_such_file(tmp_path: Path) -> None:
 def test_what_this_version_would_lose_is_not_written() -> None:
     content = flat_tensor.serialize(small()) + b"more"
     found = flat_tensor.parse(Blob(content))
-    assert found.unknown_fields == ("4 bytes behind the last segment",)
-    with pytest.raises(ProgramError, match="would lose: 4 bytes behind the last segment"):
+    assert found.unknown_fields == ("4 bytes after the last segment",)
+    with pytest.raises(ProgramError, match="would lose: 4 bytes after the last segment"):
         flat_tensor.serialize(found)
 
 

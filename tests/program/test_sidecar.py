@@ -174,18 +174,18 @@ def _with(*path: str | int, value: Any) -> str:
 
 F = ("methods", "forward")
 INDEX = "expected the index of an instruction, found"
-NUMBER = "expected a number from 0 on, found"
+NUMBER = "expected a number of 0 or more, found"
 MALFORMED = {
     "nothing": ("", "this is not JSON: Expecting value: line 1 column 1 (char 0)"),
     "half a file": (FILE[:60], "this is not JSON: …"),
     "deep": ("[" * 100_000, "this is not JSON: …"),
     "a large number": (_with("format", value=1).replace("1", "1" * 5000, 1), "this is not JSON: …"),
     "no object": ("[]", "expected an object, found []"),
-    "another format": (_with("format", value=1), "format: 1 is unknown, this version of etdev reads 2"),
+    "another format": (_with("format", value=1), "format: version 1 is unknown; this version of etdev reads 2"),
     "a truth as format": (_with("format", value=True), f"format: {NUMBER} true"),
-    "no format": (_with("format", value=...), "format: this is missing"),
-    "no methods": (_with("methods", value=...), "methods: this is missing"),
-    "no data files": (_with("data_files", value=...), "data_files: this is missing"),
+    "no format": (_with("format", value=...), "format: missing key"),
+    "no methods": (_with("methods", value=...), "methods: missing key"),
+    "no data files": (_with("data_files", value=...), "data_files: missing key"),
     "a number as layout": (
         _with("data_files", "b.ptd", "a", value=3),
         "data_files.b.ptd.a: expected an object, found 3",
@@ -198,10 +198,10 @@ MALFORMED = {
         _with("data_files", "b.ptd", "größe", "scalar_type", value=[]),
         "data_files.b.ptd.größe.scalar_type: expected the name of a scalar type, found []",
     ),
-    "more": (_with("more", value=1), "more: this key is unknown; there may be format, methods, data_files"),
-    "a key twice": ('{"format": 2, "methods": {}, "methods": {}}', "the key 'methods' is there twice"),
+    "more": (_with("more", value=1), "more: unknown key; expected format, methods, data_files"),
+    "a key twice": ('{"format": 2, "methods": {}, "methods": {}}', "the key 'methods' occurs twice"),
     "a list of methods": (_with("methods", value=[]), "methods: expected an object, found []"),
-    "a method without state": (_with(*F, "state", value=...), "methods.forward.state: this is missing"),
+    "a method without state": (_with(*F, "state", value=...), "methods.forward.state: missing key"),
     "state as an object": (_with(*F, "state", value={}), "methods.forward.state: expected a list, found {}"),
     "a negative value": (_with(*F, "state", 0, "value", value=-1), f"methods.forward.state[0].value: {NUMBER} -1"),
     "a huge value": (
@@ -211,7 +211,7 @@ MALFORMED = {
     "a broken number": (_with(*F, "state", 0, "value", value=0.5), f"methods.forward.state[0].value: {NUMBER} 0.5"),
     "state out of order": (
         _with(*F, "state", 1, "value", value=0),
-        "methods.forward.state[1]: value 0 comes after value 0",
+        "methods.forward.state[1]: expected values in ascending order, found 0 after 0",
     ),
     "no truth": (
         _with(*F, "state", 1, "initialized", value=1),
@@ -338,7 +338,7 @@ def test_instructions_that_became_one_keep_all_debug_handles() -> None:
 
 
 def test_delegate_calls_cannot_become_one() -> None:
-    with pytest.raises(ValueError, match="two delegate calls, of 1 and 3 inputs, became one instruction"):
+    with pytest.raises(ValueError, match="two delegate calls, with 1 and 3 inputs, became one instruction"):
         _renumbered(MethodNotes(delegate_inputs={1: 1, 2: 3}), {1: 0, 2: 0})
 
 

@@ -36,12 +36,12 @@ V = "execution_plan[0].values"
 # Site, kind, new value (a number, or a difference to the old one); path and message of the error.
 TAMPERED: list[tuple[str, str, int | str, str, str]] = [
     ("root", "offset", 1 << 31, "", "points to byte 2147483648"),
-    ("root", "offset", 0, "", "where nothing can start"),
+    ("root", "offset", 0, "", "which is not a valid position"),
     ("root", "offset", 12, "", "inside the header of 40 bytes"),
-    ("root", "offset", "+1", "", "where nothing can start"),
-    ("", "vtable", 1 << 31, "", "where none can be"),
-    ("", "vtable", (1 << 31) - 1, "", "where none can be"),
-    ("", "vtable", "+1", "", "where none can be"),
+    ("root", "offset", "+1", "", "which is not a valid position"),
+    ("", "vtable", 1 << 31, "", "not a valid position for a vtable"),
+    ("", "vtable", (1 << 31) - 1, "", "not a valid position for a vtable"),
+    ("", "vtable", "+1", "", "not a valid position for a vtable"),
     ("", "entry", 2, "", "cannot have 2 bytes"),
     ("", "entry", 0xFFFE, "", "cannot have 65534 bytes"),
     ("version", "entry", 0xFFFF, "version", "byte 65535 of the table, which is not aligned"),
@@ -51,7 +51,7 @@ TAMPERED: list[tuple[str, str, int | str, str, str]] = [
     ("execution_plan", "entry", 0, "execution_plan", "missing"),
     ("execution_plan", "offset", 0xFFFFFFFF, "execution_plan", "points to byte"),
     ("execution_plan", "length", 0xFFFFFFFF, "execution_plan", "4294967295 elements of 4 bytes"),
-    ("execution_plan[0]", "offset", 0, "execution_plan[0]", "where nothing can start"),
+    ("execution_plan[0]", "offset", 0, "execution_plan[0]", "which is not a valid position"),
     ("execution_plan[0].name", "length", 0x7FFFFFFF, "execution_plan[0].name", "reach past the end"),
     ("execution_plan[0].name", "length", "-1", "execution_plan[0].name", "does not end with a zero byte"),
     (V, "length", "+4", f"{V}[15]", ""),
@@ -64,15 +64,15 @@ TAMPERED: list[tuple[str, str, int | str, str, str]] = [
     (f"{V}[0].tensor.scalar_type", "number", 8, f"{V}[0].tensor.scalar_type", "expected a ScalarType, found 8"),
     (f"{V}[4].tensor.sizes", "length", 17, f"{V}[4].tensor.sizes", "expected at most 16 elements, found 17"),
     (f"{V}[4].tensor.sizes", "length", 2, f"{V}[4].tensor.dim_order", "expected an order of 2 dimensions"),
-    (f"{V}[4].tensor.sizes[1]", "number", -1, f"{V}[4].tensor.sizes[1]", "a size of -1"),
+    (f"{V}[4].tensor.sizes[1]", "number", -1, f"{V}[4].tensor.sizes[1]", "found -1"),
     (f"{V}[0].tensor.shape_dynamism", "number", 3, f"{V}[0].tensor.shape_dynamism", "a TensorShapeDynamism, found 3"),
-    (f"{V}[0].tensor.allocation_info", "offset", 2, f"{V}[0].tensor.allocation_info", "where nothing can start"),
+    (f"{V}[0].tensor.allocation_info", "offset", 2, f"{V}[0].tensor.allocation_info", "which is not a valid position"),
     (
         f"{V}[0].tensor.allocation_info.memory_offset_high",
         "number",
         2,
         f"{V}[0].tensor.allocation_info",
-        "16 bytes at 8589934608 of buffer 1",
+        "16 bytes at offset 8589934608 do not fit in buffer 1",
     ),
     (
         f"{V}[2].tensor.extra_tensor_info.device_type",
@@ -81,17 +81,23 @@ TAMPERED: list[tuple[str, str, int | str, str, str]] = [
         f"{V}[2].tensor.extra_tensor_info.device_type",
         "expected a DeviceType, found 2",
     ),
-    ("segments[2].size", "number", 1 << 63, "segments[2]", "9223372036854775808 bytes from 256 on of 264"),
-    ("segments[2].offset", "number", (1 << 64) - 1, "segments[2]", "from 18446744073709551615 on"),
-    ("header.length", "number", 23, "header.length", "expected 24, or 32 or more, found 23"),
+    (
+        "segments[2].size",
+        "number",
+        1 << 63,
+        "segments[2]",
+        "9223372036854775808 bytes at offset 256 reach past the end of the file; 264",
+    ),
+    ("segments[2].offset", "number", (1 << 64) - 1, "segments[2]", "at offset 18446744073709551615 reach"),
+    ("header.length", "number", 23, "header.length", "expected 24 or at least 32, found 23"),
     ("header.length", "number", 28, "header.length", "found 28"),
-    ("header.program_size", "number", 1 << 62, "header.program_size", "4611686018427387904 of"),
-    ("header.program_size", "number", 16, "header.program_size", "16 of"),
+    ("header.program_size", "number", 1 << 62, "header.program_size", "found 4611686018427387904"),
+    ("header.program_size", "number", 16, "header.program_size", "found 16"),
     ("header.program_size", "number", 96, "execution_plan", "points to byte"),
     ("header.segment_base_offset", "number", 1 << 63, "header.segment_base_offset", "byte 9223372036854775808"),
     ("header.segment_base_offset", "number", 64, "header.segment_base_offset", "the flatbuffer ends at"),
-    ("header.segment_base_offset", "number", 0, "segments[0]", "of 0"),
-    ("header.segment_data_size", "number", 1 << 63, "header.segment_data_size", "past the file's end"),
+    ("header.segment_base_offset", "number", 0, "segments[0]", "; 0 bytes are"),
+    ("header.segment_data_size", "number", 1 << 63, "header.segment_data_size", "past the end of the file"),
     ("header.segment_data_size", "number", 200, "header.segment_data_size", "the last segment ends at 264"),
 ]
 
@@ -129,7 +135,7 @@ def test_two_fields_at_one_place(whole: bytes) -> None:
 def test_a_segment_that_begins_before_the_one_before_it_ends(whole: bytes) -> None:
     content = bytearray(whole)
     _site(whole, "segments[1].offset", "number").write(content, 8)
-    assert str(_refused(content)).startswith("some.pte: segments[1]: begins at 8, but")
+    assert str(_refused(content)).startswith("some.pte: segments[1]: the segment begins at 8, but")
 
 
 def test_the_size_of_a_table_in_its_vtable_says_nothing(whole: bytes) -> None:
@@ -156,7 +162,7 @@ def test_a_null_needs_no_content(tmp_path: Path) -> None:
     [
         (b"", "the file has 0 bytes, too few for a program"),
         (b"\x08\0\0\0ET1", "the file has 7 bytes"),
-        (b"\x08\0\0\0ET12", "points to byte 8 of 8"),
+        (b"\x08\0\0\0ET12", "points to byte 8, but the flatbuffer ends at byte 8"),
         (b"\x08\0\0\0ET13" + bytes(56), "the file's schema is ET13; this version of etdev reads ET12"),
         (b"PK\x03\x04" + bytes(60), "not an ExecuTorch program"),
         (b"\x08\0\0\0ET12eh00\x20\0\0\0", "ends inside the extended header"),
@@ -241,7 +247,7 @@ def test_tables_that_are_all_laid_out_differently() -> None:
     content = struct.pack("<I4s", root, b"ET12") + root_vtable + vtables + struct.pack("<iIII", root - 8, 8, 8, 0)
     content += struct.pack(f"<I{count}I", count, *([table - root - 20] * count))
     content += b"".join(struct.pack("<i", table - 28 - 8 * number) for number in range(count))
-    assert "laid out in more than 4096 ways" in _refused(content).message
+    assert "have more than 4096 different layouts" in _refused(content).message
     _within_limits(lambda: parse(Blob(content)))
 
 
@@ -250,4 +256,4 @@ def test_tables_that_share_their_bytes() -> None:
     _within_limits(lambda: parse(Blob(_sharing(1000, 1000))))
     error = _refused(_sharing(20_000, 20_000))
     assert error.path.startswith("mutable_data_segments[")
-    assert "share their bytes" in error.message
+    assert "share bytes" in error.message

@@ -134,7 +134,7 @@ def test_unknown_fields_are_reported_and_not_lost_silently(tmp_path: Path) -> No
 def test_what_is_behind_the_last_segment_is_unknown(tmp_path: Path) -> None:
     content = hand.content(hand.everything(), tmp_path)
     assert parse(Blob(content + bytes(100))).unknown_fields == ()
-    assert parse(Blob(content + b"more")).unknown_fields == ("4 bytes behind the last segment",)
+    assert parse(Blob(content + b"more")).unknown_fields == ("4 bytes after the last segment",)
 
 
 def test_a_longer_header_is_unknown(tmp_path: Path) -> None:

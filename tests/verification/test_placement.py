@@ -163,9 +163,9 @@ SHAPE = {"sizes": (5,), "dim_order": (0,), "allocation_info": None}
             "instruction 5 (EtdevReferenceBackend): argument 1, value 7, is on cpu, but the delegate runs on cuda:1",
         ),
         (spec(None), "argument 0, value 1, is on cuda:0, but the delegate runs on cpu: a copy is missing"),
-        (spec(b"gpu"), "delegate 0: the compile spec 'target_device' of the delegate 'EtdevReferenceBackend' names no"),
+        (spec(b"gpu"), "delegate 0: the compile spec 'target_device' of the delegate 'EtdevReferenceBackend' does"),
         (spec(b"cuda:-1"), "instruction 1 (EtdevReferenceBackend): the device of its arguments is unknown"),
-        (spec(b"\xff"), "names no device: b'\\xff'; devices are cpu, cuda:0 to cuda:127"),
+        (spec(b"\xff"), "does not name a device: b'\\xff'; use one of cpu, cuda:0 to cuda:127"),
         (
             call(3, m.MoveCall(2, 3)),
             "instruction 3 (move): value 3 on cpu becomes value 2 on cuda:0; a move passes on an address",

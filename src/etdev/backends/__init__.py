@@ -1,4 +1,4 @@
-"""Backends by name: built-in ones, and those that other packages register.
+"""Backends by name: the built-in backends, and the backends that other packages register.
 
 A package registers an :class:`etdev.backends.base.Backend` object in the entry-point group ``etdev.backends``. The
 package is imported only when a config names its backend.
@@ -14,7 +14,7 @@ from etdev.plugins import BACKENDS
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of all backends, built-in ones first, without loading any."""
+    """Return the names of all backends, built-in backends first. This function loads no backend."""
     return plugins.names(BACKENDS)
 
 

@@ -1,7 +1,7 @@
 """Interface of a backend: name, typed options, compile specs, device types, and the method that makes a partitioner.
 
-Modules of backends import neither torch nor executorch when they are loaded, so that ``validate`` and ``doctor`` work
-on any machine. :meth:`Backend.partitioner` imports what it needs.
+Loading a backend's module must import neither torch nor executorch, so that ``validate`` and ``doctor`` work on any
+machine. :meth:`Backend.partitioner` imports the packages that it needs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BUILD_EXTRA = 'pip install "etdev[build]"'
 
 
 class NoOptions(Table):
-    """Options of a backend that has none."""
+    """Options of a backend without options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +30,14 @@ class Availability:
 
     available: bool
     reason: str
-    """Packages that were found (``executorch 1.4.1``), or the package that is missing."""
+    """Packages that were found, such as ``executorch 1.4.1``, or the missing package."""
     remedy: str | None = None
-    """Command that makes the backend available; None if it is available or no command helps."""
+    """Command that makes the backend available. None if the backend is available or no command helps."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpecIssue:
-    """Problem with a compile spec, which the backend refuses."""
+    """Problem with a compile spec that the backend refuses."""
 
     key: str
     message: str
@@ -46,16 +46,16 @@ class SpecIssue:
 
 @dataclass(frozen=True, slots=True)
 class OptionIssue:
-    """Problem with an option whose type is right and whose value is not."""
+    """Problem with an option that has the right type but an invalid value."""
 
     path: tuple[str | int, ...]
-    """Keys from the backend's ``options`` to the value: ``("ops", 0)``."""
+    """Keys that lead from the backend's ``options`` to the value, such as ``("ops", 0)``."""
     message: str
     hint: str | None = None
 
 
 class OptionError(LowerError):
-    """Error for an :class:`OptionIssue` that cannot be found before a model is lowered."""
+    """Error for an :class:`OptionIssue` that only the lowering of a model can find."""
 
     def __init__(self, issue: OptionIssue) -> None:
         super().__init__(issue.message, hint=issue.hint)
@@ -64,7 +64,7 @@ class OptionError(LowerError):
 
 @runtime_checkable
 class ChecksOptions(Protocol):
-    """A backend that checks more about its options than their types."""
+    """Backend that checks its options beyond their types."""
 
     def check_options(self, options: Any) -> Iterable[OptionIssue]:
         """Return the problems of these options, an instance of the backend's ``options``. Import no large packages."""
@@ -72,20 +72,20 @@ class ChecksOptions(Protocol):
 
 @runtime_checkable
 class CompilesApart(Protocol):
-    """A backend that may compile the methods of a program independently of each other.
+    """Backend that may compile the methods of a program independently of each other.
 
-    If it does, ``etdev build -j`` compiles them in several processes. Backends that compile all methods at once
+    If so, ``etdev build -j`` compiles the methods in several processes. Backends that compile all methods together
     (``preprocess_multimethod``) do not have this member.
     """
 
     @property
     def methods_apart(self) -> bool:
-        """True if each method is compiled as if it were the program's only one."""
+        """True if each method is compiled as if the program had only that method."""
 
 
 @runtime_checkable
 class UsesPackages(Protocol):
-    """A backend whose delegates also depend on packages other than torch, executorch and the backend's own."""
+    """Backend whose delegates also depend on packages other than torch, executorch and the backend's own package."""
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ class UsesPackages(Protocol):
 
 @runtime_checkable
 class Backend(Protocol):
-    """A way of lowering that a config can name.
+    """Way of lowering that a config can name.
 
     Built-in backends are in :mod:`etdev.backends`. Other packages register an object with these members in the
     entry-point group ``etdev.backends``.
@@ -106,15 +106,15 @@ class Backend(Protocol):
 
     @property
     def summary(self) -> str:
-        """Description for ``etdev doctor``, in one line."""
+        """One-line description for ``etdev doctor``."""
 
     @property
     def device_types(self) -> tuple[str, ...]:
-        """Device types (``cpu``, ``cuda``) that its delegate can run on. The first is the default."""
+        """Device types (``cpu``, ``cuda``) on which the backend's delegates can run. The first type is the default."""
 
     @property
     def delegate_ids(self) -> tuple[str, ...]:
-        """Names of its delegate in a ``.pte`` and in a runtime's registry; empty if it makes no delegates."""
+        """Names of the backend's delegates in a ``.pte`` and in a runtime's registry. Empty if there are none."""
 
     @property
     def options(self) -> type[Table]:
@@ -122,29 +122,29 @@ class Backend(Protocol):
 
     @property
     def compute_dtype(self) -> str:
-        """Least precise dtype in which its delegate computes float32 (``bfloat16``). Verification allows for it."""
+        """Least precise dtype in which the delegates compute float32 (``bfloat16``). Verification allows that."""
 
     @property
     def dynamic_shapes(self) -> bool:
-        """True if it can lower methods with dynamic dimensions."""
+        """True if the backend can lower methods with dynamic dimensions."""
 
     def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
         """Return the problems of these compile specs."""
 
     def availability(self) -> Availability:
-        """Return whether :meth:`partitioner` would work on this machine. Import no large packages."""
+        """Return whether :meth:`partitioner` would work on this machine. Must not import large packages."""
 
     def partitioner(self, options: Any, specs: Mapping[str, CompileSpecValue], method: str) -> Any | None:
         """Return a partitioner, or None to leave all ops to the runtime's kernels.
 
         The partitioner is an ``executorch.exir.backend.partitioner.Partitioner``. ``options`` is an instance of
-        :attr:`options`. ``specs`` are the config's compile specs. They have ``target_device`` if the chosen device is
-        not the host. This is called once for each ``method``.
+        :attr:`options`. ``specs`` are the config's compile specs. They include ``target_device`` if the chosen device
+        is not the host. etdev calls this once for each ``method``.
         """
 
 
 def encode_compile_spec(value: CompileSpecValue) -> bytes:
-    """Return the bytes of a compile spec: UTF-8 of text, or a little-endian int32 (int64 if needed).
+    """Return the bytes of a compile spec: text as UTF-8, and a number as little-endian int32 (int64 if needed).
 
     Bytes are returned unchanged.
     """
@@ -157,7 +157,7 @@ def encode_compile_spec(value: CompileSpecValue) -> bytes:
 
 
 def no_compile_specs(name: str, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
-    """Yield an issue for every compile spec, for a backend whose compiler reads none."""
+    """Yield an issue for every compile spec. Use this for a backend whose compiler reads no compile specs."""
     for key in specs:
         yield SpecIssue(key, f"the backend {name!r} reads no compile specs, so {key!r} would have no effect")
 
@@ -165,8 +165,8 @@ def no_compile_specs(name: str, specs: Mapping[str, CompileSpecValue]) -> Iterab
 def find_packages(*modules: str, remedy: str) -> Availability:
     """Return whether all these top-level modules are installed.
 
-    A version of ExecuTorch that etdev does not support counts as not installed. The reason in the result names their
-    versions, or the first module that is missing or not supported.
+    A version of ExecuTorch that etdev does not support counts as not installed. The reason in the result states the
+    versions of the modules, or the first module that is missing or not supported.
     """
     found = []
     for module in modules:

@@ -1,4 +1,4 @@
-"""Checks of the partitioners in a config against the backends that they name, without torch."""
+"""Checks of a config's partitioners against the backends that they name. This module does not import torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from etdev.errors import MissingRequirementError
 def check_partitioners(config: Raw) -> Iterable[Issue]:
     """Yield the issues of every ``[[targets.X.partitioners]]`` in a config.
 
-    An issue is an unknown backend, wrong options, a device that the backend does not support, or a refused compile
+    Issues are an unknown backend, wrong options, a device that the backend does not support, and a refused compile
     spec.
     """
     dynamic = [method.name for method in config["methods"].tables if any(map(_is_dynamic, method["dims"].tables))]
@@ -37,15 +37,15 @@ def _check_step(step: Raw, dynamic: Sequence[str]) -> Iterable[Issue]:
     except KeyError:
         known = backends.names()
         near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"backends here: {', '.join(known)}"
+        hint = f"did you mean {near[0]!r}?" if near else f"available backends: {', '.join(known)}"
         yield Issue(key, f"there is no backend {name!r}", "unknown-backend", hint)
         return
     except MissingRequirementError as error:
         yield Issue(key, error.message, "broken-backend", error.hint)
         return
     if dynamic and not backend.dynamic_shapes:
-        text = f"the backend {name!r} needs static shapes, and method {dynamic[0]!r} has dynamic dimensions"
-        yield Issue(key, text, "dynamic-shapes", f"write numbers in the shapes of {', '.join(dynamic)}")
+        text = f"the backend {name!r} needs static shapes, but method {dynamic[0]!r} has dynamic dimensions"
+        yield Issue(key, text, "dynamic-shapes", f"write fixed numbers in the shapes of {', '.join(dynamic)}")
     options = step["options"]
     if "options" not in step or isinstance(options.value, Mapping):
         issues = model_issues(backend.options, options.table, options.path)

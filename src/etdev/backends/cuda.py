@@ -1,7 +1,7 @@
 """Backend ``cuda``: ExecuTorch's CUDA delegate, compiled ahead of time by AOTInductor for one device.
 
-Lowering needs a machine with CUDA and triton. Compile specs are checked on any machine. This module was written against
-executorch 1.4.1 and has not been run: no machine of the project has had both CUDA and triton.
+Lowering needs a machine with CUDA and triton. Compile specs are checked on any machine. This module was written for
+executorch 1.4.1 and has never been run, because no machine of the project has had both CUDA and triton.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from etdev.config.keys import nearest
 
 REMEDY = 'on Linux with a CUDA device: pip install "etdev[build]" triton'
 GENERATED = "method_name"
-"""Key of the compile spec that tells the compiler the method's name. etdev writes it."""
+"""Key of the compile spec that states the method's name for the compiler. etdev writes this compile spec."""
 
 _SWITCH = ("ON", "OFF")
 _CHOICES: Mapping[str, Sequence[str]] = {
@@ -35,7 +35,7 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "triton_kernel_mode": _SWITCH,
     "low_memory_mode": _SWITCH,
 }
-"""Values that the compiler accepts, by compile spec. The compiler ignores unknown keys."""
+"""Values that the compiler accepts for each compile spec, by key. The compiler ignores unknown keys."""
 _PATH = "shim_library_path"
 
 
@@ -43,7 +43,7 @@ class Cuda:
     """Backend that lowers through ``CudaPartitioner``."""
 
     name = "cuda"
-    summary = "CUDA delegate: AOTInductor's kernels for NVIDIA GPUs; untried by etdev so far"
+    summary = "CUDA delegate: AOTInductor's kernels for NVIDIA GPUs; never run by etdev so far"
     device_types = ("cuda",)
     delegate_ids = ("CudaBackend",)
     options = NoOptions
@@ -54,7 +54,9 @@ class Cuda:
     def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
         for key, value in specs.items():
             if key == GENERATED:
-                yield SpecIssue(key, f"the compile spec {key!r} is written by etdev, for each method", "leave it out")
+                yield SpecIssue(
+                    key, f"the compile spec {key!r} is reserved: etdev writes it for each method", "leave it out"
+                )
             elif key in _CHOICES:
                 yield from _check_choice(key, value)
             elif key == _PATH:
@@ -62,8 +64,8 @@ class Cuda:
             else:
                 known = (*_CHOICES, _PATH)
                 near = nearest(key, known)
-                hint = f"did you mean {near!r}?" if near else f"it takes: {', '.join(known)}"
-                yield SpecIssue(key, f"cuda knows no compile spec {key!r} and would pass over it", hint)
+                hint = f"did you mean {near!r}?" if near else f"use one of: {', '.join(known)}"
+                yield SpecIssue(key, f"cuda has no compile spec {key!r} and would ignore it", hint)
 
     def availability(self) -> Availability:
         found = find_packages("torch", "executorch", "triton", remedy=REMEDY)
@@ -91,7 +93,7 @@ def _check_choice(key: str, value: CompileSpecValue) -> Iterable[SpecIssue]:
 
 def _check_path(value: CompileSpecValue, platform: CompileSpecValue | None) -> Iterable[SpecIssue]:
     if not isinstance(value, str) or not value:
-        yield SpecIssue(_PATH, f"cuda's compile spec {_PATH!r} is the path of a folder")
+        yield SpecIssue(_PATH, f"cuda's compile spec {_PATH!r} must be the path of a folder")
     elif platform != "windows":
         message = f"cuda's compile spec {_PATH!r} is for Windows only"
         yield SpecIssue(_PATH, message, 'leave it out, or set "platform" to "windows"')

@@ -1,7 +1,7 @@
 """Device of a partitioner's delegates.
 
-It is the config's ``device``, else its compile spec ``target_device``, else the backend's default. All delegates of a
-partitioner have the same device, which is fixed when the file is built.
+The config's ``device`` decides. Without it, the compile spec ``target_device`` decides, and otherwise the backend's
+default. All delegates of a partitioner have the same device, which is fixed when the file is built.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from etdev.devices import HOST, TARGET_DEVICE, Device, DeviceNameError, DeviceTy
 
 
 def default_device(backend: Backend) -> Device:
-    """Return the device that a backend's delegates have by default: the first of its device types."""
+    """Return the default device of a backend's delegates, which has the first of the backend's device types."""
     kinds = [DeviceType[name.upper()] for name in backend.device_types if name.upper() in DeviceType.__members__]
     return Device(kinds[0]) if kinds else HOST
 
@@ -21,9 +21,9 @@ def default_device(backend: Backend) -> Device:
 def placed_specs(
     backend: Backend, device: str | None, specs: Mapping[str, CompileSpecValue]
 ) -> dict[str, CompileSpecValue]:
-    """Return the compile specs with the device's canonical name as ``target_device``. For the host, leave that out.
+    """Return the compile specs with the device's canonical name as ``target_device``. For the host, omit that key.
 
-    ``device`` and ``specs`` are the config's. They have passed the checks in this module.
+    ``device`` and ``specs`` must be from a config that has passed the checks in this module.
     """
     given = device if device is not None else _text(specs[TARGET_DEVICE]) if TARGET_DEVICE in specs else None
     place = default_device(backend) if given is None else parse_device(given)
@@ -42,7 +42,7 @@ def check_device(backend: Backend, device: object) -> Iterable[tuple[str, str]]:
 
 
 def check_target_device(backend: Backend, device: object, specs: Mapping[str, object]) -> Iterable[SpecIssue]:
-    """Yield the issues of the compile spec ``target_device``, if the config has one."""
+    """Yield the issues of the compile spec ``target_device`` if the config has this compile spec."""
     if TARGET_DEVICE not in specs:
         return
     value = specs[TARGET_DEVICE]
@@ -50,7 +50,9 @@ def check_target_device(backend: Backend, device: object, specs: Mapping[str, ob
         place = parse_device(_text(value))
     except (DeviceNameError, UnicodeDecodeError, TypeError):
         yield SpecIssue(
-            TARGET_DEVICE, f"the compile spec {TARGET_DEVICE!r} is {value!r}, no device", f"devices are {valid_names()}"
+            TARGET_DEVICE,
+            f"the compile spec {TARGET_DEVICE!r} is {value!r}, which is not a device",
+            f"devices are {valid_names()}",
         )
         return
     if not _serves(backend, place):
@@ -63,7 +65,7 @@ def check_target_device(backend: Backend, device: object, specs: Mapping[str, ob
     if beside != place:
         yield SpecIssue(
             TARGET_DEVICE,
-            f"the compile spec {TARGET_DEVICE!r} says {place}, and the partitioner's `device` says {beside}",
+            f"the compile spec {TARGET_DEVICE!r} is {place}, but the partitioner's `device` is {beside}",
             "keep one of the two",
         )
 
@@ -75,8 +77,8 @@ def _serves(backend: Backend, device: Device) -> bool:
 def _not_served(backend: Backend, device: Device) -> tuple[str, str]:
     served = ", ".join(backend.device_types)
     return (
-        f"the backend {backend.name!r} does not run on {device}; it serves {served}",
-        "leave the device out, or choose a backend that serves it: `etdev doctor` lists their devices",
+        f"the backend {backend.name!r} does not run on {device}; it supports {served}",
+        "remove the device, or choose a backend that supports it; `etdev doctor` lists the devices of backends",
     )
 
 
@@ -84,5 +86,5 @@ def _text(value: object) -> str:
     if isinstance(value, bytes):
         return value.decode("ascii")
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not a text")
     return value

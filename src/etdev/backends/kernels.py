@@ -16,7 +16,7 @@ _LISTED_OP = re.compile(r"^- (?:op|func): (?P<name>[\w:.]+)", re.MULTILINE)
 def listed_operators(library: str) -> frozenset[str]:
     """Return the operators for which a library has kernels, such as ``aten::add.out``.
 
-    ``library`` is ``portable`` or ``quantized``; the wheel has no list for ``optimized``. Raises
+    ``library`` must be ``portable`` or ``quantized``, because the wheel has no list for ``optimized``. Raises
     :class:`~etdev.errors.MissingRequirementError` if executorch is not installed.
     """
     if library == "portable":

@@ -1,4 +1,4 @@
-"""Loading of a config from all its sources, with checks against the models and the backends that it names."""
+"""Loading of a config from all its sources. The config is checked against the models and the backends that it names."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def open_config(
 ) -> LoadedConfig:
     """Return the validated config.
 
-    If ``config`` is None, the config file is looked for in the current folder. If ``environ`` is None, the process's
-    environment is used. Raises :class:`~etdev.errors.ConfigError` with all problems found.
+    If ``config`` is None, the function searches the current folder for the config file. If ``environ`` is None, it uses
+    the process's environment. Raises :class:`~etdev.errors.ConfigError` with all problems found.
     """
     return load_config(
         None if config is None else Path(config),

@@ -23,9 +23,9 @@ class OpenVino:
 
     Observed with executorch 1.4.1 and openvino 2025.4:
 
-    * The CPU plugin computes in bfloat16 on processors that have it, in spite of the precision of the compiled model.
+    * The CPU plugin computes in bfloat16 on processors that support it, despite the precision of the compiled model.
     * A method with dynamic dimensions fails in ``preprocess``.
-    * The first and the second lowering in one process produce different blobs, because names in them are numbered.
+    * The first and the second lowering in one process produce different blobs, because blobs contain numbered names.
       Two processes produce the same blob.
     """
 
@@ -41,11 +41,9 @@ class OpenVino:
     def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
         for key, value in specs.items():
             if key != "device":
-                yield SpecIssue(
-                    key, f"openvino knows no compile spec {key!r}", "it takes 'device', for example \"CPU\""
-                )
+                yield SpecIssue(key, f"openvino has no compile spec {key!r}", "use 'device', for example \"CPU\"")
             elif not isinstance(value, str) or not value:
-                yield SpecIssue(key, "openvino's compile spec 'device' is a name, for example \"CPU\"")
+                yield SpecIssue(key, "openvino's compile spec 'device' must be a name, for example \"CPU\"")
 
     def availability(self) -> Availability:
         return find_packages("torch", "executorch", "openvino", "nncf", remedy=EXTRA)

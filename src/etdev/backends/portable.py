@@ -1,4 +1,4 @@
-"""Backend ``portable``: no delegate. Ops that no other partitioner took run on the runtime's own kernels."""
+"""Backend ``portable``, without delegates. Ops that no other partitioner took run on the runtime's own kernels."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Backend ``vulkan``: ExecuTorch's delegate for GPUs with Vulkan, such as those of Android devices.
 
-Lowering works on any machine. The programs run only in a runtime that is built with this backend; the wheel's is not.
-Inputs and outputs are in host memory, because the schema has no device type for Vulkan.
+Lowering works on any machine. The programs run only in a runtime that is built with this backend. The wheel's runtime
+is not. Inputs and outputs are in host memory, because the schema has no device type for Vulkan.
 """
 
 from __future__ import annotations
@@ -27,31 +27,36 @@ class VulkanOptions(Table):
     """Options of ``executorch.backends.vulkan``'s partitioner."""
 
     storage: Literal["buffer", "texture-3d", "texture-2d"] | None = Field(
-        None, description="How the GPU holds tensors. Default: the delegate chooses for each."
+        None, description="Storage of tensors on the GPU. Default: the delegate chooses for each tensor."
     )
     layout: Literal["width", "height", "channels"] | None = Field(
-        None, description="The dimension that is packed by four in a texture. Default: the delegate chooses for each."
+        None,
+        description="Dimension that a texture packs in groups of four. Default: the delegate chooses for each tensor.",
     )
     small_textures: bool = Field(
         False,
-        description="Leave out what needs textures of more than 2048 in a dimension: all GPUs have those.",
+        description="Leave out ops that need textures larger than 2048 in a dimension. All GPUs support smaller ones.",
     )
-    buffer_limit: ByteSize | None = Field(None, description="Largest buffer that the GPU can hold. Default: 128 MiB.")
+    buffer_limit: ByteSize | None = Field(
+        None, description="Size of the largest buffer that the GPU supports. Default: 128 MiB."
+    )
     force_fp16: bool = Field(False, description="Compute float32 in float16.")
-    downcast_64_bit: bool = Field(True, description="Hold 64-bit numbers inside the delegate in 32 bits.")
+    downcast_64_bit: bool = Field(True, description="Store 64-bit numbers as 32-bit numbers inside the delegate.")
     require_dynamic_shapes: bool = Field(False, description="Take only ops whose sizes may change at run time.")
-    skip_bool_tensors: bool = Field(False, description="Leave out ops on bool, which some GPUs cannot hold.")
+    skip_bool_tensors: bool = Field(False, description="Leave out ops on bool tensors, which some GPUs do not support.")
     modules: Many[Text] = Field(
-        (), description="Take only ops of modules in whose class name one of these occurs. Default: of all."
+        (), description="Take only ops of modules whose class name contains one of these texts. Default: all modules."
     )
-    without_modules: Many[Text] = Field((), description="Leave out ops of modules in whose class name one occurs.")
+    without_modules: Many[Text] = Field(
+        (), description="Leave out ops of modules whose class name contains one of these texts."
+    )
 
 
 class Vulkan:
     """Backend that lowers through ``VulkanPartitioner``."""
 
     name = "vulkan"
-    summary = "Vulkan delegate for GPUs; no runtime of the wheel runs it"
+    summary = "Vulkan delegate for GPUs; the wheel's runtime cannot run it"
     device_types = ("cpu",)
     delegate_ids = ("VulkanBackend",)
     options = VulkanOptions
@@ -75,7 +80,7 @@ class Vulkan:
 
 
 def _compile_options(options: VulkanOptions) -> dict[str, Any]:
-    """Return the options under the names that the partitioner has for them. The partitioner ignores unknown names."""
+    """Return the options under the names that the partitioner uses. The partitioner ignores unknown names."""
     from executorch.backends.vulkan.serialization.vulkan_graph_schema import VkMemoryLayout, VkStorageType
 
     found: dict[str, Any] = {

@@ -19,7 +19,7 @@ class XnnpackOptions(Table):
         (), description="Take only ops of these precisions. Default: all."
     )
     per_op_mode: bool = Field(
-        False, description="One delegate call per op (with what is fused into it) instead of one per region."
+        False, description="Make one delegate call per op, fused ops included, instead of one per region."
     )
     dynamic_fp32_weights: bool = Field(
         False,

@@ -1,1 +1,1 @@
-"""Deployment of built files to a target, as whole releases, in the same way on all transports."""
+"""Deployment of built files to a target as complete releases. All transports work in the same way."""

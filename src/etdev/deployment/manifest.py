@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 MANIFEST = "manifest.json"
 
 FileName = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
-"""Pattern of valid file names in a release. They are valid on every operating system."""
+"""Pattern of valid file names in a release. Such names are valid on every operating system."""
 
 
 class ManifestError(ValueError):
@@ -32,18 +32,18 @@ class ReleasedFile(_Part):
 
 
 class Needs(_Part):
-    """What the program needs from the machine that runs it."""
+    """Requirements of the program on the machine that runs it."""
 
     executorch: str | None
-    """Version of ExecuTorch that built the program; older runtimes may refuse the program. None if unknown."""
+    """Version of ExecuTorch that built the program, or None if unknown. Older runtimes may refuse the program."""
     devices: tuple[str, ...] = Field(strict=False)
-    """Devices that the program uses besides the host, such as ``cuda:0``."""
+    """Devices other than the host that the program uses, such as ``cuda:0``."""
     operators: tuple[str, ...] = Field(strict=False)
-    """Names of the kernels that it calls, such as ``aten::add.out``."""
+    """Names of the kernels that the program calls, such as ``aten::add.out``."""
     delegates: tuple[str, ...] = Field(strict=False)
-    """Names of the backends that it calls, such as ``XnnpackBackend``."""
+    """Names of the backends that the program calls, such as ``XnnpackBackend``."""
     libraries: tuple[str, ...] = Field(strict=False)
-    """Kernel libraries of ExecuTorch that have these kernels: ``portable``, ``optimized``, ``quantized``."""
+    """Kernel libraries of ExecuTorch with these kernels: ``portable``, ``optimized``, ``quantized``."""
     memory: dict[str, int]
     """Planned bytes per device."""
 
@@ -54,13 +54,13 @@ class Check(_Part):
     name: str
     status: Literal["passed", "not run"]
     summary: str
-    """What the check found, or the reason why it did not run."""
+    """Result of the check in words, or the reason why the check did not run."""
 
 
 class Manifest(_Part):
     """Manifest of a release.
 
-    If the manifests of two releases are equal, the releases have equal files, whoever deployed them and when.
+    Releases with equal manifests have equal files, independent of who deployed them and when.
     """
 
     format: Literal[1] = 1
@@ -74,7 +74,7 @@ class Manifest(_Part):
     needs: Needs
     verification: tuple[Check, ...] = Field(strict=False)
     lock: str | None
-    """SHA-256 of ``etdev.lock`` next to the config; None without one."""
+    """SHA-256 of the ``etdev.lock`` next to the config, or None if there is no lock."""
 
     def to_bytes(self) -> bytes:
         """Return the content of ``manifest.json``. Equal manifests have equal content."""
@@ -82,12 +82,12 @@ class Manifest(_Part):
 
 
 def digest_of(content: bytes) -> str:
-    """Return the first twelve digits of a manifest's SHA-256, which are part of the release's name."""
+    """Return the first twelve digits of a manifest's SHA-256. The release's name contains these digits."""
     return hashlib.sha256(content).hexdigest()[:12]
 
 
 def parse_manifest(content: bytes) -> Manifest:
-    """Return the manifest with this content. Raises :class:`ManifestError`."""
+    """Return the manifest with this content. Raise :class:`ManifestError` if the content is not a valid manifest."""
     try:
         return Manifest.model_validate_json(content)
     except ValidationError as error:

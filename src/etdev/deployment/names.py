@@ -20,16 +20,16 @@ _TEMPORARY_NAME = re.compile(
     rf"\.etdev-(?P<release>{_RELEASE})-(?P<host>[0-9a-f]{{8}})-(?P<process>\d{{1,10}})-[0-9a-f]{{8}}(?P<pointer>\.pointer)?"
 )
 ABANDONED = timedelta(days=1)
-"""Age from which an unfinished deployment of another machine counts as abandoned."""
+"""Age at which an unfinished deployment of another machine counts as abandoned."""
 
 
 def release_name(now: datetime, digest: str) -> str:
-    """Return the name of a release: ``20261122T101500.000000Z-0123456789ab``. Names sort by time."""
+    """Return the name of a release, such as ``20261122T101500.000000Z-0123456789ab``. Names sort by time."""
     return f"{now.astimezone(UTC).strftime(_TIME)}-{digest}"
 
 
 def is_release(name: str) -> bool:
-    """Return whether a folder's name is that of a release."""
+    """Return whether a folder's name is the name of a release."""
     return _RELEASE_NAME.fullmatch(name) is not None
 
 
@@ -39,7 +39,7 @@ def content_digest(release: str) -> str:
 
 
 def release_time(release: str) -> datetime:
-    """Return the time at which a release was made, from its name."""
+    """Return the time at which a release was made, as stated in its name."""
     return datetime.strptime(release.partition("-")[0], _TIME).replace(tzinfo=UTC)
 
 
@@ -53,11 +53,11 @@ class Temporary:
     """Temporary names that one deployment uses until its files are complete."""
 
     folder: str
-    """Folder that the release is uploaded to."""
+    """Folder to which the release is uploaded."""
 
     @property
     def pointer(self) -> str:
-        """Name under which the new pointer is made, before it replaces the current one."""
+        """Name under which the new pointer is made before it replaces the current pointer."""
         return f"{self.folder}.pointer"
 
 
@@ -68,19 +68,19 @@ def temporary_for(release: str) -> Temporary:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Temporary folder or pointer that a deployment left behind."""
+    """A temporary folder or pointer that a deployment left behind."""
 
     name: str
     release: str
-    """Name of the release that the deployment was making."""
+    """Name of the release that the deployment was uploading."""
     is_pointer: bool
 
 
 def leftover(name: str, now: datetime) -> Leftover | None:
-    """Return the leftover with this name. None if the name is not temporary, or if its deployment may still run.
+    """Return the leftover with this name. Return None if the name is not temporary, or its deployment may still run.
 
-    A deployment of this machine still runs if its process is alive. One of another machine may still run if it began
-    less than :data:`ABANDONED` ago.
+    A deployment of this machine still runs if its process is alive. A deployment of another machine may still run if
+    the deployment began less than :data:`ABANDONED` ago.
     """
     found = _TEMPORARY_NAME.fullmatch(name)
     if found is None:
@@ -94,7 +94,7 @@ def leftover(name: str, now: datetime) -> Leftover | None:
 
 
 def in_making(name: str) -> str | None:
-    """Return the release to which a temporary name belongs, of any deployment. None if the name is not temporary."""
+    """Return the release to which a temporary name of any deployment belongs, or None if the name is not temporary."""
     found = _TEMPORARY_NAME.fullmatch(name)
     return None if found is None else found["release"]
 

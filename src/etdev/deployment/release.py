@@ -1,9 +1,9 @@
-"""Publishing a release, switching to it, and going back, in the same way on all transports.
+"""Publishing a release, switching to it, and going back. All transports work in the same way.
 
 A release is stored at ``releases/TIME-DIGEST/`` and never changes. A pointer names the current release. A release is
-uploaded under a temporary name, read back, and renamed as a whole. Only then does the pointer move, so it names a whole
-release at every moment. If two deployments run at once, each step either finds what it needs or fails. The deployment
-that switches last wins.
+uploaded under a temporary name, read back, and renamed as a whole. Only then does the pointer move, so it names a
+complete release at every moment. If two deployments run at the same time, each step either succeeds or fails cleanly.
+The deployment that switches last wins.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from etdev.deployment.transports.base import Fingerprint, Transport, fingerprint
 from etdev.errors import DeployError, EtdevError
 
 Action = Literal["published", "switched", "unchanged"]
-"""What a deployment did.
+"""Effect of a deployment.
 
-``published``: it uploaded a new release. ``switched``: it moved the pointer to an existing release. ``unchanged``: the
-release was already current.
+``published``: the deployment uploaded a new release. ``switched``: the deployment moved the pointer to an existing
+release. ``unchanged``: the release was already current.
 """
 Stage = Callable[[str], AbstractContextManager[object]]
-"""Function that gets the name of a step and returns a context manager, in which the step runs."""
+"""Function that takes the name of a step and returns a context manager in which the step runs."""
 
 _ENVIRONMENT = "ETDEV_RELEASE"
 
@@ -51,16 +51,16 @@ class Release:
 
     manifest: Manifest
     sources: Mapping[str, Path]
-    """For each file of the manifest, its path on this machine."""
+    """Path of each file of the manifest on this machine, by file name."""
 
     @cached_property
     def content(self) -> bytes:
-        """Content of its ``manifest.json``."""
+        """Content of the release's ``manifest.json``."""
         return self.manifest.to_bytes()
 
     @cached_property
     def digest(self) -> str:
-        """Digest of the manifest, with which the release's name ends."""
+        """Digest of the manifest. The release's name ends with this digest."""
         return digest_of(self.content)
 
 
@@ -69,14 +69,14 @@ class Terms:
     """Rules for deployments to a target."""
 
     keep: int
-    """Number of releases that are kept besides the current one."""
+    """Number of releases to keep in addition to the current one."""
     smoke: Sequence[str] = ()
-    """Command that runs at the target and must succeed before the pointer moves; empty for none."""
+    """Command that runs at the target and must succeed before the pointer moves. Empty for no command."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a deployment would do."""
+    """Steps that a deployment would take."""
 
     action: Action
     release: str
@@ -84,14 +84,14 @@ class Plan:
     before: str | None
     """Name of the release that is current now."""
     surplus: tuple[str, ...]
-    """Releases that will be removed after the switch, because more exist than are kept."""
+    """Releases that will be removed after the switch, because more releases exist than should be kept."""
     leftovers: tuple[str, ...]
-    """What interrupted deployments left behind, which will be removed first."""
+    """Files and folders of interrupted deployments, which will be removed first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a deployment did, in full."""
+    """Full result of a deployment."""
 
     action: Action
     release: str
@@ -102,7 +102,7 @@ class Outcome:
 
 
 def plan(transport: Transport, release: Release, terms: Terms, now: datetime) -> Plan:
-    """Return what :func:`deploy` would do now. Change nothing at the target."""
+    """Return the steps that :func:`deploy` would take now. Change nothing at the target."""
     action, name, before = _decide(transport, release, now)
     waste = [found.name for found in leftovers(transport, now)]
     broken = list(half_removed(transport))
@@ -111,9 +111,9 @@ def plan(transport: Transport, release: Release, terms: Terms, now: datetime) ->
 
 
 def deploy(transport: Transport, release: Release, terms: Terms, now: datetime, stage: Stage = _unwatched) -> Outcome:
-    """Make a release the current one at the target, and upload it if needed.
+    """Make a release the current release at the target. Upload the release if needed.
 
-    Raises :class:`~etdev.errors.DeployError`; the target then still serves the old release.
+    Raises :class:`~etdev.errors.DeployError` on failure. The target then still serves the previous release.
     """
     with stage("look"):
         cleared = clear(transport, now)
@@ -133,15 +133,15 @@ def deploy(transport: Transport, release: Release, terms: Terms, now: datetime, 
 
 
 def roll_back(transport: Transport, terms: Terms, now: datetime, stage: Stage = _unwatched) -> Outcome:
-    """Make the release before the current one current again, provided that it matches its manifest."""
+    """Make the previous release current again, if its files match its manifest."""
     with stage("look"):
         cleared = clear(transport, now)
         before = current_release(transport)
         if before is None:
-            raise DeployError("nothing is deployed there yet", hint="deploy first")
+            raise DeployError("nothing is deployed at the target yet", hint="deploy first")
         older = [name for name in releases(transport) if name < before]
         if not older:
-            raise DeployError(f"there is no release before {before}", hint="`--list` shows what is there")
+            raise DeployError(f"there is no release before {before}", hint="use `--list` to show the releases")
         if problem := damage(transport, older[-1]):
             raise DeployError(f"the release {older[-1]} is damaged: {problem}", hint="build and deploy it again")
     _take_over(transport, older[-1], before, terms, stage, now)
@@ -149,7 +149,7 @@ def roll_back(transport: Transport, terms: Terms, now: datetime, stage: Stage = 
 
 
 def clear(transport: Transport, now: datetime) -> tuple[str, ...]:
-    """Remove what interrupted deployments left behind, and return the names of what was removed."""
+    """Remove the files and folders of interrupted deployments. Return the removed names."""
     waste = leftovers(transport, now)
     for found in waste:
         _clear_one(transport, found)
@@ -160,10 +160,11 @@ def clear(transport: Transport, now: datetime) -> tuple[str, ...]:
 
 
 def _clear_one(transport: Transport, found: Leftover) -> None:
-    """Remove a leftover, with its manifest first.
+    """Remove a leftover. Remove its manifest first.
 
-    If the deployment still runs after all, it cannot finish the release without the manifest. A transport that renames
-    by copying may already have put a part of the release in its final folder. That part is removed too.
+    If the deployment is still running after all, the deployment cannot finish the release without the manifest. A
+    transport that renames by copying may already have copied a part of the release to its final folder. That part is
+    also removed.
     """
     if not found.is_pointer:
         transport.remove(f"{found.name}/{MANIFEST}")
@@ -186,7 +187,7 @@ def _decide(transport: Transport, release: Release, now: datetime) -> tuple[Acti
 def _publish(transport: Transport, release: Release, name: str, stage: Stage) -> None:
     """Upload a release to a temporary folder, read it back, and rename the folder.
 
-    After a failure, remove the uploaded files, if the target still answers.
+    After a failure, remove the uploaded files if the target still responds.
     """
     temporary = temporary_for(name)
     try:
@@ -210,13 +211,13 @@ def _publish(transport: Transport, release: Release, name: str, stage: Stage) ->
 def _check_arrival(transport: Transport, temporary: Temporary, name: str, expected: Fingerprint) -> None:
     if problem := difference(name, transport.fingerprint(f"{temporary.folder}/{name}"), expected):
         raise DeployError(
-            f"the files at the target differ from what was sent: {problem}",
-            hint="the file may have changed meanwhile, or the target's storage is full or broken; deploy again",
+            f"the files at the target differ from the uploaded files: {problem}",
+            hint="check the file and the target's storage, and deploy again",
         )
 
 
 class _RefusedError(DeployError):
-    """Error for a release for which the smoke command failed."""
+    """Error for a release whose smoke command failed."""
 
 
 def _take_over(transport: Transport, name: str, before: str | None, terms: Terms, stage: Stage, now: datetime) -> None:
@@ -233,15 +234,16 @@ def _smoke(transport: Transport, name: str, command: Sequence[str]) -> None:
         said = f": {ran.output}" if ran.output else ""
         raise _RefusedError(
             f"the smoke command ended with exit code {ran.code}{said}",
-            hint="the target still serves the previous release; fix the command or the program, and deploy again",
+            hint="fix the command or the program, and deploy again; the target still serves the previous release",
         )
 
 
 def _switch(transport: Transport, name: str, before: str | None, now: datetime) -> None:
     """Move the pointer to a release.
 
-    Another deployment may remove the release at the same time, because for that deployment it is an old one. So each of
-    the two checks afterwards for the other's change, and one of them undoes its own (see :func:`_remove_release`).
+    Another deployment may remove the release at the same time, because that deployment takes it for an old release. So
+    each of the two deployments then checks for a change by the other one. One of them undoes its own change (see
+    :func:`_remove_release`).
     """
     pointer = temporary_for(release_name(now, content_digest(name))).pointer
     try:
@@ -250,16 +252,16 @@ def _switch(transport: Transport, name: str, before: str | None, now: datetime) 
         if taken and before is not None:
             transport.switch(release_path(before), pointer)
     except DeployError as error:
-        hint = "`--list` says which release is current; deploy again"
+        hint = "check with `--list` which release is current, and deploy again"
         raise DeployError(f"while switching: {error.message}", where=error.where, hint=hint) from error
     if taken:
         raise DeployError(f"another deployment removed {name} just now", hint="deploy again")
 
 
 def _prune(transport: Transport, outcome: Outcome, keep: int) -> Outcome:
-    """Remove old releases, except for the newest ``keep``.
+    """Remove old releases except the newest ``keep``.
 
-    The target already serves the new release, so a failure here is only noted in the outcome.
+    The target already serves the new release. So a failure here is only recorded in the outcome.
     """
     removed: list[str] = []
     try:
@@ -275,7 +277,7 @@ def _prune(transport: Transport, outcome: Outcome, keep: int) -> Outcome:
 def _remove_release(transport: Transport, name: str) -> bool:
     """Remove a release, unless another deployment has just made it current. Return whether it was removed.
 
-    The manifest is removed first. A folder without a manifest is not a release.
+    The manifest is removed first, because a folder without a manifest is not a release.
     """
     manifest = f"{release_path(name)}/{MANIFEST}"
     content = transport.read(manifest)

@@ -1,4 +1,4 @@
-"""State of a target: its releases, which one is current, damaged releases, and leftovers."""
+"""State of a target: its releases, the current release, damaged releases, and leftovers."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from etdev.errors import DeployError
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A release at a target, as listed."""
+    """A release at a target, as ``--list`` shows it."""
 
     name: str
     time: datetime
     current: bool
     manifest: Manifest | None
     problem: str | None
-    """Reason why its manifest cannot be read; None if it can."""
+    """Reason why the release's manifest cannot be read, or None if it can be read."""
 
 
 def releases(transport: Transport) -> list[str]:
@@ -39,7 +39,7 @@ def releases(transport: Transport) -> list[str]:
 
 
 def current_release(transport: Transport) -> str | None:
-    """Return the name of the current release, which the pointer names; None without a pointer.
+    """Return the name of the current release, which the pointer names, or None if there is no pointer.
 
     Raises :class:`~etdev.errors.DeployError` for a pointer that etdev did not make.
     """
@@ -50,13 +50,13 @@ def current_release(transport: Transport) -> str | None:
     if folder != RELEASES or not is_release(name):
         raise DeployError(
             f"the pointer names {pointed!r}, which is not a release of etdev",
-            hint="deploy into a folder of its own, or remove that pointer",
+            hint="deploy to a separate folder, or remove that pointer",
         )
     return name
 
 
 def listing(transport: Transport) -> tuple[Listed, ...]:
-    """Return all releases, newest first. Only their manifests are read."""
+    """Return all releases, newest first. This reads only their manifests."""
     current = current_release(transport)
     return tuple(_listed(transport, name, name == current) for name in reversed(releases(transport)))
 
@@ -72,7 +72,7 @@ def _listed(transport: Transport, name: str, current: bool) -> Listed:
 def read_manifest(transport: Transport, name: str) -> Manifest:
     """Return the manifest of a release.
 
-    Raises :class:`~etdev.deployment.manifest.ManifestError` if it is missing, was changed or cannot be read.
+    Raises :class:`~etdev.deployment.manifest.ManifestError` if the manifest is missing, changed or unreadable.
     """
     content = transport.read(f"{release_path(name)}/{MANIFEST}")
     if content is None:
@@ -83,7 +83,7 @@ def read_manifest(transport: Transport, name: str) -> Manifest:
 
 
 def damage(transport: Transport, name: str) -> str | None:
-    """Read every file of a release back, and return how it differs from its manifest; None if it does not."""
+    """Read every file of a release back. Return how a file differs from the manifest, or None if all files match."""
     try:
         manifest = read_manifest(transport, name)
     except ManifestError as error:
@@ -96,14 +96,14 @@ def damage(transport: Transport, name: str) -> str | None:
 
 
 def difference(name: str, found: Fingerprint | None, expected: Fingerprint) -> str | None:
-    """Return how a file at the target differs from the expected one; None if both are equal."""
+    """Return how a file at the target differs from the expected one, or None if the two are equal."""
     if found == expected:
         return None
     if found is None:
         return f"{name} is missing"
     if found.size != expected.size:
-        return f"{name} has {found.size:,} bytes there, not {expected.size:,}"
-    return f"{name} has the sha256 {found.sha256[:12]}… there, not {expected.sha256[:12]}…"
+        return f"{name} has {found.size:,} bytes at the target, not {expected.size:,}"
+    return f"{name} has the sha256 {found.sha256[:12]}… at the target, not {expected.sha256[:12]}…"
 
 
 def leftovers(transport: Transport, now: datetime) -> list[Leftover]:
@@ -112,11 +112,11 @@ def leftovers(transport: Transport, now: datetime) -> list[Leftover]:
 
 
 def half_removed(transport: Transport) -> Iterator[str]:
-    """Yield releases of which only the manifest is gone, because their removal was interrupted.
+    """Yield releases that lack only their manifest, because their removal was interrupted.
 
-    A deployment that is making a release also has a folder without a manifest. But it has a temporary name from before
-    the folder exists until the manifest does. So this reads the folders first, then the temporary names, then the
-    manifests.
+    A deployment that is uploading a release also has a folder without a manifest. But its temporary name exists before
+    that folder and until the manifest exists. So this function reads the folders first, then the temporary names, then
+    the manifests.
     """
     folders = releases(transport)
     making = {in_making(name) for name in transport.names("")}

@@ -1,1 +1,1 @@
-"""Trial runs that find out which custom kernels may write their output over an operand."""
+"""Trial runs that determine which custom kernels may overwrite an operand with their output."""

@@ -38,10 +38,10 @@ DTYPES = {
 _FLOATING = frozenset({m.ScalarType.FLOAT, m.ScalarType.HALF, m.ScalarType.DOUBLE, m.ScalarType.BFLOAT16})
 _MOST_BYTES = 16 << 20
 _FIRST_CASES = 8
-"""Number of cases in the first program of each trial. These cases are small, in case the kernel is unsafe."""
+"""Number of cases in the first program of each trial. These cases are small, because the kernel may be unsafe."""
 _MOST_CASES = 400
 _MOST_CRASHES = 3
-"""Maximum number of crashes without shared memory. After that, no more element types are tried.
+"""Maximum number of crashes without shared memory. After that, the trial tries no more element types.
 
 Any later crash counts as a refusal by the kernel.
 """
@@ -49,9 +49,9 @@ Any later crash counts as a refusal by the kernel.
 
 @dataclass(frozen=True, slots=True)
 class Dtypes:
-    """Element types of those tensors whose case does not state one.
+    """Element types of the tensors for which the case does not state a type.
 
-    ``donor`` is the type of the input whose bytes the output takes.
+    ``donor`` is the type of the input whose bytes the output reuses.
     """
 
     donor: m.ScalarType
@@ -70,7 +70,7 @@ class Dtypes:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A case to run, with its element types and with the input that an output is stored on."""
+    """A case to run, with its element types and the input whose bytes an output reuses."""
 
     case: Case
     dtypes: Dtypes
@@ -79,13 +79,13 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a run."""
+    """Result of a run."""
 
     run: Run
     kind: Literal["identical", "different", "refused", "not taken"]
     example: str = ""
     copies: bool = False
-    """True if the output equals the input that it overwrites, byte for byte."""
+    """True if the output equals the overwritten input, byte for byte."""
 
 
 def _differs(outcomes: Iterable[Outcome]) -> bool:
@@ -93,7 +93,7 @@ def _differs(outcomes: Iterable[Outcome]) -> bool:
 
 
 class Bench:
-    """A runner for the cases of one operator, with and without shared memory."""
+    """Runner for the cases of one operator, with and without shared memory."""
 
     def __init__(self, runtime: StockRuntime, schema: Schema, folder: Path) -> None:
         self.schema = schema
@@ -102,7 +102,7 @@ class Bench:
         self._taken: dict[tuple[object, ...], bool] = {}
 
     def takes(self, run: Run) -> bool:
-        """Return whether the kernel accepts a case if each tensor has memory of its own."""
+        """Return whether the kernel accepts a case in which each tensor has separate memory."""
         key = (id(run.case), *_dtypes_of(self.schema, run).values())
         if key not in self._taken:
             self._taken[key] = self._runs(run)
@@ -151,8 +151,8 @@ class Bench:
     def _execute(self, runs: Sequence[Run], *, share: bool) -> list[Outcome]:
         """Execute all runs in one program.
 
-        If ``share``, also call each with an output on the bytes of an input. Raises :class:`ProgramFailureError` if one
-        of them fails.
+        If ``share`` is set, also call each kernel with an output in the bytes of an input. Raises
+        :class:`ProgramFailureError` if a call fails.
         """
         import torch
 
@@ -168,7 +168,7 @@ class Bench:
 
 
 def _chunks(runs: Iterable[Run]) -> Iterator[list[Run]]:
-    """Divide runs into lists, each of which fits into one program."""
+    """Divide runs into lists. Each list fits in one program."""
     chunk: list[Run] = []
     size, most = 0, _FIRST_CASES
     for run in runs:
@@ -192,7 +192,7 @@ def _tensors(values: Iterable[Any]) -> Iterator[TensorArg]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The range of bytes of a tensor in the program's only buffer."""
+    """Range of bytes of a tensor in the program's only buffer."""
 
     offset: int
     nbytes: int
@@ -203,7 +203,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """The byte ranges of a run's outputs: ``alone`` without shared memory, ``shared`` with it."""
+    """Byte ranges of a run's outputs: ``alone`` without shared memory, and ``shared`` with shared memory."""
 
     run: Run
     alone: tuple[_Place, ...]
@@ -224,7 +224,7 @@ def _outcome(pair: _Pair, before: Bytes, after: Bytes) -> Outcome:
 
 
 def _dtypes_of(schema: Schema, run: Run) -> dict[str, m.ScalarType]:
-    """Return the element type of every tensor: that of the case if it states one, otherwise that of the run."""
+    """Return the element type of every tensor, from the case if the case states it, otherwise from the run."""
     donor, output = schema.arguments[run.donor.argument].name, schema.outputs[run.donor.output].name
     # Other outputs, such as a deviation besides a mean, have the type of this output. If the case states the type of
     # this output, they have the type of the other inputs.
@@ -238,7 +238,7 @@ def _dtypes_of(schema: Schema, run: Run) -> dict[str, m.ScalarType]:
 
 
 class _Builder:
-    """A builder of a program from which every byte that a kernel reads or writes can be seen.
+    """Builder of a program that exposes every byte that a kernel reads or writes.
 
     The program's only input is its whole memory before the calls. Its only output is that memory after all calls.
     """
@@ -252,7 +252,7 @@ class _Builder:
         self._end = 0
 
     def add(self, run: Run, *, share: bool) -> _Pair:
-        """Add a call of the kernel. If ``share``, add a second call that writes an output over an input."""
+        """Add a call of the kernel. If ``share`` is set, add a second call that overwrites an input with an output."""
         schema, case = self._schema, run.case
         dtypes = _dtypes_of(schema, run)
         named: dict[str, int] = {}
@@ -294,7 +294,7 @@ class _Builder:
         return m.Program((plan,), segments=(m.Segment(0, Blob()),), constant_segment=m.SubsegmentOffsets(0, (0,)))
 
     def content(self) -> Bytes:
-        """Return the memory before the first call: the inputs' numbers, and random bytes where the outputs will be."""
+        """Return the memory before the first call: the numbers of the inputs, and random bytes for the outputs."""
         import numpy as np
 
         random = np.random.default_rng(0)
@@ -354,7 +354,7 @@ class _Builder:
         return _Place(tensor.allocation_info.memory_offset, tensor.nbytes)
 
     def _plain(self, value: m.Value) -> int:
-        """Return the index of a value that is not a tensor. Equal values share one index."""
+        """Return the index of a value that is not a tensor. Equal values share an index."""
         if value not in self._plains:
             self._plains[value] = self._add(value)
         return self._plains[value]

@@ -1,4 +1,4 @@
-"""Cases of trials. A case is one call of a kernel; numbers in its tensors are generated when the trial runs."""
+"""Cases of trials. A case is one call of a kernel. Numbers in the tensors are generated when the trial runs."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ class TensorArg:
 
     shape: Shape
     dtype: ScalarType | None = None
-    """Element type. None means one of the types that the trial tries in turn."""
+    """Element type, or None for each of the types that the trial tries."""
     below: int | None = None
-    """Exclusive upper bound of a tensor of indices; None for a tensor of other numbers.
+    """Exclusive upper bound of the indices in a tensor of indices, or None for a tensor of other numbers.
 
     Indices start at 0 and are distinct if possible.
     """
     ones: bool = False
     channels_last: bool = False
     same_as: str | None = None
-    """Name of another argument of the call. This argument is then the same tensor."""
+    """Name of another argument of the call whose tensor this argument is, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One call of a kernel: its arguments by their names in the operator's schema, and its outputs."""
+    """A call of a kernel: its arguments by name in the operator's schema, and its outputs."""
 
     arguments: Mapping[str, Any]
-    """Tensors, numbers, strings, None, and lists of these. A missing argument has the default of the schema."""
+    """Tensors, numbers, strings, None, and lists of these. A missing argument has the default in the schema."""
     outputs: tuple[TensorArg, ...]
 
     def __str__(self) -> str:
-        """Return a text such as ``[64, 33], dim 1``: the shape of the first output, and the numbers that matter."""
+        """Return a text such as ``[64, 33], dim 1``: the shape of the first output, and the relevant numbers."""
         shape = f"[{', '.join(map(str, self.outputs[0].shape))}]"
         shown = [f"{name} {value}" for name, value in self.arguments.items() if name in ("dim", "dims", "alpha")]
         order = ["channels last"] if self.outputs[0].channels_last else []
@@ -48,7 +48,7 @@ class Case:
 SIZES = (*range(1, 71), 127, 128, 129, 255, 256, 257, 1000, 1023, 1024, 1025, 4096, 100_003)
 """Sizes of one dimension.
 
-They are all sizes up to more than four AVX-512 vectors, and some sizes around the block sizes of kernels.
+They include all sizes up to more than four AVX-512 vectors, and some sizes around the block sizes of kernels.
 """
 
 _ROWS = (1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 256, 257, 1023, 1025)
@@ -81,7 +81,7 @@ def broadcast_shapes(shape: Shape) -> Iterator[Shape]:
 
 
 def data(shape: Iterable[int], dtype: ScalarType | None = None) -> TensorArg:
-    """Return a tensor of random positive and negative numbers, none of which is 0."""
+    """Return a tensor of random positive and negative numbers without zeros."""
     return TensorArg(tuple(shape), dtype)
 
 

@@ -1,9 +1,9 @@
-"""Choice of the cases that show whether a kernel may write over one of its inputs.
+"""Choice of the cases that show whether a kernel may overwrite one of its inputs.
 
-An unsafe kernel reads an element that it has overwritten already. It may still return the right result by luck. That
+An unsafe kernel reads an element that it has already overwritten. It may still return the right result by luck. That
 can happen with a single row, with sizes that are multiples of its vectors, or within the first block of its tiling. So
 the cases have every size from 1 to beyond all vectors, and sizes around powers of two. They also have several ranks,
-several numbers of rows, and every dimension that an operator can work along.
+several numbers of rows, and every dimension along which an operator can work.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from etdev.kernel_trials.case import LONG, Case, data
 
 
 def cases(operator: str, arguments: Sequence[tuple[str, str, bool]], outputs: int = 1) -> tuple[Case, ...]:
-    """Return the cases to try an operator with.
+    """Return the cases with which to try an operator.
 
-    ``arguments`` has the name and type of each argument, and whether it has a default. ``outputs`` is the number of
-    outputs. In the usual cases, every tensor has the shape of the output or is broadcast to it. Operators for which
-    that is not enough have cases of their own.
+    ``arguments`` has the name and type of each argument, and whether the argument has a default. ``outputs`` is the
+    number of outputs. Normally, every tensor has the shape of the output or is broadcast to that shape. Operators that
+    need other cases have cases of their own.
     """
     short = operator.partition("::")[2].partition(".")[0]
     own = _CASES.get(operator) or _CASES.get(short)
@@ -122,4 +122,4 @@ _CASES: Mapping[str, Callable[[], Iterable[Case]]] = {
     "dequantize_per_token": quantized.per_token(dequantize=True),
     "quantized_decomposed::add.out": quantized.quantized_add,
 }
-"""Operator, with or without namespace and overload → function that returns its cases."""
+"""Functions that return the cases of an operator, by operator with or without namespace and overload."""

@@ -1,6 +1,6 @@
-"""The operators that the link of a target may run in place: etdev's table, with the changes in the config.
+"""The operators that the link of a target may run in place: the built-in table, with the changes from the config.
 
-An operator that is not in the table is tried with the kernels of the installed runtime. The report says that this is
+An operator that is not in the table is tried with the kernels of the installed runtime. The report says that a trial is
 not a proof: the cases are finite, and other runtimes have other kernels.
 """
 
@@ -26,14 +26,14 @@ from etdev.runtime.stock import StockRuntime
 
 @dataclass(frozen=True, slots=True)
 class TriedOp:
-    """An operator that the config adds, and what its trial showed."""
+    """An operator that the config adds, and the results of its trial."""
 
     operator: str
-    """Operator such as ``aten::addmm.out``."""
+    """Name of the operator, such as ``aten::addmm.out``."""
     positions: tuple[str, ...]
     """Pairs of input and output that may share memory, such as ``self -> out``."""
     tested: str
-    """Text on the extent of the trial: the number of shapes, the element types and the kernels."""
+    """Description of the trial's extent: the number of shapes, the element types and the kernels."""
 
     def __str__(self) -> str:
         return f"{self.operator} may work in place ({', '.join(self.positions)}): {self.tested}"
@@ -41,16 +41,16 @@ class TriedOp:
 
 @dataclass(frozen=True, slots=True)
 class InPlaceOps:
-    """The operators that a link may run in place."""
+    """Operators that a link may run in place."""
 
     table: Mapping[str, tuple[Donor, ...]]
     tried: tuple[TriedOp, ...] = ()
-    """Operators in ``table`` that are there because their trials succeeded."""
+    """Operators in ``table`` whose trials succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """An operator as an entry of the config spells it, and the key of that entry."""
+    """An operator with its spelling in a config entry, and the key of that entry."""
 
     text: str
     key: KeyPath
@@ -59,16 +59,16 @@ class _Named:
 _TRIALS: dict[tuple[str, tuple[str, ...], Path], tuple[Trial, ...]] = {}
 """Results of trials in this process.
 
-The key is the operator, the modules that register kernels, and the folder of these modules.
+The key consists of the operator, the modules that register kernels, and the folder of these modules.
 """
 
 
 def resolve_ops(project: Project, target: str, user: UserCode) -> InPlaceOps:
-    """Return the operators that the target's table ``inplace`` in the config allows to run in place.
+    """Return the operators that the target's config table ``inplace`` allows to run in place.
 
-    Operators that etdev's own table lacks are tried first. This takes seconds per operator, in a stock runtime that is
-    started for it. Raises :class:`~etdev.errors.ConfigError` with all operators that the runtime lacks, or whose
-    results differ in place. Raises :class:`~etdev.errors.MissingRequirementError` if no runtime is installed.
+    Operators that are missing in the built-in table are tried first. A trial takes seconds per operator, in a stock
+    runtime that is started for it. Raises :class:`~etdev.errors.ConfigError` with all operators that the runtime lacks,
+    or whose results differ in place. Raises :class:`~etdev.errors.MissingRequirementError` if no runtime is installed.
     """
     settings = project.config.targets[target].inplace
     key: KeyPath = ("targets", target, "inplace")
@@ -96,7 +96,7 @@ def resolve_ops(project: Project, target: str, user: UserCode) -> InPlaceOps:
 def _require_operators(project: Project, runtime: StockRuntime, wanted: Sequence[_Named]) -> dict[str, KeyPath]:
     """Return the operators that the ``wanted`` entries name, each with the key of the first entry that names it.
 
-    Raises :class:`~etdev.errors.ConfigError` if the runtime lacks one.
+    Raises :class:`~etdev.errors.ConfigError` if the runtime lacks one of these operators.
     """
     found: dict[str, KeyPath] = {}
     problems = []
@@ -105,8 +105,12 @@ def _require_operators(project: Project, runtime: StockRuntime, wanted: Sequence
         found |= {name: found.get(name, item.key) for name in names}
         if not names:
             near = nearest_operators(item.text, {*DEFAULT, *runtime.operators})
-            hint = f"did you mean {_one_of(near)}?" if near else "custom kernels are registered by `project.imports`"
-            message = f"there is no such operator to try among {_kernels(project)}"
+            hint = (
+                f"did you mean {_one_of(near)}?"
+                if near
+                else "to register custom kernels, name their modules in `project.imports`"
+            )
+            message = f"there is no such operator among {_kernels(project)}"
             problems.append(_problem(project, item.key, message, hint))
     if problems:
         raise ConfigError(tuple(problems))
@@ -114,9 +118,9 @@ def _require_operators(project: Project, runtime: StockRuntime, wanted: Sequence
 
 
 def _named_by(project: Project, unwanted: Sequence[_Named], known: Iterable[str]) -> set[str]:
-    """Return the operators of ``known`` that the entries of ``remove`` in the config name.
+    """Return the operators of ``known`` that the config's ``remove`` entries name.
 
-    Raises :class:`~etdev.errors.ConfigError` for an entry that names none.
+    Raises :class:`~etdev.errors.ConfigError` for an entry that does not name any operator of ``known``.
     """
     found: set[str] = set()
     problems = []
@@ -126,7 +130,7 @@ def _named_by(project: Project, unwanted: Sequence[_Named], known: Iterable[str]
         if not names:
             near = nearest_operators(item.text, known)
             hint = f"did you mean {_one_of(near)}?" if near else "remove this entry"
-            problems.append(_problem(project, item.key, "no operator of that name could be in place here", hint))
+            problems.append(_problem(project, item.key, "no operator with that name can run in place here", hint))
     if problems:
         raise ConfigError(tuple(problems))
     return found
@@ -135,9 +139,9 @@ def _named_by(project: Project, unwanted: Sequence[_Named], known: Iterable[str]
 def _try_all(
     project: Project, runtime: StockRuntime, names: Mapping[str, KeyPath]
 ) -> tuple[dict[str, tuple[Donor, ...]], tuple[TriedOp, ...]]:
-    """Try operators that etdev's table lacks.
+    """Try operators that are missing in the built-in table.
 
-    Return the inputs that each may overwrite, and what each trial showed.
+    Return the inputs that each operator may overwrite, and the result of each trial.
     """
     table: dict[str, tuple[Donor, ...]] = {}
     tried, problems = [], []
@@ -155,7 +159,7 @@ def _try_all(
 
 
 def _trials(project: Project, runtime: StockRuntime, operator: str) -> tuple[Trial, ...]:
-    """Return one trial for each pair of input and output. Return nothing if the operator cannot be tried."""
+    """Return one trial for each pair of input and output, or nothing if the operator cannot be tried."""
     key = (operator, project.config.project.imports, project.base("project", "imports"))
     if key not in _TRIALS:
         schema = operator_schema(operator)
@@ -179,11 +183,13 @@ def _kernels(project: Project) -> str:
 def _refusal(project: Project, operator: str, key: KeyPath, trials: tuple[Trial, ...]) -> Problem:
     seen = "; ".join(str(trial) for trial in trials if trial.verdict != "not run")
     if seen:
-        message = f"{operator} cannot work in place, as was tried with {_kernels(project)}: {seen}"
+        message = f"{operator} cannot work in place: a trial with {_kernels(project)} found {seen}"
     elif trials:
-        message = f"{operator} could not be tried: its kernel took no case in which an output has the shape of an input"
+        message = (
+            f"{operator} could not be tried: its kernel accepted no case in which an output has the shape of an input"
+        )
     else:
-        message = f"{operator} could not be tried: PyTorch knows no schema of it with an input and an output of its own"
+        message = f"{operator} could not be tried: PyTorch has no schema for it with separate input and output tensors"
     return _problem(project, key, message, "remove this entry")
 
 

@@ -77,7 +77,7 @@ def lower_triangle() -> Iterator[Case]:
 def whole(**more: Callable[[Shape], Any]) -> Callable[[], Iterator[Case]]:
     """Return a function that yields cases of an operator that copies a part of a tensor.
 
-    The part is the whole tensor, so that input and output have one shape.
+    In each case, the part is the whole tensor, so that input and output have the same shape.
     """
 
     def make() -> Iterator[Case]:

@@ -15,7 +15,7 @@ class Argument:
 
     name: str
     kind: str
-    """Type as PyTorch's schema writes it, such as ``Tensor`` or ``Optional[int]``."""
+    """Type in the notation of PyTorch's schema, such as ``Tensor`` or ``Optional[int]``."""
     has_default: bool = False
     default: Any = None
 
@@ -25,19 +25,19 @@ class Schema:
     """Arguments and outputs of an operator."""
 
     operator: str
-    """Operator such as ``aten::add.out``."""
+    """Name of the operator, such as ``aten::add.out``."""
     arguments: tuple[Argument, ...]
     outputs: tuple[Argument, ...]
 
     def donors(self) -> Iterator[Donor]:
-        """Yield each pair of a tensor argument and a tensor output, which a trial lets share bytes."""
+        """Yield each pair of a tensor argument and a tensor output that a trial lets share bytes."""
         for position, argument in enumerate(self.arguments):
             if argument.kind in ("Tensor", "Optional[Tensor]"):
                 yield from (Donor(position, out) for out, given in enumerate(self.outputs) if given.kind == "Tensor")
 
 
 def operator_schema(operator: str) -> Schema | None:
-    """Return the schema of an operator from PyTorch; None if PyTorch does not know the operator."""
+    """Return the schema of an operator from PyTorch, or None if PyTorch does not know the operator."""
     import torch
 
     namespace, _, rest = operator.partition("::")

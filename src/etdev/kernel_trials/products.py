@@ -22,7 +22,7 @@ from etdev.kernel_trials.case import (
 def squares(**tensors: int) -> Callable[[], Iterator[Case]]:
     """Return a function that yields cases of a product of square matrices.
 
-    ``tensors`` has the rank of each argument's tensor.
+    ``tensors`` has the rank of each tensor argument, by name.
     """
 
     def make() -> Iterator[Case]:

@@ -34,7 +34,7 @@ def along(argument: str = "dim", **more: Any) -> Callable[[], Iterator[Case]]:
 def reduced(*, listed: bool, second: ScalarType | None = None, **more: Any) -> Callable[[], Iterator[Case]]:
     """Return a function that yields cases of a reduction.
 
-    Each case reduces a dimension of size 1, since input and output then have the same shape.
+    Each case reduces a dimension of size 1, so that input and output have the same shape.
     """
 
     def make() -> Iterator[Case]:

@@ -1,7 +1,7 @@
-"""Trials that find out whether a kernel may write over one of its inputs.
+"""Trials that determine whether a kernel may overwrite one of its inputs.
 
-Each case runs twice in the stock runtime, in one generated program. First, every tensor has separate memory. Then an
-output is stored on the bytes of an input. Equal results in all cases are not a proof, but a difference proves that the
+Each case runs twice in the stock runtime, in one generated program. First, every tensor has separate memory. Then, an
+output is stored in the bytes of an input. Equal results in all cases are not a proof, but a difference proves that the
 kernel is unsafe.
 """
 
@@ -24,11 +24,12 @@ from etdev.program.analysis.inplace import Donor
 from etdev.runtime.stock import StockRuntime
 
 Verdict: TypeAlias = Literal["safe", "unsafe", "identity", "few", "refused", "not run"]
-"""The conclusion of a trial.
+"""Conclusion of a trial.
 
 * ``safe``: equal results in all cases, on enough shapes.
 * ``unsafe``: a different result in a case, or a crash.
-* ``identity``: in every case with the shape of the input, the output is a copy of it. So the operator can be removed.
+* ``identity``: in every case with the shape of the input, the output is a copy of the input. So the operator can be
+  removed.
 * ``few``: the cases that ran have too few shapes. A reduction, for example, keeps the shape only over a dimension of
   size 1.
 * ``refused``: the kernel detects that the tensors overlap, and fails.
@@ -39,16 +40,16 @@ ENOUGH_SHAPES = 8
 """Minimum number of shapes for the conclusion ``safe``."""
 
 _PROBES = 4
-"""Number of cases that are run first, to find out whether a kernel supports certain element types."""
+"""Number of cases that are run first, to determine whether a kernel supports certain element types."""
 _FEW = 24
-"""Number of cases for each combination of element types in which the types differ."""
+"""Number of cases for each combination of different element types."""
 _LIMIT = 60.0
 """Time limit of one program in seconds. A program usually takes less than one second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Results of a trial, in which one output of an operator is written over one input."""
+    """Results of a trial in which one output of an operator overwrites one input."""
 
     operator: str
     donor: Donor
@@ -59,21 +60,21 @@ class Trial:
     identical: int = 0
     """Number of cases with the same result in place."""
     different: int = 0
-    """Number of cases with a different result in place, or with a crash."""
+    """Number of cases with a different result in place, or with a crash in place."""
     refused: int = 0
-    """Number of cases that the kernel accepts without shared memory but not with it."""
+    """Number of cases that the kernel accepts without shared memory but refuses with shared memory."""
     shapes: int = 0
     """Number of distinct shapes among the cases that ran."""
     dtypes: tuple[str, ...] = ()
-    """Element types that ran. If input and output differ, the text is ``int32 to float32``."""
+    """Element types that ran, such as ``int32 to float32`` for an input and an output with different types."""
     example: str = ""
-    """Description of a case with a different result, or of a failure."""
+    """Description of a case with a different result, or of a failed case."""
     copies: bool = False
     """True if every output was a copy of the input."""
 
     @property
     def verdict(self) -> Verdict:
-        """Conclusion from all cases that ran."""
+        """Return the conclusion from all cases that ran."""
         if self.different:
             return "unsafe"
         if self.refused or not self.identical:
@@ -83,7 +84,7 @@ class Trial:
         return "safe" if self.shapes >= ENOUGH_SHAPES else "few"
 
     def __str__(self) -> str:
-        """Return ``self -> out: differs at [64, 64] float32: 3,210 of 4,096 elements, after 17 equal cases``."""
+        """Return a summary such as ``self -> out: 17 cases on 8 shapes with float32 are bit-identical``."""
         start = f"{self.argument} -> {self.output}: "
         count = self.identical + self.different + self.refused
         match self.verdict:
@@ -93,18 +94,18 @@ class Trial:
             case "refused":
                 return f"{start}{self.refused:,} of {count:,} cases fail with shared memory, first {self.example}"
             case "not run":
-                return f"{start}the kernel took no case in which they have one shape"
+                return f"{start}the kernel accepted no case in which they have the same shape"
         kinds = ", ".join(self.dtypes)
-        same = "are copies" if self.copies else "are the same to the bit"
-        few = f", of at least {ENOUGH_SHAPES} shapes that it takes to tell" if self.verdict == "few" else ""
+        same = "are copies" if self.copies else "are bit-identical"
+        few = f", but a conclusion needs at least {ENOUGH_SHAPES} shapes" if self.verdict == "few" else ""
         return f"{start}{count:,} cases on {self.shapes:,} shapes with {kinds} {same}{few}"
 
 
 def try_operator(runtime: StockRuntime, schema: Schema) -> tuple[Trial, ...]:
     """Try each pair of an input and an output of an operator, with the kernels of ``runtime``.
 
-    An unsafe kernel may write to arbitrary addresses. So do not use ``runtime`` for anything else afterwards. The trial
-    of a pair ends at its first difference.
+    An unsafe kernel may write to arbitrary addresses. So ``runtime`` must not be used for anything else afterwards. The
+    trial of a pair ends at its first difference.
     """
     given = [(item.name, item.kind, item.has_default) for item in schema.arguments]
     known = tuple(_within(schema, case) for case in cases(schema.operator, given, len(schema.outputs)))
@@ -115,9 +116,9 @@ def try_operator(runtime: StockRuntime, schema: Schema) -> tuple[Trial, ...]:
 
 @contextmanager
 def _limited(runtime: StockRuntime) -> Iterator[None]:
-    """In this context, limit the time of each call of the runtime, since a kernel may hang.
+    """In this context, limit the time of each call of the runtime, because a kernel may hang.
 
-    The runtime is started before that, since its start may take longer.
+    The function starts the runtime first, because the start may take longer than the limit.
     """
     assert runtime.operators
     before, runtime.limit = runtime.limit, _LIMIT
@@ -128,7 +129,7 @@ def _limited(runtime: StockRuntime) -> Iterator[None]:
 
 
 def _within(schema: Schema, case: Case) -> Case:
-    """Return the case with one value for each argument of the schema. Missing arguments get their defaults."""
+    """Return the case with a value for each argument of the schema. Missing arguments get their defaults."""
     given = {item.name: case.arguments.get(item.name, item.default) for item in schema.arguments}
     return Case(given, case.outputs)
 
@@ -165,8 +166,8 @@ def _try_donor(bench: Bench, donor: Donor, known: Sequence[Case]) -> Trial:
 def _assignments(schema: Schema) -> list[Dtypes]:
     """Return combinations of element types in which input and output have the same element size.
 
-    For kernels with several inputs, the other inputs also get other types. Combinations of a single type come first.
-    These are tried with all cases, and the others with a few.
+    For kernels with several inputs, the other inputs also get other types. Combinations of a single type come first,
+    and are tried with all cases. All other combinations are tried with a few cases.
     """
     alone = sum(argument.kind in ("Tensor", "Optional[Tensor]") for argument in schema.arguments) == 1
     found: list[Dtypes] = []
@@ -179,7 +180,7 @@ def _assignments(schema: Schema) -> list[Dtypes]:
 
 
 def _fits(case: Case, dtypes: Dtypes, argument: str, output: int) -> bool:
-    """Return whether the output can take the bytes of the input in this case.
+    """Return whether the output can reuse the bytes of the input in this case.
 
     Both must have the same shape and memory order, and element types that the case allows.
     """
@@ -192,7 +193,7 @@ def _fits(case: Case, dtypes: Dtypes, argument: str, output: int) -> bool:
 
 
 def _spread(runs: Sequence[Run], count: int) -> Sequence[Run]:
-    """Return at most ``count`` runs, evenly spread over all."""
+    """Return at most ``count`` runs, evenly distributed over ``runs``."""
     if len(runs) <= count:
         return runs
     return [runs[(2 * i + 1) * len(runs) // (2 * count)] for i in range(count)]

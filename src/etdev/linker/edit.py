@@ -168,8 +168,8 @@ def aliases_first(plan: m.ExecutionPlan, memory: MethodMemory, neighbors: Mappin
 def _mistaken_for_outputs(plan: m.ExecutionPlan, memory: MethodMemory, order: Sequence[int]) -> dict[int, None]:
     """Return the inputs of delegate calls that a reader of the file would mistake for outputs.
 
-    An example is an alias of state. The returned values must come first in the final order. A reader then takes them
-    for inputs.
+    An example is an alias of state. The returned values must come first in the final order. A reader then recognizes
+    the values as inputs.
     """
     rank = {value: number for number, value in enumerate(order)}
     seen = set(tensors(plan, plan.inputs))

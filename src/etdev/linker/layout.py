@@ -100,7 +100,7 @@ def _number_buffers(methods: Sequence[Method], *, separate_state: bool) -> _Buff
 
 
 def _empty_devices(methods: Sequence[Method]) -> Iterable[tuple[Device, bool]]:
-    """Return each device with an empty tensor, which needs an address too. The ``False`` means that it is not state."""
+    """Return each device with an empty tensor, with ``False``. The tensor needs an address too, and is not state."""
     return {
         (tensor.device, False)
         for method in methods
@@ -196,7 +196,7 @@ def _placed(
     plans: Mapping[int, Plan],
     numbers: _BufferNumbers,
 ) -> tuple[tuple[m.Value, ...], dict[int, int]]:
-    """Return the method's values with their new addresses, and the size in bytes of each buffer that they use."""
+    """Return the method's values with their new addresses, and the size in bytes of each buffer that the values use."""
     ends: dict[int, int] = {buffer: plan.size for buffer, plan in plans.items()}
     values = list(method.plan.values)
     outputs = frozenset(method.plan.outputs)

@@ -30,7 +30,7 @@ def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar 
     from any toolchain, and the linker recovers its storages from its plan. A method keeps its plan if the file lacks
     facts that planning needs. The report then states the reason.
 
-    Raises :class:`~etdev.errors.LinkError` if the program overwrites values that it still reads, or if the link cannot
+    Raises :class:`~etdev.errors.LinkError` if the program reads values after overwriting them, or if the link cannot
     satisfy ``options``.
     """
     options = options or LinkOptions()

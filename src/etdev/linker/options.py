@@ -44,8 +44,7 @@ class LinkOptions:
     keep: Mapping[str, str] = field(default_factory=dict)
     """Methods that keep their original plans, each with the reason."""
     merged_views: bool = True
-    """Whether to remove views of values that may be one of several tensors. All these tensors are then in use longer.
-    """
+    """Whether to replace a copy by a view if its input may be one of several tensors, which are then in use longer."""
     growth: bool = True
     """Whether to fold a constant even if the file then contains both the original constant and the folded one."""
 

@@ -47,7 +47,7 @@ def on_each(run: Callable[[Method, Work, LinkOptions], Changed]) -> Run:
 
 
 def _apply_merges(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Apply the merges of storages that earlier passes recorded, and the changes that go with them."""
+    """Apply the merges of storages that earlier passes recorded. Also apply the changes that these merges require."""
     if method.storages is None:
         return Changed(method)
     neighbors = dict(method.neighbors)

@@ -41,7 +41,7 @@ def _notes(plan: m.ExecutionPlan, sidecar: Sidecar) -> MethodNotes:
 
 
 def start(program: Program, numbers: Sequence[int], options: LinkOptions, sidecar: Sidecar | None) -> Work:
-    """Return the input of the first pass. It contains the methods with these numbers."""
+    """Return the input of the first pass, for the methods with these numbers."""
     methods = [_start_method(program.execution_plan[index], sidecar) for index in numbers]
     if sidecar is None:
         others = kept_by_others([method.memory for method in methods])

@@ -1,1 +1,1 @@
-"""Kernel-aware lowering: forms of ops that run faster on a runtime's kernels, and tiling that saves memory."""
+"""Kernel-aware lowering: forms of ops that run faster with a runtime's kernels, and tiling that saves memory."""

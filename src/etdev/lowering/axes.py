@@ -1,8 +1,8 @@
-"""Rules that tell which inputs a tile of an op's output needs.
+"""Rules that state the inputs that a tile of an op's output needs.
 
-An op may compute its output in tiles along one axis of the output. Some inputs are then tiled too, along axes of their
-own. Each tile needs all other inputs as a whole. Tiling does not change results, with one exception: product kernels
-may sum in another order.
+An op may compute its output in tiles along one axis of the output. Then some inputs are also tiled, along axes of their
+own. Each tile needs all other inputs as a whole. Tiling does not change results, with one exception: kernels for matrix
+products may add numbers in another order.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ VIEWS = frozenset({"view_copy", "squeeze_copy", "unsqueeze_copy"})
 
 
 class Needs(NamedTuple):
-    """The inputs that a tile of an op's output needs, if the output is tiled along some axis."""
+    """Inputs that a tile of an op's output needs, if the output is tiled along an axis."""
 
     axes: dict[Node, int | None]
-    """Input → its axis along which it is tiled; None if each tile needs the whole input."""
+    """Axis along which each input is tiled, by input. None if each tile needs the whole input."""
     grain: int
     """Number of equal slices into which the axis can be cut. A tile consists of one or more of these *grains*."""
 
 
 def needs(node: Node, axis: int) -> Needs | None:
-    """Return what a tile along the axis needs. Return None if the op cannot be tiled so, or if that is unknown."""
+    """Return the inputs that a tile along the axis needs, or None if tiling along the axis is impossible or unknown."""
     shape = shape_of(node)
     if shape is None or not 0 <= axis < len(shape) or shape[axis] < 2 or not _is_known(node):
         return None
@@ -54,7 +54,7 @@ def needs(node: Node, axis: int) -> Needs | None:
 
 
 def _is_known(node: Node) -> bool:
-    """Return whether a node is an ATen op, or selects one output of an op that has several.
+    """Return whether a node is an ATen op, or selects an output of an op with several outputs.
 
     An op of the same name in another namespace may compute anything.
     """
@@ -63,7 +63,7 @@ def _is_known(node: Node) -> bool:
 
 
 def _is_sound(node: Node, found: Needs) -> bool:
-    """Return whether ``found`` covers all inputs, and the axes of tiled inputs can be divided into the grains."""
+    """Return True if ``found`` covers all inputs, and the axes of tiled inputs can be divided into the grains."""
     if any(source not in found.axes for source in node.all_input_nodes):
         return False
     for source, along in found.axes.items():
@@ -74,7 +74,7 @@ def _is_sound(node: Node, found: Needs) -> bool:
 
 
 def shape_of(node: Node) -> list[int] | None:
-    """Return the shape of a node's first output. Return None if it is not contiguous, or has dynamic sizes."""
+    """Return the shape of a node's first output, or None if that output is not contiguous or has dynamic sizes."""
     import torch
 
     found = node.meta.get("val")
@@ -87,8 +87,8 @@ def shape_of(node: Node) -> list[int] | None:
 def _along(shape: Sequence[int], axis: int, *inputs: tuple[Any, int | None], grain: int | None = None) -> Needs | None:
     """Return the needs of a tile.
 
-    Each of ``inputs`` has the axis along which it is tiled, or None if each tile needs it as a whole. Return None if an
-    input appears twice and these differ.
+    ``inputs`` has each input with the axis along which it is tiled, or with None if each tile needs the whole input.
+    Return None if an input appears twice with different axes.
     """
     from torch.fx import Node
 
@@ -113,7 +113,8 @@ def _elementwise(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
 def _viewed(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
     """Return the needs of a tile of a view.
 
-    The input is tiled along the axis with as many elements in the axes before it as in those before the output's axis.
+    Let n be the number of elements in the axes before the output's axis. The input is tiled along the axis that also
+    has n elements in the axes before it.
     """
     source = arguments(node)[0]
     known = shape_of(source)
@@ -177,7 +178,7 @@ def _convolution(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
 
 
 def _image(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
-    """Return the needs of a tile of an op that treats each image separately."""
+    """Return the needs of a tile of an op that processes each image separately."""
     return _along(shape, axis, (arguments(node)[0], axis)) if axis < len(shape) - 2 else None
 
 
@@ -249,8 +250,8 @@ def _gathered(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
 def _indexed(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
     """Return the needs of a tile of an indexing op.
 
-    The op has tensors of indices for some neighbouring axes of the input. In the output, the axes of these tensors
-    replace those of the input.
+    The op has index tensors for some neighbouring axes of the input. In the output, the axes of the index tensors
+    replace these axes.
     """
     source, indices = arguments(node)
     places = [place for place, index in enumerate(indices) if index is not None]
@@ -309,13 +310,13 @@ _RULES: dict[str, Callable[[Node, int, Sequence[int]], Needs | None]] = {
     "index": _indexed,
     "getitem": _item,
 }
-"""Kind of an op → function that returns what a tile of its output needs."""
+"""Functions that return the needs of a tile, by kind of op."""
 
 
 def piece_arguments(node: Node, axis: int, size: int, given: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the arguments of the op that computes a tile of ``size`` elements along the axis.
 
-    ``given`` are the arguments of the whole op, except that each tiled input is replaced by its tile.
+    ``given`` contains the arguments of the whole op, with each tiled input replaced by its tile.
     """
     kind, shape = kind_of(node), shape_of(node)
     assert shape is not None

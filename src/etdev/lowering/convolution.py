@@ -1,12 +1,12 @@
 """Convolutions as matrix products.
 
 The portable kernel computes the address of every factor again and again. The replacement has two steps. First, one
-``as_strided_copy`` writes the input's windows to the columns of a matrix. Then a matrix product with the weight, which
-already is a matrix in memory, computes the output. A 1x1 convolution skips the first step, since its input is that
-matrix.
+``as_strided_copy`` writes the input's windows to the columns of a matrix. Then, a matrix product with the weight, which
+already is a matrix in memory, computes the output. A 1x1 convolution skips the first step, because its input already is
+that matrix.
 
-The matrix of columns takes memory. A convolution is tiled by rows of the output if it would need more memory than all
-other ops of the method. If these rows then have to be concatenated, it is also tiled by groups of channels. A
+The matrix of columns takes memory. If a convolution would need more memory than all other ops of the method, it is
+tiled by rows of the output. If these rows then have to be concatenated, it is also tiled by groups of channels. A
 convolution keeps the portable kernel if the method would need more memory than in the stock lowering.
 """
 
@@ -34,10 +34,10 @@ _BYTES = 4
 # concatenation. _CALL: one kernel call.
 _NAIVE, _WALK, _PRODUCT, _SUM, _CALL = 4.0, 0.7, 0.08, 0.6, 1500.0
 _SLACK = 1.03
-"""Factor on the least memory that a convolution can use. Reaching the least itself would take very many tiles."""
+"""Factor on the minimum memory of a convolution. To reach the minimum itself would take very many tiles."""
 
 _MOST_PIECES = 256
-"""Maximum number of tiles of a convolution: each adds a few hundred bytes to the file."""
+"""Maximum number of tiles of a convolution. Each tile adds a few hundred bytes to the file."""
 
 _WORTH = 1.5
 """Minimum estimated speedup."""
@@ -45,7 +45,7 @@ _WORTH = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """Sizes of a convolution in two dimensions. A convolution in one dimension is one of height 1."""
+    """Sizes of a convolution in two dimensions. A one-dimensional convolution has height 1."""
 
     samples: int
     channels: int
@@ -74,7 +74,7 @@ class Convolution:
         return (size + 2 * self.padding[dim] - self.reach(1, dim)) // self.stride[dim] + 1
 
     def reach(self, places: int, dim: int) -> int:
-        """Return how many rows or columns of the input ``places`` neighbouring rows or columns of the output need."""
+        """Return the number of rows or columns of the input that ``places`` neighbouring ones of the output need."""
         return (places - 1) * self.stride[dim] + self.dilation[dim] * (self.kernel[dim] - 1) + 1
 
     @property
@@ -84,7 +84,7 @@ class Convolution:
 
     @property
     def is_product(self) -> bool:
-        """True if the convolution is a matrix product of the weight and the input, which stays as it is in memory."""
+        """True if the convolution is a product of the weight and the unchanged input."""
         return (self.kernel, self.stride, self.padding) == ((1, 1), (1, 1), (0, 0))
 
     @property
@@ -96,35 +96,35 @@ class Convolution:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """A tiling of a convolution, with its memory and time."""
+    """A tiling of a convolution, with the memory and the time that it needs."""
 
     parts: int
-    """Number of parts of the output's channels. With several groups, number of parts of the groups."""
+    """Number of parts into which the output's channels are divided. With several groups, the groups are divided."""
     bands: int
-    """Number of bands of neighbouring rows of the output; of columns if the output has a single row."""
+    """Number of bands of neighbouring output rows, or of neighbouring columns if the output has a single row."""
     pads_first: bool
-    """True if the whole input is padded once, False if the input of each tile is padded."""
+    """True if the whole input is padded once. False if the input of each tile is padded."""
     memory: int
-    """Peak bytes in use during the convolution, without those of unrelated tensors."""
+    """Peak number of bytes in use during the convolution, without unrelated tensors."""
     time: float
-    """Estimated nanoseconds."""
+    """Estimated time in nanoseconds."""
     calls: int = 1
     """Number of kernel calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """A convolution that can become matrix products, and its tilings that fit into the memory limit."""
+    """A convolution that can become matrix products, with its tilings that fit in the memory limit."""
 
     node: Node
     sizes: Convolution
     others: int
-    """Bytes of unrelated tensors that are in use during the convolution."""
+    """Number of bytes of unrelated tensors that are in use during the convolution."""
     ways: list[Pieces]
 
 
 def multiply_matrices(editor: Editor) -> int:
-    """Replace each convolution that is faster as matrix products. Return the number of replaced ones."""
+    """Replace each convolution that is faster as matrix products. Return the number of replaced convolutions."""
     options, left, floor = _possible(editor)
     room = _room(editor, options, floor)
     decided = [(item.node, item.sizes, fastest(item.ways, room - item.others)) for item in options]
@@ -138,7 +138,10 @@ def multiply_matrices(editor: Editor) -> int:
 
 
 def price(editor: Editor) -> tuple[int, int]:
-    """Return the cost of a graph: the convolutions that no tiling fits, and the bytes of memory and instructions."""
+    """Return the cost of a graph: the number of convolutions that no tiling fits, and the cost of the others in bytes.
+
+    The second number is the peak memory plus the bytes of added instructions.
+    """
     if "convolution" not in editor.settings.names:
         return 0, editor.occupancy().peak()
     options, left, floor = _possible(editor)
@@ -146,7 +149,7 @@ def price(editor: Editor) -> tuple[int, int]:
 
 
 def _possible(editor: Editor) -> tuple[list[_Options], int, int]:
-    """Return the convolutions to replace, the number of those that no tiling fits, and the peak of all other ops."""
+    """Return the convolutions to replace, the number of those without a tiling, and the peak of all other ops."""
     occupancy = editor.occupancy()
     sizes = {node: found for node in editor.calls("convolution.default") if (found := _sizes(node)) is not None}
     options, left = [], 0
@@ -161,7 +164,7 @@ def _possible(editor: Editor) -> tuple[list[_Options], int, int]:
 
 
 def _room(editor: Editor, options: Sequence[_Options], floor: int) -> int:
-    """Return the bytes that may be in use during each convolution, which gets its fastest tiling within them."""
+    """Return the number of bytes that may be in use during each convolution. This limit decides its fastest tiling."""
     least = [item.others + min(way.memory for way in item.ways) for item in options]
     lowest = int(min(max((floor, *(size * _SLACK for size in least))), editor.limit))
     if editor.settings.tiling == "always" or not options:
@@ -174,7 +177,7 @@ def _room(editor: Editor, options: Sequence[_Options], floor: int) -> int:
 
 
 def _cost(options: Sequence[_Options], floor: int, room: int) -> int:
-    """Return the peak memory plus the added instructions, in bytes, of the fastest tilings that fit into ``room``.
+    """Return the peak memory plus the added instructions, in bytes, of the fastest tilings that fit in ``room``.
 
     The peak is at least ``floor``.
     """
@@ -184,7 +187,7 @@ def _cost(options: Sequence[_Options], floor: int, room: int) -> int:
 
 
 def _sizes(node: Node) -> Convolution | None:
-    """Return the sizes of a convolution. Return None if it cannot be computed as a product of matrices."""
+    """Return the sizes of a convolution, or None if the convolution cannot be computed as a product of matrices."""
     source, weight, bias, stride, padding, dilation, transposed, _, groups = arguments(node)
     tensors = [source, weight, node] if bias is None else [source, weight, node, bias]
     if transposed or not is_plain(*tensors) or value(source).dim() not in (3, 4) or value(source).shape[0] > _SAMPLES:
@@ -210,7 +213,7 @@ def _sizes(node: Node) -> Convolution | None:
 
 
 def _pair(given: list[int], missing: int, flat: bool) -> tuple[int, int]:
-    """Return height and width from a list of one or two numbers. A single number is used for both."""
+    """Return height and width from a list of one or two numbers. A single number is used for both dimensions."""
     return (missing, given[-1]) if flat else (given[0], given[-1])
 
 
@@ -220,7 +223,7 @@ def _pair(given: list[int], missing: int, flat: bool) -> tuple[int, int]:
 def possible_ways(sizes: Convolution, *, input_stays: bool) -> list[Pieces]:
     """Return the tilings that are faster than the portable kernel.
 
-    ``input_stays`` is true if other ops need the input afterwards.
+    ``input_stays`` must be True if other ops need the input afterwards.
     """
     naive = sizes.samples * sizes.outputs * sizes.rows * sizes.columns * sizes.depth * _NAIVE
     return [way for way in _ways(sizes, input_stays) if way.time * _WORTH < naive]
@@ -243,7 +246,7 @@ def _ways(sizes: Convolution, input_stays: bool) -> Iterator[Pieces]:
 
 
 def _divisions(size: int, most: int) -> list[int]:
-    """Return the numbers of parts to try, up to ``size`` and ``most``. Each is at most twice the one before."""
+    """Return the numbers of parts to try, up to ``size`` and ``most``. Each is at most twice the previous one."""
     return [number for number in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64) if number <= min(size, most)]
 
 
@@ -291,7 +294,7 @@ def _padded_first(sizes: Convolution, parts: int, bands: int, input_stays: bool)
 
 
 def _region_bytes(sizes: Convolution, bands: int) -> int:
-    """Return the bytes of padded input that one of ``bands`` bands depends on."""
+    """Return the number of bytes of padded input on which one of ``bands`` bands depends."""
     dim = 0 if sizes.rows > 1 else 1
     extent = [sizes.reach(sizes.rows, 0), sizes.reach(sizes.columns, 1)]
     extent[dim] = sizes.reach(-(-_bandable(sizes) // bands), dim)
@@ -321,7 +324,7 @@ def _convolved(editor: Editor, node: Node, sizes: Convolution, pieces: Pieces) -
 def _sample(editor: Editor, image: Node, weight: Node, sizes: Convolution, pieces: Pieces, number: int) -> Node:
     """Return the output of one sample as a matrix, with a row per channel and a column per position.
 
-    ``image`` has the channels of all samples.
+    ``image`` contains the channels of all samples.
     """
     grouped, own = sizes.groups > 1, sizes.channels // sizes.groups
     shape = [sizes.groups, sizes.outputs // sizes.groups] if grouped else [sizes.outputs]
@@ -345,7 +348,7 @@ def _sample(editor: Editor, image: Node, weight: Node, sizes: Convolution, piece
 
 
 def _columns(editor: Editor, image: Node, sizes: Convolution, channels: range, band: range) -> Node:
-    """Return the input of the matrix product for a band: a column per position of the output, with its factors."""
+    """Return the right factor of the matrix product for a band. Column i has the input of output position i."""
     rows, columns = (band, range(sizes.columns)) if sizes.rows > 1 else (range(1), band)
     shape = [len(channels) * sizes.kernel[0] * sizes.kernel[1], len(rows) * len(columns)]
     if sizes.is_product and len(channels) == value(image).shape[0]:
@@ -389,6 +392,6 @@ def _joined(editor: Editor, parts: list[Node], dim: int) -> Node:
 
 
 def _ranges(size: int, parts: int) -> list[range]:
-    """Divide ``size`` items into nearly equal ranges. None of them is empty."""
+    """Divide ``size`` items into nearly equal ranges. No range is empty."""
     bounds = [size * number // parts for number in range(parts + 1)]
     return [range(start, end) for start, end in pairwise(bounds)]

@@ -1,9 +1,9 @@
-"""Table of the forms: which ops they replace, their gains, and the kernel libraries that the gains depend on.
+"""Table of the forms: the ops that they replace, their gains, and the kernel libraries on which the gains depend.
 
-This module does not import torch. :mod:`etdev.lowering.rewrite` has the function that applies each form.
-``benchmarks/lowering.py`` measures the gains, each at one typical size, in the stock runtime of executorch 1.5.1 on one
-thread. Matrix products of 1.4.1 take half the time on x86-64, since its Python runtime calls torch's. So the gains of
-``linear``, ``addmm`` and ``convolution`` are twice as large there, and the others are the same.
+This module does not import torch. :mod:`etdev.lowering.rewrite` contains the function that applies each form.
+``benchmarks/lowering.py`` measures each gain at one typical size, in the stock runtime of executorch 1.5.1 on one thread.
+On x86-64, matrix products of 1.4.1 take half the time, because its Python runtime calls torch's kernels. So the gains of
+``linear``, ``addmm`` and ``convolution`` are twice as large with 1.4.1. All other gains are the same.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """An entry of the table: an op of the stock lowering, and the form that replaces it."""
+    """Entry of the table: an op of the stock lowering, and the form that replaces it."""
 
     name: str
-    """Name in reports."""
+    """Name of the form in reports."""
     stock: str
-    """What ExecuTorch's lowering emits."""
+    """Ops that ExecuTorch's lowering emits."""
     form: str
-    """What replaces it."""
+    """Ops that replace them."""
     operators: tuple[str, ...]
-    """All operators that the form may put into a file."""
+    """All operators that the form may add to a file."""
     library: str
-    """Kernel library that the gain depends on. The gain was measured with all of ExecuTorch's libraries linked."""
+    """Kernel library on which the gain depends. The gain was measured with all of ExecuTorch's libraries linked."""
     measured: str
     """Size for which the gain was measured."""
     gain: float
-    """Speedup at that size. It is 1 for a form that takes about the same time."""
+    """Speedup at that size. The speedup is 1 for a form that takes about the same time."""
     reason: str
     """Reason why the form is faster or takes less memory."""
     less_memory: float = 1
-    """Planned memory before divided by that after, for a form that saves memory."""
+    """Planned memory before the form divided by planned memory after it, for a form that saves memory."""
 
 
 _WALK = "aten::as_strided_copy.out"
@@ -53,7 +53,7 @@ FORMS: tuple[Form, ...] = (
     Form(
         "addmm",
         stock="addmm",
-        form="linear with the matrix stored transposed; mm and add if others need the matrix",
+        form="linear with the matrix stored transposed; mm and add if other ops need the matrix",
         operators=("aten::linear.out", "aten::mm.out", "aten::add.out"),
         library="optimized",
         measured="128 x 128 by 128 x 512, with a bias",
@@ -78,7 +78,7 @@ FORMS: tuple[Form, ...] = (
         library="optimized",
         measured="65,536 elements",
         gain=2.5,
-        reason="clamp converts each element, hardtanh is a loop that compilers vectorise",
+        reason="clamp converts each element; hardtanh is a loop that compilers vectorise",
     ),
     Form(
         "gelu",
@@ -92,8 +92,8 @@ FORMS: tuple[Form, ...] = (
     ),
     Form(
         "tiling",
-        stock="ops on whole tensors where the method needs most memory",
-        form="the same ops on one piece after the other",
+        stock="ops on whole tensors at the peak of the method",
+        form="the same ops on one tile after another",
         operators=("aten::slice_copy.Tensor_out", "aten::cat.out", "aten::view_copy.out"),
         library="optimized",
         measured="two layers of an MLP on 256 rows of 64 numbers, 256 numbers between them",
@@ -117,7 +117,7 @@ FORMS: tuple[Form, ...] = (
     Form(
         "convolution",
         stock="convolution",
-        form="windows as columns of a matrix (as_strided_copy), times the weight (mm, with groups bmm)",
+        form="windows as columns of a matrix (as_strided_copy), times the weight (mm, or bmm for groups)",
         operators=("aten::mm.out", "aten::bmm.out", "aten::add.out", _WALK, *_JOIN),
         library="optimized",
         measured="3 x 3, 32 to 64 channels, 56 x 56",
@@ -127,24 +127,24 @@ FORMS: tuple[Form, ...] = (
     Form(
         "movement",
         stock="permute_copy, transpose_copy, slice_copy, select_copy, expand_copy",
-        form="as_strided_copy, where it is no mere view",
+        form="as_strided_copy, unless the linker makes it a view",
         operators=(_WALK, "aten::view_copy.out"),
         library="optimized",
         measured="heads of attention: 128 x 4 x 32 to 4 x 128 x 32",
         gain=7.5,
-        reason="permute_copy computes an index for each element, as_strided_copy walks its input",
+        reason="permute_copy computes an index for each element; as_strided_copy steps through its input",
     ),
 )
 """Forms in the order in which they are applied."""
 
 LIBRARIES = frozenset(form.library for form in FORMS)
-"""Kernel libraries of all forms. A runtime that lacks any of them gets the stock lowering."""
+"""Kernel libraries of all forms. A runtime that lacks one of these libraries gets the stock lowering."""
 
 
 def usable_forms(libraries: Collection[str] | None, operators: Collection[str] | None) -> tuple[str, ...]:
     """Return the names of the forms for a runtime with these kernel libraries and operators.
 
-    None stands for all libraries or all operators.
+    None means all libraries, or all operators.
     """
     if libraries is not None and not LIBRARIES.issubset(libraries):
         return ()

@@ -1,4 +1,4 @@
-"""Editor of lowered graphs, which replaces ops by new ones."""
+"""Editor of lowered graphs. It replaces ops by new ops."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 Tiling = Literal["auto", "off", "always"]
 
 INSTRUCTION_BYTES = 320
-"""Average bytes in the file of an instruction with its values, in linked files."""
+"""Average number of bytes of an instruction and its values in linked files."""
 
 
 @dataclass(frozen=True, slots=True)
 class FormSettings:
-    """Settings for applying the forms to a method."""
+    """Settings for applying forms to a method."""
 
     names: frozenset[str]
     """Forms to apply."""
     tiling: Tiling = "always"
-    """How much to tile. ``auto`` weighs memory against instructions, and ``always`` minimizes memory.
+    """Extent of tiling. ``auto`` weighs memory against instructions, and ``always`` minimizes memory.
 
     ``off`` tiles only ops that would exceed the limit as a whole.
     """
     limit: int | None = None
-    """Maximum bytes in use. None means the estimated peak of the stock lowering."""
+    """Maximum number of bytes in use. None means the estimated peak of the stock lowering."""
 
 
 class Editor:
-    """Editor of one graph of a lowered method: its top graph, or that of a branch or a loop's body.
+    """Editor of one graph of a lowered method: the top graph, or the graph of a branch or of a loop's body.
 
-    Ops are named as in the edge dialect, without its namespace: ``linear.default``.
+    Ops are named as in the edge dialect, but without the namespace: ``linear.default``.
     """
 
     def __init__(self, program: ExportedProgram, module: GraphModule, settings: FormSettings) -> None:
@@ -53,14 +53,14 @@ class Editor:
         """Graph that is edited."""
         self.settings = settings
         self.limit: int = self.occupancy().peak() if settings.limit is None else settings.limit
-        """Maximum bytes in use; by default the estimated peak of the stock lowering after the link."""
+        """Maximum number of bytes in use. The default is the estimated peak of the stock lowering after the link."""
         self.is_tiled = False
-        """True if at least one op is tiled that would fit as a whole."""
+        """True if at least one tiled op would fit as a whole."""
         self.left = 0
-        """Number of convolutions that keep the slow kernel because no tiling fits into the limit."""
+        """Number of convolutions that keep the slow kernel because no tiling fits in the limit."""
 
     def copy(self) -> Editor:
-        """Return an editor of a copy of the graph, for a trial."""
+        """Return an editor of a copy of the graph, for trying changes."""
         from torch.fx import Graph
 
         other = copy(self)
@@ -80,7 +80,7 @@ class Editor:
     def before(self, node: Node, line: Node | None = None) -> Iterator[None]:
         """In this context, insert new ops before ``node``.
 
-        The new ops get the source line of ``line`` if it is given, otherwise that of ``node``.
+        The new ops get the source line of ``line`` if that node is given; otherwise the source line of ``node``.
         """
         self._at = line or node
         try:
@@ -90,7 +90,7 @@ class Editor:
             self._at = None
 
     def call(self, op: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Node:
-        """Insert an op and return its node. ``op`` is its name, or the target of another node."""
+        """Insert an op and return its node. ``op`` is the op's name, or the target of another node."""
         from torch.fx import Node
         from torch.utils._pytree import tree_map_only
 
@@ -103,11 +103,11 @@ class Editor:
         return node
 
     def view(self, node: Node, shape: Sequence[int]) -> Node:
-        """Insert a view of a node in another shape. Return the node itself if it has that shape already."""
+        """Insert a view of a node in another shape. If the node already has that shape, return the node itself."""
         return node if list(node.meta["val"].shape) == list(shape) else self.call("view_copy.default", node, [*shape])
 
     def window(self, node: Node, sizes: Sequence[int], strides: Sequence[int], offset: int = 0) -> Node:
-        """Insert a copy of a node with these sizes and strides, as ``as_strided_copy`` makes it.
+        """Insert a copy of a node with these sizes and strides, computed by ``as_strided_copy``.
 
         Strides and offset are in elements.
         """
@@ -134,7 +134,7 @@ class Editor:
     def is_constant(self, node: Node) -> bool:
         """Return whether a node is a parameter or a constant of the model's code.
 
-        Return False in a branch or a loop's body, whose graph does not tell.
+        Return False in a branch or a loop's body, because the graph there does not show this.
         """
         return self._is_top and node.op == "placeholder" and node.name in self._constants()
 
@@ -165,7 +165,7 @@ class Editor:
         return True
 
     def _constants(self) -> dict[str, str]:
-        """Return the constants: placeholder → name of the tensor.
+        """Return the tensor names of the constants, by placeholder.
 
         Buffers are left out, because other methods may change them.
         """
@@ -178,7 +178,7 @@ class Editor:
 
 
 def _rename_outputs(program: ExportedProgram, module: GraphModule) -> AbstractContextManager[None]:
-    """Return a context that keeps the names in the method's signature up to date when outputs are replaced."""
+    """Return a context in which replaced outputs are also replaced in the method's signature."""
     return module._set_replace_hook(program.graph_signature.get_replace_hook())
 
 
@@ -196,7 +196,7 @@ def arguments(node: Node) -> tuple[Any, ...]:
 
 
 def value(node: Node) -> torch.Tensor:
-    """Return the tensor in a node's metadata, which tells element type and sizes."""
+    """Return the tensor in a node's metadata. The tensor states element type and sizes."""
     found: torch.Tensor = node.meta["val"]
     return found
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def keep_linear(editor: Editor) -> int:
-    """Fuse a transposition and ``mm`` or ``addmm`` back into ``linear``."""
+    """Fuse each transposition and its ``mm`` or ``addmm`` back into ``linear``. Return the number of fused products."""
     done = 0
     for node in editor.calls("addmm.default", "mm.default"):
         bias, rows, turned = arguments(node) if len(arguments(node)) == 3 else (None, *arguments(node))
@@ -26,7 +26,7 @@ def keep_linear(editor: Editor) -> int:
 
 
 def split_addmm(editor: Editor) -> int:
-    """Replace ``addmm`` by ``linear`` if its matrix can be stored transposed, otherwise by ``mm`` and ``add``."""
+    """Replace ``addmm`` by ``linear`` if its matrix can be stored transposed; otherwise by ``mm`` and ``add``."""
     done = 0
     for node in editor.calls("addmm.default"):
         bias, rows, matrix = arguments(node)
@@ -43,7 +43,7 @@ def split_addmm(editor: Editor) -> int:
 
 
 def _untransposed(node: Node) -> Node | None:
-    """Return the input of a node that transposes two dimensions. Return None for any other node."""
+    """Return the input of a node that transposes two dimensions, or None for any other node."""
     is_permuted = node.target is edge("permute_copy.default")
     if is_permuted and [dim % 2 for dim in arguments(node)[1]] != [1, 0]:
         return None
@@ -54,7 +54,7 @@ def _untransposed(node: Node) -> Node | None:
 def _fits(node: Node, bias: Node | None) -> bool:
     """Return whether ``linear`` computes the same as an ``mm`` or ``addmm``.
 
-    This requires floats, one bias per column, and no scaling.
+    This requires floats, one bias per column, and no scaling factors.
     """
     if node.kwargs or not _is_float(node):
         return False

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
     Window = tuple[Sequence[int], Sequence[int], int]
-    """Sizes of the output, its strides in the input, and the offset of its first element; all in elements."""
+    """Sizes of the output, its strides in the input, and the offset of its first element. All are in elements."""
 
 _MANY = 64
-"""Minimum number of elements at which the replacement is measurably faster."""
+"""Minimum number of elements for which the replacement is measurably faster."""
 
 
 def walk_strides(editor: Editor) -> int:
-    """Replace ops that move elements by ``as_strided_copy``, except those that the linker makes views."""
+    """Replace ops that move elements by ``as_strided_copy``, except ops that the linker turns into views."""
     done = 0
     for op, window in _WINDOWS.items():
         for node in editor.calls(op):
@@ -45,7 +45,7 @@ def walk_strides(editor: Editor) -> int:
 def merged(sizes: Sequence[int], strides: Sequence[int]) -> tuple[list[int], list[int]]:
     """Merge the dimensions of a copy with strides. Return the sizes and strides of as few dimensions as possible.
 
-    Dimensions of size 1 are dropped. Neighbours are merged if one stride can step through both.
+    Dimensions of size 1 are dropped. Neighbouring dimensions are merged if one stride can step through both.
     """
     found: list[tuple[int, int]] = []
     for size, stride in zip(sizes, strides, strict=True):
@@ -59,7 +59,7 @@ def merged(sizes: Sequence[int], strides: Sequence[int]) -> tuple[list[int], lis
 
 
 def _is_run(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """Return whether the output is one contiguous run of the input's bytes. The linker makes it a view."""
+    """Return whether the output is one contiguous run of the input's bytes. The linker turns such an op into a view."""
     return merged(sizes, strides)[1] == [1]
 
 

@@ -1,7 +1,7 @@
-"""Estimate of the memory that a graph uses, made before planning. It decides which forms fit.
+"""Estimate of the memory that a graph uses, before planning. The estimate decides which forms fit.
 
 The estimate is for the linked program. A view shares the bytes of its input. The output of an element-wise op reuses
-the bytes of an input that is not needed any more. The parts of a concatenation are stored directly in its output.
+the bytes of an input that no later op needs. The parts of a concatenation are stored directly in its output.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ _IN_PLACE = frozenset(name.partition("::")[2].partition(".")[0] for name in DEFA
 
 
 class Op(NamedTuple):
-    """What matters about an op for memory."""
+    """Facts about an op that matter for memory."""
 
     kind: str
-    """Name such as ``add`` for ``aten.add.Tensor``; empty for a value that is no op's output, such as an input."""
+    """Name such as ``add`` for ``aten.add.Tensor``. Empty for a value that no op computes, such as an input."""
     sources: tuple[int, ...]
-    """Indices of the earlier ops whose outputs it needs."""
+    """Indices of the earlier ops whose outputs this op needs."""
     nbytes: int
-    """Bytes of its output."""
+    """Number of bytes of the op's output."""
     is_planned: bool = True
-    """False if the output has no planned memory: for constants, and for memory that is planned elsewhere."""
+    """False if the output has no planned memory here: constants, and memory that is planned elsewhere."""
     runs_along: bool = True
-    """For a slice or a concatenation: True if each part is one contiguous run of the whole's bytes."""
+    """True if each part of a slice or a concatenation is one contiguous run of the whole's bytes."""
     since: int | None = None
-    """Index of the op from which on the output has memory. None means from this op on."""
+    """Index of the op from which on the output has memory. None means from its own op on."""
 
 
 class Lifetimes:
-    """Bytes in use while each op of a sequence runs, including its inputs and outputs.
+    """Number of bytes in use while each op of a sequence runs. Inputs and outputs count.
 
-    The figures are for the memory after the link, or for ExecuTorch's own plan if ``linked`` is false.
+    The figures are for the memory after the link, or for ExecuTorch's own plan if ``linked`` is False.
     """
 
     def __init__(self, ops: Sequence[Op], *, linked: bool = True) -> None:
         self._ops, self._linked = ops, linked
         self.home = list(range(len(ops)))
-        """Op → its home: the op whose memory contains its output."""
+        """Home of each op: the op whose memory contains the output."""
         self.first = [at if op.since is None else op.since for at, op in enumerate(ops)]
-        """Home → first op during which its memory is in use."""
+        """First op during which the memory of a home is in use, by home."""
         self.last = list(range(len(ops)))
-        """Home → last op during which its memory is in use."""
+        """Last op during which the memory of a home is in use, by home."""
         for at, op in enumerate(ops):
             for source in op.sources:
                 self.last[source] = at
@@ -64,12 +64,12 @@ class Lifetimes:
                 change[self.first[at]] += op.nbytes
                 change[self.last[at] + 1] -= op.nbytes
         self.bytes = list(accumulate(change[:-1]))
-        """Op → bytes in use during it."""
+        """Number of bytes in use during each op."""
 
     def _settle(self, at: int) -> None:
         """Find the home of the output of op ``at``.
 
-        A concatenation becomes the home of its parts if they can be stored in its output.
+        A concatenation becomes the home of its parts if its output can contain the parts directly.
         """
         op = self._ops[at]
         self.home[at] = home = self._shared(at)
@@ -94,7 +94,7 @@ class Lifetimes:
         return at
 
     def homes_during(self, at: int) -> list[int]:
-        """Return the ops whose own memory is in use during op ``at``."""
+        """Return the ops whose own memory is in use while op ``at`` runs."""
         every = (home for home, op in enumerate(self._ops) if op.is_planned and self.home[home] == home)
         return [home for home in every if self.first[home] <= at <= self.last[home]]
 
@@ -106,10 +106,10 @@ class Lifetimes:
 
 
 class Occupancy:
-    """Bytes in use during each op of a graph, including its inputs and outputs.
+    """Number of bytes in use during each op of a graph. Inputs and outputs count.
 
-    ``constants`` are names of placeholders without planned memory here: weights, and tensors that are stored elsewhere.
-    The figures are for the memory after the link, or for ExecuTorch's own plan if ``linked`` is false.
+    ``constants`` contains the names of placeholders without planned memory here: weights, and tensors that are stored
+    elsewhere. The figures are for the memory after the link, or for ExecuTorch's own plan if ``linked`` is False.
     """
 
     def __init__(self, graph: Graph, constants: Container[str], *, linked: bool = True) -> None:
@@ -117,7 +117,7 @@ class Occupancy:
         self.nodes = list(graph.nodes)
         self.at = {node: index for index, node in enumerate(self.nodes)}
         self.ops = [self._op(node, constants) for node in self.nodes]
-        """Ops, one per node."""
+        """Ops of the graph, one per node."""
         self.lifetimes = Lifetimes(self.ops, linked=linked)
         self.peak_index = max(range(len(self.nodes)), key=self.lifetimes.bytes.__getitem__)
         """Index of the first op at the peak."""
@@ -142,17 +142,17 @@ class Occupancy:
         return self.ops[self.at[node]].nbytes
 
     def ends_at(self, value: Node, node: Node) -> bool:
-        """Return whether a value's memory can be reused after an op. Return False for constants."""
+        """Return whether a value's memory can be reused after an op. Constants cannot be reused."""
         home = self.lifetimes.home_of(self.at[value])
         return self.ops[home].is_planned and self.lifetimes.last[home] <= self.at[node]
 
     def peak(self, without: Container[Node] = ()) -> int:
-        """Return the peak in bytes over all ops except those in ``without``."""
+        """Return the peak number of bytes over all ops except those in ``without``."""
         return max((self.lifetimes.bytes[at] for node, at in self.at.items() if node not in without), default=0)
 
 
 def nbytes(node: Node, *, first_only: bool = False) -> int:
-    """Return the bytes of a node's output tensors, or of the first one only. Unknown sizes count as 0."""
+    """Return the number of bytes of a node's output tensors, or of the first tensor only. Unknown sizes count as 0."""
     value = node.meta.get("val")
     values = value if isinstance(value, (tuple, list)) else [value]
     return sum(_tensor_bytes(item) for item in (values[:1] if first_only else values))
@@ -161,8 +161,8 @@ def nbytes(node: Node, *, first_only: bool = False) -> int:
 def _has_useless_outputs(node: Node) -> bool:
     """Return whether only the first output of an op counts for memory.
 
-    A norm also returns statistics, which are small and unused. A maximum also returns indices. If they are unused,
-    :mod:`etdev.lowering.pooling` replaces the maximum by ops without them.
+    A norm also returns statistics, which are small and unused. A maximum also returns indices. If the indices are
+    unused, :mod:`etdev.lowering.pooling` replaces the maximum by ops without indices.
     """
     kind = kind_of(node)
     return kind in _IN_PLACE or (kind == "max_pool2d_with_indices" and len(node.users) == 1)
@@ -175,7 +175,7 @@ def kind_of(node: Node) -> str:
 
 
 def _kind_in_memory(node: Node) -> str:
-    """Return the kind of an op; ``view_copy`` for any op that leaves the elements in the same order."""
+    """Return the kind of an op, or ``view_copy`` for any op that leaves the elements in the same order."""
     kind = kind_of(node)
     if kind == "_to_dim_order_copy" and node.all_input_nodes[0].meta["val"].dtype == node.meta["val"].dtype:
         return "view_copy"
@@ -204,7 +204,7 @@ def is_run(shape: Sequence[int], axis: int) -> bool:
 def _runs_along(node: Node) -> bool:
     """Return whether each part of a slice or a concatenation is one contiguous run of the whole's bytes.
 
-    Return True for other ops.
+    Return True for all other ops.
     """
     if kind_of(node) not in ("slice_copy", "cat"):
         return True

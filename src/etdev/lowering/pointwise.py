@@ -1,4 +1,4 @@
-"""Element-wise ops: the same functions with kernels that take less time per element."""
+"""Element-wise ops: the same functions, computed with kernels that take less time per element."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 _MANY = 256
-"""Minimum number of elements for a replacement. For fewer, the time of a kernel call matters more."""
+"""Minimum number of elements for a replacement. With fewer elements, the time of a kernel call matters more."""
 
 
 def use_products_for_powers(editor: Editor) -> int:
-    """Compute x², x³, √x and 1/√x without ``pow``, as eager PyTorch does."""
+    """Compute x², x³, √x and 1/√x without ``pow``, like eager PyTorch."""
     done = 0
     for node in editor.calls("pow.Tensor_Scalar"):
         base, exponent = arguments(node)
@@ -55,7 +55,7 @@ def use_hardtanh_for_clamp(editor: Editor) -> int:
 
 
 def use_sigmoid_for_gelu(editor: Editor) -> int:
-    """Compute the approximate GELU as x · sigmoid(2u), which equals its definition x/2 (1 + tanh u)."""
+    """Compute the approximate GELU as x · sigmoid(2u), which equals x/2 (1 + tanh u), its definition."""
     done = 0
     for node in editor.calls("gelu.default"):
         if node.kwargs.get("approximate") == "tanh" and _many(value(node)):
@@ -66,7 +66,7 @@ def use_sigmoid_for_gelu(editor: Editor) -> int:
 
 
 def _gelu(editor: Editor, x: Node) -> Node:
-    """Insert the GELU of x, for which u = √(2/π) (x + 0.044715 x³)."""
+    """Insert the GELU of x, with u = √(2/π) (x + 0.044715 x³)."""
     factor = 2 * math.sqrt(2 / math.pi)
     inner = editor.call("mul.Scalar", editor.call("mul.Tensor", x, x), 0.044715 * factor)
     doubled = editor.call("mul.Tensor", editor.call("add.Scalar", inner, factor), x)
@@ -74,7 +74,7 @@ def _gelu(editor: Editor, x: Node) -> Node:
 
 
 def _many(tensor: Any) -> bool:
-    """Return whether a value is a float32 tensor with many elements, or with an unknown number of them."""
+    """Return whether a value is a float32 tensor with many elements, or with an unknown number of elements."""
     import torch
 
     return tensor.dtype is torch.float32 and (not isinstance(tensor.numel(), int) or tensor.numel() >= _MANY)

@@ -1,7 +1,7 @@
-"""Pooling over windows, as the maximum or the sum of shifted copies, one dimension after the other.
+"""Pooling over windows, computed as the maximum or the sum of shifted copies, one dimension after the other.
 
-The portable kernels compute an index for each element of each window. Shifted copies need no indices, but memory.
-Images are pooled in tiles if the copies would need more memory than all other ops of the method.
+The portable kernels compute an index for each element of each window. Shifted copies need memory but no indices. If the
+copies would need more memory than all other ops of the method, images are pooled in tiles.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 _MANY = 512
-"""Minimum of elements of the output times elements of a window, at which shifted copies are faster."""
+"""Minimum product of the numbers of output elements and window elements for which shifted copies are faster."""
 
 _BYTES = 4
 """Number of bytes of a float32."""
@@ -30,7 +30,7 @@ _MOST_PARTS = 16
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    """Sizes of a pooling, with each channel of each sample as an image."""
+    """Sizes of a pooling. Each channel of each sample counts as an image."""
 
     images: int
     area: tuple[int, int]
@@ -52,14 +52,17 @@ class _Pool:
         return min(self.images, _MOST_PARTS)
 
     def bytes_of(self, parts: int) -> int:
-        """Return the bytes in use at the peak of one of ``parts`` tiles, besides the whole input and output."""
+        """Return the peak number of bytes of one of ``parts`` tiles, in addition to the whole input and output."""
         (height, width), columns = self.padded, self.output[1]
         # Memory holds the padded image, and two copies of it that are as wide as the output.
         return -(-self.images // parts) * height * (width + 2 * columns) * _BYTES
 
 
 def pool_by_shifts(editor: Editor) -> int:
-    """Replace maximum pooling whose indices are unused, and average pooling whose windows have all one size."""
+    """Replace maximum pooling with unused indices, and average pooling with windows of equal size.
+
+    Return the number of replaced ops.
+    """
     occupancy = editor.occupancy()
     nodes = editor.calls("max_pool2d_with_indices.default", "avg_pool2d.default")
     room = editor.limit if editor.settings.tiling == "off" else occupancy.peak(without=set(nodes))
@@ -78,14 +81,14 @@ def pool_by_shifts(editor: Editor) -> int:
 
 
 def _maximum(node: Node) -> Node | None:
-    """Return the node that selects the maxima. Return None if the indices are used."""
+    """Return the node that selects the maxima, or None if the indices are used."""
     users = list(node.users)
     wanted = len(users) == 1 and users[0].target is operator.getitem and arguments(users[0])[1] == 0
     return users[0] if wanted else None
 
 
 def _replacement(editor: Editor, node: Node, result: Node, room: int, limit: int) -> Node | None:
-    """Insert a replacement of a pooling and return it. Return None if there is none.
+    """Insert a replacement of a pooling and return it, or None if there is no replacement.
 
     The tiles are chosen to need ``room`` bytes in addition to the input and the output. There is no replacement if even
     the smallest tiles need more than ``limit`` bytes.
@@ -137,21 +140,22 @@ def _covers(pool: _Pool) -> bool:
 def _is_regular(pool: _Pool, dim: int) -> bool:
     """Return whether all windows are inside the padded image.
 
-    Only pooling with a rounded-up number of windows has others.
+    Only pooling that rounds up the number of windows has windows outside the image.
     """
     reach = pool.dilation[dim] * (pool.kernel[dim] - 1) + 1
     return (pool.output[dim] - 1) * pool.stride[dim] + reach <= pool.padded[dim]
 
 
 def _pair(given: Sequence[int]) -> tuple[int, int]:
-    """Return height and width from a list of one or two numbers. A single number is used for both."""
+    """Return height and width from a list of one or two numbers. A single number is used for both dimensions."""
     return given[0], given[-1]
 
 
 def _pooled(editor: Editor, source: Node, pool: _Pool, room: int, neutral: float) -> Node:
     """Insert the pooling of all images, in tiles.
 
-    ``neutral`` is the neutral element. It also selects the operation: minus infinity for the maximum, 0 for the sum.
+    ``neutral`` is the neutral element of the operation. It also selects the operation: minus infinity for the maximum,
+    0 for the sum.
     """
     fitting = (parts for parts in range(1, pool.most_parts) if pool.bytes_of(parts) <= room)
     parts = next(fitting, pool.most_parts)
@@ -165,7 +169,7 @@ def _pooled(editor: Editor, source: Node, pool: _Pool, room: int, neutral: float
 
 
 def _cost(pool: _Pool, parts: int, room: int) -> int:
-    """Return the cost of ``parts`` tiles: the bytes that exceed ``room``, plus the bytes of the instructions."""
+    """Return the cost of ``parts`` tiles: the bytes that exceed ``room`` plus the bytes of the instructions."""
     return max(pool.bytes_of(parts) - room, 0) + INSTRUCTION_BYTES * 2 * sum(pool.kernel) * parts
 
 
@@ -195,7 +199,7 @@ def _part(editor: Editor, images: Node, pool: _Pool, chosen: range, neutral: flo
 def _reduced(editor: Editor, values: Iterator[Node], neutral: float) -> Node:
     """Insert the maximum or the sum of all values.
 
-    Each value is inserted just before it is used. So only two are in memory at a time.
+    The function inserts each value just before its use. So only two values are in memory at the same time.
     """
     result = next(values)
     for other in values:

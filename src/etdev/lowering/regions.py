@@ -1,4 +1,4 @@
-"""Regions of a graph: ops that can be tiled together."""
+"""Regions of a graph. A region is a set of ops that can be tiled together."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _MOVEMENT = VIEWS | {
 }
 """Ops that only view or move elements."""
 _REACH = 60
-"""Maximum distance, in ops of the graph, of an op from the seed from which its region is grown."""
+"""Maximum distance of an op in a region from the region's seed, in ops of the graph."""
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Ops that can be tiled together, each along one axis of its output."""
+    """Ops that can be tiled together. Each op is tiled along one axis of its output."""
 
     axes: Mapping[Node, int]
-    """Op → axis along which its output is tiled, in the order of the graph."""
+    """Axis along which the output of each op is tiled, by op, in the order of the graph."""
     needs: Mapping[Node, Needs]
-    """Op → inputs that one of its tiles needs."""
+    """Inputs that a tile of each op needs, by op."""
     grains: int
-    """Number of equal slices into which all axes can be cut. It is the maximum number of tiles."""
+    """Number of equal slices into which all axes can be cut. This is the maximum number of tiles."""
 
     @property
     def outputs(self) -> list[Node]:
@@ -52,7 +52,7 @@ class Region:
 
 
 def grow_region(occupancy: Occupancy, seed: Node, axis: int) -> Region | None:
-    """Return the region around ``seed`` if the output of ``seed`` is tiled along the axis."""
+    """Return the region around ``seed`` for tiling the output of ``seed`` along the axis, or None if there is none."""
     axes: dict[Node, int] = {}
     found: dict[Node, Needs] = {}
     grains = (shape_of(seed) or [0])[axis]
@@ -72,7 +72,7 @@ def grow_region(occupancy: Occupancy, seed: Node, axis: int) -> Region | None:
 
 
 def _fits(node: Node, axis: int, axes: Mapping[Node, int], found: Mapping[Node, Needs]) -> Needs | None:
-    """Return what a tile of an op needs. Return None if that contradicts the tiling of neighbouring ops."""
+    """Return the needs of a tile of an op, or None if these needs contradict the tiling of neighbouring ops."""
     if node.op != "call_function" or shape_of(node) is None:
         return None
     what = needs(node, axis)
@@ -83,7 +83,7 @@ def _fits(node: Node, axis: int, axes: Mapping[Node, int], found: Mapping[Node, 
 
 
 def _axes_for(user: Node, source: Node, axis: int) -> Iterator[int]:
-    """Yield the axes of ``user``'s output along which a tile needs a tile of ``source`` along ``axis``."""
+    """Yield each axis of ``user``'s output along which a tile needs a tile of ``source`` along ``axis``."""
     for own in range(len(shape_of(user) or ())):
         what = needs(user, own)
         if what is not None and what.axes.get(source, -1) == axis:
@@ -91,10 +91,10 @@ def _axes_for(user: Node, source: Node, axis: int) -> Iterator[int]:
 
 
 def part_of(whole: Region, chosen: Iterable[Node], seed: Node) -> Region | None:
-    """Return those chosen ops of a region that are connected to the seed, as a region.
+    """Return a region of the chosen ops that are connected to the seed.
 
-    Return None if the seed is not chosen, or if all these ops only move elements. Also return None if one of them
-    selects an output of an op outside of the region.
+    Return None if the seed is not chosen, or if all these ops only move elements. Also return None if one of the ops
+    selects an output of an op outside the region.
     """
     inside = set(chosen)
     if seed not in inside:

@@ -1,4 +1,4 @@
-"""Application of the forms to a lowered method. They replace ops outside of delegates, also in branches and loops."""
+"""Application of forms to a lowered method. Forms replace ops outside of delegates, in branches and loops too."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PASSES: dict[str, Callable[[Editor], int]] = {
     "convolution": convolution.multiply_matrices,
     "movement": movement.walk_strides,
 }
-"""Name of a form → function that applies it and returns the number of replaced ops."""
+"""Functions that apply each form, by name of the form. Each returns the number of replaced ops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +35,16 @@ class Applied:
     counts: Mapping[str, int]
     """Number of ops that each form replaced."""
     is_tiled: bool = False
-    """True if at least one op is tiled that would fit as a whole into the memory of the stock lowering."""
+    """True if at least one tiled op would fit as a whole in the memory of the stock lowering."""
     left: int = 0
-    """Number of convolutions that keep the portable kernel, as none of their tilings fits into the memory limit."""
+    """Number of convolutions that keep the portable kernel because no tiling fits in the memory limit."""
 
 
 def apply_forms(program: ExportedProgram, settings: FormSettings) -> Applied:
     """Apply the forms to a method in the edge dialect.
 
-    The program's graph and its tables of tensors are changed in place. Tensors that it shares with other programs are
-    not changed.
+    This changes the program's graph and its tables of tensors in place. Tensors that the program shares with other
+    programs are not changed.
     """
     from torch.fx import GraphModule
 

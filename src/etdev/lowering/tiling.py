@@ -1,8 +1,8 @@
 """Tiling of ops at the peak of a method.
 
-At the peak, most memory is often taken by outputs that only the next op needs. Examples are the hidden layer of an MLP,
+At the peak, outputs that only the next op needs often take most of the memory. Examples are the hidden layer of an MLP,
 the scores of attention and the widened channels of a mobile network. A few ops compute these outputs from small
-tensors. Often, all these ops work along one axis, so they can compute one tile after another. Then only the small
+tensors. Often, all of these ops work along one axis, so they can compute one tile after another. Then only the small
 tensors exist as a whole.
 
 A *region* is a set of such ops. The module tiles the region that lowers the peak most. It repeats this with the new
@@ -28,32 +28,32 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 _AFTER = 25
-"""Maximum number of ops after a region for which memory is estimated, since they still use its outputs."""
+"""Maximum number of ops after a region for which memory is estimated. These ops may still use the region's outputs."""
 _COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 """Possible numbers of tiles of a region."""
 _WORTH = 0.97
 """Maximum ratio of the peak with more tiles to the peak with fewer tiles.
 
-More tiles are used above this ratio only if they reach the goal, or leave fewer ops at the peak.
+Above this ratio, more tiles are used only if they reach the goal, or leave fewer ops at the peak.
 """
 _LOWER = 0.97
-"""An op counts as an op at the peak if more bytes than this fraction of the peak are in use during it."""
+"""An op counts as an op at the peak if its bytes in use exceed this fraction of the peak."""
 _ALIKE = 1.03
-"""Ratio up to which two sizes count as about equal."""
+"""Ratio up to which two sizes count as approximately equal."""
 _ENOUGH = 1.05
-"""The first peak to aim at is the lowest reachable peak times this factor."""
+"""Factor of the first peak to aim at, relative to the lowest reachable peak."""
 _MOST_ADDED = 2_000
-"""Maximum number of ops that tiling may add to a method. Each op takes a few hundred bytes of the file."""
+"""Maximum number of ops that tiling may add to a method. Each op adds a few hundred bytes to the file."""
 _MOST_TRIED = 20_000
-"""Maximum number of added ops while searching for the lowest reachable peak."""
+"""Maximum number of added ops during the search for the lowest reachable peak."""
 _STEP = 1.1
-"""Each further peak to aim at is the one before times this factor."""
+"""Factor from one peak to aim at to the next."""
 _WIDE_STEP = 1.25
-"""The same factor when the costs of all reachable peaks are compared, which takes longer."""
+"""Factor from one peak to the next when the costs of all reachable peaks are compared. That comparison is slower."""
 _FREE = VIEWS | {"slice_copy", "cat", "getitem"}
 """Ops that the linker usually removes."""
 _LEAST_BYTES = 1_024
-"""Minimum bytes of a tile of the largest output in a region."""
+"""Minimum number of bytes of a tile of the largest output in a region."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +63,24 @@ class Choice:
     region: Region
     pieces: int
     full: int
-    """Number of ops near the region that would still use about as many bytes as the current peak."""
+    """Number of ops near the region whose bytes in use stay close to the current peak."""
     fewer: int
-    """Number of ops near the region that would no longer use about as many bytes as the current peak."""
+    """Number of ops near the region whose bytes in use drop clearly below the current peak."""
     peak: int
-    """Peak bytes of all ops near the region that are not counted in ``full``."""
+    """Peak number of bytes of the ops near the region that ``full`` does not count."""
 
     @property
     def added(self) -> int:
         """Number of ops that the tiling adds.
 
-        Slices of inputs are not counted, since most become views in the link.
+        Slices of inputs do not count, because the link turns most of them into views.
         """
         return (len(self.region.axes) + 1) * (self.pieces - 1)
 
     def rank(self, goal: int) -> tuple[int, int, int, int]:
-        """Return a sort key; the choice with the lowest is the best.
+        """Return a sort key. The choice with the lowest key is the best.
 
-        The key compares remaining ops at the peak first, then the peak, then the added ops.
+        The key compares the remaining ops at the peak first, then the peak, then the added ops.
         """
         level = round(math.log(max(self.peak, goal, 1), _ALIKE))
         return self.full, -self.fewer if self.full else 0, level, self.added
@@ -98,7 +98,7 @@ def tile(editor: Editor) -> int:
 
 
 def _goals(editor: Editor) -> Iterator[tuple[int, Editor]]:
-    """Yield peaks that tiling can reach, in ascending order, each with a copy of the graph that reaches it."""
+    """Yield peaks that tiling can reach, in ascending order. Each peak comes with a graph that reaches the peak."""
     trial = editor.copy()
     if not _lower(trial, 0, _MOST_TRIED):
         return
@@ -113,9 +113,10 @@ def _goals(editor: Editor) -> Iterator[tuple[int, Editor]]:
 
 
 def _cheapest(editor: Editor, goals: Iterable[tuple[int, Editor]]) -> tuple[int, Editor] | None:
-    """Return the best of the goals; None if no tiling is best.
+    """Return the best of the goals, or None if no tiling is best.
 
-    The best goal leaves the fewest slow convolutions. Among those, it has the fewest bytes of memory and instructions.
+    The best goal leaves the fewest slow convolutions. Among such goals, it has the fewest bytes of memory and
+    instructions.
     """
     whole = editor.copy()
     return min((None, *goals), key=lambda goal: _price(goal[1] if goal else whole))
@@ -128,7 +129,7 @@ def _price(editor: Editor) -> tuple[int, int]:
 
 
 def _lower(editor: Editor, goal: int, most_added: int) -> int:
-    """Lower the peak to the goal, or as far as possible. Return the number of tiled ops."""
+    """Lower the peak to the goal, or as close as possible. Return the number of tiled ops."""
     done, added = 0, 0
     occupancy = editor.occupancy()
     while (highest := _peak_of(occupancy)) > (goal, 0):
@@ -145,14 +146,14 @@ def _lower(editor: Editor, goal: int, most_added: int) -> int:
 
 
 def _peak_of(occupancy: Occupancy) -> tuple[int, int]:
-    """Return the peak in bytes, and the number of ops that use about as many bytes."""
+    """Return the peak in bytes, and the number of ops whose bytes in use are close to the peak."""
     found = occupancy.lifetimes.bytes
     peak = max(found, default=0)
     return peak, sum(size > _LOWER * peak for size in found)
 
 
 def _best(occupancy: Occupancy, goal: int) -> Choice | None:
-    """Return the tiling that lowers the peak most. If several reach the goal, return the one with the fewest ops."""
+    """Return the tiling that lowers the peak most. If several reach the goal, return that with the fewest ops."""
     best: Choice | None = None
     for node, axis in _seeds(occupancy):
         whole = grow_region(occupancy, node, axis)
@@ -194,13 +195,13 @@ def _choose(occupancy: Occupancy, whole: Region, seed: Node, goal: int) -> Choic
 
 
 def _counts(region: Region) -> list[int]:
-    """Return the numbers of tiles to try for a region, ascending."""
+    """Return the numbers of tiles to try for a region, in ascending order."""
     largest = max(map(nbytes, region.axes))
     return [count for count in _COUNTS if count <= region.grains and largest >= count * _LEAST_BYTES] or [2]
 
 
 def _fewest(occupancy: Occupancy, region: Region, goal: int) -> Choice | None:
-    """Return the choice with the fewest tiles that reach the goal, or that are about as good as more tiles."""
+    """Return the choice with the fewest tiles that reaches the goal, or is about as good as one with more tiles."""
     best: Choice | None = None
     for count in _counts(region):
         found = _estimate(occupancy, region, count)
@@ -214,9 +215,9 @@ def _fewest(occupancy: Occupancy, region: Region, goal: int) -> Choice | None:
 
 
 def _estimate(occupancy: Occupancy, region: Region, pieces: int) -> Choice | None:
-    """Estimate the memory in use if a region is tiled. Return None if it cannot be tiled.
+    """Estimate the memory in use if a region is tiled. Return None if the region cannot be tiled.
 
-    In the estimate, all tiles run where the last op of the region was. Each op stands for one of its tiles.
+    In the estimate, all tiles run at the place of the region's last op. Each op represents one of its tiles.
     """
     at, lifetimes = occupancy.at, occupancy.lifetimes
     nodes, outputs = list(region.axes), region.outputs
@@ -251,7 +252,7 @@ def _are_dependent(others: Iterable[Node], region: Region) -> bool:
 
 
 def _rewrite(editor: Editor, choice: Choice) -> None:
-    """Replace the region's ops by their tiles."""
+    """Replace the region's ops by tiles of these ops."""
     region = choice.region
     nodes, outputs = list(region.axes), region.outputs
     made: dict[Node, list[Node]] = {node: [] for node in outputs}
@@ -272,7 +273,7 @@ def _rewrite(editor: Editor, choice: Choice) -> None:
 
 
 class _Piece:
-    """One tile of each op of a region: the grains from ``begin`` to ``end`` (exclusive)."""
+    """One tile of each op of a region, for the grains from ``begin`` to ``end`` (exclusive)."""
 
     def __init__(self, editor: Editor, region: Region, begin: int, end: int) -> None:
         self._editor, self._region, self._begin, self._end = editor, region, begin, end
@@ -280,7 +281,7 @@ class _Piece:
         self._slices: dict[tuple[Node, int], Node] = {}
 
     def make(self, node: Node) -> Node:
-        """Insert the tile of an op and return it. The tiles of its inputs exist already."""
+        """Insert the tile of an op and return it. The tiles of the op's inputs must exist."""
         from torch.fx.node import map_arg
 
         axes, axis = self._region.needs[node].axes, self._region.axes[node]

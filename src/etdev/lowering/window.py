@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class Window:
-    """Memory in use in one stretch of a graph, after a region in it is tiled.
+    """Memory in use in a stretch of a graph after the tiling of a region in it.
 
-    Ops are added in the order in which they will run. ``begin`` and ``end`` are the first and the last op of the
+    Callers must add ops in the order in which they will run. ``begin`` and ``end`` are the first and the last op of the
     stretch, which contains the peak.
     """
 
@@ -24,7 +24,7 @@ class Window:
         self._ops: list[Op] = []
         self._at: dict[Node, int] = {}
         self._homes: dict[int, int] = {}
-        """Op in the whole graph that owns memory used in the stretch → index of that memory here."""
+        """Index of memory in this window, by op of the whole graph that owns the memory."""
         self._slices: dict[tuple[Node, int], int] = {}
         self._opened = 0
 
@@ -34,7 +34,7 @@ class Window:
         self._at[node] = self._add(op._replace(sources=tuple(map(self._place, node.all_input_nodes))))
 
     def add_region(self, region: Region, pieces: int) -> None:
-        """Add the tiles of a region, for which a single tile stands here.
+        """Add the tiles of a region. In this estimate, a single tile represents all tiles.
 
         Inputs and outputs of the region exist as a whole from the first to the last tile.
         """
@@ -80,7 +80,7 @@ class Window:
         return any(self._occupancy.at[user] > self._end for user in node.users)
 
     def _others(self) -> int:
-        """Return the bytes of tensors that no op of the stretch uses, and that live from before to after it."""
+        """Return the number of bytes of tensors that exist before and after the stretch but that no op in it uses."""
         lifetimes, ops = self._occupancy.lifetimes, self._occupancy.ops
         return sum(
             ops[at].nbytes
@@ -89,9 +89,9 @@ class Window:
         )
 
     def _place(self, node: Node) -> int:
-        """Return the index here of the memory of a node's output.
+        """Return the index of the memory of a node's output.
 
-        The memory of an output from before the stretch is in use here from the start.
+        If the output is from before the stretch, its memory is in use from the start.
         """
         if node in self._at:
             return self._at[node]

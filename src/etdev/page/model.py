@@ -1,8 +1,9 @@
-"""Data of the page of ``etdev report``. The JSON in the page is these dataclasses, field by field.
+"""Data of the page of ``etdev report``. The JSON in the page has the fields of these dataclasses.
 
-Each text is stored once, in :attr:`Document.texts`. A field whose description begins with "Texts" has indices into it.
-A table of many rows is a dataclass of columns, all of the same length. Time is counted in instants. At instant 0 the
-caller fills the inputs. At instant 1 + position an instruction runs. At the last instant the caller reads the outputs.
+Each text is stored once, in :attr:`Document.texts`. A field whose description begins with "Texts" contains indices of
+texts. A table of many rows is a dataclass of columns of the same length. Time is counted in instants. At instant 0, the
+caller fills the inputs. At instant 1 + position, an instruction runs. At the last instant, the caller reads the
+outputs.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from dataclasses import dataclass, field
 from etdev.program.info import BufferInfo, Peak
 
 NONE = -1
-"""Number that stands for no row, no text or no position."""
+"""Number that represents a missing row, text or position."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tensors:
-    """Tensors in a planned buffer, one row each, in order of value index."""
+    """Tensors in a planned buffer, one row for each tensor, in order of value index."""
 
     value: tuple[int, ...]
     """Indices of the tensors in the method's table of values."""
     name: tuple[int, ...]
-    """Texts: names; :data:`NONE` without one."""
+    """Texts: names of the tensors. :data:`NONE` for a tensor without a name."""
     kind: tuple[int, ...]
-    """Texts: what fills the tensors: ``input``, ``state``, ``kernel``, ``delegate``, ``transfer`` or ``alias``."""
+    """Texts: origins of the content: ``input``, ``state``, ``kernel``, ``delegate``, ``transfer`` or ``alias``."""
     dtype: tuple[int, ...]
     """Texts: element types."""
     shape: tuple[int, ...]
@@ -33,25 +34,25 @@ class Tensors:
     offset: tuple[int, ...]
     """Offsets in bytes from the start of the buffer."""
     size: tuple[int, ...]
-    """Sizes in bytes. For dynamic shapes, the largest sizes."""
+    """Sizes in bytes. A dynamic shape counts with its largest size."""
     start: tuple[int, ...]
     """First instants of the lifetimes."""
     end: tuple[int, ...]
     """First instants at which the tensors are no longer in use."""
     writer: tuple[int, ...]
-    """Positions of the instructions that write the tensors first; :data:`NONE` if there is none.
+    """Positions of the first instructions that write the tensors. :data:`NONE` for a tensor that no instruction writes.
 
-    For an alias, it is the last instruction that writes its bytes before it is in use.
+    For an alias, this is the last instruction that writes its bytes before the alias is in use.
     """
     storage: tuple[int, ...]
-    """Rows in :class:`Storages` of tensors that share their bytes with others on purpose; :data:`NONE` for others."""
+    """Rows in :class:`Storages` for tensors that share bytes on purpose. :data:`NONE` for other tensors."""
     reason: tuple[int, ...]
-    """Texts: reasons why tensors are in place of an operand or have bytes of their own; :data:`NONE` if unknown."""
+    """Texts: reasons why tensors reuse an operand's bytes or have separate bytes. :data:`NONE` if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Storages:
-    """Storages that hold several tensors: aliases, in-place outputs, or parts of a larger tensor. One row each."""
+    """Storages of several tensors: aliases, in-place outputs, or parts of a larger tensor. One row for each storage."""
 
     offset: tuple[int, ...]
     size: tuple[int, ...]
@@ -61,44 +62,44 @@ class Storages:
 
 @dataclass(frozen=True, slots=True)
 class BufferPage:
-    """A planned buffer of a method, and what is in it over time."""
+    """A planned buffer of a method, and its content over time."""
 
     info: BufferInfo
     tensors: Tensors
     storages: Storages
     live: tuple[tuple[int, int], ...]
-    """Pairs of an instant at which the number of bytes in use changes, and the new number."""
+    """Pairs of an instant at which the number of bytes in use changes, and the new number of bytes."""
     peak: Peak | None
 
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """Instructions of a method, one row each, in order of position."""
+    """Instructions of a method, one row for each instruction, in order of position."""
 
     operator: tuple[int, ...]
     """Texts: operators."""
     source: tuple[int, ...]
-    """Texts: lines of the model's code; :data:`NONE` if unknown."""
+    """Texts: lines of the model's code. :data:`NONE` if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
-    """Copies between the host and devices, one row each, in order of position."""
+    """Copies between the host and devices, one row for each copy, in order of position."""
 
     instruction: tuple[int, ...]
     to_device: tuple[bool, ...]
-    """True for a copy from the host to the device, false for one from the device to the host."""
+    """True for a copy from the host to the device, False for a copy from the device to the host."""
     device: tuple[int, ...]
     """Texts: devices."""
     size: tuple[int, ...]
-    """Sizes in bytes. For dynamic shapes, the largest sizes."""
+    """Sizes in bytes. A dynamic shape counts with its largest size."""
     value: tuple[int, ...]
-    """Value indices of the tensors that are written."""
+    """Value indices of the tensors that the copies write."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Which device works when. Successive instructions on the same device form a stretch; each has one row."""
+    """Times at which devices work. A row is a stretch: successive instructions on the same device."""
 
     devices: tuple[str, ...]
     """Names of the devices, the host first."""
@@ -107,7 +108,7 @@ class Timeline:
     start: tuple[int, ...]
     """Positions of the first instructions of the stretches."""
     end: tuple[int, ...]
-    """Positions after the last instructions of the stretches."""
+    """Positions of the first instructions after the stretches."""
     transfers: Transfers
 
 
@@ -129,24 +130,24 @@ class MethodPage:
 
     name: str
     unknown: str | None
-    """Reason why lifetimes are unknown, in which case there are no buffers. None if they are known."""
+    """Reason why lifetimes are unknown, or None if they are known. If they are unknown, there are no buffers."""
     instants: int
     instructions: Instructions
     buffers: tuple[BufferPage, ...]
     timeline: Timeline | None
-    """Timeline of the devices. None if everything is on the host."""
+    """Timeline of the devices, or None if everything runs on the host."""
     tables: tuple[Table, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of a file: some of its bytes, which serve one purpose."""
+    """A section of a file: the bytes that serve one purpose."""
 
     name: str
     size: int
     """Size in bytes."""
     items: tuple[tuple[str, int, str], ...]
-    """The largest items in the section: name, bytes, and other facts."""
+    """The largest items in the section, each with its name, size in bytes, and other facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,7 @@ class FilePage:
     """A file, with the bytes in each of its sections."""
 
     name: str
-    """Name without folders."""
+    """Name of the file without folders."""
     size: int
     """Size in bytes."""
     sections: tuple[Section, ...]
@@ -166,18 +167,18 @@ class CheckRow:
 
     name: str
     status: str
-    """``passed``, ``failed``, ``not run`` or ``not needed``."""
+    """Status: ``passed``, ``failed``, ``not run`` or ``not needed``."""
     summary: str
     details: tuple[str, ...]
-    """Failures, with their locations and remedies."""
+    """Failures, with locations and remedies."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramPage:
-    """A program's part of the page. The program is a target's, or a file of any origin."""
+    """A program's part of the page. The program belongs to a target, or is a file of any origin."""
 
     name: str
-    """Name of the target; without a target, name of the file."""
+    """Name of the target. If there is no target, name of the file."""
     file: str
     """Name of the file, without folders."""
     size: int
@@ -186,21 +187,21 @@ class ProgramPage:
     status: str | None
     """Result of the build: ``built``, ``gate failed`` or ``rejected``. None if the build's report is not available."""
     problem: str | None
-    """Reason why the file's content cannot be read; None if it can."""
+    """Reason why the file's content cannot be read, or None if it can be read."""
     facts: tuple[tuple[str, str], ...]
-    """Other facts: label and text of each."""
+    """Other facts, each as a label and a text."""
     memory: Mapping[str, int]
     """Planned bytes per device."""
     sources: str | None
-    """Reason why the instructions have no lines of the model's code; None if they have."""
+    """Reason why the instructions have no lines of the model's code, or None if they have such lines."""
     files: tuple[FilePage, ...] = ()
-    """The program's file, and those of its data files that are available."""
+    """The program's file, and its available data files."""
     without: str | None = None
-    """Reason why some data files are not in ``files``; None if all are."""
+    """Reason why some data files are missing in ``files``, or None if ``files`` is complete."""
     methods: tuple[MethodPage, ...] = ()
     checks: tuple[CheckRow, ...] = ()
     unverified: str | None = None
-    """Reason why there are no results of checks; None if there are."""
+    """Reason why there are no results of checks, or None if there are results."""
     notes: tuple[str, ...] = ()
 
 
@@ -210,24 +211,24 @@ class Document:
 
     title: str
     made_by: str
-    """Name and version of the tool: ``etdev 0.1.0``."""
+    """Name and version of the tool, such as ``etdev 0.1.0``."""
     programs: tuple[ProgramPage, ...]
     texts: tuple[str, ...]
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Versions of the packages that made the build; empty if the build's report is not available."""
+    """Versions of the packages that made the build. Empty if the build's report is not available."""
     notes: tuple[str, ...] = ()
 
 
 class Texts:
-    """Collects texts and numbers them in the order in which they are first added."""
+    """Collection of texts. It numbers texts in the order of their first use."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
     def number(self, text: str | None) -> int:
-        """Return the number of a text, which is added if it is new; :data:`NONE` for None."""
+        """Return the number of a text, or :data:`NONE` for None. A new text is added."""
         return NONE if text is None else self._numbers.setdefault(text, len(self._numbers))
 
     def all(self) -> tuple[str, ...]:
-        """Return all texts, in order of their numbers."""
+        """Return all texts in order of their numbers."""
         return tuple(self._numbers)

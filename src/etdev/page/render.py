@@ -1,4 +1,4 @@
-"""Rendering of a document as one HTML file that needs no network and no other file."""
+"""Rendering of a document as one HTML file that needs neither a network nor other files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SCRIPTS = (
     "program.js",
     "page.js",
 )
-"""Scripts of the page, in order. Each may use definitions of the scripts before it."""
+"""Scripts of the page, in order. A script may use definitions of earlier scripts."""
 
 _UNSAFE = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
 """Escapes of the characters that could end a script element. ``json.dumps`` escapes all non-ASCII characters."""
@@ -36,8 +36,9 @@ _UNSAFE = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
 def render(document: Document) -> str:
     """Return the HTML page of a document. Equal documents have equal pages.
 
-    The texts of the document are in JSON, which no browser runs. The scripts show them as text. The page's content
-    security policy allows only the scripts and styles in the page, by their digests, and forbids to fetch anything.
+    The texts of the document are in JSON, which browsers do not run. The scripts display them as text. The page's
+    content security policy allows only the page's own scripts and styles, by their digests. It does not allow any
+    request.
     """
     styles = [_asset(name) for name in STYLES]
     scripts = [ECHARTS.read(), *map(_asset, SCRIPTS)]
@@ -58,12 +59,12 @@ def render(document: Document) -> str:
 
 
 def embedded(document: Document) -> str:
-    """Return the document as JSON that is safe in a script element, whatever its texts are."""
+    """Return the document as JSON that is safe in a script element, for any texts."""
     return json.dumps(asdict(document), separators=(",", ":"), allow_nan=False).translate(_UNSAFE)
 
 
 def _policy(styles: list[str], scripts: list[str]) -> str:
-    """Return the page's content security policy, which allows these styles and scripts."""
+    """Return the page's content security policy. It allows only these styles and scripts."""
     return "; ".join(
         (
             "default-src 'none'",

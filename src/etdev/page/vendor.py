@@ -1,4 +1,4 @@
-"""Third-party code in the page. The code is unchanged, and its licence is in the same folder."""
+"""Third-party code in the page. The code is unchanged. Its licence is in the same folder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib.resources import files
 
 @dataclass(frozen=True, slots=True)
 class Vendored:
-    """A file of a published package, unchanged."""
+    """An unchanged file of a published package."""
 
     package: str
     version: str
@@ -18,7 +18,7 @@ class Vendored:
     licence: str
     """SPDX expression of the file's licence."""
     licences: tuple[str, ...]
-    """Names of the files with its licences and notices, in the same folder."""
+    """Names of the licence and notice files, which are in the same folder."""
 
     def read(self) -> str:
         """Return the content of the file."""

@@ -81,8 +81,8 @@ class Proven(list[int]):
 def best(problem: Problem) -> list[int]:
     """Return the offsets of the smallest plan found.
 
-    The plan is at most as large as that of ``naive``. For up to 20,000 buffers, it is also at most as large as that of
-    ``greedy``.
+    The plan is at most as large as the plan of ``naive``. For up to 20,000 buffers, the plan is also at most as large
+    as the plan of ``greedy``.
     """
     bound = lower_bound(problem)
     target = max(bound, problem.capacity or 0)
@@ -105,7 +105,7 @@ def best(problem: Problem) -> list[int]:
 
 
 def _least(problem: Problem, offsets: Proven) -> Proven:
-    """Return the smallest of three plans: ``offsets`` and those of ``naive`` and ``greedy``."""
+    """Return the smallest of three plans: ``offsets``, the plan of ``naive`` and the plan of ``greedy``."""
     least, size = offsets, arena_size(problem, offsets)
     for planner in (naive, greedy) if len(problem.buffers) <= _MOST_COMPARED else (naive,):
         other = Proven(planner(problem))

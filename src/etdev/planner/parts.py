@@ -35,9 +35,9 @@ def find_parts(problem: Problem, offsets: list[int]) -> list[Part]:
     """Split a problem into parts that can be planned independently, and return these parts.
 
     Buffers whose lifetimes overlap, directly or through other buffers, form a group. A buffer that is in use during the
-    whole lifetime of its group belongs to no part. It is placed below the rest of the group if that needs no padding,
-    and its offset is written to ``offsets``. No smaller plan is missed, because any plan can exchange this buffer with
-    the buffers below it.
+    whole lifetime of its group belongs to no part. The function places this buffer below the rest of the group if that
+    needs no padding, and writes its offset to ``offsets``. No smaller plan is missed, because any plan can exchange
+    this buffer with the buffers below it.
     """
     buffers = problem.buffers
     active = sorted((i for i, b in enumerate(buffers) if b.occupies), key=lambda index: buffers[index].start)

@@ -64,7 +64,7 @@ class Buffer:
 
     @property
     def flaw(self) -> str | None:
-        """Return the reason why the buffer is invalid, as the end of a sentence. Return None if it is valid."""
+        """Return the reason why the buffer is invalid, as the end of a sentence. Return None for a valid buffer."""
         return _flaw(self)
 
 
@@ -88,7 +88,7 @@ class Problem:
             if flaw := buffer.flaw:
                 raise ProblemError(f"{label(index, buffer)} {flaw}")
         if self.capacity is not None and (not _is_int(self.capacity) or self.capacity < 0):
-            raise ProblemError(f"capacity: expected bytes, 0 or more, or None, found {self.capacity!r}")
+            raise ProblemError(f"capacity: expected None or a number of at least 0, found {self.capacity!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def label(index: int, buffer: Buffer) -> str:
 
 
 def _flaw(buffer: Buffer) -> str | None:
-    """Return the reason why a buffer is invalid, as the end of a sentence. Return None if it is valid."""
+    """Return the reason why a buffer is invalid, as the end of a sentence. Return None for a valid buffer."""
     pin = buffer.pin
     for what, value in (("size", buffer.size), ("start", buffer.start), ("end", buffer.end), ("pin", pin)):
         if not _is_int(value) and not (what == "pin" and value is None):
@@ -133,7 +133,7 @@ def _flaw(buffer: Buffer) -> str | None:
     if not _is_int(alignment) or alignment < 1 or alignment & (alignment - 1):
         return f"has the alignment {alignment!r}; expected a power of two"
     if pin is not None and (pin < 0 or pin % alignment):
-        return f"is pinned to {pin}; expected a multiple of its alignment {alignment}, 0 or more"
+        return f"is pinned to {pin}; expected a nonnegative multiple of its alignment {alignment}"
     return None
 
 

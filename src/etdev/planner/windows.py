@@ -65,8 +65,8 @@ class Fixer:
     def _look(self, index: int, capacity: int, margin: int) -> tuple[list[int], list[int]]:
         """Return the buffers in use only in a window, and the buffers in use both in the window and elsewhere.
 
-        The method widens the window until it covers the lifetimes of all its buffers that end too high. It stops if the
-        window has too many buffers.
+        The method widens the window until the window covers the lifetimes of all its buffers that end too high. It
+        stops early if the window has too many buffers.
         """
         begin, end = self._buffers[index].start, self._buffers[index].end
         while True:

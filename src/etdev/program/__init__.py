@@ -1,4 +1,4 @@
-"""The ``.pte`` file format: model, strict reader and writer. Imports neither torch nor executorch.
+"""The ``.pte`` file format: model, strict reader and writer. This package imports neither torch nor executorch.
 
 :mod:`etdev.program.model` defines the parts of a program.
 """

@@ -1,4 +1,4 @@
-"""Bytes that are referred to, not copied: weights, delegate blobs, initial values."""
+"""References to bytes that are not copied: weights, delegate blobs, initial values."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ from itertools import accumulate
 from typing import cast, final
 
 CHUNK = 1 << 20
-"""Bytes that are compared, hashed or written at a time."""
+"""Number of bytes that are compared, hashed or written at a time."""
 _HASHED = 64
-"""Number of bytes in each of the samples from which a hash is computed."""
+"""Number of bytes in each sample from which a hash is computed."""
 
 _CAN_RETURN = hasattr(mmap, "MADV_DONTNEED")
-"""Whether the system can drop mapped pages. Windows cannot, and trims memory by itself."""
+"""Whether the system can drop mapped pages. Windows cannot, but trims memory automatically."""
 
 _Slice = tuple[memoryview, int | None]
-"""Bytes, and their start in the mapping of a file. The start is None for bytes that are not in a file."""
+"""Bytes, and their start in a mapped file. The start is None for bytes that are not in a file."""
 
 
 @final
 class Blob:
-    """An immutable run of bytes: a slice of a mapped file, bytes in memory, or several of them.
+    """Immutable bytes: a slice of a mapped file, bytes in memory, or a sequence of these.
 
-    Blobs are equal if their bytes are. A slice keeps its mapping alive, and the mapping ends with the last slice. If a
-    file is overwritten in place, the blob's bytes change with it. etdev itself replaces files by renaming.
+    Blobs are equal if their bytes are equal. A slice keeps its mapping alive, and the mapping ends with the last slice.
+    If a file is overwritten in place, the blob's bytes change, too. etdev itself replaces files by renaming.
 
-    The kernel counts each page of a mapped file that a process has read as memory of that process. To go through all
-    bytes of a blob, use :meth:`pieces`. It drops pages after use, so a large file takes little memory.
+    The system's kernel counts each page of a mapped file that a process has read as memory of that process. To go
+    through all bytes of a blob, use :meth:`pieces`. That method drops pages after use, so a large file takes little
+    memory.
     """
 
     __slots__ = ("_ends", "_places", "_views")
@@ -43,7 +44,7 @@ class Blob:
 
     @classmethod
     def joined(cls, parts: Iterable[Blob]) -> Blob:
-        """Concatenate blobs without a copy."""
+        """Return the concatenation of several blobs, without a copy."""
         return cls._of(
             [slice_ for part in parts for slice_ in zip(part._views, part._places, strict=True) if slice_[0].nbytes]
         )
@@ -62,13 +63,13 @@ class Blob:
 
     @property
     def view(self) -> memoryview:
-        """All bytes. This is a copy if the blob consists of several slices."""
+        """Return all bytes. If the blob consists of several slices, this makes a copy."""
         return self._views[0] if len(self._views) == 1 else memoryview(bytes(self))
 
     def cut(self, start: int, size: int) -> Blob:
         """Return ``size`` bytes from ``start`` on, without a copy.
 
-        Raises :class:`ValueError` if some of them are outside of the blob.
+        Raises :class:`ValueError` if any of these bytes is outside of the blob.
         """
         if start < 0 or size < 0 or start + size > len(self):
             raise ValueError(f"bytes {start} to {start + size} are outside a blob of {len(self)} bytes")
@@ -84,7 +85,7 @@ class Blob:
             index += 1
 
     def pieces(self, at: int = 0) -> Iterator[memoryview]:
-        """Yield all bytes in pieces. Finish with each piece before taking the next one, which drops its pages.
+        """Yield all bytes in pieces. Each request for a piece drops the pages of the previous piece.
 
         A piece ends at a multiple of ``CHUNK``, counted as if the blob began at byte ``at``.
         """
@@ -132,7 +133,7 @@ class Blob:
 
 
 def _return_pages(view: memoryview, place: int | None) -> None:
-    """Drop the pages of a slice from memory. The page that the slice ends in stays, because more of it may be read."""
+    """Drop the pages of a slice from memory. The page at the slice's end stays, because others may still need it."""
     if place is None or not _CAN_RETURN:
         return
     begin, end = (at // mmap.PAGESIZE * mmap.PAGESIZE for at in (place, place + view.nbytes))

@@ -1,8 +1,8 @@
 """Semantic checks of a program: every index and extent refers to existing data.
 
-The reader checks programs that it has decoded. The writer checks programs that it is given. The checks also reject what
-would make the runtime fail or crash. Sources of the rules: ``program.fbs``, ``runtime/executor/method.cpp``,
-``tensor_parser_*.cpp`` and ``program.cpp`` of executorch.
+The reader runs these checks on programs that it has decoded. The writer runs them on programs before writing. The
+checks also reject programs that would make the runtime fail or crash. Sources of the rules: ``program.fbs``,
+``runtime/executor/method.cpp``, ``tensor_parser_*.cpp`` and ``program.cpp`` of executorch.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from etdev.program.indices import check_index, check_name, check_value_indices
 from etdev.program.segments import check_order
 
 _MOST_BYTES = (1 << 63) - 1
-"""Maximum number of elements or bytes of a tensor: the runtime counts both in signed 64-bit integers."""
+"""Maximum number of elements or bytes of a tensor. The runtime counts both in signed 64-bit integers."""
 
 
 def check_program(program: m.Program) -> None:
-    """Raise :class:`FlawError` for the first flaw."""
+    """Raise :class:`FlawError` for the first flaw of a program."""
     check_structure(program)
     for index, plan in enumerate(program.execution_plan):
         try:
@@ -59,7 +59,7 @@ def _check_data(program: m.Program) -> None:
     if program.constant_segment is not None:
         _check_subsegments(program, program.constant_segment, "constant_segment")
         if program.constant_buffer and len(program.constant_segment.offsets) > 1:
-            raise FlawError("constants are in constant_segment and in constant_buffer too", "constant_buffer")
+            raise FlawError("constants are both in constant_segment and in constant_buffer", "constant_buffer")
     for index, subsegments in enumerate(program.mutable_data_segments):
         _check_subsegments(program, subsegments, "mutable_data_segments", f"[{index}]")
     used = [subsegments.segment_index for subsegments in program.mutable_data_segments]
@@ -78,14 +78,16 @@ def _check_subsegments(program: m.Program, subsegments: m.SubsegmentOffsets, *pa
     size = len(program.segments[index].data)
     for number, offset in enumerate(subsegments.offsets):
         if offset > size:
-            raise FlawError(f"{offset} is past the end of a segment of {size} bytes", *path, "offsets", f"[{number}]")
+            raise FlawError(
+                f"offset {offset} is past the end of a segment of {size} bytes", *path, "offsets", f"[{number}]"
+            )
 
 
 def _check_plan(program: m.Program, plan: m.ExecutionPlan) -> None:
     check_name(plan.name, "name")
     for index, size in enumerate(plan.non_const_buffer_sizes):
         if size < 0:
-            raise FlawError(f"a buffer of {size} bytes", "non_const_buffer_sizes", f"[{index}]")
+            raise FlawError(f"expected a size of 0 or more, found {size}", "non_const_buffer_sizes", f"[{index}]")
     _check_buffer_devices(plan)
     for index, operator in enumerate(plan.operators):
         check_name(operator.name, "operators", f"[{index}]", "name")
@@ -162,7 +164,7 @@ def _check_tensor_list(plan: m.ExecutionPlan, index: int, items: tuple[int, ...]
             continue
         check_index(item, plan.values, "values", *path)
         if item >= index:
-            raise FlawError(f"value {item} does not come before the list, which the runtime relies on", *path)
+            raise FlawError(f"value {item} must come before the list, because the runtime relies on that order", *path)
         found = plan.values[item]
         if not isinstance(found, m.Tensor) and not (optional and isinstance(found, m.Null)):
             raise FlawError(f"expected a tensor, but value {item} is a {type(found).__name__}", *path)
@@ -173,7 +175,7 @@ def _check_tensor(program: m.Program, plan: m.ExecutionPlan, tensor: m.Tensor) -
         _check_shape(tensor)
         extra = tensor.extra_tensor_info
         if tensor.is_external and not (extra and extra.fully_qualified_name):
-            raise FlawError("external data needs a name", "extra_tensor_info", "fully_qualified_name")
+            raise FlawError("a tensor with external data needs a name", "extra_tensor_info", "fully_qualified_name")
         if extra:
             _check_device(extra.device_type, extra.device_index, "extra_tensor_info")
         if extra and extra.fully_qualified_name:
@@ -189,28 +191,30 @@ def _check_tensor(program: m.Program, plan: m.ExecutionPlan, tensor: m.Tensor) -
 def _check_shape(tensor: m.Tensor) -> None:
     rank = len(tensor.sizes)
     if rank > m.MAX_RANK:
-        raise FlawError(f"{rank} dimensions; the runtime has at most {m.MAX_RANK}", "sizes")
+        raise FlawError(f"expected at most {m.MAX_RANK} dimensions, found {rank}", "sizes")
     if len(tensor.dim_order) != rank or sorted(tensor.dim_order) != list(range(rank)):
         order = ", ".join(map(str, tensor.dim_order))
         raise FlawError(f"expected an order of {rank} dimensions, found ({order})", "dim_order")
     if tensor.storage_offset:
-        raise FlawError(f"the runtime supports 0 only, found {tensor.storage_offset}", "storage_offset")
+        raise FlawError(
+            f"expected 0, the only offset that the runtime supports, found {tensor.storage_offset}", "storage_offset"
+        )
     if tensor.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND:
         return
     for number, size in enumerate(tensor.sizes):
         if size < 0:
-            raise FlawError(f"a size of {size}", "sizes", f"[{number}]")
+            raise FlawError(f"expected a size of 0 or more, found {size}", "sizes", f"[{number}]")
     if tensor.nbytes > _MOST_BYTES:
-        raise FlawError(f"{tensor.nbytes} bytes are more than 64 bits can count", "sizes")
+        raise FlawError(f"the tensor has {tensor.nbytes} bytes, more than a signed 64-bit integer can count", "sizes")
 
 
 def _check_allocation(plan: m.ExecutionPlan, tensor: m.Tensor, allocation: m.AllocationDetails) -> None:
     buffers = plan.non_const_buffer_sizes
     if not 1 <= allocation.memory_id < len(buffers):
         raise FlawError(
-            f"buffer {allocation.memory_id}, but there are the buffers 1 to {len(buffers) - 1}"
+            f"expected a buffer from 1 to {len(buffers) - 1}, found {allocation.memory_id}"
             if len(buffers) > 1
-            else f"buffer {allocation.memory_id}, but the method has no buffers",
+            else f"the method has no buffers, found buffer {allocation.memory_id}",
             "allocation_info",
             "memory_id",
         )
@@ -218,16 +222,17 @@ def _check_allocation(plan: m.ExecutionPlan, tensor: m.Tensor, allocation: m.All
     size, offset = 0 if unbounded else tensor.nbytes, allocation.memory_offset
     if offset < 0 or offset + size > buffers[allocation.memory_id]:
         raise FlawError(
-            f"{size} bytes at {offset} of buffer {allocation.memory_id}, which has {buffers[allocation.memory_id]}",
+            f"{size} bytes at offset {offset} do not fit in buffer {allocation.memory_id}, "
+            f"which has {buffers[allocation.memory_id]} bytes",
             "allocation_info",
         )
 
 
 def _check_tensor_data(program: m.Program, tensor: m.Tensor) -> None:
-    """Check that the file has all bytes of a constant or of an initial value."""
+    """Check that the file contains all bytes of a constant or of an initial value."""
     path = ("data_buffer_idx",)
     if tensor.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND:
-        raise FlawError("a tensor with data in the file has sizes that are known", "shape_dynamism")
+        raise FlawError("a tensor with data in the file must have known sizes", "shape_dynamism")
     if tensor.allocation_info is not None:
         number = tensor.extra_tensor_info.mutable_data_segments_idx if tensor.extra_tensor_info else 0
         parts = program.mutable_data_segments
@@ -237,7 +242,7 @@ def _check_tensor_data(program: m.Program, tensor: m.Tensor) -> None:
         check_index(tensor.data_buffer_idx, program.constant_buffer, "constant_buffer", *path)
         found = len(program.constant_buffer[tensor.data_buffer_idx])
         if found < tensor.nbytes:
-            raise FlawError(f"{tensor.nbytes} bytes, but the buffer has {found}", *path)
+            raise FlawError(f"the tensor has {tensor.nbytes} bytes, but its data has {found}", *path)
         return
     else:
         subsegments = program.constant_segment or m.SubsegmentOffsets(0, ())
@@ -245,7 +250,7 @@ def _check_tensor_data(program: m.Program, tensor: m.Tensor) -> None:
     offset = subsegments.offsets[tensor.data_buffer_idx]
     size = len(program.segments[subsegments.segment_index].data)
     if offset + tensor.nbytes > size:
-        why = f"{tensor.nbytes} bytes at offset {offset} are past the end of a segment of {size} bytes"
+        why = f"{tensor.nbytes} bytes at offset {offset} reach past the end of a segment of {size} bytes"
         raise FlawError(why, *path)
 
 

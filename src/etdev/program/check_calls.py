@@ -51,7 +51,7 @@ class Kinds:
         """Kind of each value, by value index."""
 
     def fits(self, value: int, accepted: frozenset[type]) -> bool:
-        """Return whether a value is of an accepted kind, or is replaced by an accepted number at run time."""
+        """Return whether a value is of an accepted kind, or becomes an accepted number at run time."""
         kind = self.of[value]
         return kind in accepted or (kind is m.Null and RunTimeNumber in accepted and value in self._set)
 
@@ -66,7 +66,7 @@ class Kinds:
 
     @cached_property
     def _set(self) -> frozenset[int]:
-        """Values that a caller or an instruction may set.
+        """Return the values that a caller or an instruction may set.
 
         Emission writes a number that is set at run time as an absent value (:class:`~etdev.program.model.Null`).
         """
@@ -83,7 +83,7 @@ class Kinds:
         return frozenset(found)
 
     def words(self, value: int) -> str:
-        """Return the kind of a value as text for an error message."""
+        """Return the kind of a value as words for an error message."""
         return _WORDS[self.of[value]]
 
 
@@ -102,9 +102,9 @@ def check_calls(plan: m.ExecutionPlan) -> None:
 
 
 def check_signatures(plan: m.ExecutionPlan) -> None:
-    """Raise :class:`FlawError` for the first instruction with a value of the wrong kind.
+    """Raise :class:`FlawError` for the first instruction that has a value of the wrong kind.
 
-    A kernel call has to fit its operator's signature. The condition of a jump has to be a truth value. Run
+    A kernel call must match its operator's signature. The condition of a jump must be a truth value. Run
     :func:`check_calls` first.
     """
     kinds = Kinds(plan)
@@ -120,7 +120,7 @@ def check_signatures(plan: m.ExecutionPlan) -> None:
 
 
 def _each_call(plan: m.ExecutionPlan, check: Callable[[m.Chain, m.Instruction], None]) -> None:
-    """Run a check on each instruction, and add the instruction's path to any flaw that it raises."""
+    """Run a check on each instruction. If the check raises a flaw, add the instruction's path to the flaw."""
     for number, chain in enumerate(plan.chains):
         for index, call in enumerate(chain.instructions):
             try:
@@ -144,7 +144,11 @@ def _check_indices(plan: m.ExecutionPlan, chain: m.Chain, call: m.Instruction) -
             check_index(call.cond_value_index, plan.values, "values", "jump_false_call", "cond_value_index")
             to, end = call.destination_instruction, len(chain.instructions)
             if not 0 <= to <= end:
-                raise FlawError(f"to instruction {to} of {end}", "jump_false_call", "destination_instruction")
+                raise FlawError(
+                    f"the jump goes to instruction {to}, but the chain has {end} instructions",
+                    "jump_false_call",
+                    "destination_instruction",
+                )
         case m.FreeCall():
             check_index(call.value_index, plan.values, "values", "free_call", "value_index")
 
@@ -154,8 +158,8 @@ def _check_move(kinds: Kinds, call: m.Instruction) -> None:
         moved = {kinds.of[call.move_from], kinds.of[call.move_to]}
         if moved != {m.Tensor} and not moved <= _MOVED_NUMBERS:
             raise FlawError(
-                f"value {call.move_to} is {kinds.words(call.move_to)} and becomes value {call.move_from}, which is "
-                f"{kinds.words(call.move_from)}; a move is from tensor to tensor, or from number to number",
+                f"the move sets value {call.move_to} ({kinds.words(call.move_to)}) to value {call.move_from} "
+                f"({kinds.words(call.move_from)}); expected two tensors or two numbers",
                 "move_call",
                 "move_from",
             )
@@ -175,7 +179,7 @@ def _check_kernel(plan: m.ExecutionPlan, kinds: Kinds, signature: Signature, arg
     accepted, of = signature.accepts, kinds.of
     if len(args) != len(accepted):
         raise FlawError(
-            f"{signature.operator} takes {len(accepted)} values with its outputs, and the call has {len(args)}",
+            f"{signature.operator} takes {len(accepted)} values, outputs included, but the call has {len(args)}",
             "kernel_call",
             "args",
         )
@@ -185,7 +189,7 @@ def _check_kernel(plan: m.ExecutionPlan, kinds: Kinds, signature: Signature, arg
             raise FlawError(message, "kernel_call", "args", f"[{number}]")
     if signature.returns and not _returns_outputs(plan, signature, args):
         what = "its outputs" if signature.outputs else "its first argument"
-        message = f"{signature.operator} returns {what}, but value {args[-1]} is another"
+        message = f"{signature.operator} returns {what}, but the last value of the call, value {args[-1]}, differs"
         raise FlawError(message, "kernel_call", "args", f"[{len(args) - 1}]")
     _check_written(plan, kinds, signature, args)
     if signature.operator in _DEVICE_COPIES:
@@ -193,9 +197,9 @@ def _check_kernel(plan: m.ExecutionPlan, kinds: Kinds, signature: Signature, arg
 
 
 def _check_written(plan: m.ExecutionPlan, kinds: Kinds, signature: Signature, args: tuple[int, ...]) -> None:
-    """Raise an error if a kernel writes a constant, which is read-only memory of the file.
+    """Raise :class:`FlawError` if a kernel writes a constant, which is read-only memory of the file.
 
-    A value that a move may replace is allowed: the kernel may then write to another tensor.
+    A value that a move may replace is allowed, because the kernel may then write to another tensor.
     """
     end = len(signature.parameters)
     for number in range(end - signature.outputs, end) if signature.outputs else range(signature.returns):
@@ -207,9 +211,9 @@ def _check_written(plan: m.ExecutionPlan, kinds: Kinds, signature: Signature, ar
 
 
 def _check_device_copy(plan: m.ExecutionPlan, args: tuple[int, ...]) -> None:
-    """Raise an error if the two tensors of a copy between host and device differ.
+    """Raise :class:`FlawError` if the two tensors of a copy between host and device differ.
 
-    The copy moves bytes unchanged, so both tensors need the same element type and shape.
+    The copy moves bytes unchanged, so both tensors must have the same element type and shape.
     """
     source, out = (plan.values[index] for index in args[:2])
     assert isinstance(source, m.Tensor)
@@ -218,7 +222,7 @@ def _check_device_copy(plan: m.ExecutionPlan, args: tuple[int, ...]) -> None:
         one, other = getattr(source, field), getattr(out, field)
         if one != other:
             message = (
-                f"the copy, value {args[1]}, has the {field} {_shown(other)}, but value {args[0]} has {_shown(one)}"
+                f"value {args[1]}, a copy of value {args[0]}, has the {field} {_shown(other)} instead of {_shown(one)}"
             )
             raise FlawError(message, "kernel_call", "args", "[1]")
 
@@ -234,7 +238,10 @@ def _shown(item: object) -> str:
 
 
 def _returns_outputs(plan: m.ExecutionPlan, signature: Signature, args: tuple[int, ...]) -> bool:
-    """Return whether the last value of a call is its return value: its outputs, or the operand that it changes."""
+    """Return True if the last value of a call is the call's return value.
+
+    The return value is the outputs, or the operand that the call changes.
+    """
     count = signature.outputs
     if not count:
         return args[-1] == args[0]
@@ -252,14 +259,14 @@ def _check_condition(plan: m.ExecutionPlan, kinds: Kinds, value: int) -> None:
     else:
         fits, kind = kinds.fits(value, KINDS["bool"]), kinds.words(value)
     if not fits:
-        message = f"a condition is a truth value or a tensor of BOOL, but value {value} is {kind}"
+        message = f"a condition must be a truth value or a tensor of BOOL, but value {value} is {kind}"
         raise FlawError(message, "jump_false_call", "cond_value_index")
 
 
 def _expected(signature: Signature, number: int) -> str:
-    """Return a text that says which value an operator expects at position ``number`` of a call."""
+    """Describe the value that an operator expects at position ``number`` of a call, in words."""
     if number == len(signature.parameters):
-        return f"{signature.operator} returns its outputs at its end"
+        return f"{signature.operator} must have its outputs as the last value of a call"
     parameter = signature.parameters[number]
     kind = _TYPES[parameter.kind.removesuffix("?")] + (" or none," * parameter.kind.endswith("?"))
     return f"{signature.operator} takes {kind} as " + (f"`{parameter.name}`" if parameter.name else "output")

@@ -13,12 +13,12 @@ _MOST_ALIGNMENT = 4096
 
 
 def constant_count(program: m.Program) -> int:
-    """Return the number of constants in the program, including the reserved first one."""
+    """Return the number of constants in the program, the reserved first constant included."""
     return len(program.constant_segment.offsets) if program.constant_segment else 0
 
 
 def constant_data(program: m.Program, tensor: m.Tensor) -> Blob | None:
-    """Return the bytes of a constant. Return None if they are not in the program's constant segment."""
+    """Return the bytes of a constant, or None if the bytes are not in the program's constant segment."""
     found = program.constant_segment
     if tensor.is_external or not tensor.is_constant or found is None or program.constant_buffer:
         return None
@@ -27,7 +27,7 @@ def constant_data(program: m.Program, tensor: m.Tensor) -> Blob | None:
 
 
 def constants_size(program: m.Program) -> int:
-    """Return how many bytes of the constant segment tensors use as data."""
+    """Return the number of bytes in the constant segment that tensors use as data."""
     found = program.constant_segment
     return sum(size for _, size, _ in _together(_used(program, found.offsets, ()))) if found else 0
 
@@ -47,8 +47,8 @@ class Run:
 def with_constants(program: m.Program, added: Sequence[Blob | Run]) -> m.Program:
     """Rebuild the constant segment: add constants, and drop data that no tensor uses.
 
-    The ``added`` constants get the indices after the existing ones. All constants keep their order and their alignment.
-    Constants that share bytes go on sharing them.
+    The ``added`` constants get the indices after the existing constants. All constants keep their order and their
+    alignment. Constants that share bytes still share them.
     """
     found = program.constant_segment
     assert found is not None
@@ -81,7 +81,7 @@ def with_constants(program: m.Program, added: Sequence[Blob | Run]) -> m.Program
 
 
 def _used(program: m.Program, offsets: Sequence[int], added: Sequence[Blob | Run]) -> list[tuple[int, int, int]]:
-    """Return start, size and index of each used constant whose bytes are in the old segment."""
+    """Return the start, size and index of each used constant whose bytes are in the old segment."""
     sizes: dict[int, int] = {}
     for plan in program.execution_plan:
         for _, tensor in plan.tensors():
@@ -97,7 +97,7 @@ def _used(program: m.Program, offsets: Sequence[int], added: Sequence[Blob | Run
 def _together(used: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, list[tuple[int, int]]]]:
     """Join constants that overlap. Return the resulting disjoint ranges of bytes, in order.
 
-    Each range has its start, its size, and the index and start of each constant inside.
+    Each range consists of its start, its size, and the index and start of each constant in the range.
     """
     found: list[tuple[int, int, list[tuple[int, int]]]] = []
     for start, size, index in used:
@@ -110,7 +110,7 @@ def _together(used: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, list
 
 
 def _alignment(offsets: Sequence[int]) -> int:
-    """Return the common alignment of all constants, inferred from their offsets."""
+    """Return the alignment that all constants share, inferred from their offsets."""
     together = _MOST_ALIGNMENT
     for offset in offsets:
         together |= offset
@@ -118,7 +118,7 @@ def _alignment(offsets: Sequence[int]) -> int:
 
 
 def with_segment(program: m.Program, index: int, data: Blob) -> tuple[m.Segment, ...]:
-    """Return the segments, of which segment ``index`` has other data. All later segments keep their alignment."""
+    """Return the segments with ``data`` as segment ``index``. All later segments keep their alignment."""
     segments = list(program.segments)
     segments[index] = replace(segments[index], data=data)
     for number in range(index + 1, len(segments)):

@@ -1,11 +1,11 @@
 """Structural decoding of a flatbuffer of untrusted bytes. Every offset is checked before it is followed.
 
-This module checks offsets, lengths, alignment, tags, enums and strings. :mod:`etdev.program.check` checks what the
-numbers refer to.
+This module checks offsets, lengths, alignment, tags, enums and strings. :mod:`etdev.program.check` checks the meaning
+of the numbers.
 
-All offsets point forward, except a table's offset to its vtable, and the schema does not recurse. So decoding cannot
-loop. But a hostile file can point at the same bytes again and again. So the decoder limits the number of decoded bytes
-to a multiple of the file's size.
+All offsets point forward, except a table's offset to its vtable, and the schema is not recursive. So decoding cannot
+loop. But a hostile file can point to the same bytes many times. So the decoder limits the number of decoded bytes to a
+multiple of the file's size.
 
 Format: https://flatbuffers.dev/internals/
 """
@@ -22,9 +22,9 @@ from etdev.program.flaw import FlawError
 from etdev.program.schema import Absence, Data, Field, Many, One, RawBytes, Scalar, Scalars, Table, Text, Union
 
 SHARING = 4
-"""Maximum number of decoded bytes per byte of the file. Known writers share only vtables between objects."""
+"""Maximum number of decoded bytes per byte of the file. Objects of known writers share only vtables."""
 MOST_DECODED = 32 << 20
-"""Maximum number of decoded bytes of tables, vectors and strings. They take up to ten times that in memory.
+"""Maximum number of decoded bytes of tables, vectors and strings. In memory, they take up to ten times as much.
 
 Data that stays in the file does not count. 4,000 instructions are about 400 kB.
 """
@@ -42,31 +42,31 @@ _VTABLE_HEAD = Struct("<HH")
 
 _Numbers: TypeAlias = tuple[Any, ...]
 _Read: TypeAlias = Callable[[_Numbers, int], Any]
-"""Function that reads a field, given the numbers in its table and the table's position."""
+"""Function that reads a field from the numbers in the field's table and the table's position."""
 _Target: TypeAlias = Callable[[int], Any]
 """Function that decodes the object at a position. The position is inside the file and a multiple of 4."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A decoding plan for tables of one layout: the parsed form of a vtable."""
+    """Decoding plan for tables of one layout: the parsed form of a vtable."""
 
     numbers: Struct
-    """All numbers and offsets that are stored in the table itself, in the order of their places."""
+    """Format of all numbers and offsets that are stored in the table itself, in the order of their places."""
     size: int
-    """Bytes of the table from its start to the end of its last known field."""
+    """Number of bytes from the table's start to the end of its last known field."""
     eight: int | None
-    """Required position of a table with 8-byte numbers, modulo 8; None for other tables."""
+    """Required position, modulo 8, of a table with 8-byte numbers. None for other tables."""
     defaults: tuple[Any, ...]
-    """Value of each field in a table that lacks it."""
+    """Value of each field for tables that lack the field."""
     plain: tuple[tuple[int, int], ...]
-    """Present fields that are plain numbers: (field, index in ``numbers``)."""
+    """Present fields that are plain numbers, as ``(field, index in numbers)``."""
     others: tuple[tuple[int, _Read], ...]
     """All other present fields, each with the function that reads it."""
 
 
 class Decoder:
-    """A decoder of one flatbuffer."""
+    """Decoder of one flatbuffer."""
 
     def __init__(self, data: Blob) -> None:
         self._blob = data
@@ -74,34 +74,36 @@ class Decoder:
         self._end = len(data)
         self._left = min(SHARING * len(data), MOST_DECODED)
         self._plans: dict[tuple[Table, int], _Plan] = {}
-        """Decoding plan by type of table and position of the vtable."""
+        """Decoding plans by type of table and position of the vtable."""
         self._layouts: dict[tuple[Table, bytes], _Plan] = {}
-        """Decoding plan by type of table and content of the vtable."""
+        """Decoding plans by type of table and content of the vtable."""
         self.unknown: dict[str, None] = {}
         """Fields that the schema does not know, such as ``Tensor: field 10``, in the order of discovery."""
         self.data_places: list[int] = []
-        """Positions in the file of nonempty data that the decoder does not copy, but keeps as blobs."""
+        """Positions in the file of nonempty data that the decoder does not copy but keeps as blobs."""
 
     def root(self, table: Table, start: int) -> Any:
-        """Decode the root object, to which the offset at byte 0 points. It must be at byte ``start`` or later."""
+        """Decode the root object. Its offset is at byte 0, and the object must be at byte ``start`` or later."""
         target = self._follow(0, _UOFFSET.unpack_from(self._data)[0])
         if target < start:
             raise FlawError(f"the root table is at byte {target}, inside the header of {start} bytes")
         return self._table(table, target)
 
     def _follow(self, position: int, offset: int) -> int:
-        """Return the position that the offset at ``position`` points to."""
+        """Return the position to which the offset at ``position`` points."""
         target = position + offset
         if target + 4 > self._end:
-            raise FlawError(f"the offset at byte {position} points to byte {target} of {self._end}")
+            raise FlawError(
+                f"the offset at byte {position} points to byte {target}, but the flatbuffer ends at byte {self._end}"
+            )
         if target & 3 or not offset:
-            raise FlawError(f"the offset at byte {position} points to byte {target}, where nothing can start")
+            raise FlawError(f"the offset at byte {position} points to byte {target}, which is not a valid position")
         return target
 
     def _charge(self, size: int) -> None:
         self._left -= size
         if self._left < 0:
-            raise FlawError(f"the tables and vectors come to more than {MOST_DECODED >> 20} MiB, or share their bytes")
+            raise FlawError(f"the tables and vectors exceed {MOST_DECODED >> 20} MiB, or too many of them share bytes")
 
     # Tables
 
@@ -111,7 +113,7 @@ class Decoder:
         if plan is None:
             plan = self._layout(table, vtable)
         if position + plan.size > self._end:
-            raise FlawError(f"the table at byte {position} reaches past the end, byte {self._end}")
+            raise FlawError(f"the table at byte {position} reaches past the end at byte {self._end}")
         if plan.eight is not None and position & 7 != plan.eight:
             raise FlawError(f"the table at byte {position} has numbers that are not aligned to 8 bytes")
         self._charge(plan.size)
@@ -132,20 +134,20 @@ class Decoder:
         plan = self._layouts.get((table, content))
         if plan is None:
             if len(self._layouts) == MOST_LAYOUTS:
-                raise FlawError(f"the tables are laid out in more than {MOST_LAYOUTS} ways")
+                raise FlawError(f"the tables have more than {MOST_LAYOUTS} different layouts")
             plan = self._layouts[table, content] = self._plan(table, content)
         if len(self._plans) < _MOST_REMEMBERED:
             self._plans[table, vtable] = plan
         return plan
 
     def _vtable(self, vtable: int) -> bytes:
-        """Return the content of a vtable: its length, its table's length, and the places of the fields in the table.
+        """Return the content of a vtable: its length, the length of its table, and the places of fields in the table.
 
-        The table's length is not reliable: Python's flatbuffers before 25.12 share vtables between tables of different
-        lengths.
+        The table's length is not reliable, because Python's flatbuffers before 25.12 share vtables between tables of
+        different lengths.
         """
         if vtable & 1 or not 0 <= vtable <= self._end - _VTABLE_HEAD.size:
-            raise FlawError(f"a table's vtable is at byte {vtable} of {self._end}, where none can be")
+            raise FlawError(f"byte {vtable} of {self._end} is not a valid position for a vtable")
         length, _ = _VTABLE_HEAD.unpack_from(self._data, vtable)
         if length & 1 or length < _VTABLE_HEAD.size or vtable + length > self._end:
             raise FlawError(f"the vtable at byte {vtable} cannot have {length} bytes")
@@ -234,7 +236,9 @@ class Decoder:
         (count,) = _UOFFSET.unpack_from(self._data, position)
         start = position + 4
         if start + count * width > self._end:
-            raise FlawError(f"{count} elements of {width} bytes from byte {start} on reach past the end, {self._end}")
+            raise FlawError(
+                f"{count} elements of {width} bytes from byte {start} on reach past the end at byte {self._end}"
+            )
         if start % width:
             raise FlawError(f"the elements at byte {start} are not aligned to {width} bytes")
         return start, count
@@ -294,35 +298,35 @@ class _Layout:
         self.eight: int | None = None
 
     def add(self, place: int, code: str) -> int:
-        """Record the place of a field in the table, and its struct code. Return the place. Place 0 means absent."""
+        """Record a field's place in the table and the field's struct code. Return the place; 0 means no field."""
         width = calcsize(code)
         if not place:
             return 0
         if place < _SOFFSET.size:
-            raise FlawError(f"it is at byte {place} of the table, inside the offset of the vtable")
+            raise FlawError(f"the field is at byte {place} of the table, inside the offset of the vtable")
         # A table starts at a multiple of 4. So a field of up to 4 bytes is aligned if its place in the table is.
         if place % min(width, 4) or (width == 8 and self.eight not in (None, -place & 7)):
-            raise FlawError(f"it is at byte {place} of the table, which is not aligned to {width} bytes")
+            raise FlawError(f"the field is at byte {place} of the table, which is not aligned to {width} bytes")
         if width == 8:
             self.eight = -place & 7
         if place in self._codes:
-            raise FlawError(f"another field is at byte {place} of the table too")
+            raise FlawError(f"another field is also at byte {place} of the table")
         self._codes[place] = code
         return place
 
     def numbers(self) -> tuple[Struct, dict[int, int]]:
-        """Return a struct that unpacks all numbers, and the index of each number in the result by its place."""
+        """Return a struct that unpacks all numbers, and the index of each number in the struct's result, by place."""
         pieces, order, end = ["<"], {}, 0
         for index, (place, code) in enumerate(sorted(self._codes.items())):
             if place < end:
-                raise FlawError(f"two of its fields share byte {place} of the table")
+                raise FlawError(f"two fields share byte {place} of the table")
             pieces.append(f"{place - end}x{code}")
             order[place], end = index, place + calcsize(code)
         return Struct("".join(pieces)), order
 
 
 def _entries(field: Field) -> Iterator[tuple[int, str]]:
-    """Yield vtable number and struct code of what a table stores for a field. A union has two such entries."""
+    """Yield the vtable number and the struct code of each entry that a table stores for a field. A union has two."""
     match field.kind:
         case Scalar(code=code):
             yield field.number, code

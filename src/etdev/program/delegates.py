@@ -11,18 +11,18 @@ from etdev.program.devices import delegate_device
 
 
 def delegate_inputs(plan: m.ExecutionPlan) -> DelegateInputs:
-    """Return position → number of inputs, for each delegate call for which the file determines that number.
+    """Return the number of inputs of each delegate call, by position. Leave out calls for which the file is ambiguous.
 
-    Emission numbers a call's outputs when it emits the call. So the outputs are the last arguments, no earlier
-    instruction uses them, and their value indices exceed all earlier ones. An argument that is new at a call and is not
-    an output is state. Its index is lower than that of any input.
+    Emission numbers a call's outputs when the call is emitted. So the outputs are the last arguments, and no earlier
+    instruction uses them. Their value indices are higher than all earlier ones. An argument that is new at a call and
+    is not an output is state. Its index is lower than the index of any input.
 
-    The result lacks a call
+    The result lacks a call in these cases:
 
-    - without such an output,
-    - with an input that could be an output by these rules,
-    - before which no value has an index,
-    - on a device, if it has the same tensor twice: its delegate may write an output over an input.
+    - The call has no such output.
+    - One of its inputs could be an output by these rules.
+    - No value has an index before the call.
+    - The call is on a device and has the same tensor twice, so its delegate may write an output over an input.
     """
     found: dict[int, int] = {}
     devices = {index for index, delegate in enumerate(plan.delegates) if not _is_on_host(delegate)}
@@ -68,9 +68,10 @@ def arguments_of(call: m.Instruction) -> tuple[int, ...]:
 
 
 def unsplit_call(plan: m.ExecutionPlan, inputs: DelegateInputs) -> str | None:
-    """Return the reason if a method's data flow is unknown; otherwise None.
+    """Return the reason why a method's data flow is unknown, or None if the data flow is known.
 
-    It is unknown if ``inputs`` lacks a delegate call, so that inputs and outputs of the call cannot be told apart.
+    The data flow is unknown if ``inputs`` lacks a delegate call, because the call's inputs and outputs are then
+    unknown.
     """
     for position, call in enumerate(flow_graph(plan).instructions):
         if isinstance(call, m.DelegateCall) and position not in inputs:
@@ -80,13 +81,13 @@ def unsplit_call(plan: m.ExecutionPlan, inputs: DelegateInputs) -> str | None:
 
 
 ALIAS_SAFE = frozenset({"EtdevReferenceBackend"})
-"""Backends whose delegates read all inputs before they write an output. So an output may share bytes with an input."""
+"""Backends whose delegates read all inputs before they write any output. So an output may share bytes with an input."""
 
 
 def delegate_devices(plan: m.ExecutionPlan) -> dict[int, Device]:
-    """Return, by position, the device of each delegate call that does not run on the host.
+    """Return the device of each delegate call that does not run on the host, by position.
 
-    Raises :class:`~etdev.errors.LinkError`, which names the instruction, if a compile spec does not name a device.
+    Raises :class:`~etdev.errors.LinkError` if a compile spec does not name a device. The error names the instruction.
     """
     found: dict[int, Device] = {}
     for position, call in enumerate(flow_graph(plan).instructions):

@@ -1,4 +1,4 @@
-"""Devices that a program uses: those of its delegates, planned buffers and tensors."""
+"""Devices that a program's delegates, planned buffers and tensors use."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ H2D_COPY, D2H_COPY = "et_copy::_h2d_copy", "et_copy::_d2h_copy"
 def delegate_device(delegate: m.BackendDelegate) -> Device:
     """Return the device of a delegate's arguments, from its compile spec ``target_device``.
 
-    Without that compile spec, it is the host. Raises :class:`~etdev.devices.DeviceNameError` if the compile spec does
-    not name a device.
+    Without that compile spec, the device is the host. Raises :class:`~etdev.devices.DeviceNameError` if the compile
+    spec does not name a device.
     """
     specs = [spec.value for spec in delegate.compile_specs if spec.key == TARGET_DEVICE]
     if not specs:
@@ -21,13 +21,13 @@ def delegate_device(delegate: m.BackendDelegate) -> Device:
     if len(set(specs)) > 1:
         raise DeviceNameError(
             f"the delegate {delegate.id!r} has several compile specs {TARGET_DEVICE!r}: {', '.join(map(repr, specs))}",
-            hint="leave one",
+            hint="keep one of them",
         )
     try:
         return parse_device(specs[0].decode("ascii", errors="backslashreplace"))
     except DeviceNameError as error:
         raise DeviceNameError(
-            f"the compile spec {TARGET_DEVICE!r} of the delegate {delegate.id!r} names no device: {specs[0]!r}",
+            f"the compile spec {TARGET_DEVICE!r} of the delegate {delegate.id!r} does not name a device: {specs[0]!r}",
             hint=error.hint,
         ) from None
 

@@ -16,7 +16,7 @@ _START_SIZE = 1 << 16
 
 
 def encode(table: Table, value: Any, *, identifier: bytes, inline_alignment: int) -> tuple[bytearray, int]:
-    """Return a flatbuffer whose root is ``value``, and the alignment that the flatbuffer needs in the file.
+    """Return a flatbuffer with the root ``value``, and the alignment that the flatbuffer needs in the file.
 
     ``identifier`` is the four bytes after the root offset.
     """
@@ -26,11 +26,11 @@ def encode(table: Table, value: Any, *, identifier: bytes, inline_alignment: int
     try:
         return encoder.finish(encoder.table(table, value), identifier)
     except BuilderSizeError:
-        raise FlawError("tables and inline data come to more than 2 GiB, which a flatbuffer cannot hold") from None
+        raise FlawError("tables and inline data exceed 2 GiB, the limit of a flatbuffer") from None
 
 
 class _Encoder:
-    """An encoder that writes objects from the innermost to the outermost.
+    """Encoder that writes objects from the innermost to the outermost.
 
     It builds the flatbuffer from its end to its beginning. So an offset here is the number of bytes from an object to
     the end of the finished flatbuffer.
@@ -43,13 +43,13 @@ class _Encoder:
         self._inline_alignment = inline_alignment
 
     def finish(self, root: int, identifier: bytes) -> tuple[bytearray, int]:
-        """Finish the flatbuffer. Return its bytes, and the largest alignment of anything inside."""
+        """Finish the flatbuffer. Return its bytes, and the largest alignment of any object inside."""
         self._builder.Finish(root, identifier)
         content: bytearray = self._builder.Output()
         return content, self._builder.minalign
 
     def table(self, table: Table, value: Any) -> int:
-        """Write an object and everything that it refers to; return its offset."""
+        """Write an object and all objects that it refers to. Return the object's offset."""
         numbers: list[tuple[int, bytes]] = []
         offsets: list[tuple[int, int]] = []
         for field, item in zip(table.fields, table.split(value), strict=True):
@@ -77,14 +77,14 @@ class _Encoder:
         self._builder.Slot(number)
 
     def _prepend(self, content: bytes | memoryview) -> None:
-        """Put bytes before all that is written so far. The builder has already reserved the space."""
+        """Write bytes before all earlier content. The builder must have reserved the space."""
         builder = self._builder
         end = builder.head
         builder.head = end - len(content)
         builder.Bytes[builder.head : end] = content
 
     def _field(self, field: Field, item: Any, numbers: list[tuple[int, bytes]], offsets: list[tuple[int, int]]) -> None:
-        """Write the object that a field refers to. Add what the table itself stores to ``numbers`` or ``offsets``."""
+        """Write the object that a field refers to. Add the field's entry in the table to ``numbers`` or ``offsets``."""
         match field.kind:
             case Scalar() as scalar:
                 packed = _pack(scalar, (item,))
@@ -137,7 +137,7 @@ class _Encoder:
         try:
             offset: int = self._builder.CreateString(text)
         except UnicodeEncodeError as error:
-            raise FlawError(f"{text!r} is not a string that UTF-8 can hold ({error.reason})") from None
+            raise FlawError(f"the string {text!r} cannot be encoded as UTF-8 ({error.reason})") from None
         return offset
 
     def _tables(self, table: Table, items: tuple[Any, ...]) -> int:

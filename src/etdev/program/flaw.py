@@ -1,4 +1,4 @@
-"""Flaws of a program, each with the path to the faulty field. Each level of nested tables adds its part."""
+"""Flaws of a program, each with the path to the faulty field. Each level of nested tables adds its part of the path."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from etdev.errors import ProgramError
 
 
 class FlawError(Exception):
-    """A flaw inside a program. Each function that passes it on to its caller adds its part of the path."""
+    """A flaw inside a program. Each function that passes the flaw on to its caller adds its part of the path."""
 
     def __init__(self, message: str, *parts: str) -> None:
         """Create a flaw.
 
-        ``parts`` are the innermost parts of its path, from the outside to the inside. Each is the name of a field, or
-        ``[INDEX]`` for an item of a vector.
+        ``parts`` are the innermost parts of the flaw's path, from the outside to the inside. Each part is the name of a
+        field, or ``[INDEX]`` for an item of a vector.
         """
         super().__init__(message)
         self.message = message
         self._parts = list(reversed(parts))
 
     def within(self, *parts: str) -> FlawError:
-        """Add outer parts to the path; return the same flaw."""
+        """Add outer parts to the path. Return this flaw."""
         self._parts.extend(reversed(parts))
         return self
 
     @property
     def path(self) -> str:
-        """Path such as ``execution_plan[0].values[17].tensor.sizes``."""
+        """Return the path, such as ``execution_plan[0].values[17].tensor.sizes``."""
         return "".join(part if part[0] == "[" else f".{part}" for part in reversed(self._parts)).removeprefix(".")
 
     def as_error(self, where: str | None, hint: str | None = None) -> ProgramError:
-        """Return the error that callers of this package receive."""
+        """Return the error that callers of this package receive for this flaw."""
         return ProgramError(self.message, path=self.path, where=where, hint=hint)

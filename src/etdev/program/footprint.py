@@ -17,7 +17,7 @@ def planned_memory(program: Program) -> dict[str, int]:
     """Return the planned bytes per device.
 
     Methods share buffers of the same index. So each index counts once, with its largest size in any method. The result
-    always has ``cpu``.
+    always contains ``cpu``.
     """
     largest: dict[tuple[Device, int], int] = {}
     for plan in program.execution_plan:
@@ -32,7 +32,7 @@ def planned_memory(program: Program) -> dict[str, int]:
 
 
 def constant_bytes(program: Program) -> int:
-    """Return the bytes of tensor constants, in the segment and in the flatbuffer.
+    """Return the number of bytes of tensor constants, in the segment and in the flatbuffer.
 
     Constants inside delegates or other files do not count.
     """
@@ -44,7 +44,7 @@ def constant_bytes(program: Program) -> int:
 
 
 def named_bytes(program: Program) -> int:
-    """Return the bytes of the named data in the file. Each segment counts once, even if it has several names.
+    """Return the number of bytes of the named data in the file. A segment with several names counts once.
 
     Delegates look up named data. For example, some backends share weights in this way.
     """

@@ -1,6 +1,6 @@
-"""The extended header of a ``.pte``: the length of the flatbuffer, and the place of the segments.
+"""The extended header of a ``.pte``. It states the length of the flatbuffer and the place of the segments.
 
-It is at byte 8, after the flatbuffer's root offset and identifier. Source: ``schema/extended_header.cpp``.
+The header is at byte 8, after the flatbuffer's root offset and identifier. Source: ``schema/extended_header.cpp``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ IDENTIFIER_OFFSET = 4
 HEADER_OFFSET = 8
 MAGIC = b"eh00"
 SHORT, LONG = 24, 32
-"""Lengths of a header without and with ``segment_data_size``."""
+"""Lengths of the header: without ``segment_data_size`` and with ``segment_data_size``."""
 
 _SHORT_FORM = struct.Struct("<4sIQQ")
 _DATA_SIZE = struct.Struct("<Q")
@@ -26,13 +26,13 @@ class Header:
     """Fields of the header."""
 
     length: int
-    """Size of the header in bytes as the header states it: 24, or 32 or more."""
+    """Size of the header in bytes that the header states: 24, or at least 32."""
     program_size: int
-    """Bytes of the flatbuffer, including this header."""
+    """Size of the flatbuffer in bytes, this header included."""
     segment_base_offset: int
-    """Start of the first segment in the file; 0 if there are no segments."""
+    """Start of the first segment in the file, or 0 if there are no segments."""
     segment_data_size: int
-    """Bytes from the start of the first segment to the end of the last one; 0 if the header does not state them."""
+    """Number of bytes from the start of the first segment to the end of the last. 0 if the header lacks this field."""
 
     def pack(self) -> bytes:
         """Return the header's bytes."""
@@ -41,7 +41,7 @@ class Header:
 
 
 def parse_header(content: memoryview) -> Header | None:
-    """Parse the header of a file and check the file's identifier. Return None if it has no header."""
+    """Parse the header of a file, and check the file's identifier. Return None if the file has no header."""
     if len(content) < HEADER_OFFSET:
         raise FlawError(f"the file has {len(content)} bytes, too few for a program")
     identifier = bytes(content[IDENTIFIER_OFFSET:HEADER_OFFSET])
@@ -53,18 +53,21 @@ def parse_header(content: memoryview) -> Header | None:
         raise FlawError("the file ends inside the extended header")
     _, length, program_size, base = _SHORT_FORM.unpack_from(content, HEADER_OFFSET)
     if length != SHORT and length < LONG:
-        raise FlawError(f"expected {SHORT}, or {LONG} or more, found {length}", "header.length")
+        raise FlawError(f"expected {SHORT} or at least {LONG}, found {length}", "header.length")
     if HEADER_OFFSET + length > program_size or program_size > len(content):
-        raise FlawError(f"{program_size} of {len(content)} bytes in the file", "header.program_size")
+        raise FlawError(
+            f"expected {HEADER_OFFSET + length} to {len(content)} bytes, found {program_size}", "header.program_size"
+        )
     if base and not program_size <= base <= len(content):
         raise FlawError(
-            f"it is at byte {base}, but the flatbuffer ends at {program_size} and the file at {len(content)}",
+            f"the first segment is at byte {base}, but "
+            f"the flatbuffer ends at {program_size} and the file at {len(content)}",
             "header.segment_base_offset",
         )
     size = _DATA_SIZE.unpack_from(content, HEADER_OFFSET + SHORT)[0] if length >= LONG else 0
     if size and base + size > len(content):
         raise FlawError(
-            f"{size} bytes from byte {base} on reach past the file's end, {len(content)}",
+            f"{size} bytes from byte {base} on reach past the end of the file at byte {len(content)}",
             "header.segment_data_size",
         )
     return Header(length, program_size, base, size)

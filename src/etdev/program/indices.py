@@ -9,13 +9,13 @@ from etdev.program.flaw import FlawError
 
 
 def check_index(index: int, into: Sequence[object], what: str, *path: str) -> None:
-    """Raise :class:`FlawError` for an index that has no item."""
+    """Raise :class:`FlawError` if no item of ``into`` has this index."""
     if not 0 <= index < len(into):
         raise FlawError(f"{index} is not an index into the {len(into)} {what}", *path)
 
 
 def check_value_indices(indices: tuple[int, ...], plan: m.ExecutionPlan, *path: str) -> None:
-    """Raise :class:`FlawError` for the first index that has no value."""
+    """Raise :class:`FlawError` for the first index that does not belong to a value of the method."""
     if indices and (min(indices) < 0 or max(indices) >= len(plan.values)):
         for number, index in enumerate(indices):
             check_index(index, plan.values, "values", *path, f"[{number}]")

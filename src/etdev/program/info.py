@@ -1,7 +1,7 @@
-"""Description of a program: the one model that ``inspect``, ``diff``, the report page and results of builds share.
+"""Description of a program: the common model of ``inspect``, ``diff``, the report page and results of builds.
 
-:mod:`etdev.inspection.inspect` derives it from a :class:`~etdev.program.model.Program`. The JSON of ``etdev inspect``
-is these dataclasses, field by field. Bytes of tensors are those at the largest dynamic sizes.
+:mod:`etdev.inspection.inspect` derives the description from a :class:`~etdev.program.model.Program`. The JSON of
+``etdev inspect`` has the fields of these dataclasses. Bytes of tensors are those at the largest dynamic sizes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FORMAT = 1
 """Version of the JSON. Fields may be added; existing ones keep their names and meanings."""
 
 CopyKind: TypeAlias = ElisionKind | Literal["order", "repeat"]
-"""Purpose of a copy: one of the linker's purposes, another order of elements, or repetition of elements."""
+"""Purpose of a copy: a purpose that the linker knows, another order of elements, or repetition of elements."""
 
 ConstantKind: TypeAlias = Literal["constant", "initial value", "external"]
 """Kind of a tensor's data: a constant, the initial value of state, or a constant in a data file."""
@@ -24,27 +24,28 @@ ConstantKind: TypeAlias = Literal["constant", "initial value", "external"]
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An input or an output of a method. Fields that do not apply to its type are None."""
+    """An input or an output of a method. Fields that do not apply to the type of the argument are None."""
 
     type: str
-    """``tensor``, ``int``, ``bool``, ``double``, ``string``, ``null`` and others."""
+    """Type of the argument, such as ``tensor``, ``int``, ``bool``, ``double``, ``string`` or ``null``."""
     dtype: str | None = None
     """Element type, such as ``float32``."""
     shape: tuple[int, ...] | None = None
-    """Shape in elements. Dynamic sizes are upper bounds if ``bounded`` and meaningless if ``unbounded``."""
+    """Shape in elements. Dynamic sizes are upper bounds if ``bounded``, and meaningless if ``unbounded``."""
     dynamism: str | None = None
-    """``static``, ``bounded`` or ``unbounded``."""
+    """Dynamism of the shape: ``static``, ``bounded`` or ``unbounded``."""
     nbytes: int | None = None
-    """Bytes at the largest size. Also None for a tensor of unbounded size."""
+    """Number of bytes at the largest size. None also for a tensor of unbounded size."""
     device: str | None = None
     """Device such as ``cpu`` or ``cuda:0``."""
     memory: str | None = None
-    """``planned``; ``caller``, if the caller provides the bytes; ``constant``; or ``alias``.
+    """Memory of a tensor: ``planned``, ``caller``, ``constant`` or ``alias``.
 
-    The bytes of an ``alias`` belong to another tensor, which an instruction chooses at run time.
+    The caller provides the bytes of a ``caller`` tensor. The bytes of an ``alias`` belong to another tensor, which an
+    instruction chooses at run time.
     """
     value: str | None = None
-    """Value of a number, a truth value or a string, as text. A number that is only set at run time has none."""
+    """Value of a number, a truth value or a string, as text. None for a number that is set only at run time."""
 
     def __str__(self) -> str:
         if self.type != "tensor":
@@ -65,14 +66,14 @@ class BufferInfo:
     size: int
     """Bytes that the runtime allocates."""
     lower_bound: int | None = None
-    """Number of bytes that no plan for the same tensors can be smaller than; None if unknown.
+    """Lower bound in bytes on all plans for the same tensors; None if unknown.
 
-    If it is computed from a ``.pte``, lifetimes are derived from the data flow and the alignment from the offsets.
+    For a bound from a ``.pte``, lifetimes are derived from the data flow, and the alignment from the offsets.
     """
     greedy: int | None = None
-    """Bytes of the same tensors in ExecuTorch's greedy planner. Only a build states them; otherwise None."""
+    """Size in bytes that ExecuTorch's greedy planner needs for the same tensors. None except in results of a build."""
     state: bool = False
-    """True if the buffer holds nothing but state. Also False if that is unknown."""
+    """True if the buffer contains only state. False if that is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +81,17 @@ class StateInfo:
     """State of a method, which it keeps from one call to the next."""
 
     name: str
-    """Name in the module, if the file has it; otherwise a text such as ``value 7``."""
+    """Name in the module if the file states the name; otherwise a text such as ``value 7``."""
     size: int
-    """Bytes."""
+    """Size in bytes."""
     buffer: int
-    """Memory id of the buffer that holds it."""
+    """Memory id of the buffer that contains the state."""
     offset: int
-    """Offset in bytes from the start of that buffer."""
+    """Offset in bytes from the start of the planned buffer."""
     shared: bool
     """True if other methods have the same state at the same place."""
     initialized: bool
-    """True if the file holds its initial value; otherwise it starts as zeros."""
+    """True if the file contains the state's initial value. Otherwise, the state starts as zeros."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +105,19 @@ class TensorInUse:
     dtype: str
     """Element type, such as ``float32``."""
     shape: tuple[int, ...]
-    """Shape in elements; upper bounds if it is dynamic."""
+    """Shape in elements. Dynamic sizes are upper bounds."""
     nbytes: int
-    """Bytes of the storage."""
+    """Size of the storage in bytes."""
     instruction: int | None
-    """Position of the instruction that wrote it last; None if no instruction did."""
+    """Position of the last instruction that wrote the storage before the peak; None if no instruction did."""
     origin: str
-    """What wrote the bytes: ``aten::mm.out``, ``input 0``, ``an input`` or ``an earlier call``.
+    """Writer of the bytes: ``aten::mm.out``, ``input 0``, ``an input`` or ``an earlier call``.
 
-    ``an input`` stands for a tensor that shares the bytes of an input. ``an earlier call`` means state, which keeps its
-    content between calls.
+    ``an input`` is a tensor that shares the bytes of an input. ``an earlier call`` means state, which keeps its content
+    between calls.
     """
     name: str | None
-    """Name in the module, if the file has it."""
+    """Name in the module; None if the file does not state the name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,27 +129,27 @@ class Peak:
     device: str
     """Device such as ``cpu`` or ``cuda:0``."""
     nbytes: int
-    """Bytes in use.
+    """Number of bytes in use.
 
-    Padding for alignment does not count, nor do bytes that a delegate reads past a buffer. Both branches of a condition
-    count, although only one runs and they may share bytes in the file.
+    Padding for alignment does not count. Bytes that a delegate reads past the end of a buffer do not count either. Both
+    branches of a condition count, although only one branch runs and they may share bytes in the file.
     """
     instant: int
-    """The first instant at the peak. The instruction at position ``n`` runs at instant ``n + 1``.
+    """First instant at the peak. The instruction at position ``n`` runs at instant ``n + 1``.
 
-    The caller fills the inputs at instant 0. It reads the outputs at the last instant, after all instructions.
+    The caller fills the inputs at instant 0. The caller reads the outputs at the last instant, after all instructions.
     """
     instruction: int | None
     """Position of the instruction; None while the caller fills the inputs or reads the outputs."""
     during: str
-    """Running operation: ``aten::mm.out``, ``filling the inputs`` or ``reading the outputs``."""
+    """Operation at the peak: ``aten::mm.out``, ``filling the inputs`` or ``reading the outputs``."""
     tensors: tuple[TensorInUse, ...]
     """Tensors in use, the largest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputInPlace:
-    """An output that is written over an operand of its instruction."""
+    """An output that overwrites an operand of its instruction."""
 
     instruction: int
     """Position of the instruction."""
@@ -157,9 +158,9 @@ class OutputInPlace:
     output: int
     """Index of the output among the method's values."""
     operand: int
-    """Index of the operand that it overwrites, among the method's values."""
+    """Index of the overwritten operand among the method's values."""
     nbytes: int
-    """Bytes of the output."""
+    """Size of the output in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,18 +168,18 @@ class CopyCalls:
     """Instructions of one operator that only copy between tensors in the same memory."""
 
     operator: str
-    """Operator such as ``aten::view_copy.out``."""
+    """Name of the operator, such as ``aten::view_copy.out``."""
     kind: CopyKind
     calls: int
     nbytes: int
-    """Bytes that these instructions copy if each runs once."""
+    """Number of bytes that these instructions copy if each instruction runs once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
     """Largest number of bytes that one call of a method copies between the host and devices.
 
-    The figures are for the path through the method that copies the most. A loop counts as one iteration.
+    The figures are for the path through the method that copies the most bytes. A loop counts as one iteration.
     """
 
     h2d_bytes: int
@@ -186,27 +187,27 @@ class Transfers:
     d2h_bytes: int
     """Bytes copied from devices to the host."""
     loops: bool = False
-    """True if some of the copies are inside a loop, so that further iterations repeat them."""
+    """True if some of these copies are inside a loop. Further iterations of the loop repeat such copies."""
 
     @property
     def total(self) -> int:
-        """Bytes in both directions."""
+        """Return the number of bytes in both directions."""
         return self.h2d_bytes + self.d2h_bytes
 
     def __str__(self) -> str:
-        rounds = ", some of it again in each round of a loop" if self.loops else ""
+        rounds = ", some of them again in each iteration of a loop" if self.loops else ""
         return f"{self.h2d_bytes:,} bytes to devices, {self.d2h_bytes:,} bytes back{rounds}"
 
 
 @dataclass(frozen=True, slots=True)
 class CompileSpecInfo:
-    """A setting that a delegate was compiled with."""
+    """A setting with which a delegate was compiled."""
 
     key: str
     size: int
-    """Bytes of the value."""
+    """Size of the value in bytes."""
     text: str | None
-    """The value, if it is printable UTF-8 text; otherwise None."""
+    """Value as text; None if the value is not printable UTF-8."""
 
     def __str__(self) -> str:
         return f"{self.key}={f'({self.size:,} bytes)' if self.text is None else self.text}"
@@ -219,13 +220,13 @@ class DelegateInfo:
     id: str
     """Name of the backend, such as ``XnnpackBackend``."""
     calls: int
-    """Number of instructions that call it."""
+    """Number of instructions that call the delegate."""
     device: str
-    """Device of the delegate's arguments, from the compile specs; ``?`` if these name an invalid device."""
+    """Device of the delegate's arguments, from the compile specs. ``?`` if the compile specs name an invalid device."""
     blob_bytes: int
-    """Bytes of the blob."""
+    """Size of the blob in bytes."""
     segment: int | None
-    """Index of the segment that holds the blob; None if the blob is inside the flatbuffer."""
+    """Index of the segment that contains the blob; None if the blob is inside the flatbuffer."""
     compile_specs: tuple[CompileSpecInfo, ...]
 
 
@@ -241,33 +242,33 @@ class MethodInfo:
     buffers: tuple[BufferInfo, ...]
     state: tuple[StateInfo, ...]
     peaks: tuple[Peak, ...]
-    """Peak of each buffer that holds more than state."""
+    """Peak of each buffer, except buffers that contain only state."""
     inplace: tuple[OutputInPlace, ...]
-    """Outputs written over an operand."""
+    """Outputs that overwrite an operand."""
     memory_unknown: str | None
     """Reason why lower bounds, state, peaks and outputs in place are unknown; None if they are known."""
     instructions: int
     operators: dict[str, int]
-    """Operator such as ``aten::add.out`` → number of instructions that call it, sorted by name.
+    """Number of instructions that call each operator, sorted by name of the operator.
 
-    An operator that no instruction calls is listed too, since the runtime must have it.
+    An operator that no instruction calls is listed, too, because the runtime must have it.
     """
     delegates: tuple[DelegateInfo, ...]
     transfers: Transfers
     """Bytes copied between the host and devices."""
     copies: tuple[CopyCalls, ...]
-    """Copies between tensors in the same memory, those with the most bytes first."""
+    """Copies between tensors in the same memory, in descending order of bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConstantInfo:
-    """Data of a constant or of an initial value. It is described by the largest tensor that uses it."""
+    """Data of a constant or of an initial value. Its largest tensor describes the data."""
 
     name: str | None
-    """Name in the module, if the file has it."""
+    """Name in the module; None if the file does not state the name."""
     kind: ConstantKind
     index: int
-    """Index of the data among the file's constants or initial values; meaningless in a data file."""
+    """Index of the data among the file's constants or initial values. Meaningless for data in a data file."""
     dtype: str
     """Element type, such as ``float32``."""
     shape: tuple[int, ...]
@@ -277,9 +278,9 @@ class ConstantInfo:
     value: int
     """Index among the method's values."""
     instruction: int | None
-    """Position of the first instruction with this tensor as an argument; None if there is none."""
+    """Position of the first instruction with this tensor as an argument; None if there is no such instruction."""
     operator: str | None
-    """Operator or delegate of that instruction."""
+    """Operator or delegate of that instruction, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +291,7 @@ class SegmentInfo:
     offset: int
     """Offset in bytes from the start of the first segment."""
     size: int
-    """Bytes."""
+    """Size in bytes."""
     holds: tuple[str, ...]
     """Users of the segment: ``constants``, ``initial_state``, ``delegates``, ``named_data``. Empty if unused."""
 
@@ -302,15 +303,15 @@ class NamedDataInfo:
     key: str
     segment: int
     size: int
-    """Bytes."""
+    """Size in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sections:
-    """Bytes of a file by purpose. Their sum is the size of the file."""
+    """Sizes of a file's parts in bytes, by purpose. Their sum is the size of the file."""
 
     flatbuffer: int
-    """Bytes of the flatbuffer, including the header and data inside the flatbuffer."""
+    """Size of the flatbuffer in bytes. This includes the header and data inside the flatbuffer."""
     constants: int
     initial_state: int
     delegates: int
@@ -319,7 +320,7 @@ class Sections:
     """Padding, and segments that nothing uses."""
 
     def parts(self) -> dict[str, int]:
-        """Return the bytes per purpose, without purposes that have none. The names are for texts: ``initial state``."""
+        """Return the number of bytes per purpose, such as ``initial state``. Leave out empty purposes."""
         named = {name.replace("_", " "): size for name, size in asdict(self).items() if size}
         return {"padding and unused" if name == "other" else name: size for name, size in named.items()}
 
@@ -331,26 +332,26 @@ class ProgramInfo:
     format: int
     file: str
     size: int
-    """Bytes."""
+    """Size of the file in bytes."""
     schema_version: int
     header_bytes: int | None
-    """Length of the extended header; None in a file without one."""
+    """Length of the extended header; None for a file without an extended header."""
     methods: tuple[MethodInfo, ...]
     memory: dict[str, int]
     """Planned bytes per device. Methods share buffers, so each buffer counts once, with its largest size."""
     weights_bytes: int
-    """Bytes of constants in segments and in the flatbuffer, without those in delegates or data files."""
+    """Bytes of constants in segments and in the flatbuffer. Constants in delegates or data files do not count."""
     constants: tuple[ConstantInfo, ...]
     sections: Sections
     segments: tuple[SegmentInfo, ...]
     named_data: tuple[NamedDataInfo, ...]
     external_data: tuple[str, ...]
-    """Names of data in ``.ptd`` files: data of tensors, and data of delegates whose blobs name it."""
+    """Names of data in ``.ptd`` files: data of tensors, and data of delegates whose blobs state the names."""
     unknown_fields: tuple[str, ...]
     """Fields of the file that this version of etdev does not know."""
 
     def method(self, name: str) -> MethodInfo:
-        """Return a method by name. Raises :class:`KeyError` if there is none."""
+        """Return a method by name. Raises :class:`KeyError` if the program has no such method."""
         return {method.name: method for method in self.methods}[name]
 
     def to_json(self) -> str:

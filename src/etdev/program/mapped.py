@@ -14,7 +14,7 @@ from etdev.program.blob import Blob
 def map_file(path: Path, what: str = "program") -> Blob:
     """Map a file and return its bytes. ``what`` describes the file in errors.
 
-    Raises :class:`~etdev.errors.ProgramError` if the file does not exist, cannot be read or is not a plain file.
+    Raises :class:`~etdev.errors.ProgramError` if the file does not exist, cannot be read or is not a regular file.
     """
     try:
         with open_file(path) as file:

@@ -1,4 +1,4 @@
-"""Merge of separately emitted methods into one program."""
+"""Merging of separately emitted methods into one program."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ def merge_methods(parts: Mapping[str, m.Program]) -> m.Program:
     """Merge programs that were emitted with one method each, and optionally with constant methods.
 
     The keys of ``parts`` are names of methods, in the order of a common lowering. The result equals the program that
-    ExecuTorch would have emitted from all methods at once. Its methods are sorted by name. Constant methods follow,
-    those of the first part. Data that is equal in several parts is stored once, in the order in which methods refer to
-    it.
+    ExecuTorch would emit from all methods together. The methods of the result are sorted by name. The constant methods
+    of the first part follow. Data that is equal in several parts is stored once, in the order of the first references.
 
     Raises :class:`ValueError` for a program with data in the flatbuffer or in another file. ExecuTorch does not emit
     such programs.
@@ -32,22 +31,22 @@ def merge_methods(parts: Mapping[str, m.Program]) -> m.Program:
 
 @dataclass
 class _Pool:
-    """Data of constants or of initial values, each blob once, by its index. Index 0 is reserved."""
+    """Data of constants or of initial values. Each blob occurs once and has an index. Index 0 is reserved."""
 
     alignment: int
-    """Alignment in bytes of each blob. ExecuTorch aligns constants, but not initial values of planned tensors."""
+    """Alignment of each blob in bytes. ExecuTorch aligns constants, but not initial values of planned tensors."""
     data: list[Blob] = field(default_factory=lambda: [Blob()])
     known: dict[Blob, int] = field(default_factory=dict)
 
     def add(self, data: Blob) -> int:
-        """Return the index of a blob, which is added if it is new."""
+        """Return the index of a blob. Add the blob if it is new."""
         if data not in self.known:
             self.known[data] = len(self.data)
             self.data.append(data)
         return self.known[data]
 
     def segment(self) -> tuple[Blob, tuple[int, ...]]:
-        """Return all data as one segment, and the offset of each."""
+        """Return all data as one segment, and the offset of each blob."""
         parts, offsets, end = [Blob()], [], 0
         for data in self.data:
             start = align(end, self.alignment)
@@ -59,12 +58,12 @@ class _Pool:
 
 @dataclass
 class _Merge:
-    """Data that the parts merged so far refer to."""
+    """Data to which the parts merged so far refer."""
 
     constants: _Pool = field(default_factory=lambda: _Pool(CONSTANT_ALIGNMENT))
     initial: _Pool = field(default_factory=lambda: _Pool(1))
     blobs: dict[Blob, int] = field(default_factory=dict)
-    """Blob of a delegate → its index."""
+    """Index of each delegate blob."""
     named: dict[str, Blob] = field(default_factory=dict)
 
     def method(self, part: m.Program, plan: m.ExecutionPlan) -> m.ExecutionPlan:

@@ -1,11 +1,14 @@
 """A ``.pte`` in memory: the ET12 schema as frozen dataclasses.
 
-Names are those of ``program.fbs``, which also defines how the runtime uses each field. Some tables of the schema only
-wrap one thing, which replaces them here. An ``EValue`` is its value. An ``Instruction`` is its call. A ``Buffer`` and a
-``BackendDelegateInlineData`` are a :class:`Blob`. A ``FrameList`` is a tuple of frames. The two halves of an
-allocation's offset are one number, and a ``DataSegment`` holds its bytes.
+The names are those of ``program.fbs``, which also defines how the runtime uses each field. Some tables of the schema
+only wrap one thing. Here, that thing replaces the table:
 
-Vectors are tuples. A vector or a string that a file lacks is empty, except where the type says ``None``.
+* The value replaces an ``EValue``, and the call replaces an ``Instruction``.
+* A :class:`Blob` replaces a ``Buffer`` and a ``BackendDelegateInlineData``.
+* A tuple of frames replaces a ``FrameList``.
+
+The two halves of an allocation's offset are one number, and a ``DataSegment`` contains its bytes. Vectors are tuples. A
+vector or a string that a file lacks is empty, unless the type of the field allows ``None``.
 
 An index into ``values`` is called a value index. All sizes and offsets are in bytes unless a field says otherwise.
 """
@@ -56,7 +59,7 @@ class ScalarType(IntEnum):
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element, as the runtime counts them. An element of a packed type is one byte."""
+        """Return the number of bytes that the runtime counts for one element. An element of a packed type has one."""
         return _ITEM_SIZES[self]
 
 
@@ -72,18 +75,18 @@ _ITEM_SIZES = {
 
 
 class TensorShapeDynamism(IntEnum):
-    """How a tensor's sizes may change at run time."""
+    """Ways in which a tensor's sizes may change at run time."""
 
     STATIC = 0
     """The sizes never change."""
     DYNAMIC_BOUND = 1
-    """The sizes change, but do not exceed those in the file."""
+    """The sizes change, but do not exceed the sizes in the file."""
     DYNAMIC_UNBOUND = 2
-    """The sizes change without limit; those in the file are meaningless."""
+    """The sizes change without limit. The sizes in the file are meaningless."""
 
 
 class TensorDataLocation(IntEnum):
-    """File that holds a tensor's data."""
+    """File that contains a tensor's data."""
 
     SEGMENT = 0
     EXTERNAL = 1
@@ -91,7 +94,7 @@ class TensorDataLocation(IntEnum):
 
 
 class DataLocation(IntEnum):
-    """List that holds a delegate's data."""
+    """List that contains a delegate's data."""
 
     INLINE = 0
     """``Program.backend_delegate_data``."""
@@ -104,9 +107,9 @@ class AllocationDetails:
     """Location of a tensor in planned memory."""
 
     memory_id: int
-    """Index into ``non_const_buffer_sizes``, from 1 on."""
+    """Index into ``non_const_buffer_sizes``, starting at 1."""
     memory_offset: int
-    """Offset from the start of that buffer. The file keeps its 64 bits in two halves."""
+    """Offset from the start of the planned buffer. The file stores its 64 bits in two halves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ class ExtraTensorInfo:
     mutable_data_segments_idx: int = 0
     """Index into ``Program.mutable_data_segments``. The runtime of executorch 1.4 ignores this field and uses 0."""
     fully_qualified_name: str | None = None
-    """Name such as ``mod.linear.weight``; for an external tensor, the key of its data."""
+    """Name such as ``mod.linear.weight``. For an external tensor, the key of its data."""
     location: TensorDataLocation = TensorDataLocation.SEGMENT
     device_type: DeviceType = DeviceType.CPU
     device_index: int = 0
@@ -141,48 +144,48 @@ class Tensor:
 
     scalar_type: ScalarType
     sizes: tuple[int, ...]
-    """Sizes in elements. Upper bounds if the shape is bounded, meaningless if it is unbounded."""
+    """Sizes in elements. For a bounded shape, these are upper bounds. For an unbounded shape, they are meaningless."""
     dim_order: tuple[int, ...]
     """Dimensions from the outermost in memory to the innermost: ``(0, 2, 3, 1)`` is channels last."""
     shape_dynamism: TensorShapeDynamism = TensorShapeDynamism.STATIC
     data_buffer_idx: int = 0
-    """Index of the tensor's data; 0 means that the tensor has no data in the file.
+    """Index of the tensor's data, or 0 if the tensor has no data in the file.
 
-    It is an index into ``constant_segment`` or ``constant_buffer``. For a planned tensor, it is an index into one of
-    the ``mutable_data_segments``.
+    The index refers to ``constant_segment`` or ``constant_buffer``. For a planned tensor, it refers to one of the
+    ``mutable_data_segments``.
     """
     allocation_info: AllocationDetails | None = None
     extra_tensor_info: ExtraTensorInfo | None = None
     requires_grad: bool = False
     layout: int = 0
-    """PyTorch's number of a layout; 0 is strided, the only one that the runtime supports."""
+    """PyTorch's number of a layout. The runtime supports only 0, which means strided."""
     storage_offset: int = 0
-    """Offset in elements. The runtime supports 0 only."""
+    """Offset in elements. The runtime supports only 0."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes of data for the sizes in the file. Meaningless if the shape is unbounded."""
+        """Return the number of bytes for the sizes in the file. The number is meaningless if the shape is unbounded."""
         return prod(self.sizes) * self.scalar_type.itemsize
 
     @property
     def is_external(self) -> bool:
-        """Whether the data is in another file. For a planned tensor, the data is its initial value."""
+        """Return whether the data is in another file. For a planned tensor, the data is its initial value."""
         return self.extra_tensor_info is not None and self.extra_tensor_info.location is TensorDataLocation.EXTERNAL
 
     @property
     def device(self) -> Device:
-        """Device of the tensor's data, as the file states it."""
+        """Return the device of the tensor's data, as stated by the file."""
         extra = self.extra_tensor_info
         return Device(extra.device_type, extra.device_index) if extra else Device()
 
     @property
     def has_initial_value(self) -> bool:
-        """Whether the planned memory starts with data from this file or from another one."""
+        """Return whether the planned memory starts with data from this file or from another file."""
         return self.allocation_info is not None and (self.data_buffer_idx > 0 or self.is_external)
 
     @property
     def is_constant(self) -> bool:
-        """Whether the tensor is a constant, in this file or in another one."""
+        """Return whether the tensor is a constant, in this file or in another file."""
         return self.allocation_info is None and (self.data_buffer_idx > 0 or self.is_external)
 
 
@@ -211,7 +214,7 @@ def _bits(value: float) -> bytes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Double:
-    """A 64-bit float. Equal by bits: a NaN is equal to itself, and 0.0 differs from -0.0."""
+    """A 64-bit float, compared by bits: a NaN equals itself, and 0.0 differs from -0.0."""
 
     double_val: float
 
@@ -231,15 +234,15 @@ class String:
 
 @dataclass(frozen=True, slots=True)
 class IntList:
-    """A list of integers, each of which is a value of its own."""
+    """A list of integers. Each integer is a separate value."""
 
     items: tuple[int, ...]
-    """Value indices, not the integers themselves."""
+    """Value indices of the integers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DoubleList:
-    """A list of floats. Equal by bits, like :class:`Double`."""
+    """A list of floats, compared by bits, like :class:`Double`."""
 
     items: tuple[float, ...]
 
@@ -265,7 +268,7 @@ class TensorList:
     """A list of tensors."""
 
     items: tuple[int, ...]
-    """Value indices of tensors. They precede the list in the value table."""
+    """Value indices of tensors. The tensors precede the list in the value table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,17 +276,17 @@ class OptionalTensorList:
     """A list of tensors, some of which may be absent."""
 
     items: tuple[int, ...]
-    """Value indices, as in :class:`TensorList`. An absent tensor is -1 or the index of a :class:`Null`."""
+    """Value indices, as for :class:`TensorList`. An absent tensor is -1 or the index of a :class:`Null`."""
 
 
 Value: TypeAlias = (
     Null | Int | Bool | Double | Tensor | String | IntList | DoubleList | BoolList | TensorList | OptionalTensorList
 )
-"""A value of a method, in the schema the union ``KernelTypes``. The types are in the schema's order."""
+"""A value of a method: the union ``KernelTypes`` of the schema. The types are in the schema's order."""
 
 
 def plain_value(value: Value) -> int | bool | float | str | None:
-    """Return the number, truth value or text of a simple value; None for any other value."""
+    """Return the number, truth value or text of a simple value, or None for any other value."""
     match value:
         case Int():
             return value.int_val
@@ -319,12 +322,12 @@ class DelegateCall:
 
 @dataclass(frozen=True, slots=True)
 class MoveCall:
-    """An instruction that makes one value refer to the same object as another. It copies no bytes of a tensor."""
+    """An instruction that makes a value refer to the same object as another value. It copies no bytes."""
 
     move_from: int
-    """Value index."""
+    """Value index of the source."""
     move_to: int
-    """Value index."""
+    """Value index of the value that changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,9 +335,9 @@ class JumpFalseCall:
     """A jump that is taken if a condition is false."""
 
     cond_value_index: int
-    """Value index of a :class:`Bool` or of a bool tensor. A bool tensor is false if any element is."""
+    """Value index of a :class:`Bool` or of a bool tensor. A bool tensor is false if any element is false."""
     destination_instruction: int
-    """Index into the same chain's ``instructions``. The number of instructions stands for the end of the chain."""
+    """Index into the same chain's ``instructions``. The number of instructions is the end of the chain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,11 +345,11 @@ class FreeCall:
     """An instruction that releases the memory of a tensor that is not planned."""
 
     value_index: int
-    """Value index."""
+    """Value index of the tensor."""
 
 
 Instruction: TypeAlias = KernelCall | DelegateCall | MoveCall | JumpFalseCall | FreeCall
-"""An instruction, in the schema the union ``InstructionArguments``. The types are in the schema's order."""
+"""An instruction: the union ``InstructionArguments`` of the schema. The types are in the schema's order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,7 +358,7 @@ class Frame:
 
     filename: str = ""
     lineno: int = 0
-    """Line number, from 1 on."""
+    """Line number, starting at 1."""
     name: str = ""
     """Name of the function."""
     context: str = ""
@@ -368,11 +371,11 @@ class Chain:
 
     instructions: tuple[Instruction, ...]
     inputs: tuple[int, ...] = ()
-    """Value indices. ExecuTorch leaves this empty."""
+    """Value indices of inputs. ExecuTorch leaves this field empty."""
     outputs: tuple[int, ...] = ()
-    """Value indices. ExecuTorch leaves this empty."""
+    """Value indices of outputs. ExecuTorch leaves this field empty."""
     stacktrace: tuple[tuple[Frame, ...], ...] = ()
-    """For each instruction, the lines of the model's code that it comes from. Empty if the file has none."""
+    """Lines of the model's code from which each instruction comes. Empty if the file has no stack traces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,12 +385,12 @@ class Operator:
     name: str
     """Name such as ``aten::add``."""
     overload: str = ""
-    """Overload such as ``out``; empty for the default overload."""
+    """Overload such as ``out``. Empty for the default overload."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompileSpec:
-    """A setting that a backend gets when it compiles a delegate, and again when the delegate is loaded."""
+    """A setting for a backend, both when it compiles a delegate and when the delegate is loaded."""
 
     key: str
     value: bytes
@@ -425,7 +428,7 @@ class NonConstBufferDevice:
     """Device of a planned buffer. A buffer without an entry is on the CPU."""
 
     buffer_idx: int
-    """Index into ``non_const_buffer_sizes``, from 1 on."""
+    """Index into ``non_const_buffer_sizes``, starting at 1."""
     device_type: DeviceType = DeviceType.CPU
     device_index: int = 0
     """Index among the devices of that type, -128 to 127."""
@@ -440,19 +443,19 @@ class ExecutionPlan:
     inputs: tuple[int, ...]
     """Value indices, in the order of the method's flattened arguments."""
     outputs: tuple[int, ...]
-    """Value indices."""
+    """Value indices of the method's outputs."""
     chains: tuple[Chain, ...]
     operators: tuple[Operator, ...]
     delegates: tuple[BackendDelegate, ...]
     non_const_buffer_sizes: tuple[int, ...]
-    """Bytes of each planned buffer. Entry 0 is reserved; an allocation's ``memory_id`` counts from 1."""
+    """Size of each planned buffer in bytes. Entry 0 is reserved, so an allocation's ``memory_id`` starts at 1."""
     non_const_buffer_device: tuple[NonConstBufferDevice, ...] = ()
     """Devices of the buffers that are not on the CPU."""
     container_meta_type: ContainerMetadata | None = None
 
     @property
     def instructions(self) -> tuple[Instruction, ...]:
-        """Instructions of all chains, by position."""
+        """Return the instructions of all chains, by position."""
         return tuple(call for chain in self.chains for call in chain.instructions)
 
     def buffer_device(self, buffer: int) -> Device:
@@ -466,7 +469,7 @@ class ExecutionPlan:
         return Device()
 
     def tensors(self) -> Iterator[tuple[int, Tensor]]:
-        """Iterate over the value index and tensor of each value that is a tensor."""
+        """Yield the value index and the tensor of each value that is a tensor."""
         return ((index, value) for index, value in enumerate(self.values) if isinstance(value, Tensor))
 
 
@@ -481,13 +484,13 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class SubsegmentOffsets:
-    """Offsets of the data of tensors in one segment."""
+    """Offsets of tensor data in one segment."""
 
     segment_index: int
     offsets: tuple[int, ...]
     """Offsets from the start of the segment. Entry 0 is reserved.
 
-    A tensor's ``data_buffer_idx`` is an index into them.
+    A tensor's ``data_buffer_idx`` is an index into this tuple.
     """
 
 
@@ -505,33 +508,34 @@ class Program:
 
     execution_plan: tuple[ExecutionPlan, ...]
     version: int = 0
-    """Version of the schema; 0 so far. Compatibility depends on the file's identifier, ``ET12``."""
+    """Version of the schema, always 0 so far. Compatibility depends on the file's identifier, ``ET12``."""
     constant_buffer: tuple[Blob, ...] = ()
-    """Constants inside the flatbuffer, as in files from before September 2024. Entry 0 is reserved."""
+    """Constants inside the flatbuffer, used by files from before September 2024. Entry 0 is reserved."""
     backend_delegate_data: tuple[Blob, ...] = ()
     """Delegate data inside the flatbuffer."""
     segments: tuple[Segment, ...] = ()
     constant_segment: SubsegmentOffsets | None = None
-    """Constants. The runtime of executorch 1.4 requires the reserved entry even if there are none."""
+    """Constants. The runtime of executorch 1.4 requires the reserved entry even if there are no constants."""
     mutable_data_segments: tuple[SubsegmentOffsets, ...] = ()
     """Initial values of planned tensors."""
     named_data: tuple[NamedData, ...] = ()
 
     header_length: int | None = 32
-    """Bytes of the extended header: 32, 24 in older files, or ``None`` for a file without one.
+    """Size of the extended header in bytes: 32, or 24 in older files. ``None`` for a file without an extended header.
 
     A header of 24 bytes does not state the total size of the segments. Without a header, all segments are empty.
     """
     segment_alignment: int = field(default=128, compare=False)
     """Alignment of the first segment in the file, a power of two.
 
-    No file states it. The reader infers the largest power that divides the segment's position, up to a page of 16 KiB.
-    So the writer keeps any alignment that a user relied on. The comparison of two programs ignores it.
+    Files do not state this alignment. The reader infers the largest power of two that divides the segment's position,
+    up to a page of 16 KiB. So the writer keeps any alignment that a user relied on. The comparison of two programs
+    ignores it.
     """
     inline_alignment: int = field(default=16, compare=False)
-    """Alignment of data inside the flatbuffer, a power of two that is inferred in the same way."""
+    """Alignment of data inside the flatbuffer, a power of two. The reader infers it like ``segment_alignment``."""
     unknown_fields: tuple[str, ...] = ()
-    """Fields of the file that this schema does not know. If there are any, the program cannot be written."""
+    """Fields of the file that this schema does not know. A program with such fields cannot be written."""
 
     def delegate_data(self, delegate: BackendDelegate) -> Blob:
         """Return the data that a backend compiled for one of the program's delegates."""
@@ -541,12 +545,12 @@ class Program:
         return self.backend_delegate_data[at.index]
 
     def method(self, name: str) -> ExecutionPlan:
-        """Return the method of that name.
+        """Return the method with this name.
 
-        Raises :class:`~etdev.errors.UsageError`, which lists the methods that the program has.
+        Raises :class:`~etdev.errors.UsageError` if there is no such method. The error lists the program's methods.
         """
         for plan in self.execution_plan:
             if plan.name == name:
                 return plan
         names = ", ".join(repr(plan.name) for plan in self.execution_plan) or "none"
-        raise UsageError(f"the program has no method {name!r}", hint=f"it has {names}")
+        raise UsageError(f"the program has no method {name!r}", hint=f"use a method of the program: {names}")

@@ -16,23 +16,24 @@ from etdev.program.schema import PROGRAM
 from etdev.program.segments import cut_segments
 
 _MOST_ALIGNMENT = 16 << 10
-"""Largest alignment that is assumed to be intended: the largest memory page of a processor that runs programs."""
+"""Largest alignment that the reader assumes to be intentional: the largest memory page among target processors."""
 _DEFAULT_SEGMENT_ALIGNMENT = 128
 _DEFAULT_INLINE_ALIGNMENT = 16
-_REMEDY = "it is no .pte, or one that was cut short or damaged: copy it again, or build it again"
+_REMEDY = "copy or build the file again: it is not a .pte, or it is truncated or damaged"
 
 
 def read(path: str | os.PathLike[str]) -> Program:
     """Read and check the program in a file.
 
-    Segments stay in the file and are mapped, so they do not take memory of their own. While the program is in use, the
-    file may be replaced but not overwritten in place. Raises :class:`~etdev.errors.ProgramError`.
+    Segments stay in the file and are mapped, so they take no memory of their own. While the program is in use, the file
+    may be replaced but must not be overwritten in place. Raises :class:`~etdev.errors.ProgramError` if the file cannot
+    be read or is malformed.
     """
     return parse(map_file(Path(path)), where=os.fspath(path))
 
 
 def parse(content: Blob, *, where: str | None = None) -> Program:
-    """Parse and check a program. The result refers to ``content``, which ``where`` names in errors."""
+    """Parse and check a program. The result refers to ``content``. ``where`` is the file's name in errors."""
     try:
         program = _parse(content)
         check_program(program)
@@ -66,7 +67,7 @@ def _unknown_to_header(content: Blob, header: Header | None, end: int) -> list[s
     behind = max(end, header.program_size)
     rest = content.cut(behind, len(content) - behind)
     if not rest.is_zero():
-        unknown.append(f"{len(rest)} bytes behind the last segment")
+        unknown.append(f"{len(rest)} bytes after the last segment")
     return unknown
 
 

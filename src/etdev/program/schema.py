@@ -1,6 +1,6 @@
 """Flatbuffer layout of the tables of ET12, for the reader and the writer.
 
-Field numbers are positions in ``program.fbs``. A union takes two numbers, the first for its tag and the second for its
+Field numbers are positions in ``program.fbs``. A union takes two numbers: the first for its tag, the second for its
 content. Fields are in the order of the dataclass's arguments.
 """
 
@@ -24,13 +24,13 @@ class Absence(Enum):
     DEFAULT = auto()
     """The field has its default: a number's default, an empty vector or an empty string.
 
-    A number that equals its default is not written. Vectors and strings are always written, since the runtime does not
-    test for null everywhere.
+    The writer omits a number that equals its default. It always writes vectors and strings, because the runtime does
+    not test for null everywhere.
     """
     OMITTED = auto()
-    """The field is ``None`` or an empty vector. The writer leaves it out again."""
+    """The field is ``None`` or an empty vector. The writer omits such a field, too."""
     REFUSED = auto()
-    """The file has a flaw: the runtime refuses such a file, or crashes."""
+    """The lack of the field is a flaw: the runtime refuses such a file, or crashes."""
 
 
 @dataclass(frozen=True)
@@ -41,18 +41,18 @@ class Scalar:
     """Format code of the ``struct`` module."""
     default: int | float = 0
     choices: Mapping[int, Any] | None = None
-    """Allowed numbers → values in the model; None if all numbers are allowed."""
+    """Maps allowed numbers to values in the model. None if all numbers are allowed."""
     what: str = "a number"
-    """Description of the number for errors."""
+    """Description of the number for error messages."""
 
     @property
     def width(self) -> int:
-        """Width in bytes."""
+        """Return the width in bytes."""
         return calcsize(self.code)
 
     @cached_property
     def packed_default(self) -> bytes:
-        """Bytes of the default in a file."""
+        """Return the bytes of the default in a file."""
         return pack(f"<{self.code}", self.default)
 
 
@@ -67,17 +67,17 @@ class Scalars:
 
     element: Scalar
     limit: int | None = None
-    """Largest number of elements; None without a limit."""
+    """Largest number of elements, or None if there is no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class RawBytes:
-    """A vector of bytes that is copied to ``bytes``."""
+    """A vector of bytes that the decoder copies to ``bytes``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """A vector of bytes that is kept as a :class:`Blob`, and aligned in the file."""
+    """A vector of bytes that the decoder keeps as a :class:`Blob`. The writer aligns the vector in the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Union:
     tables: tuple[Table, ...]
 
     def tag_of(self, value: object) -> int:
-        """Return the tag for the type of an object. Raise :class:`FlawError` if no table of the union has that type."""
+        """Return the tag for the type of an object. Raise :class:`FlawError` if the union has no table of that type."""
         for tag, table in enumerate(self.tables, 1):
             if table.python_type is type(value):
                 return tag
@@ -124,27 +124,27 @@ class Field:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A type of table, and its conversion to and from an object of the model."""
+    """A type of table, with functions that convert between the table and an object of the model."""
 
     name: str
     make: Callable[..., Any]
-    """Function from the fields' values to the object."""
+    """Function that makes the object from the fields' values."""
     split: Callable[[Any], tuple[Any, ...]]
-    """Function from the object to the fields' values."""
+    """Function that returns the fields' values of an object."""
     fields: tuple[Field, ...]
     python_type: type | None = None
-    """Type of the object. A union chooses the table by it."""
+    """Type of the object. A union uses it to choose the table."""
     wrapper: bool = False
     """True for a table with a single field whose value replaces the table in the model and in paths."""
 
     @cached_property
     def snake_name(self) -> str:
-        """Name in paths: ``kernel_call`` for ``KernelCall``."""
+        """Return the name in paths, such as ``kernel_call`` for ``KernelCall``."""
         return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in self.name).removeprefix("_")
 
     @cached_property
     def slots(self) -> int:
-        """Number of entries in a vtable with all fields."""
+        """Return the number of entries in a vtable with all fields."""
         return max((field.number + 1 + isinstance(field.kind, Union) for field in self.fields), default=0)
 
 
@@ -174,7 +174,7 @@ def table(kind: type, *fields: Field) -> Table:
 
 
 def _wrapper(name: str, field: Field) -> Table:
-    """Return a table with a single field, whose value replaces the table in the model."""
+    """Return a table with a single field. In the model, the field's value replaces the table."""
     return Table(name, lambda value: value, lambda value: (value,), (field,), wrapper=True)
 
 
@@ -316,4 +316,4 @@ PROGRAM = Table(
     lambda value: tuple(value[field.name] for field in _ROOT_FIELDS),
     _ROOT_FIELDS,
 )
-"""The root table. It is decoded to a dictionary by field name, in which a segment is a pair (offset, size)."""
+"""The root table. It decodes to a dictionary by field name. A segment in it is a pair (offset, size)."""

@@ -20,37 +20,46 @@ CONSTANT_ALIGNMENT = 16
 def cut_segments(
     content: Blob, base: int, extents: Iterable[tuple[int, int]], said: int
 ) -> tuple[tuple[Segment, ...], int]:
-    """Return a file's segments for the given offsets and sizes, and the end of the last one in the file.
+    """Return a file's segments for the given offsets and sizes, and the end of the last segment in the file.
 
-    ``base`` is the start of the first segment in the file, 0 if there are none. ``said`` is the total size of the
-    segments that the header states, 0 if it states none. Raises :class:`FlawError` for bytes that are not in the file.
+    ``base`` is the start of the first segment in the file, or 0 if there are no segments. ``said`` is the total size of
+    the segments in the header, or 0 if the header does not state it. Raises :class:`FlawError` for bytes outside of the
+    file.
     """
     room = len(content) - base if base else 0
     segments, end = [], 0
     for index, (offset, size) in enumerate(extents):
         if offset + size > room:
-            raise FlawError(f"{size} bytes from {offset} on of {room}", "segments", f"[{index}]")
+            raise FlawError(
+                f"{size} bytes at offset {offset} reach past the end of the file; {room} bytes are available",
+                "segments",
+                f"[{index}]",
+            )
         segments.append(Segment(offset, content.cut(base + offset, size)))
         end = offset + size
     if said and end > said:
-        raise FlawError(f"{said} bytes, but the last segment ends at {end}", "header.segment_data_size")
+        raise FlawError(
+            f"the header states {said} bytes, but the last segment ends at {end}", "header.segment_data_size"
+        )
     return tuple(segments), base + end
 
 
 def check_order(segments: Sequence[Segment]) -> int:
-    """Return the end of the last segment. Raise :class:`FlawError` unless they are in order and disjoint."""
+    """Return the end of the last segment. Raise :class:`FlawError` unless the segments are in order and disjoint."""
     end = 0
     for index, segment in enumerate(segments):
         if segment.offset < end:
             raise FlawError(
-                f"begins at {segment.offset}, but the segment before it ends at {end}", "segments", f"[{index}]"
+                f"the segment begins at {segment.offset}, but the previous segment ends at {end}",
+                "segments",
+                f"[{index}]",
             )
         end = segment.offset + len(segment.data)
     return end
 
 
 def laid_out(data: Iterable[Blob], alignment: int) -> tuple[Segment, ...]:
-    """Return segments of the blobs in order, each at the next multiple of ``alignment``.
+    """Return the blobs as segments in order, each at the next multiple of ``alignment``.
 
     Empty segments take no space.
     """
@@ -64,13 +73,13 @@ def laid_out(data: Iterable[Blob], alignment: int) -> tuple[Segment, ...]:
 
 
 def write_parts(head: bytearray, base: int, segments: Sequence[Segment], path: Path) -> None:
-    """Write ``head``, then the segments from byte ``base`` on, to a file that no reader has open. Raises OSError."""
+    """Write ``head``, then the segments from byte ``base`` on. No reader may have the file open. Raises OSError."""
     with open(path, "wb", buffering=0, opener=_open_empty) as file:
         _write_parts(head, base, segments, file)
 
 
 def joined_parts(head: bytearray, base: int, segments: Sequence[Segment]) -> bytes:
-    """Return the bytes that :func:`write_parts` writes."""
+    """Return the bytes that :func:`write_parts` would write."""
     content = BytesIO()
     _write_parts(head, base, segments, content)
     return content.getvalue()
@@ -82,7 +91,7 @@ def _write_parts(head: bytearray, base: int, segments: Sequence[Segment], file: 
 
 
 def _write_segments(segments: Iterable[Segment], base: int, at: int, file: FileIO | BytesIO) -> None:
-    """Write the segments from byte ``at`` of the file on. The first segment begins at byte ``base``.
+    """Write the segments. The next byte of the file is byte ``at``, and the first segment begins at byte ``base``.
 
     The function does not seek, so the file may be a pipe.
     """
@@ -99,7 +108,7 @@ def _write_segments(segments: Iterable[Segment], base: int, at: int, file: FileI
 
 
 def _write_all(content: Blob, at: int, file: FileIO | BytesIO) -> None:
-    """Write ``content`` at byte ``at`` of the file. Pieces end at multiples of a chunk, which is twice as fast."""
+    """Write ``content`` at byte ``at`` of the file. Pieces end at multiples of a chunk, which doubles the speed."""
     for piece in content.pieces(at):
         start = 0
         while start < len(piece):
@@ -107,7 +116,7 @@ def _write_all(content: Blob, at: int, file: FileIO | BytesIO) -> None:
 
 
 def _open_empty(path: str, flags: int) -> int:
-    """Open a file that must be empty, without truncating it. After a truncation, ext4 flushes a closed file to disk."""
+    """Open an empty file without truncating the file, because ext4 flushes a truncated file to disk on close."""
     return os.open(path, flags & ~os.O_TRUNC)
 
 

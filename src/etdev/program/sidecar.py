@@ -1,4 +1,4 @@
-"""The sidecar of an object program: a JSON file with facts that its ``.pte`` cannot hold.
+"""The sidecar of an object program: a JSON file with facts that the ``.pte`` cannot hold.
 
 The file is ``NAME.object.json`` next to ``NAME.object.pte``. It is one object with ``format`` (2), ``methods`` and
 ``data_files``. The index of an instruction is its position in the method's first chain. Current programs have no other
@@ -22,10 +22,10 @@ from etdev.program.flaw import FlawError
 from etdev.program.model import ScalarType
 
 FORMAT = 2
-"""Version of the file's structure. It increases when a reader of the old version would misread the new one."""
+"""Version of the file's structure. It increases when a reader of the old version would misread the new version."""
 
 _MOST = 1 << 63
-"""Upper bound, exclusive, of all numbers in the file: indices, counts and debug handles fit in 63 bits."""
+"""Exclusive upper bound of all numbers in the file. Indices, counts and debug handles fit in 63 bits."""
 
 _T = TypeVar("_T")
 
@@ -35,15 +35,15 @@ class Source:
     """A line of the model's code."""
 
     file: str
-    """Path with ``/`` as separator.
+    """Path of the file, with ``/`` as separator.
 
-    It is relative to the project. For an installed package, it is relative to the package's folder.
+    The path is relative to the project. For an installed package, it is relative to the package's folder.
     """
     line: int
-    """Line number, from 1 on."""
+    """Line number, starting at 1."""
     function: str
     text: str
-    """Text of the line without indentation; empty if the file could not be read during export."""
+    """Text of the line without indentation. Empty if the file could not be read during export."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" + (f": {self.text}" if self.text else "")
@@ -56,31 +56,31 @@ class StateNote:
     value: int
     """Value index."""
     name: str
-    """Name in the user's module: ``layers.0.cache``.
+    """Name in the user's module, such as ``layers.0.cache``.
 
     State of the same name in several methods is one buffer in the module. The config says whether the methods share it.
     """
     initialized: bool
-    """Whether the file holds the initial value of this state. Otherwise the state starts as zeros."""
+    """Whether the file contains the initial value of this state. Otherwise, the state starts as zeros."""
 
 
 @dataclass(frozen=True, slots=True)
 class MethodNotes:
-    """Notes on one method. If a mapping lacks an instruction, that fact about the instruction is unknown."""
+    """Notes on one method. If a map lacks an instruction, the fact about that instruction is unknown."""
 
     delegate_inputs: Mapping[int, int] = field(default_factory=dict)
-    """Delegate call → number of its inputs. These are its first arguments; its outputs follow."""
+    """Number of inputs of each delegate call. The inputs are the call's first arguments, and the outputs follow."""
     state: tuple[StateNote, ...] = ()
     """State, in the order of the value indices."""
     sources: Mapping[int, Source] = field(default_factory=dict)
-    """Instruction → its line in the model. For a delegate call, this is the line of the delegate's last op."""
+    """Line in the model of each instruction. For a delegate call, this is the line of the delegate's last op."""
     debug_handles: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """Instruction → ExecuTorch's debug handles of the ops that became it, as in an ``ETRecord``."""
+    """ExecuTorch's debug handles of the ops that became an instruction, by instruction, as in an ``ETRecord``."""
     data_names: tuple[str, ...] = ()
     """Names of the data that the method's delegates look up."""
 
     def renumbered(self, old_to_new: Mapping[int, int | None]) -> MethodNotes:
-        """Return the notes for a changed list of instructions; see :meth:`Sidecar.renumbered`."""
+        """Return the notes for a changed list of instructions. See :meth:`Sidecar.renumbered`."""
         return MethodNotes(
             delegate_inputs=_renumbered(self.delegate_inputs, old_to_new, _only_one),
             state=self.state,
@@ -94,25 +94,26 @@ class MethodNotes:
 
 @dataclass(frozen=True, slots=True)
 class Sidecar:
-    """Notes on the methods of an object program. A method without notes is left out."""
+    """Notes on the methods of an object program. Methods without notes are left out."""
 
     methods: Mapping[str, MethodNotes]
     """Notes by the method's name."""
     data_files: Mapping[str, Mapping[str, TensorLayout | None]] = field(default_factory=dict)
-    """File name → data in it, for files that backends ask for. The object program still contains that data."""
+    """Data in each file that backends request, by file name. The object program still contains that data."""
 
     @property
     def lookups(self) -> dict[str, tuple[str, ...]]:
-        """Names of the data that the delegates of each method look up."""
+        """Return the names of the data that the delegates of each method look up, by method."""
         return {name: notes.data_names for name, notes in self.methods.items()}
 
     def renumbered(self, method: str, old_to_new: Mapping[int, int | None]) -> Sidecar:
         """Return the notes after a change of a method's instructions.
 
-        ``old_to_new`` maps the index of each old instruction to its new index, or to ``None`` if it was removed. If
-        several instructions became one, the new one gets the first one's source line and the debug handles of all.
+        ``old_to_new`` maps the index of each old instruction to its new index, or to ``None`` for a removed
+        instruction. If several instructions became one, the new instruction gets the source line of the first and the
+        debug handles of all.
 
-        Raises :class:`KeyError` for an unknown method, or if the mapping lacks an instruction that has notes. Raises
+        Raises :class:`KeyError` for an unknown method, or if the map lacks an instruction that has notes. Raises
         :class:`ValueError` if two delegate calls became one.
         """
         return replace(self, methods={**self.methods, method: self.methods[method].renumbered(old_to_new)})
@@ -130,13 +131,13 @@ def _renumbered(
 
 
 def _only_one(first: int, second: int) -> int:
-    raise ValueError(f"two delegate calls, of {first} and {second} inputs, became one instruction")
+    raise ValueError(f"two delegate calls, with {first} and {second} inputs, became one instruction")
 
 
 def write_sidecar(sidecar: Sidecar, path: str | os.PathLike[str]) -> None:
     """Write the file atomically. Equal notes yield equal bytes.
 
-    Raises :class:`~etdev.errors.WriteError` with the path and the cause.
+    Raises :class:`~etdev.errors.WriteError`, which states the path and the cause.
     """
     content = {
         "format": FORMAT,
@@ -175,7 +176,7 @@ def _encoded_layout(layout: TensorLayout | None) -> dict[str, Any] | None:
 def read_sidecar(path: str | os.PathLike[str]) -> Sidecar:
     """Read and check a sidecar.
 
-    Raises :class:`~etdev.errors.ProgramError` with the file, the flaw and the flaw's path in the file, such as
+    Raises :class:`~etdev.errors.ProgramError`, which states the file, the flaw and the flaw's path in the file, such as
     ``methods.forward.state[0].value``.
     """
     where = os.fspath(path)
@@ -199,7 +200,7 @@ def _parsed(text: str) -> Any:
         found = dict(pairs)
         if len(found) < len(pairs):
             names = [name for name, _ in pairs]
-            raise FlawError(f"the key {next(name for name in names if names.count(name) > 1)!r} is there twice")
+            raise FlawError(f"the key {next(name for name in names if names.count(name) > 1)!r} occurs twice")
         return found
 
     try:
@@ -211,7 +212,7 @@ def _parsed(text: str) -> Any:
 def _decoded(content: Any) -> Sidecar:
     version = content.get("format") if isinstance(content, dict) else None
     if isinstance(version, int) and not isinstance(version, bool) and version != FORMAT:
-        raise FlawError(f"{version} is unknown, this version of etdev reads {FORMAT}", "format")
+        raise FlawError(f"version {version} is unknown; this version of etdev reads {FORMAT}", "format")
     found = _object(content, {"format": _count, "methods": _methods, "data_files": _data_files})
     return Sidecar(found["methods"], found["data_files"])
 
@@ -263,7 +264,7 @@ def _state(content: Any) -> tuple[StateNote, ...]:
     notes = _items(content, _state_note)
     for index, (note, other) in enumerate(pairwise(notes), 1):
         if other.value <= note.value:
-            raise FlawError(f"value {other.value} comes after value {note.value}", f"[{index}]")
+            raise FlawError(f"expected values in ascending order, found {other.value} after {note.value}", f"[{index}]")
     return notes
 
 
@@ -289,14 +290,14 @@ def _index(key: str) -> int:
 
 
 def _object(content: Any, fields: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
-    """Decode the fields of an object. Raise an error if any is missing or unknown."""
+    """Decode the fields of an object. Raise :class:`FlawError` if a field is missing or unknown."""
     found = _mapping(content)
     for name in fields:
         if name not in found:
-            raise FlawError("this is missing", name)
+            raise FlawError("missing key", name)
     for name in found:
         if name not in fields:
-            raise FlawError(f"this key is unknown; there may be {_listed(fields)}", name)
+            raise FlawError(f"unknown key; expected {_listed(fields)}", name)
     return {name: _within(decode, found[name], name) for name, decode in fields.items()}
 
 
@@ -314,13 +315,13 @@ def _mapping(content: Any) -> dict[str, Any]:
 
 def _count(content: Any) -> int:
     if not isinstance(content, int) or isinstance(content, bool) or not 0 <= content < _MOST:
-        raise FlawError(f"expected a number from 0 on, found {_shown(content)}")
+        raise FlawError(f"expected a number of 0 or more, found {_shown(content)}")
     return content
 
 
 def _text(content: Any) -> str:
     if not isinstance(content, str):
-        raise FlawError(f"expected a text, found {_shown(content)}")
+        raise FlawError(f"expected a string, found {_shown(content)}")
     return content
 
 

@@ -1,8 +1,8 @@
 """Signatures of operators, one per line.
 
-Generated: ``python benchmarks/signatures.py --write`` replaces this file. Types are those of the file format: a number
-that stands for an element type, a layout or a memory format is an ``int``. Arguments come first; outputs follow the
-arrow. ``self`` means that the call returns its first argument.
+Generated: ``python benchmarks/signatures.py --write`` replaces this file. Types are those of the file format. For
+example, the number of an element type, a layout or a memory format is an ``int``. Outputs follow the arrow. ``self``
+after the arrow means that the call returns its first argument.
 """
 
 SIGNATURES = """

@@ -1,8 +1,8 @@
 """Signatures of operators: the kinds of values that a kernel takes and returns.
 
-The runtime's kernels take their arguments by position. They abort the process if a value is of another kind. The reader
+The runtime's kernels take their arguments by position, and abort the process if a value has another kind. The reader
 checks each call against its operator's signature. So linker, validator and interpreter can rely on the kinds. An
-operator without a signature may take anything.
+operator without a signature may take any values.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from etdev.program.signature_table import SIGNATURES
 
 
 class RunTimeNumber:
-    """Kind of an absent value that a caller or an instruction replaces by a number.
+    """Kind of an absent value that a caller or an instruction replaces with a number.
 
-    In the file, it is a :class:`~etdev.program.model.Null`.
+    In the file, such a value is a :class:`~etdev.program.model.Null`.
     """
 
 
@@ -37,7 +37,7 @@ KINDS = MappingProxyType(
         "str": frozenset({m.String}),
     }
 )
-"""Type in a signature → kinds of values that it accepts. Source: ``EValue::to`` of executorch's runtime."""
+"""Kinds of values that each type in a signature accepts, by type. Source: ``EValue::to`` of executorch's runtime."""
 _NUMBERS = frozenset({"int", "bool", "float", "Scalar"})
 _SELF = "self"
 
@@ -47,7 +47,7 @@ class Parameter:
     """A position in a kernel call: an argument or an output."""
 
     name: str
-    """Name of the argument; empty for an output."""
+    """Name of the argument. Empty for an output."""
     kind: str
     """Type in the signature."""
     accepts: frozenset[type]
@@ -59,26 +59,26 @@ class Signature:
     """The values of a kernel call, in the order of ``KernelCall.args``."""
 
     operator: str
-    """Operator such as ``aten::add.out``."""
+    """Name of the operator, such as ``aten::add.out``."""
     parameters: tuple[Parameter, ...]
-    """Arguments, then outputs, then a returned number if there is one."""
+    """Arguments, then outputs, then the returned number if there is one."""
     outputs: int
-    """Number of parameters at the end that are output tensors or a list of output tensors."""
+    """Number of parameters at the end that are output tensors, or lists of output tensors."""
     returns: int
-    """Number of values after the parameters: 1 if the call repeats its outputs or its first argument, else 0."""
+    """Number of values after the parameters. 1 if the call repeats its outputs or its first argument, otherwise 0."""
 
     accepts: tuple[frozenset[type], ...]
     """Accepted kinds of values, by position in the call."""
 
 
 def operator_name(operator: m.Operator) -> str:
-    """Return the full name, such as ``aten::add.out``. A default overload has no suffix."""
+    """Return the full name, such as ``aten::add.out``. The name of a default overload has no suffix."""
     return f"{operator.name}.{operator.overload}" if operator.overload else operator.name
 
 
 @cache
 def find_signature(operator: str) -> Signature | None:
-    """Return the signature of an operator such as ``aten::add.out``; None if the table lacks it."""
+    """Return the signature of an operator such as ``aten::add.out``, or None if the table lacks the operator."""
     line = _lines().get(operator)
     return None if line is None else _parse(operator, line)
 

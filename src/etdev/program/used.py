@@ -1,4 +1,4 @@
-"""Values that a method uses: those of its instructions, inputs and outputs."""
+"""Values that a method's instructions, inputs and outputs use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from etdev.program import model as m
 
 
 def used_values(plan: m.ExecutionPlan) -> list[int]:
-    """Return the used value indices, in order.
+    """Return the used value indices, in ascending order.
 
     A value is used if an instruction, an input, an output or another used value refers to it. A tensor with an initial
     value is also used, because the runtime writes the initial value even if no instruction reads the tensor.

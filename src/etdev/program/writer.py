@@ -29,25 +29,25 @@ def write(program: Program, path: str | os.PathLike[str]) -> None:
 
 
 def write_into(program: Program, path: Path) -> None:
-    """Write to a file that no reader has open. Use :func:`write` for all other files.
+    """Write to a file that no reader has open. For all other files, use :func:`write`.
 
-    Raises :class:`OSError` unchanged.
+    Does not translate :class:`OSError`.
     """
     head, base = _checked_head(program)
     write_parts(head, base, program.segments, path)
 
 
 def serialize(program: Program) -> bytes:
-    """Return the bytes that :func:`write` writes, to embed the program in another one.
+    """Return the bytes that :func:`write` would write, to embed the program in another one.
 
-    Raises :class:`~etdev.errors.ProgramError` as :func:`write` does.
+    Raises :class:`~etdev.errors.ProgramError` in the same cases as :func:`write`.
     """
     head, base = _checked_head(program)
     return joined_parts(head, base, program.segments)
 
 
 def flatbuffer_size(program: Program) -> int:
-    """Return the number of bytes in the file before its segments. The program is not checked here."""
+    """Return the number of bytes in the file before its segments. This function does not check the program."""
     return len(_head(program)[0])
 
 
@@ -55,7 +55,7 @@ def _checked_head(program: Program) -> tuple[bytearray, int]:
     try:
         if program.unknown_fields:
             lost = ", ".join(program.unknown_fields)
-            raise FlawError(f"the program has what this version of etdev does not know and would lose: {lost}")
+            raise FlawError(f"the program has fields that this version of etdev does not know and would lose: {lost}")
         check_program(program)
         return _head(program)
     except FlawError as flaw:

@@ -1,4 +1,4 @@
-"""Project templates of ``etdev init``: the files in this folder, and a table of the paths that they get in a project.
+"""Project templates of ``etdev init``: the files in this folder, and a table of their paths in a project.
 
 Other packages may register more templates.
 """
@@ -18,10 +18,10 @@ from etdev.plugins import TEMPLATES as GROUP
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """Facts about a project that a template is added to."""
+    """Facts about a project to which a template is added."""
 
     build: str = "etdev build"
-    """Command that builds the project on a machine without the project's devices, such as a CI machine."""
+    """Command that builds the project on a machine that lacks the project's devices, such as a CI machine."""
     out: str = "build"
     """The project's output folder, as a shell word, relative to the folder of the config."""
     extras: str = "build"
@@ -30,14 +30,14 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A template: a project that can be built and verified without changes."""
+    """A template for a project that can be built and verified without changes."""
 
     summary: str
-    """Description in ``etdev init --list``, in one line."""
+    """One-line description in ``etdev init --list``."""
     files: tuple[str, ...]
-    """Paths that the files get in a project.
+    """Paths of the files in a project.
 
-    In the template's folder, a file has no leading dot, since a ``.gitignore`` there would take effect.
+    In the template's folder, file names have no leading dot, because a ``.gitignore`` there would take effect.
     """
     build: str = "etdev build"
     """Command that builds the template's project on any machine."""
@@ -48,11 +48,11 @@ class Template:
     ``{{extras}}`` the extras of etdev that it needs.
     """
     shared: frozenset[str] = frozenset({".gitignore"})
-    """Paths, in a project, of files that may have further lines. If such a file exists, it is never replaced."""
+    """Paths, in a project, of files that may contain further lines. An existing shared file is never replaced."""
     base: str | None = None
-    """Name of a template that this one adds to. If the folder has no config, that template is written first."""
+    """Name of a template to which this one adds files. If the folder has no config, that template is written first."""
     folder: Traversable | None = None
-    """Folder with the files, such as a :class:`~pathlib.Path`. None for a template of etdev's own."""
+    """Folder with the files, such as a :class:`~pathlib.Path`. None for a built-in template."""
 
 
 _PROJECT = (
@@ -76,12 +76,12 @@ TEMPLATES: Mapping[str, Template] = {
         files=_PROJECT,
     ),
     "multi-device": Template(
-        summary="a model in two stages on two devices, simulated where there are none",
+        summary="a model in two stages on two devices, which are simulated if missing",
         files=_PROJECT,
         build="etdev build --device-map cuda:0=sim,cuda:1=sim",
     ),
     "ci": Template(
-        summary="GitHub Actions, GitLab CI and a pre-commit hook; added to a project that is there, or to `minimal`",
+        summary="GitHub Actions, GitLab CI and a pre-commit hook; added to an existing project, or to `minimal`",
         files=(
             ".github/workflows/etdev.yml",
             ".gitlab/etdev.yml",
@@ -120,7 +120,7 @@ def get(template: str) -> Template:
     """Return the template with this name.
 
     Raises :class:`KeyError` for a name that :func:`etdev.plugins.names` does not list. Raises
-    :class:`~etdev.errors.MissingRequirementError` for a template of another package that does not work.
+    :class:`~etdev.errors.MissingRequirementError` for a template of another package that cannot be loaded.
     """
     if template in TEMPLATES:
         plugins.check_name(GROUP, template)
@@ -130,7 +130,7 @@ def get(template: str) -> Template:
 
 
 def render(template: str, name: str) -> dict[str, bytes]:
-    """Return the contents of a new project called ``name``, by relative path. They include those of the base template.
+    """Return the contents of a new project called ``name``, by relative path. The base template's files are included.
 
     Raises KeyError for an unknown template.
     """
@@ -140,7 +140,7 @@ def render(template: str, name: str) -> dict[str, bytes]:
 
 
 def render_addition(template: str, project: Project, name: str = "") -> dict[str, bytes]:
-    """Return the contents of a template's own files, by relative path, without those of its base.
+    """Return the contents of a template's own files, by relative path. The base template's files are not included.
 
     Raises KeyError for an unknown template.
     """
@@ -161,12 +161,12 @@ def _read(folder: Traversable, path: str, template: str) -> bytes:
         raise MissingRequirementError(
             f"the template {template!r} cannot be read: {error.strerror}",
             where=str(folder.joinpath(path)),
-            hint="reinstall the package that it is part of",
+            hint="reinstall the package of the template",
         ) from error
 
 
 def shared_files(template: str) -> frozenset[str]:
-    """Return the paths, in a project, of files that are never replaced: those of the template and of its base."""
+    """Return the paths, in a project, of files that are never replaced. The base's shared files are included."""
     chosen = get(template)
     return chosen.shared | (shared_files(chosen.base) if chosen.base is not None else frozenset())
 
@@ -177,6 +177,6 @@ def is_project_name(text: str) -> bool:
 
 
 def project_name_from(text: str) -> str:
-    """Return the nearest valid project name: ``my_model`` for ``my model!``."""
+    """Return the nearest valid project name, such as ``my_model`` for ``my model!``."""
     cleaned = re.sub(r"[^A-Za-z0-9._-]+", "_", text).lstrip("._-").rstrip("_")
     return cleaned[:128] or "model"

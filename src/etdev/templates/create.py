@@ -1,4 +1,4 @@
-"""Writing of a project's files: all of them or none. An existing file is replaced only if the user asks for it."""
+"""Writing of a project's files: all of them or none. Existing files are replaced only if the user requests it."""
 
 from __future__ import annotations
 
@@ -13,39 +13,42 @@ from etdev.errors import UsageError, WriteError
 from etdev.files import describe_os_error, read_file, real_path, temporary_folder
 
 BACKUP_SUFFIX = ".bak"
-"""Suffix that a replaced file gets. If the resulting name is in use, a number follows."""
+"""Suffix of the backup of a replaced file. If the resulting name is in use, a number follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Lines that a shared file should have and does not."""
+    """Lines that a shared file should contain but does not."""
 
     lines: tuple[str, ...]
     """The missing lines, without comments."""
     under: str | None
-    """Line of the file below which they belong: the key of a list, which YAML allows only once. None if anywhere."""
+    """Line of the file below which the missing lines belong, or None if they can be anywhere.
+
+    The line is the key of a list, because YAML allows a key only once.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What writing files to a folder would do, given what the folder has now."""
+    """Result of writing files to a folder, compared with the folder's current content."""
 
     folder: Path
     new: Mapping[str, bytes]
-    """Contents of files that do not exist yet, by path."""
+    """Contents of new files, by path."""
     different: Mapping[str, bytes]
-    """New contents of files that exist with other content, by path. Writing replaces these files."""
+    """New contents of existing files with other content, by path. Writing replaces these files."""
     unchanged: tuple[str, ...]
-    """Paths of files that exist with the content that would be written."""
+    """Paths of existing files that already have the content to write."""
     additions: Mapping[str, Missing]
-    """Lines that shared files lack, by path. The files are not changed; the user has to add the lines."""
+    """Lines that shared files lack, by path. Writing does not change these files; the user must add the lines."""
 
 
 def plan_project(folder: Path, contents: Mapping[str, bytes], shared: Collection[str] = ()) -> Plan:
-    """Compare files to write with what is in ``folder``.
+    """Compare files to write with the content of ``folder``.
 
-    Files in ``shared`` may have further content: they are written if they do not exist, and never replaced. Raises
-    :class:`UsageError` if a folder is where a file should be, or a file where a folder should be.
+    Files in ``shared`` may have further content. They are written if they do not exist, and never replaced. Raises
+    :class:`UsageError` if a folder is at the path of a file, or a file is at the path of a folder.
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError("this is a file, not a folder", where=str(folder), hint="name another folder")
@@ -58,7 +61,9 @@ def plan_project(folder: Path, contents: Mapping[str, bytes], shared: Collection
         if not os.path.lexists(file):
             new[path] = content
         elif file.is_dir():
-            raise UsageError("this is a folder, and would be a file", where=str(file), hint="name another folder")
+            raise UsageError(
+                "this is a folder, but a file would be written here", where=str(file), hint="name another folder"
+            )
         elif (found := _read(file)) == content:
             unchanged.append(path)
         elif path not in shared:
@@ -71,24 +76,25 @@ def plan_project(folder: Path, contents: Mapping[str, bytes], shared: Collection
 
 
 def refuse_existing(plan: Plan) -> None:
-    """Raise :class:`UsageError` naming the files that the plan would replace."""
+    """Raise :class:`UsageError` if the plan would replace files. The error names these files."""
     _refuse(plan.folder, plan.different)
 
 
 def _refuse(folder: Path, paths: Collection[str]) -> None:
     if paths:
         raise UsageError(
-            f"would overwrite {', '.join(paths)}; nothing was written",
+            f"this would overwrite {', '.join(paths)}; nothing was written",
             where=str(folder),
-            hint=f"name a new folder, or say `--force`: the files there are kept as NAME{BACKUP_SUFFIX}",
+            hint=f"name a new folder, or use `--force`, which keeps the existing files as NAME{BACKUP_SUFFIX}",
         )
 
 
 def create_project(plan: Plan, *, replace: bool = False) -> dict[str, str]:
-    """Write the files of a plan to its folder, which is made if it is missing. Return the names of backups, by path.
+    """Write the files of a plan to its folder. Create the folder if it is missing. Return the backups' names, by path.
 
-    With ``replace``, existing files with other content are replaced, and backups are kept. Raises :class:`UsageError`
-    with the names of files in the way, and :class:`WriteError`. In both cases nothing is written.
+    If ``replace`` is set, existing files with other content are replaced, and backups are kept. Otherwise, such files
+    raise :class:`UsageError`, which names them. Raises :class:`WriteError` for a failed write. After an error, nothing
+    is written.
     """
     if not replace:
         refuse_existing(plan)
@@ -111,7 +117,7 @@ def create_project(plan: Plan, *, replace: bool = False) -> dict[str, str]:
 
 
 def _read(file: Path) -> bytes | None:
-    """Return the content of a file. None if it cannot be read, which differs from every content."""
+    """Return the content of a file, or None if it cannot be read. None differs from every content."""
     try:
         return read_file(file)
     except OSError:
@@ -119,10 +125,10 @@ def _read(file: Path) -> bytes | None:
 
 
 def _missing(found: bytes | None, wanted: bytes) -> Missing | None:
-    """Return the lines that the content lacks, ignoring indentation; None if it has all.
+    """Return the lines that the content lacks, or None if it contains all of them. Indentation does not matter.
 
-    If the wanted lines are a list under a key and one is missing, all entries count as missing: a part of the list is
-    useless.
+    If the wanted lines are a list under a key and one entry is missing, all entries count as missing, because a part of
+    the list is useless.
     """
     lines = [line for line in wanted.decode().splitlines() if line.strip() and not line.lstrip().startswith("#")]
     there = {line.split(" #")[0].strip() for line in (found or b"").decode(errors="replace").splitlines()}
@@ -153,7 +159,7 @@ def _write_all(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def _move_all(source: Path, target: Path, paths: Iterable[str], backups: Mapping[str, str]) -> None:
-    """Move all files into place. If a step fails, undo all steps in reverse order."""
+    """Move all files to their final places. If a step fails, undo all steps in reverse order."""
     with ExitStack() as undo:
         for path in paths:
             destination = target / path

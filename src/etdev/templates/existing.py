@@ -1,4 +1,4 @@
-"""Facts about an existing project that a template is added to."""
+"""Facts about an existing project to which a template is added."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _PROFILE = "ci"
 def read_project(folder: Path) -> Project:
     """Return facts about the project in a folder.
 
-    The build command uses the profile ``ci`` if the config has one. It simulates those devices that etdev can simulate.
-    Raises :class:`~etdev.errors.ConfigError`. Raises :class:`UsageError` for an output folder whose name the files for
-    CI cannot contain.
+    The build command uses the profile ``ci`` if the config has that profile. It simulates the devices that etdev can
+    simulate. Raises :class:`~etdev.errors.ConfigError` for a wrong config. Raises :class:`UsageError` for an output
+    folder whose name the files for CI cannot contain.
     """
     folder = real_path(folder)
     path = find_config(folder)
@@ -50,20 +50,20 @@ def _simulated(config: Config) -> list[str]:
 
 
 def _out(loaded: LoadedConfig) -> str:
-    """Return the output folder relative to the config's folder, so that it is valid wherever the repository is."""
+    """Return the output folder relative to the config's folder. This path is valid wherever the repository is."""
     stated, path = loaded.config.project.out, loaded.resolve("project", "out")
     out = stated if os.path.isabs(stated) else os.path.relpath(path, loaded.root)
     if not re.fullmatch(r"[A-Za-z0-9._/][A-Za-z0-9._/@+-]*", out):
         raise UsageError(
-            f"the files for CI would have to name the folder {out!r}, which not all of their systems can",
+            f"the files for CI cannot name the folder {out!r}, because some CI systems do not allow that name",
             where=loaded.where("project", "out"),
-            hint="choose a name of letters, digits, `.`, `_`, `-` and `/`",
+            hint="choose a name that consists of letters, digits, `.`, `_`, `-` and `/`",
         )
     return out
 
 
 def _extras(config: Config, folder: Path) -> Iterator[str]:
-    """Yield the extras of etdev that the config needs, and that the modules next to it need. Run no module."""
+    """Yield the extras of etdev that the config or the modules next to it need. Run no module."""
     yield "build"
     if config.model.hf is not None or any("transformers" in _imports(file) for file in sorted(folder.glob("*.py"))):
         yield "hf"
@@ -72,7 +72,7 @@ def _extras(config: Config, folder: Path) -> Iterator[str]:
 
 
 def _imports(file: Path) -> set[str]:
-    """Return the packages that a module imports anywhere. Empty if it is not valid Python, which the build reports."""
+    """Return the packages that a module imports anywhere. The set is empty if the module is not valid Python."""
     try:
         with warnings.catch_warnings(action="ignore"):
             nodes = list(ast.walk(ast.parse(read_file(file))))

@@ -157,7 +157,7 @@ class Agreement:
     def _on_each_way(self, before: int, at: int, after: int, offset: int, length: int, depth: int) -> bool:
         """Return whether contents are equal on every path into a merge.
 
-        If only one of the two contents comes from a merge, each of its paths must have the other content.
+        If only one of the two contents comes from a merge, every path into that merge must have the other content.
         """
         one, other = self._symbols.keys[before], self._symbols.keys[after]
         mine = self._ways(one, at) if one[0] == MERGE else None

@@ -77,7 +77,7 @@ class Results:
         return results
 
     def _learn(self, sizes: Dims) -> None:
-        """Record which tensors have the same number of elements because the kernel requires it.
+        """Record which tensors have the same number of elements, as the kernel requires.
 
         Only operands of the program before the link can show this, because only that program is assumed to work.
         """

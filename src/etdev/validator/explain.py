@@ -191,7 +191,7 @@ class Explainer:
     def alone(self, side: int, code: Code, *, paired: bool) -> Violation:
         """Return the violation for an instruction that only one program has.
 
-        ``paired`` must be True if the other program has a different instruction in its place.
+        ``paired`` must be True if the other program has a different instruction at the same point.
         """
         if paired:
             message = f"{self._instruction(code)} has a different instruction as its counterpart"

@@ -248,7 +248,7 @@ class Facts:
     def _unknown(self, position: int, name: str, call: m.Instruction, args: Sequence[int], outs: Sequence[int]) -> Code:
         """Decode a call of an unknown operator.
 
-        The operator may change every argument, numbers included. It writes all bytes of its outputs.
+        The operator may change every argument, numbers included. The operator writes all bytes of its outputs.
         """
         changed = tuple(dict.fromkeys(self.list_tensors(args)))
         numbers = tuple(value for value in args if self._is_number(value))

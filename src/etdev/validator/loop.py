@@ -89,7 +89,7 @@ class Loop:
     values: dict[Variable, int] = field(default_factory=dict)
     """Symbols of varying numbers and sizes."""
     trees: dict[tuple[int, int, int], Tree] = field(default_factory=dict)
-    """Maps ``(kind, side, value)`` to the tensor or the place of a value, if it varies."""
+    """Maps ``(kind, side, value)`` to the tensor or the place of a value, for values where this varies."""
     shadows: dict[tuple[int, int], Shadow] = field(default_factory=dict)
     """Maps ``(side, value)`` to the content of a value that refers to another tensor in each iteration."""
     members: dict[int, frozenset[int]] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class Loop:
         return state
 
     def settle(self, machine: Machine, agreement: Agreement, outside: State, rounds: Sequence[State]) -> bool:
-        """Update the assumptions from the states at the ends of iterations. Return True if they were all right."""
+        """Update the assumptions from the states at the ends of iterations. Return True if all of them were right."""
         states = [outside, *rounds]
         found = list(dict.fromkeys(entry for state in rounds for entry in changes_since(state, self._head)))
         settled = self._settle_trees(states, [item for item in found if item[0] in (REFERENCE, PLACE)])

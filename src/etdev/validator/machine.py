@@ -110,7 +110,7 @@ class Machine(StateReader):
     def _wrote(self, side: int, place: Place, new: Content, on: Guards = (), mixed: Content = ()) -> None:
         """Log a write, and update the shadows of values whose bytes the write changes.
 
-        On the paths that ``on`` describes, the place has the content ``new``. Over all paths, it has the content
+        On the paths that ``on`` describes, the place has the content ``new``. Over all paths, the place has the content
         ``mixed``.
         """
         space, start = place

@@ -85,7 +85,7 @@ class Steps:
             machine.set_number(1, theirs, number)
 
     def _tag(self, code: Code, overlaps: dict[Key, Tree], *, paired: bool) -> object:
-        """Return a key for other facts that affect the result besides the operands. Return None if there are none."""
+        """Return a key for facts other than the operands that affect the result, or None if there are no such facts."""
         forbidden = self._overlaps.forbidden(code, overlaps)
         if forbidden:  # The result depends on the addresses of the operands.
             return code.position, tuple(sorted((key, str(tree)) for key, tree in forbidden.items()))
@@ -95,7 +95,7 @@ class Steps:
     def _add_rows(self, one: Code, other: Code) -> None:
         """Execute an instruction that appends a row to a tensor, in both programs.
 
-        Earlier rows are not compared here. If they differ, the comparison at the instruction that reads them shows it.
+        Earlier rows are not compared here. The instruction that reads the rows shows any difference.
         """
         machine = self._run.machine
         before, after = machine.operands(0, one.position), machine.operands(1, other.position)

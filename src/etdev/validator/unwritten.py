@@ -107,7 +107,8 @@ class Unwritten:
         """Yield inputs of delegates on devices whose copy from the host is missing.
 
         The file does not say which arguments of a delegate are inputs. An argument counts as such an input under two
-        conditions. No other instruction names it, and no instruction reads a host value of the same type and sizes.
+        conditions. No other instruction names the argument, and no instruction reads a host value of the same type and
+        sizes.
         """
         for (position, value), _ in unread:
             code = self.facts.code[position] if position >= 0 else None

@@ -194,7 +194,7 @@ def test_weights_that_somebody_names(tmp_path: Path) -> None:
     assert ([one.name for one in named.files], named.without) == (["tiny.pte", "w.ptd"], None)
     assert etdev.report(file, data=data).is_file()
     flat_tensor.write(flat_tensor.FlatTensor(), tmp_path / "other.ptd")
-    with pytest.raises(ProgramError, match="is not there") as caught:
+    with pytest.raises(ProgramError, match="is missing") as caught:
         etdev.report(file, data=tmp_path / "other.ptd")
     assert caught.value.where == str(tmp_path / "other.ptd")
 

@@ -105,7 +105,7 @@ def test_a_limit_on_file_sizes(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
     assert caught.value.where == str(tmp_path / "x.pte")
-    assert caught.value.message == "cannot write the file: the file is larger than this process may write"
+    assert caught.value.message == "cannot write the file: the file exceeds the size limit of this process"
     assert names(tmp_path) == ["x.pte"]
     assert (tmp_path / "x.pte").read_bytes() == b"old"
 

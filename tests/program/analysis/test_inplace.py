@@ -218,7 +218,7 @@ def test_spellings(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "aten::", "::relu", "relu.", "a.b.c.d", "re lu", "aten::a::b", "relu-out"])
 def test_texts_that_name_nothing(text: str) -> None:
-    with pytest.raises(ValueError, match="does not name an operator"):
+    with pytest.raises(ValueError, match="is not the name of an operator"):
         parse_operator(text)
 
 

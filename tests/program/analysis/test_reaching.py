@@ -493,6 +493,6 @@ def test_control_flow_out_of_all_proportion_is_refused(monkeypatch: pytest.Monke
         follow(method)
     assert refused.value.exit_code is ExitCode.BUILD_FAILED
     assert refused.value.message == (
-        "the control flow of method 'decode' is too large to be followed: 15 blocks over 16 places in memory"
+        "the control flow of method 'decode' is too large to analyze: 15 blocks, 16 places in memory"
     )
-    assert refused.value.hint == "split the method, or keep the plan that the file has"
+    assert refused.value.hint == "split the method, or keep the plan of the file"

@@ -562,7 +562,7 @@ def clobbered(method: Method) -> LinkError:
         memory(method)
     assert refused.value.exit_code is ExitCode.BUILD_FAILED
     assert refused.value.where == "method 'forward'"
-    assert refused.value.hint == "the plan of the file is wrong: build it again from its model with etdev"
+    assert refused.value.hint == "build the program again from its model with etdev: the plan of this file is wrong"
     return refused.value
 
 
@@ -634,7 +634,7 @@ def test_it_is_refused_through_a_merged_value_and_says_which_tensor_that_is() ->
     method.outputs = [method.op(first, second)]
     assert (first, left) == (2, 1)
     assert clobbered(method).message == (
-        "instruction 12 (aten::mm.out) reads value 2 (which is value 1) at bytes 128 to 160 of buffer 1 "
+        "instruction 12 (aten::mm.out) reads value 2 (here the tensor of value 1) at bytes 128 to 160 of buffer 1 "
         "after instruction 7 (aten::mm.out) overwrote these bytes"
     )
 

@@ -1,7 +1,7 @@
-"""Backend ``reference``: delegates whose blob is a nested ``.pte``, for programs with devices, without vendor hardware.
+"""Backend ``reference``: delegates whose blob is a nested ``.pte``. Programs with devices need no vendor hardware.
 
-It is also an example of a backend for contributors. This module has what ``validate`` and ``doctor`` need, and imports
-neither torch nor executorch. :mod:`.partitioner` chooses the ops, and :mod:`.nested` makes the blob.
+This backend is also an example for contributors. This module contains the code for ``validate`` and ``doctor``, and
+imports neither torch nor executorch. :mod:`.partitioner` chooses the ops, and :mod:`.nested` makes the blob.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Reference:
     def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
         for key in specs:
             message = (
-                f"the backend {self.name!r} reads no compile specs but the device's, so {key!r} would have no effect"
+                f"the backend {self.name!r} reads only the compile spec of the device, so {key!r} would have no effect"
             )
-            yield SpecIssue(key, message, 'name the device with the key `device`, such as "cuda:0"')
+            yield SpecIssue(key, message, 'state the device with the key `device`, such as "cuda:0"')
 
     def check_options(self, options: ReferenceOptions) -> Iterable[OptionIssue]:
         from etdev.backends.reference.names import unknown_names

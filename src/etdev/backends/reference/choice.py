@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def wanted_kernels(options: ReferenceOptions) -> frozenset[str]:
-    """Return the kernels for the ops that the config's ``ops`` names.
+    """Return the kernels for the operators in the config's ``ops``.
 
     Raises :class:`~etdev.backends.base.OptionError` for a name that has no kernel.
     """
@@ -36,9 +36,9 @@ def wanted_kernels(options: ReferenceOptions) -> frozenset[str]:
 
 
 def _kernel_of_overload(text: str, known: frozenset[str]) -> tuple[str, ...]:
-    """Return the kernel for an op with a graph's name, such as ``aten.sum.dim_IntList``.
+    """Return the kernel for an op's name in a graph, such as ``aten.sum.dim_IntList``.
 
-    It is needed if the kernel's name differs.
+    This function is needed for ops whose kernel has a different name.
     """
     import torch
 
@@ -54,9 +54,9 @@ def _kernel_of_overload(text: str, known: frozenset[str]) -> tuple[str, ...]:
 
 @cache
 def _out_variant(op: Any) -> str | None:
-    """Return the name of the out variant of an ATen op: the kernel that writes its result to given memory.
+    """Return the name of the out variant of an ATen op, or None if there is none.
 
-    Return None if there is none.
+    The out variant is the kernel that writes its result to given memory.
     """
     from executorch.exir.dialects.edge.op.api import to_variant
     from torchgen.model import SchemaKind
@@ -69,10 +69,11 @@ def _out_variant(op: Any) -> str | None:
 
 
 def choose_nodes(graph_module: GraphModule, options: ReferenceOptions, computed: Set[Node] = frozenset()) -> set[Node]:
-    """Return the nodes of one graph that may be in a delegate. Branches and loop bodies are other graphs.
+    """Return the nodes of one graph that may be in a delegate. Branches and loop bodies are separate graphs.
 
-    ``computed`` nodes depend on weights alone. The option ``part`` does not count them, because lowering moves them. If
-    delegates own their weights, the delegates that use these nodes own them too, and they are not returned.
+    ``computed`` nodes depend only on weights. The option ``part`` does not count them, because lowering moves them. If
+    delegates own their weights, the delegates that use ``computed`` nodes own these nodes, too. Then the result does
+    not contain them.
     """
     wanted = wanted_kernels(options)
     first, last = options.part
@@ -91,7 +92,7 @@ def choose_nodes(graph_module: GraphModule, options: ReferenceOptions, computed:
 
 
 def in_modules(node: Node, patterns: tuple[str, ...]) -> bool:
-    """Return whether an op's module, or one around it, matches one of the patterns. True without patterns."""
+    """Return whether an op's module, or a module around it, matches a pattern. Return True if there are no patterns."""
     paths = [str(path) for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
     return not patterns or any(fnmatchcase(path, pattern) for path in paths for pattern in patterns)
 
@@ -102,7 +103,7 @@ def is_taken(node: Node, options: ReferenceOptions) -> bool:
 
 
 def _weights(graph_module: GraphModule, computed: Set[Node]) -> Iterator[tuple[Node, int]]:
-    """Yield each call in a graph, in order, with the number of ops that it counts for; leave out ``computed`` ones.
+    """Yield each call in a graph, in order, with the number of ops that the call counts for. Omit ``computed`` calls.
 
     A call of an existing delegate counts for the ops inside the delegate. A ``getitem`` is not a call.
     """
@@ -122,7 +123,7 @@ def _is_wanted(node: Node, wanted: frozenset[str], options: ReferenceOptions) ->
 
 
 def _kernel(node: Node) -> str | None:
-    """Return the kernel of an op of the edge dialect. Return None for other nodes, and for ops that have no kernel."""
+    """Return the kernel of an op of the edge dialect, or None for other nodes and for ops without a kernel."""
     from executorch.exir.dialects.edge._ops import EdgeOpOverload
 
     if node.op != "call_function" or not isinstance(node.target, EdgeOpOverload):
@@ -133,8 +134,8 @@ def _kernel(node: Node) -> str | None:
 def _is_nestable(node: Node) -> bool:
     """Return whether a nested program can compute a node.
 
-    A nested program computes tensors from tensors and whole numbers. The result's size must not depend on the content
-    of tensors, and its values must not be random.
+    A nested program computes tensors from tensors and integers. The result's size must not depend on the content of
+    tensors, and its values must not be random.
     """
     import torch
 
@@ -155,7 +156,7 @@ def _values(node: Node) -> tuple[Any, ...]:
 
 
 def _depends_on_data(value: Any) -> bool:
-    """Return whether a number, or a size of a tensor, is read out of a tensor."""
+    """Return whether a number, or a size of a tensor, depends on the content of a tensor."""
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
     return bool(free_unbacked_symbols(value))

@@ -1,4 +1,4 @@
-"""Operators for which the reference backend has kernels, and a check of operator names in a config; without torch."""
+"""Operators for which the reference backend has kernels, and a check of operator names in a config. Needs no torch."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from etdev.errors import MissingRequirementError
 from etdev.program.analysis.inplace import nearest_operators, parse_operator
 
 ONLY_OPTIMIZED = frozenset({"aten::linear.out"})
-"""Kernels in the optimized library for which the portable library has none."""
+"""Kernels that the optimized library has and the portable library lacks."""
 
 
 def kernels() -> frozenset[str]:
     """Return the names of the kernels that a nested program can call.
 
-    Raises as :func:`~etdev.backends.kernels.listed_operators` does.
+    Raises the same errors as :func:`~etdev.backends.kernels.listed_operators`.
     """
     return listed_operators("portable") | ONLY_OPTIMIZED
 
 
 def unknown_names(ops: Sequence[str]) -> Iterable[OptionIssue]:
-    """Yield an issue for each name in ``ops`` for which no overload has a kernel. Yield none without executorch.
+    """Yield an issue for each name in ``ops`` whose overloads all lack a kernel. Without executorch, yield no issue.
 
-    An overload may be named differently in a graph and in a kernel's name. torch tells which belong together, when the
-    graph exists.
+    An overload may have different names in a graph and in a kernel's name. torch states which names belong together,
+    once the graph exists.
     """
     try:
         known = kernels()
@@ -38,16 +38,16 @@ def unknown_names(ops: Sequence[str]) -> Iterable[OptionIssue]:
 
 
 def unknown_name(text: str, number: int, known: Iterable[str]) -> OptionIssue:
-    """Return the issue for the name ``text``, which is entry ``number`` of ``ops``."""
+    """Return the issue for the name ``text``, which is entry number ``number`` of ``ops``."""
     near = nearest_operators(text, known)
     return OptionIssue(
         ("ops", number),
         f"the backend 'reference' has no kernel for the operator {text!r}",
-        f"did you mean {near[0]!r}?" if near else "it takes operators of ExecuTorch's portable library",
+        f"did you mean {near[0]!r}?" if near else "use operators of ExecuTorch's portable library",
     )
 
 
 def _family(text: str) -> str:
-    """Return an operator's name without its overload: ``aten::add`` for ``aten.add.Tensor`` and ``add_``."""
+    """Return an operator's name without its overload, such as ``aten::add`` for ``aten.add.Tensor`` and ``add_``."""
     namespace, *rest = text.removeprefix("torch.ops.").replace("::", ".").split(".")
     return f"{namespace}::{rest[0].removesuffix('_')}" if rest else f"aten::{namespace.removesuffix('_')}"

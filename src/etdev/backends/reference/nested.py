@@ -1,7 +1,7 @@
 """Blob of a reference delegate: a ``.pte`` with one method, ``forward``.
 
 The inputs and outputs of ``forward`` are those of the delegate call. They have no planned memory, so ``forward`` uses
-the memory of the calling method for them.
+the memory of the calling method for its inputs and outputs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ METHOD = "forward"
 
 @final
 class EtdevReferenceBackend(BackendDetails):  # type: ignore[misc]
-    """Backend class for ExecuTorch, which finds it by its name. The name is also that of the delegate in the file."""
+    """Backend class for ExecuTorch, which finds the class by its name. The delegate in the file has the same name."""
 
     @staticmethod
     def preprocess(edge_program: ExportedProgram, compile_specs: list[CompileSpec]) -> PreprocessResult:
@@ -41,7 +41,7 @@ class EtdevReferenceBackend(BackendDetails):  # type: ignore[misc]
 
 
 class _Planning(MemoryPlanningPass):  # type: ignore[misc]
-    """ExecuTorch's memory planning, which here also keeps the initial value of state if that is not all zeros."""
+    """ExecuTorch's memory planning, extended to keep the initial value of state that is not all zeros."""
 
     def __init__(self, program: ExportedProgram) -> None:
         super().__init__(alloc_graph_input=False, alloc_graph_output=False)
@@ -63,7 +63,7 @@ class _Planning(MemoryPlanningPass):  # type: ignore[misc]
 
 
 def _with_numbers(content: bytes) -> bytes:
-    """Return the program with whole numbers as those inputs that are sizes. ExecuTorch emits them as absent values."""
+    """Return the program with integers as the inputs that are sizes. ExecuTorch emits such inputs as absent values."""
     program = parse(Blob(content))
     plan = program.method(METHOD)
     values = list(plan.values)

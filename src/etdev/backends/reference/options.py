@@ -11,9 +11,9 @@ from etdev.config.types import Expected, Many, OperatorName, Text
 
 
 def refuse_no_range(value: tuple[float, ...]) -> tuple[float, ...]:
-    """Return the two numbers. Raise :class:`ValueError` if they are not a range from 0 to 1."""
+    """Return the two numbers. Raise :class:`ValueError` unless the two numbers are a range inside 0 to 1."""
     if len(value) != 2 or not 0 <= value[0] < value[1] <= 1:
-        raise ValueError("not a range from 0 to 1")
+        raise ValueError("not a range within 0 to 1")
     return value
 
 
@@ -23,28 +23,30 @@ Part = Annotated[
 
 
 class ReferenceOptions(Table):
-    """Options for the ops that it takes, and for the weights and state that its delegates own."""
+    """Options for the ops that the backend takes, and for the weights and state that its delegates own."""
 
     ops: Literal["all"] | Many[OperatorName] = Field(
         "all",
-        description="Take only these operators, named as in `inplace.add`. Default: all that have a kernel. What "
-        "ExecuTorch decomposes (`linear`) is kept whole if this is the target's only partitioner.",
+        description="Take only these operators, in the notation of `inplace.add`. Default: all operators that have a "
+        "kernel. Operators that ExecuTorch decomposes (`linear`) stay whole if this is the target's only partitioner.",
     )
     modules: Many[Text] = Field(
         (),
         description="Take only ops of modules whose path matches one of these patterns: `layers.0`, `layers.*.mlp`. "
-        "What is inside a module that matches is taken too. Default: of all.",
+        "Ops inside a matching module are taken, too. Default: all modules.",
     )
     part: Part = Field(
         (0.0, 1.0),
-        description="Take only ops of this part of each graph in the order in which they run: `[0.0, 0.5]` is the "
-        "first half. Delegates that are there already count as many ops as are in them.",
+        description="Take only ops in this part of each graph, in the order of execution: `[0.0, 0.5]` is the first "
+        "half. An existing delegate counts as the ops inside it.",
     )
     own_weights: bool = Field(
-        True, description="Weights that only delegates use are in them; otherwise they are arguments of the calls."
+        True,
+        description="If true, delegates contain the weights that only delegates use. Otherwise, these weights are "
+        "arguments of the calls.",
     )
     own_state: bool = Field(
         True,
-        description="A buffer that one delegate alone reads and changes is in it; otherwise it stays in the method, "
-        "where several delegates may use it.",
+        description="If true, a delegate contains each buffer that only this delegate reads and changes. Otherwise, "
+        "the buffer stays in the method, where several delegates may use it.",
     )

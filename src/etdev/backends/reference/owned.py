@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 def own_sizes(graph_module: GraphModule, key: str) -> None:
     """Tag each size that only one delegate needs, so that the delegate computes the size itself.
 
-    The delegate must compute or receive the tensor whose size it is. Any node between the tensor and the delegate that
-    also led to another delegate would make the delegates' nodes not convex, so such sizes are not tagged.
+    The delegate must compute or receive the tensor of that size. A size is not tagged if any node between the tensor
+    and the delegate also leads to another delegate. The delegates' nodes would then not be convex.
     """
     import torch
 
@@ -28,7 +28,7 @@ def own_sizes(graph_module: GraphModule, key: str) -> None:
 
 
 def _has(node: Node, tag: str, key: str) -> bool:
-    """Return whether the delegate with this tag computes or receives a node. It can always receive a number."""
+    """Return whether the delegate with this tag computes or receives a node. A delegate can always receive a number."""
     import torch
 
     users = (node, *node.users)
@@ -38,8 +38,8 @@ def _has(node: Node, tag: str, key: str) -> bool:
 def own_state(program: ExportedProgram, key: str) -> None:
     """Tag every buffer that only one delegate reads and changes.
 
-    The buffer's new content may be used for nothing else outside the delegate. The delegate must have another output:
-    without one, ExecuTorch would remove its call as one that has no effect.
+    No other part of the method may use the buffer's new content. The delegate must have another output, because
+    ExecuTorch would otherwise remove its call as a call without effect.
     """
     signature = program.graph_signature
     results = {buffer: name for name, buffer in signature.buffers_to_mutate.items()}
@@ -71,7 +71,7 @@ def _leaves_once(program: ExportedProgram, result: Node) -> bool:
 
 
 def _has_output(program: ExportedProgram, key: str, tag: str) -> bool:
-    """Return whether a delegate has an output other than the new content of its own buffers."""
+    """Return whether a delegate has an output that is not the new content of its own buffers."""
     changed = {
         name
         for name, buffer in program.graph_signature.buffers_to_mutate.items()

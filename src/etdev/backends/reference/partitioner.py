@@ -1,4 +1,4 @@
-"""Partitioner of the reference backend. It tags convex sets of nodes in each graph, branches and loops included."""
+"""Partitioner of the reference backend. It tags convex sets of nodes in each graph, including branches and loops."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from etdev.backends.reference.owned import own_sizes, own_state
 from etdev.backends.reference.weights import computed_weights, own_computed_weights, own_weights
 
 TAG = "delegation_tag"
-"""Key in ``node.meta`` for the tag of the delegate that a node belongs to. ExecuTorch reads it."""
+"""Key in ``node.meta`` for the tag of a node's delegate. ExecuTorch reads this tag."""
 
 
 class ReferencePartitioner(Partitioner):  # type: ignore[misc]
-    """Partitioner that tags, for ExecuTorch, the convex sets of nodes that torch's partitioner finds in each graph."""
+    """Partitioner that tags convex sets of nodes in each graph. torch's partitioner finds the sets."""
 
     def __init__(self, options: ReferenceOptions, specs: Mapping[str, CompileSpecValue]) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class ReferencePartitioner(Partitioner):  # type: ignore[misc]
     ) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
         """Return the ops that ExecuTorch should not decompose, such as ``linear``.
 
-        They are the ops that the config names, if it is certain that delegates take them.
+        These are the ops that the config names, if delegates certainly take them.
         """
         options = self._options
         if options.ops == "all" or options.part != (0.0, 1.0):
@@ -75,7 +75,7 @@ class ReferencePartitioner(Partitioner):  # type: ignore[misc]
 
 
 class _Chosen(OperatorSupportBase):
-    """Tells torch's partitioner which nodes to take: the chosen ones."""
+    """Filter that tells torch's partitioner to take only the chosen nodes."""
 
     def __init__(self, nodes: set[Node]) -> None:
         self._nodes = nodes
@@ -85,7 +85,7 @@ class _Chosen(OperatorSupportBase):
 
 
 def _name(node: Node) -> str | None:
-    """Return the name ``aten::linear`` of an op that ExecuTorch would decompose; None for other nodes."""
+    """Return the name of an op that ExecuTorch would decompose, such as ``aten::linear``, or None for other nodes."""
     target: Any = node.target
     if not isinstance(target, torch._ops.OpOverload):
         return None

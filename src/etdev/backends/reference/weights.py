@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def own_weights(program: ExportedProgram, key: str) -> None:
-    """Tag every parameter and constant that a delegate uses. If several use it, ExecuTorch copies it for the others."""
+    """Tag every parameter and constant that a delegate uses. ExecuTorch copies those that several delegates use."""
     for node in _weights(program):
         tags = {user.meta[key] for user in node.users if key in user.meta}
         if tags:
@@ -36,10 +36,10 @@ def computed_weights(program: ExportedProgram) -> list[Node]:
 
 
 def own_computed_weights(nodes: Sequence[Node], key: str) -> None:
-    """Tag those of the ops that only one delegate uses. Otherwise their results would be copied in each call.
+    """Tag each op of ``nodes`` that only one delegate uses. Without a tag, each call would copy the op's result.
 
-    ``nodes`` are from :func:`computed_weights`, in the same order. Ops that several delegates use get no tag:
-    ExecuTorch refuses a partitioner that makes a copy of an op for each delegate.
+    ``nodes`` must come from :func:`computed_weights`, in the same order. Ops that several delegates use get no tag,
+    because ExecuTorch refuses a partitioner that makes a copy of an op for each delegate.
     """
     for node in reversed(nodes):
         tags = {user.meta.get(key) for user in node.users}
@@ -48,9 +48,10 @@ def own_computed_weights(nodes: Sequence[Node], key: str) -> None:
 
 
 def _weights(program: ExportedProgram) -> Iterator[Node]:
-    """Return the placeholder nodes of parameters and constants.
+    """Yield the placeholder nodes of parameters and constants.
 
-    A buffer that the method changes is not a constant: a delegate that owned it would keep using its initial value.
+    A buffer that the method changes is not a constant. A delegate that owned such a buffer would keep using its initial
+    value.
     """
     signature = program.graph_signature
     changed = set(signature.buffers_to_mutate.values())

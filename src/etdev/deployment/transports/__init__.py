@@ -1,4 +1,4 @@
-"""Transports to targets, chosen by the scheme of the target's URI."""
+"""Transports to targets. The scheme of the target's URI selects the transport."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ DEPLOY_EXTRA = 'pip install "etdev[deploy]"'
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A destination, and settings for reaching it."""
+    """A destination, with settings for the connection."""
 
     destination: Destination
     base: Path
-    """Folder on this machine to which relative paths refer, and in which commands run."""
+    """Folder on this machine for relative paths and for commands."""
     known_hosts: Path | None = None
     password_env: str | None = None
     endpoint_url: str | None = None
 
 
 def open_transport(reach: Connection) -> Transport:
-    """Return the transport for a destination. It connects when it is entered as a context manager.
+    """Return the transport for a destination. The transport connects when it is entered as a context manager.
 
-    Raises :class:`~etdev.errors.MissingRequirementError`.
+    Raises :class:`~etdev.errors.MissingRequirementError` if a package that the transport needs is not installed.
     """
     destination = reach.destination
     plugins.check_name(DEPLOY_TRANSPORTS, destination.scheme)
@@ -59,7 +59,7 @@ def open_transport(reach: Connection) -> Transport:
 
 
 def _load_plugin(reach: Connection) -> Transport:
-    """Return the transport for a scheme that another package provides."""
+    """Return the transport of another package for the destination's scheme."""
     scheme = reach.destination.scheme
     create = plugins.load(DEPLOY_TRANSPORTS, scheme)
     with plugins.translated(DEPLOY_TRANSPORTS, scheme, DeployError):

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 _PROGRAM = "adb"
 _SECONDS = 600
-"""Time limit of one step in seconds. A large file may take long."""
+"""Time limit of a step in seconds. A large file may take long."""
 _ABSENT = 44
-"""Exit code by which etdev's own commands on the device report that a file or folder does not exist."""
+"""Exit code that etdev's own commands on the device return for a missing file or folder."""
 
 
 class AdbTransport:
-    """Folder on a device. Each step is one command of the device's shell."""
+    """Folder on a device. Each step is one command in the device's shell."""
 
     def __init__(self, destination: Destination) -> None:
         self._root = destination.path.rstrip("/")
@@ -47,23 +47,27 @@ class AdbTransport:
         state = self._adb("get-state")
         if state.returncode != 0 or state.stdout.strip() != b"device":
             raise DeployError(
-                f"no device answers: {tail(state.stderr or state.stdout)}",
+                f"no device responds: {tail(state.stderr or state.stdout)}",
                 where=self._where(""),
-                hint="`adb devices` lists what is connected; name one: adb://SERIAL/PATH",
+                hint="choose a device from `adb devices`, and write adb://SERIAL/PATH",
             )
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Do nothing: no connection is open."""
+        """Do nothing, because no connection is open."""
 
     def check(self) -> None:
         folder = shlex.quote(self._root)
         nearest = f'd={folder}; while [ ! -e "$d" ]; do d=$(dirname "$d"); done; [ -d "$d" ] && [ -w "$d" ]'
         done = self._shell(nearest)
         if done.returncode != 0:
-            raise DeployError("permission denied", where=self._where(""), hint="/data/local/tmp is open to `adb shell`")
+            raise DeployError(
+                "permission denied",
+                where=self._where(""),
+                hint="use a folder in /data/local/tmp, to which `adb shell` can write",
+            )
 
     def names(self, folder: str) -> list[str]:
         place = self._quoted(folder)
@@ -83,7 +87,7 @@ class AdbTransport:
         try:
             return Fingerprint(int(words[-1]), words[0].lstrip("\\"))
         except (ValueError, IndexError):
-            raise DeployError(f"`sha256sum` answers {tail(found)!r}", where=self._where(path)) from None
+            raise DeployError(f"unexpected output of `sha256sum`: {tail(found)!r}", where=self._where(path)) from None
 
     def write(self, path: str, content: bytes) -> None:
         with tempfile.NamedTemporaryFile(prefix="etdev-") as file:
@@ -117,7 +121,7 @@ class AdbTransport:
         return done.stdout.decode(errors="replace").strip()
 
     def switch(self, path: str, temporary: str) -> None:
-        """Rename a new link over the old one; use ``ln -sfn`` if the device's ``mv`` has no ``-T``."""
+        """Rename a new link to the name of the old link. If the device's ``mv`` has no ``-T``, use ``ln -sfn``."""
         new, pointer, target = self._quoted(temporary), self._quoted(POINTER), shlex.quote(path)
         rename = f"ln -s {target} {new} && sync && mv -fT {new} {pointer} 2>/dev/null"
         self._do(f"{{ {rename}; }} || {{ rm -f {new}; ln -sfn {target} {pointer}; }}", POINTER)
@@ -131,7 +135,7 @@ class AdbTransport:
         return CommandResult(done.returncode, tail(done.stdout + done.stderr))
 
     def _ask(self, script: str, path: str) -> bytes | None:
-        """Return the output of a command on the device; None if nothing exists at ``path``."""
+        """Return the output of a command on the device, or None if nothing exists at ``path``."""
         done = self._shell(script)
         if done.returncode == _ABSENT:
             return None

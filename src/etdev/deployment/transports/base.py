@@ -1,4 +1,4 @@
-"""Interface of a transport, through which :mod:`etdev.deployment.release` uses a target."""
+"""Interface of a transport: the operations of :mod:`etdev.deployment.release` at a target."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PIECE = 4 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """Size and digest by which the content of a file at the target is compared."""
+    """Size and digest that identify the content of a file at the target."""
 
     size: int
     """Size in bytes."""
@@ -24,17 +24,17 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """Result of a command at the target."""
+    """Result of a command that ran at the target."""
 
     code: int
     output: str
-    """The end of the command's standard output and error, which are merged."""
+    """The end of the command's standard output and standard error, merged."""
 
 
 class Transport(Protocol):
-    """Folder at a target. Paths are relative to it, with ``/`` between their parts.
+    """A folder at a target. Paths are relative to the folder, with ``/`` between their parts.
 
-    A transport is a context manager: entering connects, and changes nothing at the target. Every method raises
+    A transport is a context manager. Entering it connects, and changes nothing at the target. Every method raises
     :class:`~etdev.errors.DeployError` if the target or the connection fails, and
     :class:`~etdev.errors.MissingRequirementError` for a requirement that this machine lacks.
     """
@@ -46,51 +46,51 @@ class Transport(Protocol):
     ) -> None: ...
 
     def check(self) -> None:
-        """Raise an error if a deployment would be refused. The test is cheap, changes nothing and may miss reasons."""
+        """Raise an error if a deployment would be refused. This check is fast, changes nothing and may miss reasons."""
 
     def names(self, folder: str) -> list[str]:
-        """Return the sorted names in a folder; empty if it does not exist. ``""`` is the target's own folder."""
+        """Return the sorted names in a folder, or ``[]`` if it does not exist. ``""`` is the target's own folder."""
 
     def read(self, path: str) -> bytes | None:
-        """Return the content of a small file; None if it does not exist."""
+        """Return the content of a small file, or None if it does not exist."""
 
     def fingerprint(self, path: str) -> Fingerprint | None:
-        """Return the fingerprint of a file's content at the target; None if the file does not exist."""
+        """Return the fingerprint of a file's content at the target, or None if the file does not exist."""
 
     def write(self, path: str, content: bytes) -> None:
-        """Write a small file. Make missing folders."""
+        """Write a small file. Create missing folders."""
 
     def upload(self, path: str, source: Path) -> None:
-        """Copy a file of this machine to the target. Make missing folders."""
+        """Copy a file of this machine to the target. Create missing folders."""
 
     def rename(self, folder: str, to: str, last: str) -> None:
         """Give a folder a new name that is not in use.
 
-        Under the new name, the file ``last`` appears only after all other files. The call fails if ``last`` has been
-        removed under the old name meanwhile.
+        Under the new name, the file ``last`` appears only after all other files. The call fails if ``last`` was removed
+        from the old folder in the meantime.
         """
 
     def remove(self, path: str) -> None:
         """Remove a file, or a folder with its content. Do nothing if it does not exist."""
 
     def current(self) -> str | None:
-        """Return the path that the pointer names (``releases/NAME``); None if there is no pointer."""
+        """Return the path that the pointer names (``releases/NAME``), or None if there is no pointer."""
 
     def switch(self, path: str, temporary: str) -> None:
-        """Make the pointer name ``path``, atomically: a reader sees either the old path or the new one.
+        """Make the pointer name ``path``, atomically: a reader sees either the old path or the new path.
 
-        ``temporary`` is a name that this method may use meanwhile.
+        This method may use the name ``temporary`` in the meantime.
         """
 
     def location(self, path: str) -> str:
-        """Return how programs that run at the target name ``path``."""
+        """Return the path that programs at the target must use for ``path``."""
 
     def run(self, command: Sequence[str], environment: dict[str, str]) -> CommandResult:
-        """Run a command at the target, with these variables added to its environment."""
+        """Run a command at the target. ``environment`` is added to the command's environment."""
 
 
 class Fingerprinter:
-    """Computes the fingerprint of a content that arrives in pieces."""
+    """Computes the fingerprint of content that arrives in pieces."""
 
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
@@ -103,12 +103,12 @@ class Fingerprinter:
 
     @property
     def result(self) -> Fingerprint:
-        """Fingerprint of the pieces so far."""
+        """Return the fingerprint of the pieces so far."""
         return Fingerprint(self._size, self._digest.hexdigest())
 
 
 def fingerprint_of(pieces: Iterable[bytes]) -> Fingerprint:
-    """Return the fingerprint of a content that is given in pieces."""
+    """Return the fingerprint of content that is given in pieces."""
     found = Fingerprinter()
     for piece in pieces:
         found.add(piece)
@@ -121,6 +121,6 @@ _TAIL = 2000
 
 
 def tail(output: str | bytes | None) -> str:
-    """Return the end of a command's output, for a message."""
+    """Return the end of a command's output for use in a message."""
     text = output.decode(errors="replace") if isinstance(output, bytes) else output or ""
     return text.strip()[-_TAIL:]

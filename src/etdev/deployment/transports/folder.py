@@ -19,7 +19,7 @@ POINTER = "current"
 
 
 class FolderTransport:
-    """A folder of this machine as target.
+    """A folder of this machine, used as the target.
 
     Content is written to the disk before a name changes. So after a loss of power, no name refers to missing content.
     """
@@ -35,7 +35,7 @@ class FolderTransport:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Do nothing: no connection is open."""
+        """Do nothing, because no connection is open."""
 
     def check(self) -> None:
         nearest = self._root
@@ -137,7 +137,7 @@ class FolderTransport:
             raise DeployError(f"the command {command[0]!r} did not end within {SMOKE_SECONDS} s") from None
         except OSError as error:
             cause, _ = describe_os_error(error)
-            raise DeployError(f"cannot run {command[0]!r}: {cause}", hint="name a program that is there") from error
+            raise DeployError(f"cannot run {command[0]!r}: {cause}", hint="name an existing program") from error
         return CommandResult(done.returncode, tail(done.stdout))
 
     @contextmanager
@@ -149,8 +149,8 @@ class FolderTransport:
             raise DeployError(cause, where=str(self._root / path), hint=remedy) from error
 
 
-NOT_A_LINK = "this is no symbolic link, so it is no pointer of etdev"
-REMOVE_IT = "deploy into a folder of its own, or remove it"
+NOT_A_LINK = "this is not a symbolic link, so it is not a pointer of etdev"
+REMOVE_IT = "deploy to a separate folder, or remove it"
 
 
 def _sync(place: Path) -> None:

@@ -1,6 +1,6 @@
 """``s3:``: a prefix of a bucket, at Amazon's S3 or a compatible service. The pointer is the object ``current.json``.
 
-Credentials and region come from where AWS tools look for them: the environment, ``~/.aws`` and the machine's role.
+Credentials and region come from the same sources as for AWS tools: the environment, ``~/.aws`` and the machine's role.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _CREDENTIALS = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY,
 
 
 class S3Transport:
-    """The objects below a prefix as target.
+    """The objects under a prefix, used as the target.
 
-    S3 has no folders and no renaming, so a release is copied to its final name. Its manifest is copied last, and
-    without it the objects are not a release.
+    S3 has no folders and no renaming, so a release is copied to its final name. Its manifest is copied last, because
+    the objects are not a release without the manifest.
     """
 
     def __init__(self, destination: Destination, endpoint_url: str | None) -> None:
@@ -129,7 +129,7 @@ class S3Transport:
         return f"s3://{self._bucket}/{self._key(path)}"
 
     def run(self, command: Sequence[str], environment: dict[str, str]) -> CommandResult:
-        raise DeployError("nothing can be run at an s3: target", hint="remove `smoke`")
+        raise DeployError("an s3: target cannot run commands", hint="remove `smoke`")
 
     def _key(self, path: str) -> str:
         return self._prefix + path

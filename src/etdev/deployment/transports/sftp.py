@@ -1,7 +1,7 @@
 """``sftp:``: a folder of another machine, over SSH. The pointer is the symbolic link ``current``.
 
-The server proves its identity by a host key that a file lists. The user does so by a key of the agent or of ``~/.ssh``,
-or by a password from the environment. ``~/.ssh/config`` applies, except for its settings of known hosts.
+The server proves its identity with a host key from a file of known keys. The user does so with a key of the agent or of
+``~/.ssh``, or with a password from the environment. ``~/.ssh/config`` applies, except its settings of known hosts.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _CONNECT_SECONDS = 20
 _KEEP_ALIVE_SECONDS = 15
-"""Seconds between two keep-alive messages. If three have no answer, the connection ends."""
+"""Seconds between two keep-alive messages. If three messages get no answer, the connection ends."""
 
 
 @dataclass(frozen=True)
 class Login:
-    """How the server and the user are authenticated."""
+    """Ways in which the server and the user prove their identities."""
 
     known_hosts: Path
     password: str | None = None
 
     def __repr__(self) -> str:
-        """Return a text without the password, so that no traceback shows the password."""
+        """Return a text without the password, so that tracebacks do not show the password."""
         return f"Login(known_hosts={str(self.known_hosts)!r})"
 
 
 class SftpTransport:
-    """A folder of another machine as target.
+    """A folder of another machine, used as the target.
 
-    Its server must be able to rename over an existing file (``posix-rename@openssh.com``).
+    The server must support renaming to the name of an existing file (``posix-rename@openssh.com``).
     """
 
     def __init__(self, destination: Destination, login: Login) -> None:
@@ -82,7 +82,7 @@ class SftpTransport:
             await self._sftp.posix_rename(f"{self._root}/.etdev-absent", f"{self._root}/.etdev-absent")
         except asyncssh.SFTPOpUnsupported:
             raise DeployError(
-                "the SFTP server lacks posix-rename@openssh.com, without which the pointer cannot move at once",
+                "the SFTP server lacks posix-rename@openssh.com, which moves the pointer atomically",
                 where=str(self._destination),
                 hint="use OpenSSH's sftp-server on that machine",
             ) from None
@@ -92,7 +92,7 @@ class SftpTransport:
     def _settings(self) -> dict[str, Any]:
         if not self._login.known_hosts.is_file():
             raise DeployError(
-                f"there is no file {str(self._login.known_hosts)!r} with the host keys that are trusted",
+                f"there is no file {str(self._login.known_hosts)!r} with the trusted host keys",
                 where=str(self._destination),
                 hint=self._trust_hint(),
             )
@@ -275,7 +275,7 @@ class SftpTransport:
         host, port = self._destination.host, self._destination.port
         chosen = f"-p {port} " if port is not None else ""
         return (
-            f"`ssh-keyscan {chosen}{host}` prints its keys: compare them with those that the machine's owner names, "
+            f"compare the keys from `ssh-keyscan {chosen}{host}` with those from the machine's owner, "
             f"and add them to {self._login.known_hosts}"
         )
 
@@ -294,7 +294,7 @@ class SftpTransport:
             raise DeployError(
                 f"the server refused the login: {error.reason}",
                 where=str(self._destination),
-                hint="`ssh-add -l` lists the agent's keys; a password's variable is named by `password_env`",
+                hint="add a key to the agent (`ssh-add -l` lists its keys), or set `password_env`",
             ) from error
         except (asyncssh.SFTPConnectionLost, asyncssh.SFTPNoConnection, asyncssh.DisconnectError) as error:
             raise DeployError(f"the connection ended: {error.reason}", where=where) from error
@@ -307,14 +307,14 @@ class SftpTransport:
 
 
 def password_of(variable: str | None) -> str | None:
-    """Return the password in an environment variable; None if ``variable`` is None."""
+    """Return the password in an environment variable, or None if ``variable`` is None."""
     if variable is None:
         return None
     password = os.environ.get(variable)
     if not password:
         raise MissingRequirementError(
-            f"the environment variable {variable} is not set; it is to hold the password",
+            f"the environment variable {variable} is not set; it must contain the password",
             where="password_env",
-            hint=f"set {variable}, or remove `password_env` to log in by key",
+            hint=f"set {variable}, or remove `password_env` to log in with a key",
         )
     return password

@@ -22,7 +22,7 @@ _GAP = 64
 
 
 def positions_on_devices(owned: CallerOwned, before: Ends) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the positions of inputs, and those of outputs, to keep on devices.
+    """Return the positions of the inputs to keep on devices, and the positions of the outputs to keep on devices.
 
     These are the positions that the caller asks for, and those that were on a device before the link.
     """
@@ -60,8 +60,8 @@ def wanted_placement(
 ) -> WantedDevices:
     """Return the devices for the inputs, outputs and state of a method; ``homes`` maps state to its device.
 
-    An input stays on the device of the first delegate that reads it. An output stays on the device of the last delegate
-    that writes it. Inputs and outputs that were on a device before the link keep that device. Raises
+    An input stays on the device of the first delegate that reads the input. An output stays on the device of the last
+    delegate that writes the output. Inputs and outputs that were on a device before the link keep that device. Raises
     :class:`~etdev.linker.io.CallerOwnedError` for an input or output that cannot stay on a device.
     """
     plan, memory = method.plan, method.memory
@@ -82,7 +82,7 @@ def wanted_placement(
         for position in sorted(wanted):
             where = f"{kind} {position} of method {plan.name!r}"
             if not 0 <= position < len(indices):
-                raise CallerOwnedError(f"there is no {where}", plan.name, f"it has {len(indices)} {kind}s")
+                raise CallerOwnedError(f"there is no {where}", plan.name, f"choose one of its {len(indices)} {kind}s")
             reason = _why_not(plan, memory, items, indices[position], there)
             device = known.get(position) or _delegate_device(memory, items, devices, indices[position], kind)
             if reason is None and device is None:

@@ -26,7 +26,7 @@ class Items:
     values: tuple[tuple[int, ...], ...]
     """Values of each item, by item number. The first value represents the item."""
     fixed: Mapping[int, frozenset[int]]
-    """Maps each item whose content is always on the host to the items that may change with it.
+    """Maps each item whose content is always on the host to the items that may change together with that item.
 
     Such items share a part of their bytes, or have a value whose tensor is known only at run time.
     """
@@ -117,7 +117,7 @@ def _by_root(group: Mapping[int, int]) -> dict[int, list[int]]:
 
 
 def _linked_pairs(memory: MethodMemory, targets: Mapping[int, set[int]]) -> Iterator[tuple[int, int]]:
-    """Yield pairs of values that must change together. One value of a pair may refer to the other at run time."""
+    """Yield pairs of values that must change together, because one may refer to the other at run time."""
     places = memory.reaching.places
     for write in memory.reaching.writes:
         if (

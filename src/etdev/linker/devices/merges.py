@@ -16,7 +16,7 @@ from etdev.program.delegates import delegate_devices
 
 
 def join_merged(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Assign the same bytes to tensors that moves merge into one value, if delegates on devices access them.
+    """Assign the same bytes to tensors that moves merge into one value, if a delegate on a device accesses one of them.
 
     This applies to static tensors of one shape and type whose contents are never needed at the same time.
     """

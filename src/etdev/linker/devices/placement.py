@@ -19,11 +19,11 @@ class WantedDevices:
     """Devices on which a method's inputs, outputs and state stay."""
 
     inputs: Mapping[int, Device] = field(default_factory=dict)
-    """Devices of the inputs that the caller leaves there, by input position."""
+    """Devices of the inputs that the caller leaves on a device, by input position."""
     outputs: Mapping[int, Device] = field(default_factory=dict)
-    """Devices of the outputs that the caller takes from there, by output position."""
+    """Devices of the outputs that the caller takes from a device, by output position."""
     state: Mapping[int, Device] = field(default_factory=dict)
-    """Devices of state that stays there between calls, by value."""
+    """Devices of the state that stays on a device between calls, by value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class Placement:
     items: Items
     holders: Holders
     replicas: Replicas
-    """Tensors on devices. Passes add a replica when they need it."""
+    """Tensors on devices. Passes add a replica when it is needed."""
     state: Mapping[int, Device]
-    """Devices of state that stays there between calls, by item."""
+    """Devices of the state that stays on a device between calls, by item."""
     given: Mapping[int, Device]
-    """Devices of the inputs that the caller leaves there, by item."""
+    """Devices of the inputs that the caller leaves on a device, by item."""
     filled: frozenset[int]
     """Items that have content when the method begins."""
 

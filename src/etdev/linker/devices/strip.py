@@ -17,7 +17,7 @@ _GAP = 64
 
 
 def device_ends(plan: m.ExecutionPlan) -> tuple[dict[int, Device], dict[int, Device]]:
-    """Return the devices of the inputs and those of the outputs, each by position. Leave out the host."""
+    """Return the devices of the inputs by position, and the devices of the outputs by position. Omit the host."""
     found: tuple[dict[int, Device], dict[int, Device]] = ({}, {})
     for indices, ends in zip((plan.inputs, plan.outputs), found, strict=True):
         for position, value in enumerate(indices):

@@ -121,7 +121,7 @@ class _CodeMotion:
                     self._needed[node] |= needed & ~ended
 
     def _need_where_paths_meet(self) -> None:
-        """Require a fact where paths meet, if it is needed later and not already true on all of these paths.
+        """Require a fact where paths meet, if the fact is needed later and not already true on all of these paths.
 
         Where the paths have met, the source of the copy would depend on the path taken. So the copy must come earlier.
         """
@@ -182,7 +182,7 @@ class _CodeMotion:
     def _true_after(self, spots: Mapping[Spot, int], met: Sequence[int]) -> dict[int, int]:
         """Return the facts that are true after each instruction on all paths, given copies at ``spots``.
 
-        Facts in ``met`` count as true before the instruction at that position.
+        ``met`` has facts by position. These facts count as true before the instruction at their position.
         """
         true_after = dict.fromkeys(self._nodes, self._all)
         changed = True

@@ -107,7 +107,7 @@ class _Parts:
         self._storages.changed[position] = ()
 
     def _require_own(self, position: int, out: int) -> MergedStorage:
-        """Return the output's storage. Raise ``Refused`` unless only the output uses it, from this instruction on."""
+        """Return the output's storage. Raise ``Refused`` unless this instruction is the first to use that storage."""
         found = self._storages.storage_of(out)
         if found is None:
             raise Refused("the memory of its output is not planned")
@@ -122,7 +122,7 @@ class _Parts:
         return found
 
     def _require_unchanged(self, position: int, part: MergedStorage, whole: MergedStorage) -> None:
-        """Raise ``Refused`` if part or whole is written after the copy while the other is in use."""
+        """Raise ``Refused`` if the part or the whole is written after the copy while both are in use."""
         if part is whole or self._storages.memory_id(part) != self._storages.memory_id(whole):
             raise Refused(
                 "its input and output are in different buffers"

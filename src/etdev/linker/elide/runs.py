@@ -119,7 +119,7 @@ class _Copy:
     def row(self, dim: int) -> int:
         """Return the number of elements between neighboring indices of a dimension.
 
-        Raise ``Refused`` if parts along that dimension are not contiguous. They are contiguous if all earlier
+        Raise ``Refused`` if parts along that dimension are not contiguous. Parts are contiguous if all earlier
         dimensions have size 1.
         """
         if prod(self.source.sizes[:dim]) > 1:
@@ -151,7 +151,7 @@ def _transposed(copy: _Copy) -> list[int]:
 
 
 def _moved(copy: _Copy, order: list[int]) -> list[int]:
-    """Return offset 0 for a permutation. Raise ``Refused`` if it reorders dimensions larger than 1."""
+    """Return offset 0 for a permutation. Raise ``Refused`` if the permutation reorders dimensions larger than 1."""
     sizes = copy.source.sizes
     if sorted(order) != list(range(len(sizes))):
         raise Refused("it has unexpected arguments")

@@ -194,9 +194,9 @@ class _Views:
         """Raise ``Refused`` if the input may be written again while the output is in use."""
         groups, own_groups = self._groups_of(source), self._groups_of(out)
         if set(groups) & set(own_groups):
-            raise Refused("its input may be in the bytes of its output")
+            raise Refused("its input may share bytes with its output")
         if len(groups) > 1 and not self.merged:
-            raise Refused("all tensors that its input may be would be in use for longer")
+            raise Refused("all tensors that may be its input would be in use for longer")
         use_end = max([position + 1, *(self._groups[index].end for index in own_groups)])
         rewritten = any(any_between(self._groups[index].writes, position + 1, use_end) for index in groups)
         if rewritten or self._is_written_elsewhere(source, position, use_end - 1):

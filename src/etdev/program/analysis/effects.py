@@ -1,8 +1,8 @@
 """Effects of each instruction on tensors: reads, writes and aliases.
 
-For kernels, the rules are those of PyTorch's ``out`` variants, with entries of their own for the few operators that
-have no such variant. The rules were checked by running the kernels. An unknown operator is assumed to read and write
-every tensor that it receives, with one exception. Outputs that a call repeats at its end are only written.
+Kernels follow the rules of PyTorch's ``out`` variants. The few operators without such a variant have entries of their
+own. The rules were checked by running the kernels. An unknown operator is assumed to read and write every tensor that
+it receives. The exception are outputs that a call repeats at its end: the operator only writes these.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from etdev.program import signatures
 operator_name = signatures.operator_name
 
 OUT_NAMESPACES = frozenset({"aten", "dim_order_ops", "quantized_decomposed", "et_copy"})
-"""Namespaces whose ``out`` variants are pure: they write only the outputs that they repeat at their end."""
+"""Namespaces whose ``out`` variants are pure: they write only the outputs repeated at the end of a call."""
 
 ET_VIEW = "executorch_prim::et_view"
 COPY_INDEX = "executorch_prim::et_copy_index"
@@ -26,37 +26,37 @@ _SCALAR = "aten::_local_scalar_dense"
 """Operator that returns a number. Its output is not a tensor."""
 _NO_CONTENT = frozenset({"aten::empty", "dim_order_ops::_empty_dim_order"})
 _ALSO_UPDATED = {"aten::_native_batch_norm_legit.out": (3, 4), "aten::native_batch_norm.out": (3, 4)}
-"""Positions of arguments that an ``out`` variant changes in addition to its outputs: the running statistics."""
+"""Positions of arguments that an ``out`` variant changes in addition to its outputs. They are running statistics."""
 
 DelegateInputs: TypeAlias = Mapping[int, int]
-"""Instruction index of a delegate call → number of its arguments that are inputs. Others are unknown."""
+"""Number of inputs among each delegate call's arguments, by instruction index. Other calls are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Effects of one instruction on tensors, which are given by value index."""
+    """Effects of one instruction on tensors. Tensors are given by value index."""
 
     reads: tuple[int, ...] = ()
     """Tensors whose bytes the instruction reads."""
     writes: tuple[int, ...] = ()
     """Tensors that the instruction overwrites completely, regardless of their previous bytes."""
     updates: tuple[int, ...] = ()
-    """Tensors that the instruction may write in part. They are among ``reads`` too."""
+    """Tensors that the instruction may write in part. ``reads`` contains these tensors, too."""
     fills: tuple[int, ...] = ()
-    """Tensors whose content is valid after the instruction, although it does not write all of their bytes.
+    """Tensors whose content is valid after the instruction, although the instruction does not write all of their bytes.
 
-    The remaining bytes are don't-care, or the same instruction wrote them before.
+    The remaining bytes are don't-care, or an earlier run of the same instruction wrote them.
     """
     view: tuple[int, int] | None = None
-    """``(of, out)``: after the instruction, the data of ``out`` is at the address of ``of``."""
+    """Pair ``(of, out)``. After the instruction, the data of ``out`` is at the address of ``of``."""
     move: tuple[int, int] | None = None
-    """``(from, to)``: after the instruction, the value ``to`` is the same tensor as ``from``."""
+    """Pair ``(from, to)``. After the instruction, the value ``to`` is the same tensor as ``from``."""
 
 
 def effects(plan: m.ExecutionPlan, call: m.Instruction, delegate_inputs: int | None = None) -> Effects:
     """Return the effects of an instruction.
 
-    ``delegate_inputs`` is the number of a delegate call's arguments that are inputs, if known.
+    ``delegate_inputs`` is the number of inputs among a delegate call's arguments, if known.
     """
     match call:
         case m.KernelCall():
@@ -77,19 +77,19 @@ def effects(plan: m.ExecutionPlan, call: m.Instruction, delegate_inputs: int | N
 
 
 def outputs(plan: m.ExecutionPlan, args: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the value indices of the outputs that a kernel call repeats at its end; none if it repeats nothing."""
+    """Return the value indices of the outputs that a kernel call repeats at its end, or ``()`` if there are none."""
     return tensors(plan, args[-1:]) if _repeated(plan, args) else ()
 
 
 def arguments(plan: m.ExecutionPlan, args: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the arguments of a kernel call before its outputs; all of them if it repeats nothing."""
+    """Return the arguments of a kernel call before its outputs. If the call repeats nothing, return all arguments."""
     return args[: len(args) - 1 - count] if (count := _repeated(plan, args)) else args
 
 
 def _repeated(plan: m.ExecutionPlan, args: tuple[int, ...]) -> int:
-    """Return the number of outputs that the last argument repeats; 0 if it repeats none.
+    """Return the number of outputs that the last argument repeats, or 0 if it repeats no outputs.
 
-    The outputs are before the last argument. They are one tensor, one list, or the tensors of a list.
+    The outputs come before the last argument. They are one tensor, one list, or the tensors of a list.
     """
     if len(args) < 2:
         return 0
@@ -105,7 +105,7 @@ def _repeated(plan: m.ExecutionPlan, args: tuple[int, ...]) -> int:
 
 
 def tensors(plan: m.ExecutionPlan, args: Iterable[int]) -> tuple[int, ...]:
-    """Return all tensors among some values, including those in lists. Each appears once."""
+    """Return all tensors among some values, tensors in lists included. Each tensor appears once."""
     found: dict[int, None] = {}
     for index in args:
         value = plan.values[index]
@@ -140,7 +140,7 @@ def _kernel(plan: m.ExecutionPlan, operator: m.Operator, args: tuple[int, ...]) 
 def _unknown(plan: m.ExecutionPlan, args: tuple[int, ...], outs: tuple[int, ...]) -> Effects:
     """Return the effects of an unknown operator.
 
-    It may read and write its arguments. It only writes the outputs that it repeats.
+    The operator may read and write its arguments. It only writes the outputs that the call repeats.
     """
     others = tensors(plan, args)
     return Effects(reads=others, updates=others, writes=tuple(out for out in outs if out not in others))

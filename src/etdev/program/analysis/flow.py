@@ -18,15 +18,15 @@ class Block:
     end: int
     """Position after the last instruction."""
     successors: tuple[int, ...]
-    """Indices of the successor blocks. The number of blocks means the end of the method."""
+    """Indices of the successor blocks. An index equal to the number of blocks is the end of the method."""
 
 
 @dataclass(frozen=True)
 class FlowGraph:
     """All instructions of a method in the order of the file, and the basic blocks that they form.
 
-    The position of an instruction counts over all chains. Unreachable blocks are included, but no reachable block has
-    one as a successor.
+    Positions of instructions count through all chains. Unreachable blocks are included, but no reachable block has an
+    unreachable successor.
     """
 
     instructions: tuple[m.Instruction, ...]
@@ -38,7 +38,7 @@ class FlowGraph:
         return len(self.blocks)
 
     def order(self) -> list[int]:
-        """Return the reachable blocks in an order in which each follows its predecessors, except along loops."""
+        """Return the reachable blocks in an order in which each block follows its predecessors, except along loops."""
         return list(self._order)
 
     @cached_property
@@ -69,10 +69,10 @@ class FlowGraph:
         )
 
     def cycles(self) -> tuple[int, ...]:
-        """Return a number for each position; the instructions of a cycle share one.
+        """Return a number for each position. All instructions of a cycle have the same number.
 
-        Two instructions are in one cycle if each may run after the other. An instruction outside of all loops shares
-        its number only with its block. So does an unreachable one. Source: Kosaraju's algorithm.
+        Two instructions are in one cycle if each may run after the other. An instruction outside of all loops, or an
+        unreachable one, shares its number only with the instructions of its block. Source: Kosaraju's algorithm.
         """
         reached = self.order()
         before: dict[int, list[int]] = {number: [] for number in reached}
@@ -93,7 +93,7 @@ class FlowGraph:
         )
 
     def loops(self) -> frozenset[int]:
-        """Return the numbers in :meth:`cycles` whose instructions may run more than once in a call."""
+        """Return the numbers in :meth:`cycles` of the instructions that may run more than once in a call."""
         cycles = self.cycles()
         return frozenset(
             cycles[block.start]
@@ -106,7 +106,7 @@ class FlowGraph:
 def flow_graph(plan: m.ExecutionPlan) -> FlowGraph:
     """Return the control flow of a method.
 
-    A jump on a constant condition has one successor. It ends a block only if its target is not the next instruction.
+    A jump on a constant condition has one successor. Such a jump ends a block only if it skips instructions.
     """
     instructions = tuple(call for chain in plan.chains for call in chain.instructions)
     fixed = _fixed_bools(plan, instructions)
@@ -136,7 +136,7 @@ def _blocks(count: int, targets: dict[int, tuple[int, ...]]) -> tuple[Block, ...
 
 
 def _fixed_bools(plan: m.ExecutionPlan, instructions: tuple[m.Instruction, ...]) -> dict[int, bool]:
-    """Return the truth values that no input or instruction changes. Jumps on them are unconditional."""
+    """Return the truth values that no input or instruction changes. Jumps on these values are unconditional."""
     written = set(plan.inputs)
     for call in instructions:
         match call:

@@ -1,12 +1,12 @@
-"""Kernels that may write an output over one of their inputs.
+"""Kernels that may overwrite one of their inputs with an output.
 
-The table is etdev's own. Each entry was measured with the kernels of executorch 1.4.1 and of 1.5.1
-(``benchmarks/inplace_table.py``). A kernel ran with separate memory and over its input, with all sizes from 1 to beyond
-the blocks and vectors that kernels work in. The results were bit-identical.
+The table was measured with the kernels of executorch 1.4.1 and 1.5.1 (``benchmarks/inplace_table.py``). A kernel ran with
+separate memory, and ran again over its input. The sizes ranged from 1 to beyond the blocks and vectors that kernels
+work in. The results were bit-identical.
 
-An entry states that the kernel never reads an element of that input after it has overwritten it. It does not state that
-the input may be lost. The linker checks that no other instruction needs the input later, and that input and output have
-the same shape.
+An entry states that the kernel never reads an element of that input after overwriting the element. It does not state
+that the input may be lost. The linker checks that no other instruction needs the input later, and that input and output
+have the same shape.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Donor:
     """
 
     argument: int
-    """Position among the arguments of the kernel's schema, from 0; also the position in ``KernelCall.args``."""
+    """Position among the arguments of the kernel's schema, from 0. It is also the position in ``KernelCall.args``."""
     output: int = 0
     """Index of the kernel's output, from 0."""
 
@@ -94,7 +94,7 @@ def _table() -> Iterable[tuple[str, tuple[Donor, ...]]]:
 
 
 DEFAULT: Mapping[str, tuple[Donor, ...]] = MappingProxyType(dict(_table()))
-"""Kernel, named as by :func:`etdev.program.analysis.effects.operator_name` → inputs that its outputs may reuse."""
+"""Inputs that a kernel's outputs may reuse, by kernel. Names of kernels have the form of :func:`operator_name`."""
 
 _SPELLED = re.compile(
     r"(?:torch\.ops\.)?(?:(?P<namespace>\w+)::|(?P<dotted>\w+)\.(?=\w+\.)|aten\.)?"
@@ -102,19 +102,21 @@ _SPELLED = re.compile(
     re.ASCII,
 )
 _OTHERWISE = {"default": ("out", ""), "Tensor": ("out",), "Tensor_mode": ("out_mode",)}
-"""Overload without ``out`` → names other than ``OVERLOAD_out`` for the overload with it."""
+"""Names of the overload with ``out`` other than ``OVERLOAD_out``, by overload without ``out``."""
 
 
 def parse_operator(text: str, known: Iterable[str] = DEFAULT) -> tuple[str, ...]:
-    """Return the operators among ``known`` that a text means; none if it does not mean any of them.
+    """Return the operators among ``known`` that a text means, or ``()`` if there are none.
 
-    ``aten::relu.out``, ``aten.relu.default`` and ``relu`` are one operator. A text without an overload means all of
-    them: ``add`` is ``aten::add.out`` and ``aten::add.Scalar_out``. Raises :class:`ValueError` for a text that is not
-    the name of an operator.
+    ``aten::relu.out``, ``aten.relu.default`` and ``relu`` are one operator. A text without an overload means all
+    overloads: ``add`` is ``aten::add.out`` and ``aten::add.Scalar_out``. Raises :class:`ValueError` for a text that is
+    not the name of an operator.
     """
     spelled = _SPELLED.fullmatch(text)
     if spelled is None:
-        raise ValueError(f"{text!r} does not name an operator as `aten::relu.out`, `aten.relu.default` or `relu` does")
+        raise ValueError(
+            f"{text!r} is not the name of an operator such as `aten::relu.out`, `aten.relu.default` or `relu`"
+        )
     namespace = spelled["namespace"] or spelled["dotted"] or "aten"
     start = f"{namespace}::{spelled['name']}"
     family = {name: name.removeprefix(start).removeprefix(".") for name in known if name.partition(".")[0] == start}
@@ -129,7 +131,7 @@ def parse_operator(text: str, known: Iterable[str] = DEFAULT) -> tuple[str, ...]
 
 
 def nearest_operators(text: str, known: Iterable[str] = DEFAULT) -> tuple[str, ...]:
-    """Return the names among ``known`` that are nearest to a text for which :func:`parse_operator` finds nothing."""
+    """Return the names in ``known`` closest to a text that :func:`parse_operator` does not find."""
     spelled = _SPELLED.fullmatch(text)
     wanted = spelled["name"] if spelled else text
     by_name: dict[str, list[str]] = {}

@@ -18,24 +18,24 @@ class _Accesses:
     """Accesses of one block to storages."""
 
     first: dict[int, int] = field(default_factory=dict)
-    """Storage → position of its first access."""
+    """Position of the block's first access to each storage."""
     last: dict[int, int] = field(default_factory=dict)
     exposed: set[int] = field(default_factory=set)
-    """Storages that the block reads before it overwrites all of them."""
+    """Storages that the block reads before overwriting all of their bytes."""
     replaced: set[int] = field(default_factory=set)
-    """Storages that the block overwrites completely before it reads them."""
+    """Storages that the block overwrites completely before reading them."""
     written: set[int] = field(default_factory=set)
     """Storages that the block writes at least in part."""
 
 
 def lifetimes(found: Reaching, of: Mapping[int, int], covers: Callable[[int], bool]) -> dict[int, tuple[int, int]]:
-    """Return the lifetime of each storage, from its first instant of use to the first instant after its last one.
+    """Return the lifetime of each storage, from its first instant of use to the first instant after its last use.
 
-    A storage is in use where it is written, and wherever earlier written content may still be read. Its lifetime covers
-    all instants between its first and last use. That includes a branch in between that does not need the storage. So
-    two storages with disjoint lifetimes are never in use at once.
+    A storage is in use when it is written, and while written content may still be read. Its lifetime covers all
+    instants between its first and last use. That includes branches in between that do not need the storage. So two
+    storages with disjoint lifetimes are never in use at the same time.
 
-    ``of`` maps a value to its storage. ``covers`` returns whether the place of a value is its whole storage.
+    ``of`` maps a value to its storage. ``covers`` must return True if the place of a value is its whole storage.
     """
     accesses = _accesses(found, of, covers)
     reached = found.flow.order()
@@ -63,7 +63,7 @@ def lifetimes(found: Reaching, of: Mapping[int, int], covers: Callable[[int], bo
 
 
 def _stretches(points: Iterable[tuple[int, Node, Node]], size: int) -> Iterator[tuple[int, int, int]]:
-    """Yield ranges of consecutive instants at which a storage is in both sets: storage, first and last instant."""
+    """Yield ranges of instants at which a storage is in both sets, as ``(storage, first, last)``."""
     since: dict[int, int] = {}
     before: tuple[int, Node, Node] = (0, False, False)
     for point in chain(points, [(0, False, False)]):
@@ -83,7 +83,8 @@ _ENTRY = -1
 def _accesses(found: Reaching, of: Mapping[int, int], covers: Callable[[int], bool]) -> dict[int, _Accesses]:
     """Return the accesses of each block.
 
-    :data:`_ENTRY` has the caller's writes of inputs and state, the exit its reads of outputs and state.
+    Entry :data:`_ENTRY` has the caller's writes of inputs and state. The entry for the exit has the caller's reads of
+    outputs and state.
     """
     events: dict[int, list[tuple[int, bool]]] = defaultdict(list)  # position → storage, whether it is fully replaced
     for use in found.uses:

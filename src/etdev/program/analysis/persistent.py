@@ -1,8 +1,9 @@
 """Persistent maps from small integers to values.
 
-A map is a tree. Its node is one value that all integers in the node's range have, or a tuple of nodes for equal parts
-of the range. Nodes never change. A new version of a map shares all nodes with the old one except those on the path to
-the change. So a copy takes no time, and a change takes O(log n). A comparison or a join only visits parts that differ.
+A map is a tree. A node is either one value for all integers in the node's range, or a tuple of nodes for equal parts of
+the range. Nodes never change. A new version of a map shares all nodes with the old version, except the nodes on the
+path to the change. So a copy takes no time, and a change takes O(log n). A comparison or a join visits only parts that
+differ.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 Node: TypeAlias = Any
-"""A tuple of nodes, or a value that is not a tuple. The parts of a tuple never all have one value."""
+"""Tuple of nodes, or a value that is not a tuple. At least two parts of a tuple differ."""
 PARTS = 16
 """Number of parts of a node."""
 
@@ -25,7 +26,7 @@ def room(count: int) -> int:
 
 
 def assigned(node: Node, size: int, start: int, end: int, value: Node) -> Node:
-    """Set the integers from ``start`` (inclusive) to ``end`` (exclusive) to a value."""
+    """Return a map in which the integers from ``start`` (inclusive) to ``end`` (exclusive) have one value."""
     if not start and end == size:
         return value
     parts = list(_parts(node))
@@ -44,7 +45,7 @@ def assigned(node: Node, size: int, start: int, end: int, value: Node) -> Node:
 
 
 def updated(node: Node, size: int, start: int, end: int, change: Callable[[Node], Node]) -> Node:
-    """Apply ``change`` to the values of the integers from ``start`` (inclusive) to ``end`` (exclusive)."""
+    """Return a map with ``change`` applied to the values from ``start`` (inclusive) to ``end`` (exclusive)."""
     if type(node) is not tuple and not start and end == size:
         return change(node)
     parts = list(_parts(node))
@@ -56,7 +57,7 @@ def updated(node: Node, size: int, start: int, end: int, change: Callable[[Node]
 
 
 def joined(one: Node, other: Node, join: Callable[[Node, Node], Node]) -> Node:
-    """Join two maps value by value. ``join`` is not called for parts that both share."""
+    """Join two maps value by value. ``join`` is not called for parts that both maps share."""
     if one is other:
         return one
     if type(one) is not tuple and type(other) is not tuple:
@@ -79,14 +80,14 @@ def united(one: Node, other: Node) -> Node:
 
 
 def with_members(node: Node, size: int, members: Iterable[int], value: bool) -> Node:
-    """Add integers to a set if ``value`` is true; remove them otherwise."""
+    """Return the set with added integers if ``value`` is true, or with removed integers otherwise."""
     for member in members:
         node = with_value(node, size, member, value)
     return node
 
 
 def with_value(node: Node, size: int, index: int, value: Node) -> Node:
-    """Set the value of one integer. A faster :func:`assigned`."""
+    """Return the map with the value of one integer changed. This is faster than :func:`assigned`."""
     path: list[tuple[Node, int]] = []
     at = node
     while size > 1:
@@ -118,7 +119,7 @@ def value_at(node: Node, size: int, index: int) -> Node:
 def values(node: Node, size: int, start: int, end: int) -> Iterator[Node]:
     """Yield the values of the integers from ``start`` (inclusive) to ``end`` (exclusive), in order.
 
-    Neighboring integers with the same value may yield it once.
+    Neighboring integers with the same value may yield that value only once.
     """
     if type(node) is not tuple:
         yield node
@@ -137,7 +138,7 @@ def members(node: Node, size: int, start: int, end: int) -> list[int]:
 
 
 def _collect(node: Node, size: int, start: int, end: int, at: int, found: list[int]) -> None:
-    """Append the integers of a set from ``start`` to ``end``, where the set begins at the integer ``at``."""
+    """Append the members of a set from ``start`` to ``end``. The set's range begins at the integer ``at``."""
     if type(node) is not tuple:
         if node:
             found.extend(range(at + start, at + end))
@@ -157,7 +158,7 @@ def differences(one: Node, other: Node, size: int) -> list[int]:
 
 
 def _compare(one: Node, other: Node, size: int, at: int, found: list[int]) -> None:
-    """Append the integers whose values differ, where the maps begin at the integer ``at``."""
+    """Append the integers whose values differ. The maps' ranges begin at the integer ``at``."""
     if type(one) is not tuple and type(other) is not tuple:
         if one != other:
             found.extend(range(at, at + size))
@@ -174,7 +175,7 @@ def _parts(node: Node) -> Sequence[Node]:
 
 
 def _of(old: Node, parts: list[Node]) -> Node:
-    """Return a node of these parts: the old one if it equals them."""
+    """Return a node of these parts. If ``old`` has equal parts, return ``old``."""
     first = parts[0]
     if type(first) is not tuple and parts.count(first) == PARTS:
         return old if old == first else first

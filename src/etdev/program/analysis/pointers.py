@@ -1,7 +1,7 @@
 """Persistent records about values that moves and views have set.
 
-A record has the places where a value's bytes may be, and the tensors that the value may be. A copy of all records takes
-no time, since both copies share equal parts. So does the result of a join.
+A record contains the places where a value's bytes may be, and the tensors that the value may be. Copying all records
+takes no time, since both copies share equal parts. A join shares equal parts, too.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from etdev.program.analysis.persistent import (
 )
 
 Targets: TypeAlias = Mapping[int, Node]
-"""Possible place of a tensor → content of that place, on the paths on which the tensor is there.
+"""Maps each possible place of a tensor to the place's content, on the paths where the tensor is there.
 
-A place is identified by the value that owns it; :data:`ELSEWHERE` is unplanned memory.
+A place is identified by the value that owns it. :data:`ELSEWHERE` is unplanned memory.
 """
 ELSEWHERE = -1
 """Place that represents all unplanned memory: constants, and memory of the caller."""
@@ -34,16 +34,16 @@ ELSEWHERE = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pointer:
-    """Facts about one value that a move or a view has set."""
+    """Facts about a value that a move or a view has set."""
 
     value: int
     targets: Targets
-    """Places where its bytes may be."""
+    """Places where the value's bytes may be."""
     tensors: frozenset[int]
-    """Values whose tensors it may be. If no move has set it, that is the value itself."""
+    """Values whose tensors this value may be. If no move has set this value, that is the value itself."""
 
     def __eq__(self, other: object) -> bool:
-        """Compare all facts, and also the order of the places."""
+        """Compare all facts, including the order of the places."""
         return self is other or (
             isinstance(other, Pointer)
             and (self.value, self.tensors) == (other.value, other.tensors)
@@ -58,17 +58,17 @@ class Layout:
     """Sizes and places that all records of one method share."""
 
     pieces: Mapping[int, Pieces]
-    """Value → pieces of its place, see :class:`etdev.program.analysis.contents.Memory`."""
+    """Pieces of each value's place, by value. See :class:`etdev.program.analysis.contents.Memory`."""
     pieces_size: int
     """Size of a map with one entry per piece."""
     size: int
     """Size of a map with one entry per value."""
     views: bool
-    """Whether the method has views. Only views need to know which values may be the same tensor."""
+    """Whether the method has views. Only views require the information which values may be the same tensor."""
 
 
 class Pointers:
-    """For values that a move or a view has set: the tensor and place that each refers to at one point of a method.
+    """Records of the values that a move or a view has set, at one point of a method.
 
     A value without a record still refers to its own tensor, at its own place.
     """
@@ -76,26 +76,26 @@ class Pointers:
     __slots__ = ("_known", "_layout", "_over", "_same", "_touched")
 
     def __init__(self, layout: Layout, known: Node = None, over: Node = False, same: Node = False) -> None:
-        """Start with these records; with none by default."""
+        """Start with these records. By default, there are none."""
         self._layout = layout
         self._known = known
-        """Value → its :class:`Pointer`, or None."""
+        """The :class:`Pointer` of each value, or None for a value without a record."""
         self._over = over
-        """Set of pairs of a stretch of pieces, see :func:`_stretches`, and a value that may be in all of it.
+        """Set of pairs: a stretch of pieces (see :func:`_stretches`), and a value that may be in all of it.
 
         A pair is one integer.
         """
         self._same = same
-        """Set of pairs of a tensor and another value that may be the same tensor."""
+        """Set of pairs: a tensor, and another value that may be the same tensor."""
         self._touched: set[int] = set()
-        """Values whose records were replaced since the copy."""
+        """Values whose records were replaced after this object was copied from another one."""
 
     def copy(self) -> Pointers:
-        """Return a copy."""
+        """Return a copy that shares all records with this object."""
         return Pointers(self._layout, self._known, self._over, self._same)
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both have the same records."""
+        """Return whether two objects have the same records."""
         return isinstance(other, Pointers) and (self._known is other._known or self._known == other._known)
 
     __hash__ = None  # type: ignore[assignment]
@@ -105,7 +105,7 @@ class Pointers:
         return (item for item in values(self._known, self._layout.size, 0, self._layout.size) if item is not None)
 
     def get(self, value: int) -> Pointer | None:
-        """Return the record of a value; None if no move or view has set the value."""
+        """Return the record of a value, or None if no move or view has set the value."""
         found: Pointer | None = value_at(self._known, self._layout.size, value)
         return found
 
@@ -123,7 +123,10 @@ class Pointers:
             self._note_tensors(value, pointer.tensors, present=True)
 
     def keep(self, needed: Callable[[int], bool], others: Iterable[int]) -> None:
-        """Keep a record only if it is needed, among values recorded since this object was copied and ``others``."""
+        """Drop the records of values for which ``needed`` returns False.
+
+        Only ``others`` and values recorded since this object was copied are considered.
+        """
         for value in {*self._touched, *others}:
             if not needed(value):
                 self._drop(value)
@@ -141,11 +144,11 @@ class Pointers:
         return sorted(found)
 
     def same(self, tensors: Iterable[int]) -> set[int]:
-        """Return the recorded values that may be one of these tensors, apart from the values of these numbers."""
+        """Return the recorded values that may be one of these tensors. The tensors' own numbers are not included."""
         return {other for tensor in tensors for other in self._others(self._same, self._same_size, tensor, tensor + 1)}
 
     def joined(self, other: Pointers, join: Callable[[Pointer | None, Pointer | None], Pointer]) -> Pointers:
-        """Join the records of two paths. ``join`` receives the records of a value that differ; None means no record."""
+        """Join the records of two paths. ``join`` receives two differing records; None is a missing record."""
         alone: list[Pointer] = []
 
         def join_both(mine: Pointer | None, theirs: Pointer | None) -> Pointer:
@@ -193,15 +196,15 @@ class Pointers:
             self._same = with_members(self._same, self._same_size, pairs, present)
 
     def _others(self, pairs: Node, pairs_size: int, start: int, end: int) -> Iterator[int]:
-        """Yield the second number of each pair whose first number is in a range."""
+        """Yield the second number of each pair whose first number is in the range."""
         size = self._layout.size
         return (pair % size for pair in members(pairs, pairs_size, start * size, end * size))
 
 
 def _stretches(start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the few stretches of pieces that a range consists of, each as its level and number.
+    """Yield the few stretches of pieces that form a range, each as its level and its number.
 
-    On level 0, a stretch is one piece; on each other level, it is as long as 16 of the level before.
+    On level 0, a stretch is one piece. On each further level, a stretch is 16 times as long.
     """
     level = 0
     while start < end:

@@ -2,8 +2,8 @@
 
 A tensor is at its own place, the allocation in the file, until a move or a view changes that. After a move, the value
 is another tensor. After a view, the tensor shares another tensor's bytes. So after a ``cond``, a value may be one of
-several tensors, depending on the branch taken. The analysis keeps a separate record for each of these. A record only
-covers the paths on which the value is that tensor.
+several tensors, depending on the branch taken. The analysis keeps a separate record for each of these tensors. A record
+covers only the paths on which the value is that tensor.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from etdev.program.used import used_values
 _MOST_STEPS = 30_000_000
 """Limit on the number of places and writes that the analysis visits. It rejects a method above the limit."""
 _TREE = 10
-"""Number of steps that one change of a persistent map counts for."""
+"""Number of steps that one change of a persistent map costs."""
 
 
 class Kind(Enum):
@@ -57,7 +57,7 @@ class Write:
     """A write to a place by an instruction, or by the caller, who fills an input."""
 
     position: int
-    """Position of the instruction; -1 is the caller, before the first instruction."""
+    """Position of the instruction. -1 is the caller, before the first instruction."""
     place: int
     """Value that owns the place."""
     kind: Kind
@@ -70,13 +70,13 @@ class Use:
     """A read of a tensor by an instruction, or by the caller, who receives an output."""
 
     position: int
-    """Position of the instruction; the number of instructions is the caller, after the last one."""
+    """Position of the instruction. The number of instructions is the caller, after the last instruction."""
     value: int
     """Tensor that is read."""
     place: int
     """Value that owns the place of the tensor's bytes."""
     writes: Writes
-    """Numbers of the writes that its bytes may come from: 1 + index into :attr:`Reaching.writes`."""
+    """Numbers of the writes from which the bytes may come. A number is 1 + an index into :attr:`Reaching.writes`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +93,16 @@ class Reaching:
     elsewhere: frozenset[tuple[int, int]]
     """Position and tensor of each read that reaches unplanned memory on at least one path."""
     at_exit: Callable[[int], Writes]
-    """Function that returns the writes that reach the bytes of a value's place at the end of the method."""
+    """Returns the writes whose content is in a value's place at the end of the method, given the value."""
     references: frozenset[int]
     """Tensors that a move or a view sets, directly or through another value.
 
-    Their place differs from the one in the file, always or on some paths.
+    Their place differs from the place in the file, always or on some paths.
     """
 
 
 _Left: TypeAlias = dict[int, tuple[frozenset[int], frozenset[int]]]
-"""Value that the next call reads before it sets it → its places and its tensors, as a call leaves them."""
+"""Maps a value that the next call reads before setting it to its places and tensors at the end of a call."""
 
 
 @dataclass(slots=True)
@@ -110,18 +110,18 @@ class _State:
     """Facts that hold at one point of a method."""
 
     memory: Node
-    """Writes that each piece comes from."""
+    """Writes from which each piece may come."""
     pointers: Pointers
-    """Values that a move or a view has set. All others are themselves, in their own place."""
+    """Values that a move or a view has set. All other values are their own tensors, in their own places."""
 
     def copy(self) -> _State:
         return _State(self.memory, self.pointers.copy())
 
 
 def reaching(plan: m.ExecutionPlan, delegate_inputs: DelegateInputs, persistent: Iterable[int] = ()) -> Reaching:
-    """Analyze a method over all its paths.
+    """Analyze a method on all its paths.
 
-    ``persistent`` are tensors that have a place even if no instruction, input or output refers to them. Raises
+    ``persistent`` contains tensors that have a place even if no instruction, input or output refers to them. Raises
     :class:`~etdev.errors.LinkError` for a method whose control flow is too large.
     """
     return _Analysis(plan, delegate_inputs, persistent).run()
@@ -158,16 +158,16 @@ class _Analysis:
         self._cycles = self._flow.cycles()
         self._loops = self._flow.loops()
         self._first_fill: dict[tuple[int, int], int] = {}
-        """Place and cycle → first position in the cycle that fills the place."""
+        """First position in a cycle that fills a place, by place and cycle."""
         self._writes: list[Write] = []
         self._numbers: dict[Write, int] = {}
-        """Write → its number: 1 + its index in the list."""
+        """Number of each write: 1 + the write's index in the list."""
         self._uses: list[Use] = []
-        """Reads in the block that is followed."""
+        """Reads in the current block."""
         self._elsewhere: list[tuple[int, int]] = []
-        """Reads in that block of unplanned memory: position and tensor."""
+        """Reads of unplanned memory in the current block, as position and tensor."""
         self._reads: dict[int, tuple[list[Use], list[tuple[int, int]]]] = {}
-        """Block, or the exit → both lists, from the most recent visit of the block."""
+        """Both lists from the most recent visit of each block, by block or exit."""
         self._steps = 0
 
     def run(self) -> Reaching:
@@ -195,7 +195,7 @@ class _Analysis:
         )
 
     def _entry(self, left: _Left) -> _State:
-        """Return the state at the start of this or of a later call, after the caller has filled the inputs."""
+        """Return the state at the start of the first or a later call, after the caller has filled the inputs."""
         state = _State(UNWRITTEN, Pointers(self._layout))
         for value, (places, others) in left.items():
             targets = {target: self._content(state, target) for target in places} | self._own(state, value)
@@ -212,7 +212,7 @@ class _Analysis:
         }
 
     def _settle(self, order: Sequence[int], entry: _State) -> dict[int, _State]:
-        """Follow all blocks, and return the state at the exit, with the states before blocks that loops need."""
+        """Follow all blocks. Return the state at the exit, and the states before the blocks that loops need."""
         entries = {order[0] if order else self._flow.exit: entry}
         rank = {block: number for number, block in enumerate(order)}
         waiting = [0] if order else []
@@ -238,9 +238,9 @@ class _Analysis:
         self._steps += steps
         if self._steps > _MOST_STEPS:
             raise LinkError(
-                f"the control flow of method {self._plan.name!r} is too large to be followed: "
-                f"{len(self._flow.blocks):,} blocks over {len(self._places):,} places in memory",
-                hint="split the method, or keep the plan that the file has",
+                f"the control flow of method {self._plan.name!r} is too large to analyze: "
+                f"{len(self._flow.blocks):,} blocks, {len(self._places):,} places in memory",
+                hint="split the method, or keep the plan of the file",
             )
 
     def _join(self, one: _State, other: _State) -> _State:
@@ -250,7 +250,7 @@ class _Analysis:
         return _State(joined(one.memory, other.memory, self._either), one.pointers.joined(other.pointers, join))
 
     def _itself(self, state: _State, other: Pointer | None) -> Pointer:
-        """Return the record of a value that no move and no view has set, but on another path."""
+        """Return the record of a value that a move or a view has set only on the other path."""
         assert other is not None
         return Pointer(other.value, self._own(state, other.value), frozenset({other.value}))
 
@@ -261,7 +261,7 @@ class _Analysis:
         return Pointer(one.value, {**mine, **theirs, **common}, one.tensors | other.tensors)
 
     def _either(self, one: Writes, other: Writes) -> Writes:
-        """Return the union of two sets of writes. If one of them has all writes, return that object."""
+        """Return the union of two sets of writes. If one set contains the other, return that set object."""
         self._count(_TREE + len(one))
         if one >= other:
             return one
@@ -293,7 +293,7 @@ class _Analysis:
             state.pointers.put(Pointer(to, self._targets(state, origin), self._tensors(state, origin)))
 
     def _set_view(self, state: _State, of: int, out: int) -> None:
-        """Point the tensor of ``out`` to the bytes of ``of``. All values that are the same tensor follow."""
+        """Point the tensor of ``out`` to the bytes of ``of``, and all values that are the same tensor, too."""
         owners = self._tensors(state, out)
         seen = self._targets(state, of)
         same = {out, *owners, *state.pointers.same(owners)}
@@ -305,7 +305,7 @@ class _Analysis:
             state.pointers.put(Pointer(value, {**kept, **seen}, others))
 
     def _tensors(self, state: _State, value: int) -> frozenset[int]:
-        """Return the values whose tensors a value may be."""
+        """Return the values whose tensors this value may be."""
         known = state.pointers.get(value)
         return known.tensors if known else frozenset({value})
 
@@ -315,7 +315,7 @@ class _Analysis:
         return known.targets if known else self._own(state, value)
 
     def _own(self, state: _State, value: int) -> dict[int, Node]:
-        """Return the place of a tensor that no move and no view has set."""
+        """Return the place of a tensor that no move or view has set, with the place's content."""
         target = value if value in self._places else ELSEWHERE
         return {target: self._content(state, target)}
 
@@ -358,7 +358,7 @@ class _Analysis:
                 self._write_everywhere(state, target, partial(self._memory.added, number, keeps))
 
     def _write_everywhere(self, state: _State, place: int, write: Callable[[Node, Pieces], Node]) -> None:
-        """Apply a write to every record that includes bytes of this place."""
+        """Apply a write to every record that includes bytes of the place."""
         pieces = self._memory.pieces[place]
         state.memory = write(state.memory, pieces)
         for value in state.pointers.over(pieces):
@@ -373,10 +373,10 @@ class _Analysis:
             state.pointers.put(Pointer(value, targets, known.tensors))
 
     def _filled_with(self, position: int, place: int) -> Callable[[int], bool]:
-        """Return a predicate on the numbers of earlier writes: whether a write remains visible after this fill.
+        """Return a function from the number of an earlier write to a bool: True if that write stays visible.
 
-        Writes to the same place remain. So do writes to overlapping places after the first fill in the same cycle. All
-        other earlier content is don't-care.
+        After this fill, writes to the same place stay visible. So do writes to overlapping places after the first fill
+        in the same cycle. All other earlier content is don't-care.
         """
         cycle = self._cycles[position]
         first = -1 if cycle in self._loops else self._first_fill[place, cycle]

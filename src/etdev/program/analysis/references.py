@@ -1,7 +1,7 @@
-"""Liveness of references: values whose reference is read on some path before it is set again.
+"""Liveness of references: values whose reference is read on some path before the next instruction sets it.
 
 A move or a view sets the reference of a value. That reference is dead if no instruction reads the value before the next
-one sets it.
+move or view sets it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from etdev.program.analysis.persistent import Node, differences, room, united, v
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """Values whose reference is read before it is set again."""
+    """Live references: the reference of a value is read before the next move or view sets it."""
 
     _after: tuple[Node, ...]
-    """Set of these values at the end of each block, by block index."""
+    """Set of the values with a live reference at the end of each block, by block index."""
     _before: tuple[tuple[Node, ...], ...]
-    """Sets of these values on each edge into a block: at the end of each predecessor, or at the start of the method."""
+    """Sets of the values with a live reference on each edge into a block, by block index."""
     _at_start: Node
-    """Set of these values at the start of a call."""
+    """Set of the values with a live reference at the start of a call."""
     _size: int
     """Size of the persistent sets."""
 
     def at_start(self, value: int) -> bool:
-        """Return whether a call reads a value's reference before it sets it. Inputs count as read."""
+        """Return whether a call reads a value's reference before setting the reference. Inputs count as read."""
         return bool(value_at(self._at_start, self._size, value))
 
     def dropped(self, block: int) -> set[int]:
@@ -43,14 +43,14 @@ class References:
         }
 
     def after(self, block: int, value: int) -> bool:
-        """Return whether a value's reference at the end of a block is read before it is set again."""
+        """Return whether a value's reference at the end of a block is read before the next move or view sets it."""
         return bool(value_at(self._after[block], self._size, value))
 
 
 def references(plan: m.ExecutionPlan, flow: FlowGraph, effects: Sequence[Effects]) -> References:
-    """Analyze a method backwards. Its end leads to its start, since references persist from call to call.
+    """Analyze a method backwards. The end leads to the start, because references persist from call to call.
 
-    The result only covers values in moves and views.
+    The result covers only values that occur in moves and views.
     """
     pairs = [pair for found in effects for pair in (found.move, found.view) if pair]
     referring = {value for pair in pairs for value in pair}
@@ -89,7 +89,7 @@ def references(plan: m.ExecutionPlan, flow: FlowGraph, effects: Sequence[Effects
 
 
 def _summary(effects: Iterable[Effects], moved: Collection[int], referring: set[int]) -> tuple[set[int], set[int]]:
-    """Return the values that some instructions read before they set them, and the values that they set."""
+    """Return the values that some instructions read before setting them, and the values that the instructions set."""
     looked: set[int] = set()
     was_set: set[int] = set()
     for found in effects:

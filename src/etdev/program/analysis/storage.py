@@ -2,8 +2,8 @@
 
 A memory plan puts many tensors at the same bytes at different times. The data flow shows which tensors belong together.
 A tensor that is read belongs with the tensor whose write its bytes come from. Examples are a view, a mutated buffer and
-its result, and the parts of a concatenation. An output that is written over an operand belongs with that operand. In an
-object program, no other tensors share bytes, so this finds exactly the aliases.
+its result, and the parts of a concatenation. An output that overwrites an operand belongs with that operand. In an
+object program, no other tensors share bytes, so the groups are exactly the aliases.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from etdev.program.analysis.reaching import Kind, Place, Reaching, Use, reaching
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Bytes that have to stay together: those of one tensor, or of several tensors that alias each other.
+    """Bytes that must stay together: those of one tensor, or of several tensors that alias each other.
 
-    Time is counted in instants. At instant 0 the caller fills the inputs. The instruction at position p runs at instant
-    1 + p. At the last instant, 1 + the number of instructions, the caller reads the outputs.
+    Time is counted in instants. At instant 0, the caller fills the inputs. The instruction at position p runs at
+    instant 1 + p. At the last instant, 1 + the number of instructions, the caller reads the outputs.
     """
 
     values: tuple[int, ...]
     """Tensors whose places form the storage."""
     memory_id: int
     offset: int
-    """Offset of its first byte in that buffer of the file."""
+    """Offset of the first byte in the planned buffer of the file."""
     size: int
     """Size in bytes."""
     start: int
-    """First instant at which its bytes are in use."""
+    """First instant at which the bytes are in use."""
     end: int
-    """First instant at which they are free again; equal to ``start`` if they are never used."""
+    """First instant at which the bytes are free again. Equal to ``start`` if the bytes are never used."""
     persistent: bool
-    """Whether it keeps its content from one call to the next; if so, it is in use at all times."""
+    """Whether the storage keeps its content from one call to the next. If so, it is in use at all times."""
     writes: tuple[int, ...]
-    """Instants at which it is written, in order."""
+    """Instants at which the storage is written, in ascending order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ class MethodMemory:
     storages: tuple[Storage, ...]
     """Storages in the order of their first value."""
     of: Mapping[int, int]
-    """Value index → index into ``storages``, for each tensor in planned memory."""
+    """Index into ``storages`` of each tensor in planned memory, by value index."""
     instants: int
     """Number of instants."""
     reaching: Reaching
-    """Data flow that the storages were found from."""
+    """Data flow from which the storages were found."""
 
 
 def method_memory(
@@ -64,10 +64,10 @@ def method_memory(
 ) -> MethodMemory:
     """Find the storages of a method.
 
-    ``persistent`` are tensors that are known to be kept between calls, even if no instruction, input or output refers
-    to them. Three more kinds of tensors are kept: those that are read before they are written, have an initial value,
-    or have the name of a buffer. Raises :class:`~etdev.errors.LinkError` if a tensor is read after another one
-    overwrote it, which no program does on purpose.
+    ``persistent`` contains tensors that are known to be kept between calls, even if no instruction, input or output
+    refers to them. Three more kinds of tensors are kept: tensors that are read before they are written, tensors with an
+    initial value, and tensors with the name of a buffer. Raises :class:`~etdev.errors.LinkError` if a tensor is read
+    after another tensor overwrote it, which no program does on purpose.
     """
     persistent = frozenset(persistent)
     found = reaching(plan, delegate_inputs, persistent)
@@ -102,9 +102,9 @@ def _declared_persistent(plan: m.ExecutionPlan) -> set[int]:
 
 
 def _read_before_written(plan: m.ExecutionPlan, found: Reaching) -> Iterator[int]:
-    """Yield places that may still hold content from before the call when they are read.
+    """Yield places that may still contain content from before the call when they are read.
 
-    A write to a dynamic tensor only covers its current rows. A static tensor in the same bytes has more of them.
+    A write to a dynamic tensor covers only the tensor's current rows. A static tensor in the same bytes has more rows.
     """
     dynamic = {index for index, tensor in plan.tensors() if tensor.shape_dynamism is not m.TensorShapeDynamism.STATIC}
     for use in found.uses:
@@ -114,7 +114,7 @@ def _read_before_written(plan: m.ExecutionPlan, found: Reaching) -> Iterator[int
 
 
 def _in_place(found: Reaching) -> Iterator[tuple[int, int]]:
-    """Yield operands with the outputs that the same instruction writes to exactly the same bytes."""
+    """Yield pairs of an operand and an output that one instruction reads and writes at the same bytes."""
     written: dict[tuple[int, Place], int] = {
         (write.position, found.places[write.place]): write.place for write in found.writes if write.kind is Kind.ALL
     }
@@ -125,7 +125,7 @@ def _in_place(found: Reaching) -> Iterator[tuple[int, int]]:
 
 
 def _unite_persisted(found: Reaching, groups: _Groups, kept: Iterable[int]) -> None:
-    """Unite state with the tensors that a method leaves in its bytes, since the next call reads them as state."""
+    """Unite state with the tensors that a method leaves in its bytes, because the next call reads these as state."""
     waiting = [value for value in kept if value in found.places]
     _unite_overlapping(found, groups, waiting)
     while waiting:
@@ -138,7 +138,7 @@ def _unite_persisted(found: Reaching, groups: _Groups, kept: Iterable[int]) -> N
 
 
 def _unite_overlapping(found: Reaching, groups: _Groups, kept: Iterable[int]) -> None:
-    """Unite state that overlaps in memory. No write reveals the views of a buffer that is only read."""
+    """Unite state that overlaps in memory. Views of a buffer that is only read cannot be found from writes."""
     furthest: int | None = None
     for value in sorted(kept, key=lambda value: (found.places[value].buffer, found.places[value].start)):
         place = found.places[value]
@@ -152,7 +152,7 @@ def _unite_overlapping(found: Reaching, groups: _Groups, kept: Iterable[int]) ->
 
 
 def _storage(found: Reaching, values: list[int], persistent: bool) -> Storage:
-    """Return a storage without its lifetime and writes."""
+    """Return a storage. Its lifetime and writes are not set yet."""
     places = [found.places[value] for value in values]
     start = min(place.start for place in places)
     return Storage(
@@ -182,7 +182,7 @@ def _with_lifetimes(
 
 
 def _covers(storages: Sequence[Storage], places: Mapping[int, Place], of: Mapping[int, int]) -> Callable[[int], bool]:
-    """Return a predicate: whether writing all of a value's place writes all of its storage."""
+    """Return a function that returns True if a write to all of a value's place writes all of the value's storage."""
 
     def covers(value: int) -> bool:
         place = places[value]
@@ -194,9 +194,9 @@ def _covers(storages: Sequence[Storage], places: Mapping[int, Place], of: Mappin
 def _refuse_clobbered(plan: m.ExecutionPlan, found: Reaching) -> None:
     """Raise an error for a read of bytes that another tensor has overwritten.
 
-    A tensor without a full write of its own is an alias, and holds what was written through others. A tensor with one
-    holds that content and later changes to it. If it is filled piece by piece, the pieces that are not read yet may
-    hold anything.
+    A tensor without a full write is an alias, and holds content written through other tensors. A tensor with a full
+    write holds that content and later changes. If a tensor is filled piece by piece, the pieces that are not read yet
+    may hold anything.
     """
     filled = {write.place for write in found.writes if write.kind is Kind.FILL}
     replaced = {write.place for write in found.writes if write.kind is Kind.ALL} - filled
@@ -211,12 +211,12 @@ def _refuse_clobbered(plan: m.ExecutionPlan, found: Reaching) -> None:
 
 def _clobbered(plan: m.ExecutionPlan, found: Reaching, use: Use, by: int) -> LinkError:
     place = found.places[use.place]
-    value = f"value {use.value}" + (f" (which is value {use.place})" if use.value != use.place else "")
+    value = f"value {use.value}" + (f" (here the tensor of value {use.place})" if use.value != use.place else "")
     return LinkError(
         f"{describe_position(plan, found, use.position)} reads {value} at bytes {place.start} to {place.end} of buffer "
         f"{place.buffer} after {describe_position(plan, found, by)} overwrote these bytes",
         where=f"method {plan.name!r}",
-        hint="the plan of the file is wrong: build it again from its model with etdev",
+        hint="build the program again from its model with etdev: the plan of this file is wrong",
     )
 
 

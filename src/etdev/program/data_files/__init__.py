@@ -1,1 +1,1 @@
-"""External data of a program: the choice of ``.ptd`` files for it, and moves to these files and back."""
+"""External data of a program: the choice of its ``.ptd`` files, and moves of data to these files and back."""

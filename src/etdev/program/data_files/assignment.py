@@ -1,4 +1,4 @@
-"""The data files of a program, and which of the program's data each of them gets."""
+"""The data files of a program, and the data that each file gets."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from etdev.program.flat_tensor.model import FlatTensor, TensorLayout
 from etdev.program.model import Program
 
 Keys: TypeAlias = Mapping[str, TensorLayout | None]
-"""Names of the data in one file. A tensor's name has its layout, and any other name has None."""
+"""Names of the data in one file. A tensor's name maps to its layout, and any other name maps to None."""
 
 
 def merge_data_files(parts: Iterable[Mapping[str, Keys]]) -> dict[str, Keys]:
-    """Merge the data files that the backends of several methods ask for.
+    """Merge the data files that the backends of several methods request.
 
-    If several files ask for the same name, only the first one gets it. ExecuTorch does the same.
+    If several files request the same name, only the first file gets the data. ExecuTorch does the same.
     """
     taken: set[str] = set()
     merged: dict[str, dict[str, TensorLayout | None]] = {}
@@ -33,25 +33,25 @@ def merge_data_files(parts: Iterable[Mapping[str, Keys]]) -> dict[str, Keys]:
 
 @dataclass(frozen=True, slots=True)
 class DataFiles:
-    """The data files of one program. Names are plain file names in the folder of the program."""
+    """Data files of one program. Names are plain file names in the folder of the program."""
 
     delegates: Mapping[str, Keys] = field(default_factory=lambda: MappingProxyType({}))
-    """File name → data in that file, for files that the backends of delegates ask for."""
+    """Data in each file that the backends of delegates request, by file name."""
     weights: str | None = None
-    """Name of the file for constants and all other data that can be moved; None keeps them in the program."""
+    """Name of the file for constants and all other movable data, or None to keep that data in the program."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of all files, sorted."""
+        """Return the names of all files, sorted."""
         return tuple(sorted({*self.delegates, *([] if self.weights is None else [self.weights])}))
 
     def split(self, program: Program) -> tuple[Program, dict[str, FlatTensor]]:
         """Move data out of a program. Return the program without that data, and the files by name, sorted.
 
-        A constant that stays in the program loses its name, which no runtime reads.
+        A constant that stays in the program loses its name, because no runtime reads the name.
 
-        Raises :class:`~etdev.errors.ProgramError` if constants are to be moved and some of the program's data is in
-        another file already.
+        Raises :class:`~etdev.errors.ProgramError` if constants must move and some of the program's data is already in
+        another file.
         """
         files: dict[str, FlatTensor] = {}
         for name, keys in self.delegates.items():
@@ -64,6 +64,6 @@ class DataFiles:
         return program, dict(sorted(files.items()))
 
     def joined(self, program: Program) -> Program:
-        """Return the program as a reader sees it after :meth:`split`, when all files are joined with it again."""
+        """Return the program that a reader gets after :meth:`split`, by joining the files with the program again."""
         program, files = self.split(program)
         return internalize(program, *files.values()) if files else program

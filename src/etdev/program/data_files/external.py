@@ -1,12 +1,16 @@
 """Moves of constants and named data from a program to a data file, and back.
 
 The runtime finds an external constant by its name and layout. A delegate finds its data by a key. A tensor keeps its
-name if no other data has that name. Otherwise its name is a digest of its layout and bytes, like the names that
-ExecuTorch's delegates use. Tensors of the same layout and bytes share an entry. Tensors of the same bytes share a
-segment.
+name if no other data has that name. Otherwise, the tensor's name is a digest of its layout and bytes, like the names
+that ExecuTorch's delegates use. Tensors with the same layout and bytes share an entry. Tensors with the same bytes
+share a segment.
 
-Some data stays in the program: initial values of state, which are only copied once, when a method is loaded; data
-inside the flatbuffer; named data in a segment that has other users; and empty data.
+Some data stays in the program:
+
+* initial values of state, which are copied only once, when a method is loaded;
+* data inside the flatbuffer;
+* named data in a segment that has other users;
+* empty data.
 """
 
 from __future__ import annotations
@@ -27,18 +31,18 @@ from etdev.program.segments import CONSTANT_ALIGNMENT, SEGMENT_ALIGNMENT, align,
 
 _Content: TypeAlias = tuple[TensorLayout, Blob]
 _Place: TypeAlias = tuple[int, int]
-"""Index of a method, and of a value in it."""
+"""Index of a method, and index of a value in that method."""
 
 
 def externalize(program: m.Program, reserved: Collection[str] = ()) -> tuple[m.Program, FlatTensor]:
     """Move constants and named data to a data file. Return the remaining program, and the content of the file.
 
-    No constant gets a name in ``reserved``, which are names of data in other files. :func:`internalize` moves the data
-    back. Raises :class:`~etdev.errors.ProgramError` if some of the program's data is in another file already.
+    No constant gets a name in ``reserved``, the names of data in other files. :func:`internalize` moves the data back.
+    Raises :class:`~etdev.errors.ProgramError` if some of the program's data is already in another file.
     """
     if external_names(program):
         raise ProgramError(
-            "some data of the program is in a data file already", hint="join the program and its data file first"
+            "some data of the program is already in a data file", hint="join the program and its data file first"
         )
     contents = dict(_constants(program))
     keys = _keys(program, contents, reserved)
@@ -60,7 +64,7 @@ def externalize(program: m.Program, reserved: Collection[str] = ()) -> tuple[m.P
 def take_named(program: m.Program, wanted: Mapping[str, TensorLayout | None]) -> tuple[m.Program, FlatTensor]:
     """Move the ``wanted`` named data to a data file. Return the remaining program, and the content of the file.
 
-    ``wanted`` maps each name to the layout that the file is to state. A program does not state it for named data.
+    ``wanted`` maps each name to the layout for the file. The program does not state a layout for named data.
     """
     moved = [item for item in program.named_data if item.key in wanted]
     pool: dict[Blob, int] = {}
@@ -72,7 +76,7 @@ def take_named(program: m.Program, wanted: Mapping[str, TensorLayout | None]) ->
 
 
 def internalize(program: m.Program, *files: FlatTensor) -> m.Program:
-    """Return the program after moving the data of its constants and delegates from ``files`` into it.
+    """Move the data of constants and delegates from ``files`` into a program. Return that program.
 
     Raises :class:`~etdev.errors.ProgramError` for data that is missing, has another layout, or is in two files. The
     error names the data.
@@ -103,7 +107,7 @@ def external_names(program: m.Program) -> tuple[str, ...]:
 
 
 def without_constant_names(program: m.Program) -> m.Program:
-    """Return the program in which constants that it contains have no names. No runtime reads these names."""
+    """Return the program without names for the constants that it contains. No runtime reads these names."""
     tensors = {}
     for place, tensor in _tensors(program):
         info = tensor.extra_tensor_info
@@ -147,7 +151,7 @@ def _has_delegates(program: m.Program) -> bool:
 
 
 def _users(program: m.Program) -> Counter[int]:
-    """Count the references to each segment that are not from named data."""
+    """Return the number of references to each segment, not counting references from named data."""
     found = Counter(item.segment_index for item in program.mutable_data_segments)
     if program.constant_segment is not None and program.constant_segment.offsets:
         found[program.constant_segment.segment_index] += 1
@@ -188,7 +192,7 @@ def _is_key(name: str | None) -> bool:
 def _keys(program: m.Program, contents: Mapping[_Place, _Content], reserved: Collection[str]) -> dict[_Place, str]:
     """Return the key of each constant in the data file, in the order of the constants.
 
-    Constants that can keep their names get these first. All other constants get digests.
+    Constants that can keep their names get their keys first. All other constants get digests.
     """
     taken: dict[str, _Content | None] = dict.fromkeys((*reserved, *(item.key for item in program.named_data)))
     by_content: dict[_Content, str] = {}
@@ -219,7 +223,7 @@ def _outside(tensor: m.Tensor, key: str) -> m.Tensor:
 
 
 def _without_constants(program: m.Program) -> m.Program:
-    """Return the program with an empty constant segment. No constant inside has any bytes at this point."""
+    """Return the program with an empty constant segment. All constants in the program must be empty."""
     found = program.constant_segment
     if found is None or not found.offsets or program.constant_buffer:
         return program
@@ -240,7 +244,7 @@ def _is_inside(tensor: m.Tensor) -> bool:
 
 
 def _is_shared(program: m.Program, constants: int) -> bool:
-    """Return whether anything but the constants uses segment ``constants``."""
+    """Return whether any data other than the constants uses segment ``constants``."""
     return _users(program)[constants] > 1 or any(item.segment_index == constants for item in program.named_data)
 
 
@@ -283,7 +287,7 @@ def _with_segments(plan: m.ExecutionPlan, new: Mapping[int, int]) -> m.Execution
 
 
 def _one_file(files: Sequence[FlatTensor]) -> FlatTensor:
-    """Join several files. Return their data as if it were in one file."""
+    """Join several files. Return all their data as one file."""
     segments: list[Blob] = []
     named: dict[str, NamedData] = {}
     for data in files:
@@ -296,17 +300,17 @@ def _one_file(files: Sequence[FlatTensor]) -> FlatTensor:
 
 
 def _checked_data(method: str, value: int, tensor: m.Tensor, known: Mapping[str, NamedData]) -> NamedData:
-    """Return the data of a constant. Raise an error if it is missing or has another layout, as the runtime does."""
+    """Return the data of a constant. Like the runtime, raise an error for missing data or another layout."""
     info = tensor.extra_tensor_info
     key = (info.fully_qualified_name if info is not None else None) or ""
     whose = f"{key!r}, the data of value {value} of method {method!r},"
     if key not in known:
-        raise ProgramError(f"{whose} is not there")
+        raise ProgramError(f"{whose} is missing")
     found = known[key].tensor_layout
     if found is None:
         raise ProgramError(f"{whose} exists, but is not a tensor")
     if found != _layout(tensor):
-        raise ProgramError(f"{whose} is {_described(found)} there, where {_described(_layout(tensor))} is needed")
+        raise ProgramError(f"{whose} is {_described(found)}, expected {_described(_layout(tensor))}")
     return known[key]
 
 
@@ -323,7 +327,7 @@ def _described(layout: TensorLayout) -> str:
 def _with_constants(program: m.Program, added: Iterable[Blob]) -> m.Program:
     """Return the program with more constants, which follow the existing ones."""
     if program.constant_buffer:
-        raise ProgramError("it has constants inside the flatbuffer and in another file, which no runtime takes")
+        raise ProgramError("it has constants both inside the flatbuffer and in another file, which no runtime supports")
     blobs = [segment.data for segment in program.segments]
     found = program.constant_segment
     if found is None or not found.offsets:
@@ -349,14 +353,14 @@ def _with_constants(program: m.Program, added: Iterable[Blob]) -> m.Program:
 
 
 def _with_named(program: m.Program, data: FlatTensor, items: Sequence[NamedData]) -> m.Program:
-    """Return the program with more named data: the ``items``, whose bytes are in ``data``."""
+    """Return the program with ``items`` as additional named data. The bytes of ``items`` are in ``data``."""
     inside = {item.key for item in program.named_data}
     blobs = [segment.data for segment in program.segments]
     new: dict[int, int] = {}
     named = [*program.named_data]
     for item in items:
         if item.key in inside:
-            raise ProgramError(f"the data {item.key!r} is in both files")
+            raise ProgramError(f"the data {item.key!r} is both in the program and in the data file")
         if item.segment_index not in new:
             new[item.segment_index] = len(blobs)
             blobs.append(data.segments[item.segment_index].data)

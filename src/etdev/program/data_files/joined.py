@@ -1,4 +1,4 @@
-"""Reader of a program together with its data files."""
+"""Reader that joins a program with its data files."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from etdev.program.model import Program
 from etdev.program.reader import read
 
 DataArgument: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-"""Data files of a program in a call of the API: one path, or several."""
+"""Data files of a program as an argument of the API: one path, or several paths."""
 
 
 def data_paths(data: DataArgument) -> tuple[Path, ...]:
-    """Return the paths of the data files that a caller names."""
+    """Return the paths of the data files from an argument of the API."""
     return (Path(data),) if isinstance(data, str | os.PathLike) else tuple(map(Path, data))
 
 
@@ -34,10 +34,9 @@ def read_joined(file: str | os.PathLike[str], data: DataArgument = ()) -> Progra
     try:
         return internalize(program, *files)
     except ProgramError as error:
-        which = "it does not belong" if len(paths) == 1 else "they do not belong"
         raise ProgramError(
             error.message,
             where=", ".join(map(str, paths)),
-            hint=f"{which} to {os.fspath(file)}: give the .ptd {'file' if len(paths) == 1 else 'files'} that "
-            f"{'was' if len(paths) == 1 else 'were'} written with it",
+            hint=f"give the .ptd {'file' if len(paths) == 1 else 'files'} that "
+            f"{'was' if len(paths) == 1 else 'were'} written with {os.fspath(file)}",
         ) from error

@@ -1,7 +1,7 @@
 """Names of the data that a program needs for its constants and its delegates.
 
 Only a backend knows the content of its blob. For blobs of known formats, this module reads the names that delegates
-look up. For all others, the names are unknown.
+look up. For all other blobs, the names are unknown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from etdev.program.schema import Field, Many, Table, Text
 _XNNPACK_HEADER = Struct("<4x4sHIIIQ")
 _XNNPACK_MAGIC = b"XH00"
 _MOST_KEYS_OF_AOTI = 64 << 10
-"""Maximum size in bytes of a valid AOTInductor blob. It holds two names, each shorter than a hundred bytes."""
+"""Maximum size in bytes of a valid AOTInductor blob. The blob contains two names of less than a hundred bytes each."""
 _AOTI_SUFFIXES = ("_so_blob", "_weights_blob")
 
 _CONSTANT = Table("ConstantDataOffset", lambda key: key, lambda key: (key,), (Field(2, "named_key", Text()),))
@@ -28,11 +28,11 @@ _GRAPH = Table("XNNGraph", lambda keys: keys, lambda keys: (keys,), (Field(8, "c
 
 @dataclass(frozen=True, slots=True)
 class MissingData:
-    """Data that a program needs and that is in no file."""
+    """Data that a program needs but that is in no file."""
 
     name: str
     user: str
-    """Part of the program that needs the data: ``the delegate XnnpackBackend of method 'forward'``."""
+    """Part of the program that needs the data, such as ``the delegate XnnpackBackend of method 'forward'``."""
 
     def __str__(self) -> str:
         return f"{self.name!r}, which {self.user} needs, is in no file"
@@ -41,10 +41,10 @@ class MissingData:
 def missing_data(
     program: m.Program, held: Collection[str] = (), lookups: Mapping[str, Collection[str]] | None = None
 ) -> Iterator[MissingData]:
-    """Yield data that a program needs and that is neither in it nor in its data files.
+    """Yield data that a program needs but that is neither in the program nor in its data files.
 
-    Each name is reported once, for its first user. ``held`` are the names in the data files. ``lookups`` are names that
-    a method's delegates look up in addition to those in their blobs.
+    Each name is reported once, for its first user. ``held`` contains the names in the data files. ``lookups`` contains,
+    by method, names that delegates look up in addition to the names in their blobs.
     """
     found = {*held, *(item.key for item in program.named_data)}
     for name, user in _needs(program, lookups or {}):
@@ -54,7 +54,7 @@ def missing_data(
 
 
 def delegate_lookups(program: m.Program, delegate: m.BackendDelegate) -> tuple[str, ...] | None:
-    """Return the names of the data that a delegate looks up. Return None if its blob does not tell them."""
+    """Return the names of the data that a delegate looks up, or None if the blob does not state the names."""
     read = _READERS.get(delegate.id)
     if read is None:
         return None
@@ -89,7 +89,7 @@ def _xnnpack(blob: Blob) -> tuple[str, ...] | None:
 
 
 def _aoti(blob: Blob) -> tuple[str, ...] | None:
-    """Read the two lines of an AOTInductor delegate's blob: the names of its library and its weights."""
+    """Read the two lines of an AOTInductor delegate's blob: the name of its library and the name of its weights."""
     if len(blob) > _MOST_KEYS_OF_AOTI:
         return None
     try:

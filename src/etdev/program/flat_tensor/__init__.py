@@ -1,4 +1,4 @@
-"""The ``.ptd`` file format: named tensors and other named data. Imports neither torch nor executorch.
+"""The ``.ptd`` file format: named tensors and other named data. This package imports neither torch nor executorch.
 
 :mod:`etdev.program.flat_tensor.model` defines the parts of a file.
 """

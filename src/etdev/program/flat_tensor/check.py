@@ -10,9 +10,9 @@ from etdev.program.segments import check_order
 
 
 def check_flat_tensor(data: FlatTensor) -> None:
-    """Raise :class:`FlawError` for the first flaw."""
+    """Raise :class:`FlawError` for the first flaw of the data."""
     if data.version != 0:
-        raise FlawError(f"the runtime takes 0 only, found {data.version}", "version")
+        raise FlawError(f"expected 0, the only version that the runtime supports, found {data.version}", "version")
     if data.segment_alignment < 1 or data.segment_alignment & (data.segment_alignment - 1):
         raise FlawError(f"expected a power of two, found {data.segment_alignment}", "segment_alignment")
     check_order(data.segments)
@@ -40,9 +40,9 @@ def _check_key(key: str) -> None:
 
 def _check_layout(layout: TensorLayout, room: int) -> None:
     if any(size < 0 for size in layout.sizes):
-        raise FlawError(f"sizes {list(layout.sizes)}, one of them negative", "tensor_layout", "sizes")
+        raise FlawError(f"expected sizes of 0 or more, found {list(layout.sizes)}", "tensor_layout", "sizes")
     if sorted(layout.dim_order) != list(range(len(layout.sizes))):
-        message = f"{list(layout.dim_order)} is no order of {len(layout.sizes)} dimensions"
+        message = f"expected an order of {len(layout.sizes)} dimensions, found {list(layout.dim_order)}"
         raise FlawError(message, "tensor_layout", "dim_order")
     if layout.nbytes > room:
-        raise FlawError(f"{layout.nbytes} bytes, but the segment has {room}", "tensor_layout", "sizes")
+        raise FlawError(f"the tensor has {layout.nbytes} bytes, but its segment has {room}", "tensor_layout", "sizes")

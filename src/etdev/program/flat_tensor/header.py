@@ -1,6 +1,6 @@
-"""The header of a ``.ptd``: the end of its flatbuffer, and the place of its segments.
+"""The header of a ``.ptd``. It states the end of the flatbuffer and the place of the segments.
 
-It is at byte 8, after the flatbuffer's root offset and identifier. Source:
+The header is at byte 8, after the flatbuffer's root offset and identifier. Source:
 ``extension/flat_tensor/serialize/flat_tensor_header.cpp``.
 """
 
@@ -15,7 +15,7 @@ from etdev.program.header import HEADER_OFFSET, IDENTIFIER_OFFSET
 IDENTIFIER = b"FT01"
 MAGIC = b"FH01"
 LENGTH = 40
-"""Bytes of the header."""
+"""Size of the header in bytes."""
 
 _FORM = struct.Struct("<4sIQQQQ")
 
@@ -25,19 +25,19 @@ class Header:
     """Fields of the header."""
 
     length: int
-    """Size of the header in bytes as the header states it: 40 or more."""
+    """Size of the header in bytes that the header states: 40 or more."""
     flatbuffer_offset: int
-    """Bytes that the header and its padding add to the flatbuffer."""
+    """Number of bytes that the header and its padding add to the flatbuffer."""
     flatbuffer_size: int
-    """Bytes of the flatbuffer without the header and its padding; see :attr:`program_size`."""
+    """Size of the flatbuffer in bytes, without the header and its padding. See :attr:`program_size`."""
     segment_base_offset: int
-    """Start of the first segment in the file; 0 if there are no segments."""
+    """Start of the first segment in the file, or 0 if there are no segments."""
     segment_data_size: int
-    """Bytes from the start of the first segment to the end of the last one."""
+    """Number of bytes from the start of the first segment to the end of the last segment."""
 
     @property
     def program_size(self) -> int:
-        """End of the flatbuffer in the file. The header is inside."""
+        """Return the end of the flatbuffer in the file. The flatbuffer includes the header."""
         return self.flatbuffer_offset + self.flatbuffer_size
 
     def pack(self) -> bytes:
@@ -61,25 +61,28 @@ def parse_header(content: memoryview) -> Header:
         raise FlawError(_foreign(identifier))
     magic, *numbers = _FORM.unpack_from(content, HEADER_OFFSET)
     if magic != MAGIC:
-        raise FlawError("there is no FH01 at byte 8", "header.magic")
+        raise FlawError("expected FH01 at byte 8", "header.magic")
     header = Header(*numbers)
     if not LENGTH <= header.length <= header.flatbuffer_offset:
         raise FlawError(
-            f"expected {LENGTH} or more, inside the {header.flatbuffer_offset} bytes that were put in, "
-            f"found {header.length}",
+            f"expected a number from {LENGTH} to flatbuffer_offset, {header.flatbuffer_offset}, found {header.length}",
             "header.length",
         )
     if HEADER_OFFSET + header.length > header.program_size or header.program_size > len(content):
-        raise FlawError(f"it ends at byte {header.program_size} of {len(content)}", "header.flatbuffer_size")
+        raise FlawError(
+            f"the flatbuffer ends at {header.program_size}; expected {HEADER_OFFSET + header.length} to {len(content)}",
+            "header.flatbuffer_size",
+        )
     base, size = header.segment_base_offset, header.segment_data_size
     if base and not header.program_size <= base <= len(content):
         raise FlawError(
-            f"it is at byte {base}, but the flatbuffer ends at {header.program_size} and the file at {len(content)}",
+            f"the first segment is at byte {base}, but "
+            f"the flatbuffer ends at {header.program_size} and the file at {len(content)}",
             "header.segment_base_offset",
         )
     if base + size > len(content) or (size and not base):
         raise FlawError(
-            f"{size} bytes from byte {base} on reach past the file's end, {len(content)}",
+            f"{size} bytes from byte {base} on reach past the end of the file at byte {len(content)}",
             "header.segment_data_size",
         )
     return header

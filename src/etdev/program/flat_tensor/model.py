@@ -1,4 +1,4 @@
-"""A ``.ptd`` in memory: the schema FT01 as frozen dataclasses, named as in ``flat_tensor.fbs``."""
+"""A ``.ptd`` in memory: the schema FT01 as frozen dataclasses. The names are those of ``flat_tensor.fbs``."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ SUFFIX = ".ptd"
 
 @dataclass(frozen=True, slots=True)
 class TensorLayout:
-    """Element type, sizes and order of dimensions of a tensor's bytes."""
+    """Element type, sizes and dimension order of a tensor's bytes."""
 
     scalar_type: ScalarType
     sizes: tuple[int, ...]
     """Sizes in elements."""
     dim_order: tuple[int, ...]
-    """Dimensions from the outermost in memory to the innermost."""
+    """Dimensions from the outermost to the innermost in memory."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes of a tensor with this layout."""
+        """Return the number of bytes of a tensor with this layout."""
         return prod(self.sizes) * self.scalar_type.itemsize
 
 
@@ -36,7 +36,7 @@ class NamedData:
     segment_index: int
     """Index into ``FlatTensor.segments``."""
     tensor_layout: TensorLayout | None = None
-    """Layout if the data is a tensor; None for other data, which a delegate looks up."""
+    """Layout if the data is a tensor. None for other data, which delegates look up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,13 @@ class FlatTensor:
     segments: tuple[Segment, ...] = ()
     named_data: tuple[NamedData, ...] = ()
     version: int = 0
-    """Version of the schema; the runtime accepts 0 only."""
+    """Version of the schema. The runtime accepts only 0."""
 
     segment_alignment: int = field(default=128, compare=False)
     """Alignment of the first segment in the file, a power of two.
 
-    For a file that was read, it is the largest power of two that divides the position of the first segment, up to 16
-    KiB. The comparison of two files ignores it.
+    For a file that was read, the alignment is the largest power of two, up to 16 KiB, that divides the position of the
+    first segment. The comparison of two files ignores the alignment.
     """
     unknown_fields: tuple[str, ...] = ()
-    """Fields of the file that this schema does not know. If there are any, the data cannot be written."""
+    """Fields of the file that this schema does not know. Data with such fields cannot be written."""

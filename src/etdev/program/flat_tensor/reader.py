@@ -17,19 +17,19 @@ from etdev.program.mapped import map_file
 from etdev.program.segments import cut_segments
 
 _DEFAULT_ALIGNMENT, _MOST_ALIGNMENT = 128, 16 << 10
-_REMEDY = "it is no .ptd, or one that was cut short or damaged: copy it again, or build it again"
+_REMEDY = "copy or build the file again: it is not a .ptd, or it is truncated or damaged"
 
 
 def read(path: str | os.PathLike[str]) -> FlatTensor:
     """Read and check the data in a file. Segments stay in the file and are mapped.
 
-    Raises :class:`~etdev.errors.ProgramError`.
+    Raises :class:`~etdev.errors.ProgramError` if the file cannot be read or is malformed.
     """
     return parse(map_file(Path(path), "external data"), where=os.fspath(path))
 
 
 def parse(content: Blob, *, where: str | None = None) -> FlatTensor:
-    """Parse and check data. The result refers to ``content``, which ``where`` names in errors."""
+    """Parse and check data. The result refers to ``content``. ``where`` is the file's name in errors."""
     try:
         data = _parse(content)
         check_flat_tensor(data)
@@ -45,7 +45,9 @@ def _parse(content: Blob) -> FlatTensor:
     base, said = header.segment_base_offset, header.segment_data_size
     segments, end = cut_segments(content, base, fields.pop("segments"), said)
     if said == 0 and any(segment.data for segment in segments):
-        raise FlawError(f"0 bytes, but the last segment ends at {end - base}", "header.segment_data_size")
+        raise FlawError(
+            f"the header states 0 bytes, but the last segment ends at {end - base}", "header.segment_data_size"
+        )
     return FlatTensor(
         **fields,
         segments=segments,
@@ -61,5 +63,5 @@ def _unknown_to_header(content: Blob, header: Header, end: int) -> list[str]:
     behind = max(end, header.program_size)
     rest = content.cut(behind, len(content) - behind)
     if not rest.is_zero():
-        unknown.append(f"{len(rest)} bytes behind the last segment")
+        unknown.append(f"{len(rest)} bytes after the last segment")
     return unknown

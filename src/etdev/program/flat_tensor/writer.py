@@ -1,4 +1,4 @@
-"""Writer of ``.ptd`` files: the flatbuffer with its header inside, then the segments at their places."""
+"""Writer of ``.ptd`` files: the flatbuffer, which includes the header, then the segments at their places."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def write(data: FlatTensor, path: str | os.PathLike[str]) -> None:
 
 
 def write_into(data: FlatTensor, path: Path) -> None:
-    """Write to a file that no reader has open. Use :func:`write` for all other files.
+    """Write to a file that no reader has open. For all other files, use :func:`write`.
 
-    Raises :class:`OSError` unchanged.
+    Does not translate :class:`OSError`.
     """
     head, base = _checked_head(data)
     write_parts(head, base, data.segments, path)
 
 
 def serialize(data: FlatTensor) -> bytes:
-    """Return the bytes that :func:`write` writes.
+    """Return the bytes that :func:`write` would write.
 
-    Raises :class:`~etdev.errors.ProgramError` as :func:`write` does.
+    Raises :class:`~etdev.errors.ProgramError` in the same cases as :func:`write`.
     """
     head, base = _checked_head(data)
     return joined_parts(head, base, data.segments)
@@ -58,7 +58,7 @@ def _head(data: FlatTensor) -> tuple[bytearray, int]:
     """Return all bytes before the segments, without padding, and the start of the first segment in the file."""
     if data.unknown_fields:
         lost = ", ".join(data.unknown_fields)
-        raise FlawError(f"the file has what this version of etdev does not know and would lose: {lost}")
+        raise FlawError(f"the file has fields that this version of etdev does not know and would lose: {lost}")
     check_flat_tensor(data)
     fields = {field.name: getattr(data, field.name) for field in FLAT_TENSOR.fields}
     fields["segments"] = tuple((segment.offset, len(segment.data)) for segment in data.segments)

@@ -1,4 +1,4 @@
-"""Prompts, and how transformers' own `generate` continues them, which every target is compared with."""
+"""Prompts, and their continuations by transformers' own `generate`, with which every target is compared."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -13,7 +13,7 @@ PROMPTS = ("This is the dog", "This is the man all", "This is the farmer sowing 
 STEPS = 16
 
 Call = tuple[str, tuple[Tensor, Tensor]]
-"""A call: the method's name, and its inputs, which are tokens and the position of the first."""
+"""A call: the method's name, and its inputs. These are the tokens and the position of the first token."""
 
 
 @cache
@@ -22,13 +22,13 @@ def tokenizer() -> AutoTokenizer:
 
 
 def encode(text: str) -> Tensor:
-    """Returns the tokens of a text, (1, n)."""
+    """Returns the tokens of a text, with shape (1, n)."""
     return torch.tensor([tokenizer().encode(text)])
 
 
 @cache
 def generated() -> list[tuple[Tensor, Tensor]]:
-    """For each prompt, its tokens, (1, n), and the tokens with which transformers continues it, (1, at most STEPS).
+    """Returns the tokens of each prompt, (1, n), and the tokens that transformers adds, (1, at most STEPS).
 
     transformers chooses the most likely token each time.
     """
@@ -39,38 +39,38 @@ def generated() -> list[tuple[Tensor, Tensor]]:
 
 
 def session(prefill: str, decode: str, prompt: Tensor, following: Tensor) -> Iterator[Call]:
-    """The calls by which an app generates text: one for the prompt, then one for each token."""
+    """Yields the calls with which an app generates text: one for the prompt, then one for each token."""
     yield prefill, (prompt, torch.tensor([0]))
     for index, token in enumerate(following[:, :-1].unbind(1)):
         yield decode, (token.unsqueeze(1), torch.tensor([prompt.shape[1] + index]))
 
 
 def prompts() -> Iterator[tuple[Tensor, Tensor]]:
-    """Samples for `forward` and `prefill`."""
+    """Yields samples for `forward` and `prefill`."""
     for text in PROMPTS:
         yield encode(text), torch.tensor([0])
 
 
 def first_tokens() -> Iterator[tuple[Tensor, Tensor]]:
-    """Samples for `decode`: single tokens at the start, since a sample runs on fresh state."""
+    """Yields samples for `decode`: single tokens at the start, because a sample runs on fresh state."""
     for tokens, start in prompts():
         yield tokens[:, :1], start
 
 
 def sessions() -> Iterator[list[Call]]:
-    """Sessions that generate a whole text by one method, as ExecuTorch's runners call the program."""
+    """Yields sessions that generate a whole text with one method, as ExecuTorch's runners do."""
     for prompt, following in generated():
         yield list(session("forward", "forward", prompt, following))
 
 
 def split_sessions() -> Iterator[list[Call]]:
-    """Sessions that generate a whole text by two methods."""
+    """Yields sessions that generate a whole text with two methods."""
     for prompt, following in generated():
         yield list(session("prefill", "decode", prompt, following))
 
 
 def accuracy(run: Callable[..., list[Tensor]]) -> float:
-    """The share of generated tokens for which the built program agrees with transformers."""
+    """Returns the fraction of generated tokens for which the built program agrees with transformers."""
     right = [
         run(*inputs)[0].argmax() == wanted
         for prompt, following in generated()

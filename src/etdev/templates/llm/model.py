@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parent / "model"
 class LanguageModel(nn.Module):
     """A language model with its cache: the keys and values of all tokens so far.
 
-    They are buffers, which stay in the program's memory between calls.
+    They are buffers, so they stay in the program's memory between calls.
     """
 
     def __init__(self, net: nn.Module, length: int) -> None:
@@ -35,7 +35,7 @@ class LanguageModel(nn.Module):
             self.register_buffer(f"values_{layer}", torch.zeros(heads, length, size))
 
     def forward(self, tokens: Tensor, start: Tensor) -> Tensor:
-        """(1, n) tokens from the position start, (1,), on -> (1, vocabulary) logits of the token after the last."""
+        """Returns logits (1, vocabulary) of the next token, for tokens (1, n) from position start (1,) on."""
         positions = start + torch.arange(tokens.shape[1])
         layers = [
             CacheLayer(getattr(self, f"keys_{layer}"), getattr(self, f"values_{layer}"), positions)
@@ -54,8 +54,10 @@ class LanguageModel(nn.Module):
 
 
 class CacheLayer(StaticLayer):
-    """Keys (heads, size, length) and values (heads, length, size) of one layer, as the products of attention take
-    them. New ones are written at their positions, in place."""
+    """Keys (heads, size, length) and values (heads, length, size) of one layer, as attention multiplies them.
+
+    New keys and values are written at their positions, in place.
+    """
 
     def __init__(self, keys: Tensor, values: Tensor, positions: Tensor) -> None:
         super().__init__(max_cache_len=values.shape[1])
@@ -81,8 +83,10 @@ def attention(
     softcap: float | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """(1, queries' heads, n, size) -> (1, n, queries' heads, size). Heads that share keys and values are rows of one
-    product, so the cache is never repeated for them."""
+    """Returns attention (1, n, queries' heads, size) for queries (1, queries' heads, n, size).
+
+    Heads that share keys and values are rows of one product, so the cache is never repeated for them.
+    """
     heads, each = keys.shape[0], query.shape[1] // keys.shape[0]
     rows = (query.squeeze(0) * scaling).unflatten(0, (heads, each)).transpose(1, 2).flatten(1, 2)
     scores = torch.bmm(rows, keys).unflatten(1, (-1, each))
@@ -105,9 +109,9 @@ def make(length: int) -> nn.Module:
 
 
 def constants(model: LanguageModel) -> dict[str, Any]:
-    """Returns the constants that ExecuTorch's LLM runners ask a program for, by the name of a method.
+    """Returns the constants that ExecuTorch's LLM runners read from a program, by name of the method.
 
-    Those that the model does not state are left out.
+    Constants that the model does not state are left out.
     """
     config, settings = model.net.config, model.net.generation_config
     ends = settings.eos_token_id if settings.eos_token_id is not None else config.eos_token_id

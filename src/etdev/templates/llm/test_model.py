@@ -1,4 +1,4 @@
-"""Runs the built files in ExecuTorch's LLM runner, as an app does: `pytest`. Builds only what has changed."""
+"""Runs the built files in ExecuTorch's LLM runner, like an app: `pytest`. Builds only changed targets."""
 
 import pytest
 

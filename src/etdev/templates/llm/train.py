@@ -1,6 +1,6 @@
-"""Writes model/, which stands in for a language model of your own: `python train.py`, about half a minute.
+"""Writes model/, a placeholder for a language model of your own: `python train.py`, about half a minute.
 
-The model has Llama's architecture and a tokenizer of its own, and knows rhyme.txt by heart.
+The model has Llama's architecture and its own tokenizer, and has learned rhyme.txt by heart.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ STEPS, RATE = 120, 5e-3
 
 
 def make_tokenizer(text: str) -> PreTrainedTokenizerFast:
-    """Returns a tokenizer of byte pairs of the text. Like Llama's, it puts a token in front of each text."""
+    """Returns a byte-pair tokenizer for the text. Like Llama's tokenizer, it adds a token before each text."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def flowers(*, held_out: bool) -> tuple[Tensor, Tensor]:
-    """Returns the held-out flowers, or all others: measurements (n, 4) in cm, and kinds (n,)."""
+    """Returns the held-out flowers, or else all other flowers: measurements (n, 4) in cm, and kinds (n,)."""
     with (Path(__file__).parent / "iris.csv").open(newline="") as file:
         rows = [row for index, row in enumerate(csv.reader(file)) if index > 0 and (index % 5 == 0) == held_out]
     measurements = torch.tensor([[float(value) for value in row[:4]] for row in rows])
@@ -32,7 +32,7 @@ def calibration() -> Iterator[tuple[Tensor]]:
 
 
 def accuracy(run: Callable[..., list[Tensor]]) -> float:
-    """The share of held-out flowers whose kind the built program gets right. `run(*inputs)` returns its outputs."""
+    """Returns the fraction of held-out flowers classified correctly. `run(*inputs)` returns its outputs."""
     measurements, kinds = flowers(held_out=True)
     (logits,) = run(measurements)
     return (logits.argmax(dim=1) == kinds).float().mean().item()

@@ -1,4 +1,4 @@
-"""The model: it tells which of three kinds of iris a flower is. Replace it by your own."""
+"""The model. It classifies a flower as one of three kinds of iris. Replace it with your own model."""
 
 import torch
 from torch import Tensor, nn

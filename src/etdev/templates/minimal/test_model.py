@@ -1,4 +1,4 @@
-"""Runs the file as an app does, in ExecuTorch's own runtime: `pytest`. Builds only what has changed."""
+"""Runs the file in ExecuTorch's own runtime, like an app: `pytest`. Builds only changed targets."""
 
 from executorch.runtime import Runtime
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def wines(*, held_out: bool) -> tuple[Tensor, Tensor]:
-    """Returns the held-out wines, or all others: measurements (n, 13), and growers (n,)."""
+    """Returns the held-out wines, or else all other wines: measurements (n, 13), and growers (n,)."""
     measurements, growers = load_wine(return_X_y=True)
     chosen = (torch.arange(len(growers)) % 4 == 0) == held_out
     return torch.from_numpy(measurements).float()[chosen], torch.from_numpy(growers)[chosen].long()
@@ -22,7 +22,7 @@ def samples() -> Iterator[tuple[Tensor]]:
 
 
 def accuracy(run: Callable[..., list[Tensor]]) -> float:
-    """The share of held-out wines whose grower the built program gets right. `run(*inputs)` returns its outputs."""
+    """Returns the fraction of held-out wines classified correctly. `run(*inputs)` returns its outputs."""
     measurements, growers = wines(held_out=True)
     named = [run(batch)[0].argmax(dim=1) for batch in measurements.split(32)]
     return (torch.cat(named) == growers).float().mean().item()

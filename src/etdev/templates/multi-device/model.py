@@ -1,4 +1,4 @@
-"""The model: two stages, each for a device of its own, and work for the host between them. Replace it by your own."""
+"""The model: two stages on separate devices, with work for the host between them. Replace it with your own model."""
 
 import torch
 from torch import Tensor, nn
@@ -7,8 +7,8 @@ from torch import Tensor, nn
 class Wine(nn.Module):
     """(batch, 13) measurements -> (batch, 3) logits.
 
-    etdev.toml names the modules `encoder` and `head`, and lowers each for a device of its own. The ops between them
-    stay on the host.
+    etdev.toml names the modules `encoder` and `head`, and lowers each for a separate device. The ops between them stay
+    on the host.
     """
 
     def __init__(self, width: int) -> None:

@@ -1,4 +1,4 @@
-"""Runs the files as etdev and an app do: `pytest`. Builds only what has changed."""
+"""Runs the files with etdev and like an app: `pytest`. Builds only changed targets."""
 
 import pytest
 from executorch.runtime import Runtime

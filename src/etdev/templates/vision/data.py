@@ -13,7 +13,7 @@ MAX_BATCH = 16
 
 @cache
 def images(*, held_out: bool) -> tuple[Tensor, Tensor]:
-    """Returns the held-out samples, or all others: images (n, 8, 8, 1) in uint8, and their digits (n,)."""
+    """Returns the held-out samples, or else all other samples: images (n, 8, 8, 1) in uint8, and their digits (n,)."""
     digits = load_digits()
     pixels = torch.from_numpy(digits.images).mul(255 / 16).round().to(torch.uint8).unsqueeze(-1)
     chosen = (torch.arange(len(pixels)) % 5 == 0) == held_out
@@ -35,7 +35,7 @@ def calibration() -> Iterator[tuple[Tensor]]:
 
 
 def accuracy(run: Callable[..., list[Tensor]]) -> float:
-    """The share of held-out images whose digit the built program gets right. `run(*inputs)` returns its outputs."""
+    """Returns the fraction of held-out images classified correctly. `run(*inputs)` returns its outputs."""
     pixels, digits = images(held_out=True)
     named = [run(batch)[0].argmax(dim=1) for batch in pixels.split(MAX_BATCH)]
     return (torch.cat(named) == digits).float().mean().item()

@@ -1,4 +1,4 @@
-"""The model: a small network of depthwise separable convolutions. Replace it by your own."""
+"""The model: a small network of depthwise separable convolutions. Replace it with your own model."""
 
 import torch
 from torch import Tensor, nn
@@ -7,8 +7,8 @@ from torch import Tensor, nn
 class Classifier(nn.Module):
     """(batch, height, width, 1) uint8, the format of cameras and decoders -> (batch, 10) logits.
 
-    Preprocessing is part of the program: the order of the axes, the type and the normalisation. So nobody who uses the
-    file can do it wrong.
+    Preprocessing is part of the program: the order of the axes, the type and the normalisation. So users of the file
+    cannot get it wrong.
     """
 
     def __init__(self, width: int) -> None:
@@ -29,7 +29,7 @@ class Classifier(nn.Module):
 
 
 def separable(channels: int, width: int, stride: int = 1) -> tuple[nn.Module, nn.Module]:
-    """Returns a 3x3 convolution of each channel by itself, and a 1x1 convolution that mixes the channels."""
+    """Returns a 3x3 convolution of each channel separately, and a 1x1 convolution that mixes the channels."""
     return convolution(channels, channels, stride=stride, groups=channels), convolution(channels, width, size=1)
 
 

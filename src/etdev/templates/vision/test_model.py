@@ -1,4 +1,4 @@
-"""Runs the files as an app does, in ExecuTorch's own runtime: `pytest`. Builds only what has changed."""
+"""Runs the files in ExecuTorch's own runtime, like an app: `pytest`. Builds only changed targets."""
 
 import pytest
 import torch

@@ -38,7 +38,7 @@ Slot = tuple[int, int]
 
 
 def join(machine: Machine, agreement: Agreement, merge: int, states: Sequence[State]) -> State:
-    """Return the state at a merge, given the states of the paths into it. Callers must not use ``states`` again."""
+    """Return the state at a merge, given the states of the paths into that merge. Do not use ``states`` afterwards."""
     if len(states) == 1:
         return states[0]
     common, entries = changes(states)

@@ -68,7 +68,7 @@ def product(numbers: Iterable[Number]) -> Number:
 
 
 def divide(one: Number, other: Number) -> Number | None:
-    """Return the quotient, or None if it is not a polynomial. The divisor must be a single monomial."""
+    """Return the quotient, or None if the quotient is not a polynomial. The divisor must be a single monomial."""
     if len(_terms(other)) > 1:
         return None
     divisor, by = _terms(other)[0] if other else ((), 0)

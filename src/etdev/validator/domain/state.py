@@ -51,7 +51,7 @@ class Gap:
 
 
 Tree: TypeAlias = Choice | Unknown | At | Gap | int | Place | None
-"""Tree of tensors, places or distances. The leaves can differ because they can depend on the path."""
+"""Tree of tensors, places or distances. A tree has several leaves if its value depends on the path."""
 Number_: TypeAlias = tuple[object, ...]
 """Content of a number, as part of a key: ``("i", Number)`` or ``("s", symbol)``."""
 Shadow: TypeAlias = tuple[tuple[object, ...], Dims, Content]
