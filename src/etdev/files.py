@@ -250,7 +250,7 @@ def atomic_write_text(path: Path, content: str) -> None:
 
 
 def cache_folder() -> Path:
-    """Return the cache's folder of this user, which may not exist yet."""
+    """Return the folder of this user's cache. It may not exist yet."""
     named = os.environ.get(CACHE_VARIABLE)
     return Path(named).absolute() if named else user_cache_path("etdev", appauthor=False)
 

@@ -1,4 +1,4 @@
-"""Bytes of planned buffers that are not in use at an instruction. Runtimes fill them with poison."""
+"""Bytes of planned buffers that are not in use at an instruction. Runtimes fill these bytes with poison."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from etdev.program.analysis.flow import flow_graph
 from etdev.program.analysis.storage import MethodMemory, Storage
 
 Range = tuple[int, int, int]
-"""Index of a buffer, first byte, end (exclusive)."""
+"""Index of a planned buffer, first byte and end byte (exclusive)."""
 
 CALL = -1
-"""Position that stands for the begin of a call, before the inputs are set."""
+"""Position that represents the start of a call, before the caller sets the inputs."""
 
 
 def unused_ranges(storages: Sequence[Storage], before: int | None, instant: int) -> list[Range]:
@@ -45,7 +45,7 @@ def is_live(storage: Storage, instant: int) -> bool:
 
 
 def without(whole: tuple[int, int], taken: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the parts of the range ``whole`` that are not in one of the sorted ranges ``taken``."""
+    """Return the parts of the range ``whole`` that are outside of all ranges in ``taken``, which must be sorted."""
     found = []
     start, end = whole
     for low, high in taken:
@@ -62,10 +62,10 @@ def without(whole: tuple[int, int], taken: Iterable[tuple[int, int]]) -> list[tu
 
 
 def unused_before(plan: m.ExecutionPlan, memory: MethodMemory, kept: Iterable[Range] = ()) -> Mapping[int, list[Range]]:
-    """Return the bytes that go out of use before each instruction, by position; :data:`CALL` for the begin of a call.
+    """Return the bytes that go out of use before each instruction, by position. :data:`CALL` is the start of a call.
 
-    An instruction has the bytes that were in use at any instruction that may run right before it. At the begin of a
-    call, all unused bytes count. ``kept`` are left out: the state of other methods in the same memory.
+    The bytes before an instruction were in use at any instruction that may run directly before it. At the start of a
+    call, all unused bytes count. ``kept`` is the state of other methods in the same memory; these bytes do not count.
     """
     storages = [storage for storage in memory.storages if storage.size]
     found = {CALL: unused_ranges(storages, None, 0)}
@@ -93,7 +93,7 @@ def unused_before(plan: m.ExecutionPlan, memory: MethodMemory, kept: Iterable[Ra
 
 
 def _add_straight(found: dict[int, list[Range]], storages: Sequence[Storage], count: int) -> None:
-    """Add the bytes that go out of use from one instruction to the next one in the file."""
+    """Add the bytes that go out of use from one instruction to the next instruction in the file."""
     begins: dict[int, list[Storage]] = defaultdict(list)
     ends: dict[int, list[Storage]] = defaultdict(list)
     active: dict[int, dict[int, Storage]] = defaultdict(dict)
