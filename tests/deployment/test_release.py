@@ -88,7 +88,7 @@ def test_back_and_forth(target: Target, make: Maker) -> None:
 
 
 def test_nothing_to_go_back_to(target: Target) -> None:
-    with target.open() as transport, pytest.raises(DeployError, match="nothing is deployed there"):
+    with target.open() as transport, pytest.raises(DeployError, match="nothing is deployed at the target"):
         roll_back(transport, TERMS, now())
 
 

@@ -163,5 +163,5 @@ def test_a_file_where_the_pointer_should_be(any_target: Target) -> None:
         if any_target.kind == "s3":
             assert transport.current() == ""
         else:
-            with pytest.raises(DeployError, match="no pointer of etdev"):
+            with pytest.raises(DeployError, match="not a pointer of etdev"):
                 transport.current()

@@ -52,7 +52,7 @@ def check_target_device(backend: Backend, device: object, specs: Mapping[str, ob
         yield SpecIssue(
             TARGET_DEVICE,
             f"the compile spec {TARGET_DEVICE!r} is {value!r}, which is not a device",
-            f"devices are {valid_names()}",
+            f"use one of {valid_names()}",
         )
         return
     if not _serves(backend, place):

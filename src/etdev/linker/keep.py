@@ -25,9 +25,9 @@ def methods_with_smaller_plans(program: Program, linked: Linked) -> dict[str, st
     the storages recovered from the original plan may be too large.
 
     The decision is separate for each method, unless a new plan has a buffer of state. Then a mix of old and new plans
-    could place temporaries of one method over the state of another method. So either all methods keep their plans, or
-    none does. None does if the original program has state in the buffer of temporaries. The new address of that state
-    is worth the memory, because no method overwrites it.
+    could place temporaries of one method over state that another method keeps. So either all methods keep their plans,
+    or no method does. No method keeps its plan if the original program has state in the buffer of temporaries. The new
+    address of that state is worth the memory, because no method overwrites it.
 
     A program with memory on devices keeps its plans if the new plans need more instructions and the same memory or
     more. Such new plans copy some content more than once. New plans are required if a delegate and its arguments are on

@@ -47,7 +47,7 @@ _ALL_STEPS = 160_000_000
 _DEMANDED_STEPS = 20_000_000_000
 """Limit on the steps of all searches for a problem with a capacity."""
 _STEPS_PER_PAIR = 4_000
-"""Limit on the steps of one search, for each of the n * n pairs of a part with n buffers.
+"""Limit on the steps of one search of a part with n buffers, divided by n * n.
 
 A search with few buffers then takes almost no time.
 """

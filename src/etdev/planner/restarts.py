@@ -1,8 +1,8 @@
 """Many short searches instead of one long search.
 
-The time of an exact search varies by factors of a thousand and more with its rule and its order of buffers. The best
-rule and order are not known in advance. So each search stops early, and the next search uses a different rule or order.
-Some searches are longer, so that one search eventually completes.
+The time of an exact search depends on its rule and on its order of buffers. It varies by factors of a thousand and
+more. The best rule and order are not known in advance. So each search stops early, and the next search uses a different
+rule or order. Some searches are longer, so that one search eventually completes.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def _make_orders(tables: Tables) -> list[list[int]]:
 def _luby() -> Iterator[int]:
     """Yield the relative lengths of the searches: 1, 1, 2, 1, 1, 2, 4, and so on.
 
-    The total time of these searches is within a factor of log n of the best choice of lengths. Source: Luby, Sinclair,
-    Zuckerman, "Optimal speedup of Las Vegas algorithms", 1993.
+    The total time of these searches is at most log n times the total time with optimal lengths, up to a constant.
+    Source: Luby, Sinclair, Zuckerman, "Optimal speedup of Las Vegas algorithms", 1993.
     """
     count, length = 1, 1
     while True:

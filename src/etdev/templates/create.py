@@ -127,7 +127,7 @@ def _read(file: Path) -> bytes | None:
 def _missing(found: bytes | None, wanted: bytes) -> Missing | None:
     """Return the lines that the content lacks, or None if it contains all of them. Indentation does not matter.
 
-    If the wanted lines are a list under a key and one entry is missing, all entries count as missing, because a part of
+    The wanted lines may be a list under a key. If one entry is missing, all entries count as missing, because a part of
     the list is useless.
     """
     lines = [line for line in wanted.decode().splitlines() if line.strip() and not line.lstrip().startswith("#")]

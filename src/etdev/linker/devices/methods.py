@@ -1,4 +1,4 @@
-"""Placement of tensors on the devices of the delegates that use them, in all methods of a program."""
+"""Placement of tensors on devices, in all methods of a program."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ the fact already holds on all paths.
 
 Source: J. Knoop, O. Rüthing, B. Steffen, "Lazy Code Motion", 1992; with two additions:
 
-1. If a loop needs a fact and does not end it, the copy is before the loop, because a copy inside the loop would repeat
-   in each iteration. This applies even if only some paths in the loop need the fact.
+1. If a loop needs a fact and does not end it, the copy is before the loop. A copy inside the loop would repeat in each
+   iteration. This applies even if only some paths in the loop need the fact.
 2. If paths meet and would have to copy from different places, each path copies before they meet.
 """
 

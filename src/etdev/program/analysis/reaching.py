@@ -293,7 +293,7 @@ class _Analysis:
             state.pointers.put(Pointer(to, self._targets(state, origin), self._tensors(state, origin)))
 
     def _set_view(self, state: _State, of: int, out: int) -> None:
-        """Point the tensor of ``out`` to the bytes of ``of``, and all values that are the same tensor, too."""
+        """Point the tensor of ``out`` to the bytes of ``of``. Do the same for values that may be the same tensor."""
         owners = self._tensors(state, out)
         seen = self._targets(state, of)
         same = {out, *owners, *state.pointers.same(owners)}

@@ -58,7 +58,7 @@ def first_tokens() -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def sessions() -> Iterator[list[Call]]:
-    """Yields sessions that generate a whole text with one method, as ExecuTorch's runners do."""
+    """Yields sessions that generate a whole text with one method, like ExecuTorch's runners."""
     for prompt, following in generated():
         yield list(session("forward", "forward", prompt, following))
 

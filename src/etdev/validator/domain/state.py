@@ -147,7 +147,7 @@ class State:
         return found
 
     def table(self, kind: int, side: int) -> Table[object]:
-        """Return the table of one program that contains the facts of a kind of log entry."""
+        """Return the table of one program for a kind of log entry."""
         return (self.numbers, self.dims, self.references, self.places)[kind - 1][side]  # type: ignore[return-value]
 
 

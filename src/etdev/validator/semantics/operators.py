@@ -15,7 +15,7 @@ class Act(Enum):
     COMPUTE = auto()
     """Writes all of its outputs, as a function of its operands."""
     UPDATE = auto()
-    """Changes some of its arguments, as a function of all of them."""
+    """Changes some of its arguments. The new content depends on all of its arguments."""
     VIEW = auto()
     """Points a tensor to the bytes of another tensor."""
     ADD_ROW = auto()
