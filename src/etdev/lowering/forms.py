@@ -1,9 +1,9 @@
 """Table of the forms: the ops that they replace, their gains, and the kernel libraries on which the gains depend.
 
 This module does not import torch. :mod:`etdev.lowering.rewrite` contains the function that applies each form.
-``benchmarks/lowering.py`` measures each gain at one typical size, in the stock runtime of executorch 1.5.1 on one thread.
-On x86-64, matrix products of 1.4.1 take half the time, because its Python runtime calls torch's kernels. So the gains of
-``linear``, ``addmm`` and ``convolution`` are twice as large with 1.4.1. All other gains are the same.
+``benchmarks/lowering.py`` measures each gain at one typical size, in the stock runtime of executorch 1.5.1 on one
+thread. On x86-64, matrix products of 1.4.1 take half the time, because its Python runtime calls torch's kernels. So the
+gains of ``linear``, ``addmm`` and ``convolution`` are twice as large with 1.4.1. All other gains are the same.
 """
 
 from __future__ import annotations
