@@ -16,7 +16,7 @@ from etdev.program import model as m
 from etdev.runner import PoolSizes, ProgramFile, project_files
 from etdev.runner.embed import c_array
 from etdev.runner.identifiers import identifier, identifiers, string_literal
-from etdev.runner.layout import make_layout
+from etdev.runner.layout import make_layout, plan_alignment
 from etdev.runner.libraries import needed_libraries
 from etdev.runner.pools import scaling
 from etdev.runtime.native.pools import lookup_bytes
@@ -117,6 +117,20 @@ def test_names() -> None:
     ]
     assert identifiers(["a-b", "a.b", "a_b"]) == ["a_b", "a_b_2", "a_b_3"]
     assert string_literal('a"b\\\n?é') == r'"a\042b\134\012\077\303\251"'
+
+
+def test_names_in_a_file_are_not_code(tmp_path: Path) -> None:
+    name = 'a\n#error b)" \\'
+    found = project_files(of(with_plan(loop(), name=name), tmp_path))
+    for file, text in found.items():
+        assert b"\n#error" not in text or file == "tiny.pte", file
+    assert b'"a\\012#error b)\\042 \\134"' in found["runner.cc"]
+    assert b"// Method a?#error b)? ?." in found["tiny_memory.h"]
+
+
+def test_the_alignment_of_a_plan() -> None:
+    plans = [with_plan(loop(), values=(tensor(4, at=offset), tensor(4, at=0))) for offset in (0, 16, 64, 96, 256, 4)]
+    assert [plan_alignment(plan) for plan in plans] == [128, 16, 64, 32, 128, 16]
 
 
 def test_names_of_files(tmp_path: Path) -> None:
@@ -223,6 +237,7 @@ def refused() -> dict[str, tuple[Program, str, str]]:
             "method 'forward' has planned memory on cuda:0, and a runner has memory on the host only",
             "build a target whose partitioners have no `device`",
         ),
+        "no method": (replace(made, execution_plan=()), "it has no methods", "name a program with methods"),
         "sizes without a maximum": (unbounded(), "output 0 of method 'forward' has sizes without a maximum", "maximum"),
         "too much memory": (
             with_plan(made, non_const_buffer_sizes=(0, 1 << 31)),

@@ -63,10 +63,10 @@ def _only_target(config: Path | None) -> NamedProgram:
     return named_program(None, names[0], config)
 
 
-def _alignment(named: NamedProgram) -> int:
-    """Return the alignment that the memory plan of the program relies on."""
+def _alignment(named: NamedProgram) -> int | None:
+    """Return the alignment that the config sets for a target; None for a file."""
     if named.project is None:
-        return 16
+        return None
     target = next(name for name in named.project.config.targets if named.project.artifact(name).samefile(named.file))
     return named.project.config.targets[target].memory.alignment
 

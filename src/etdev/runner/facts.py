@@ -117,6 +117,8 @@ def check_program(source: ProgramFile) -> tuple[Layout, tuple[Library, ...]]:
 
     Raises :class:`~etdev.errors.RunnerError` if no project can be generated for it.
     """
+    if not source.program.execution_plan:
+        raise RunnerError("it has no methods", where=source.name, hint="name a program with methods")
     libraries = needed_libraries(source.program, source.name)
     return make_layout(source.program, source.name, source.delegate_inputs), libraries
 

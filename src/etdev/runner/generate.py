@@ -9,6 +9,7 @@ from etdev.pipeline.stages.selected_operators import operators_yaml
 from etdev.runner.embed import c_array
 from etdev.runner.facts import Facts, collect_facts
 from etdev.runner.header import header_texts
+from etdev.runner.identifiers import comment, string_literal
 from etdev.runner.readme import readme_conditions, readme_texts
 from etdev.runner.source import ProgramFile
 from etdev.runner.tables import array_name, table_texts
@@ -63,7 +64,8 @@ def _common(facts: Facts) -> dict[str, str]:
         "PROGRAM": facts.files[0][0],
         "ID": facts.identifier,
         "MACRO": facts.macro,
-        "DEFAULT": facts.default_method,
+        "DEFAULT": comment(facts.default_method),
+        "DEFAULT_LITERAL": string_literal(facts.default_method),
         "VERSION": PACKAGE_VERSION,
     }
 

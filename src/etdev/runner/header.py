@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from etdev.runner.facts import Facts
+from etdev.runner.identifiers import comment
 from etdev.runner.layout import IO_ALIGNMENT, Arena, MethodLayout
 from etdev.runner.pools import POOL_ALIGNMENT
 
@@ -15,7 +16,7 @@ def header_texts(facts: Facts) -> dict[str, str]:
     sizes = [_constant(f"kFileBytes{number}", len(content), name) for number, (name, content) in enumerate(facts.files)]
     shared = [arena for arena in layout.arenas if arena.method is None]
     return {
-        "ORIGIN": f", target {source.target!r}" if source.target is not None else "",
+        "ORIGIN": f", target {comment(source.target)}" if source.target is not None else "",
         "MEASURED": f" {source.measured}",
         "ATTRIBUTES": "".join(_attribute(facts, arena) for arena in layout.arenas),
         "DATA_WORDS": " and its data files" if source.data else "",
@@ -31,7 +32,6 @@ def header_texts(facts: Facts) -> dict[str, str]:
         "POOL_ALIGNMENT": str(POOL_ALIGNMENT),
         "IO": str(layout.io),
         "IO_ALIGNMENT": str(IO_ALIGNMENT),
-        "RAM_WORDS": "" if facts.embed else ", and that for the files",
         "RAM": _ram(facts),
     }
 
@@ -51,7 +51,7 @@ def _constant(name: str, value: object, note: str) -> str:
 
 
 def _method(facts: Facts, method: MethodLayout) -> Iterator[str]:
-    yield f"namespace {method.identifier} {{  // Method {method.name}."
+    yield f"namespace {method.identifier} {{  // Method {comment(method.name)}."
     for index, size in method.buffers:
         yield _constant(f"kBuffer{index}Bytes", size, f"Of arena {index}.")
     for arena in method.arenas:
@@ -65,7 +65,7 @@ def _method(facts: Facts, method: MethodLayout) -> Iterator[str]:
 
 def _arena(arena: Arena, methods: tuple[MethodLayout, ...]) -> str:
     users = ", ".join(
-        f"{method.name} {size}" for method in methods for index, size in method.buffers if index == arena.index
+        f"{comment(method.name)} {size}" for method in methods for index, size in method.buffers if index == arena.index
     )
     return _constant(arena.constant, arena.size, f"Arena {arena.index}: {arena.use}. Needed by {users}.")
 

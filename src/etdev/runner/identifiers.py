@@ -45,6 +45,11 @@ def identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> list[str]:
     return found
 
 
+def comment(text: str) -> str:
+    """Return a text for a comment or a raw string of the project: a name in a file may hold anything, also code."""
+    return re.sub(r"[^ !#-\[\]-~]", "?", text)
+
+
 def string_literal(text: str) -> str:
     """Return a C string literal of the text's UTF-8 bytes."""
     plain = (chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}" for byte in text.encode())

@@ -114,6 +114,16 @@ def make_layout(program: m.Program, where: str, inputs: Mapping[str, DelegateInp
     return Layout(methods, tuple(arenas.values()), max((slots[2] for slots in io), default=0))
 
 
+def plan_alignment(program: m.Program) -> int:
+    """Return the largest power of two, from 16 to 128, that divides all addresses of a program's memory plan."""
+    bits = 128
+    for plan in program.execution_plan:
+        for _, tensor in plan.tensors():
+            if tensor.allocation_info is not None:
+                bits |= tensor.allocation_info.memory_offset
+    return max(bits & -bits, 16)
+
+
 def _refuse_devices(plans: Sequence[m.ExecutionPlan], where: str) -> None:
     for plan in plans:
         for index in range(1, len(plan.non_const_buffer_sizes)):

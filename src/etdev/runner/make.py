@@ -20,6 +20,7 @@ from etdev.program.blob import Blob
 from etdev.runner.facts import Facts, check_program, collect_facts
 from etdev.runner.folder import is_made_from, write_project
 from etdev.runner.generate import project_files
+from etdev.runner.layout import plan_alignment
 from etdev.runner.pools import PoolSizes
 from etdev.runner.source import ProgramFile
 
@@ -33,7 +34,7 @@ class Project:
     """Names of the files that were written; empty if the folder had all of them."""
 
 
-def renew_project(folder: Path, file: Path, data: Sequence[Path] = (), *, alignment: int = 16) -> None:
+def renew_project(folder: Path, file: Path, data: Sequence[Path] = (), *, alignment: int | None = None) -> None:
     """Write a project for a program, unless the folder already has the project of just this program.
 
     Arguments and errors are those of :func:`make_project`. Measures nothing if there is nothing to write.
@@ -49,13 +50,15 @@ def make_project(
     data: Sequence[Path] = (),
     *,
     embed: bool = False,
-    alignment: int = 16,
+    alignment: int | None = None,
     notify: Callable[[str], None] = lambda _: None,
 ) -> Project:
     """Write a project for a program and its data files to a folder.
 
-    ``alignment`` is that of the memory plan. ``notify`` gets a sentence before something slow happens. Raises
-    :class:`~etdev.errors.RunnerError` for a program that no project can be generated for, and
+    ``alignment`` is that of the memory plan in bytes; None for the one that its addresses show. ``notify`` gets a
+    sentence before something slow happens.
+
+    Raises :class:`~etdev.errors.RunnerError` for a program that no project can be generated for, and
     :class:`~etdev.errors.MissingRequirementError` if the pools cannot be measured on this machine. Other errors are
     those of :func:`write_project`.
     """
@@ -68,7 +71,7 @@ def make_project(
     return Project(collect_facts(source, embed=embed), changed)
 
 
-def _read(file: Path, data: Sequence[Path], alignment: int) -> ProgramFile:
+def _read(file: Path, data: Sequence[Path], alignment: int | None) -> ProgramFile:
     twice = [name for name, count in Counter(path.name for path in data).items() if count > 1]
     if twice:
         raise UsageError(f"several data files have the name {twice[0]}", where="--data", hint="rename one of them")
@@ -79,16 +82,17 @@ def _read(file: Path, data: Sequence[Path], alignment: int) -> ProgramFile:
     except OSError as error:
         cause, remedy = describe_os_error(error)
         raise ProgramError(f"cannot read the file: {cause}", where=str(error.filename or file), hint=remedy) from error
+    program = parse(Blob(content), where=str(file))
     return ProgramFile(
         name=file.name,
         content=content,
-        program=parse(Blob(content), where=str(file)),
+        program=program,
         pools={},
         measured="",
         data=files,
         delegate_inputs={name: notes.delegate_inputs for name, notes in known.notes.items()},
         target=known.target.name if known.target is not None else None,
-        alignment=alignment,
+        alignment=plan_alignment(program) if alignment is None else alignment,
     )
 
 

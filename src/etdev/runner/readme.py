@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from etdev.program import model as m
 from etdev.runner.facts import Facts
+from etdev.runner.identifiers import comment
 from etdev.runner.layout import MethodLayout
 
 
@@ -22,7 +23,7 @@ def readme_texts(facts: Facts) -> dict[str, str]:
     """Return the texts of the template ``README.md``."""
     names = [name for name, _ in facts.files]
     return {
-        "ORIGIN": "" if facts.source.target is None else f" for the target `{facts.source.target}`",
+        "ORIGIN": "" if facts.source.target is None else f" for the target `{comment(facts.source.target)}`",
         "C_COMPILER": ", a C compiler" if facts.embed else "",
         "EXAMPLE": _example(facts),
         "SIGNATURES": "\n".join(_signatures(facts)),
@@ -55,7 +56,7 @@ def _signatures(facts: Facts) -> Iterator[str]:
     for method in facts.layout.methods:
         outputs = [method.plan.values[index] for index in method.plan.outputs]
         inputs = ", ".join(_described(slot.value) for slot in method.inputs)
-        yield f"| `{method.name}` | {inputs or 'none'} | {', '.join(map(_described, outputs)) or 'none'} |"
+        yield f"| `{comment(method.name)}` | {inputs or 'none'} | {', '.join(map(_described, outputs)) or 'none'} |"
 
 
 def _described(value: m.Value) -> str:
@@ -84,7 +85,7 @@ def _row(name: str, size: int, size32: int | None = None) -> str:
 
 
 def _method_row(facts: Facts, method: MethodLayout) -> str:
-    name = f"`{method.identifier}::kMethodPoolBytes`: pool of `{method.name}`"
+    name = f"`{method.identifier}::kMethodPoolBytes`: pool of `{comment(method.name)}`"
     return _row(name, facts.pools(method.name).method, facts.estimate32(method))
 
 

@@ -375,7 +375,7 @@ int RunAll(int argc, char** argv) {
   unsigned long number = 0;
   int first = NextCall(1, argc, argv);
   if (first == argc) {
-    const Call call = {FindMethod("@DEFAULT@"), "@DEFAULT@", 1, argc};
+    const Call call = {FindMethod(@DEFAULT_LITERAL@), @DEFAULT_LITERAL@, 1, argc};
     return RunCall(call, argv, out, &number);
   }
   const Call before = {0, nullptr, 1, first};

@@ -39,7 +39,7 @@ inline constexpr size_t kPoolAlignment = @POOL_ALIGNMENT@;
 inline constexpr size_t kIoBytes = @IO@;
 inline constexpr size_t kIoAlignment = @IO_ALIGNMENT@;
 
-// All static memory@RAM_WORDS@.
+// All of the above. The runner's own objects, some hundred bytes per method, are not counted.
 inline constexpr size_t kRamBytes =@RAM@;
 
 }  // namespace @ID@
