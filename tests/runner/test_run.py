@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,13 +18,15 @@ import torch
 
 import etdev
 from etdev.program import flat_tensor, write
+from etdev.program import model as m
 from etdev.program.signature_table import SIGNATURES
 from etdev.runner import make_project, project_files, write_project
 from etdev.runner.libraries import BACKENDS, kernels_of
 from etdev.runtime.native import NativeRuntime, lookup_bytes
+from program.hand import tensor
 from runner.compiled import Compiled, compile_project, compiled, expected, measured, needs_compiler, raw
 from runner.models import CONFIG, MODEL, SMALL, SMALL_CONFIG
-from support.files import chain
+from support.files import ADD, chain, method, program
 from support.native import native_host
 from support.projects import write_project as write_config
 from support.stock import shared_runtime
@@ -196,6 +199,47 @@ def test_names_of_methods(tmp_path: Path) -> None:
     x = torch.linspace(-1, 1, 4)
     outputs, _ = made.calls(tmp_path / "out", [(name, [x]) for name in names])
     assert outputs == [[raw(x.sin())]] * len(names)
+
+
+def test_inputs_that_are_not_tensors(tmp_path: Path) -> None:
+    """The program fixes their values. Here, only the factor is used: ``x + 3 * y``."""
+    scalars = (
+        m.Int(3),
+        m.Int(-(2**63)),
+        m.Double(0.1),
+        m.Double(float("-inf")),
+        m.Bool(True),
+        m.String('a"\n'),
+        m.Null(),
+    )
+    values = [*(tensor(4, at=16 * index) for index in range(3)), *scalars]
+    calls = [m.KernelCall(0, (0, 1, 3, 2, 2))]
+    inputs = (0, 1, *range(3, len(values)))
+    file = tmp_path / "scaled.pte"
+    write(program(method(values, calls, inputs=inputs, outputs=(2, 3, 5, 7), operators=(ADD,))), file)
+    made = compiled(measured(file, tmp_path / "project"), tmp_path / "project")
+    x, y = torch.randn(4), torch.randn(4)
+    outputs, _ = made.calls(tmp_path / "out", [("forward", [x, y])])
+    assert outputs == [[raw(x + 3 * y), "3", "0.10000000000000001", "true"]]
+    done = made.run("--in", "2=x")
+    assert done.stderr.strip().endswith("input 2 of forward is not a tensor: its value is part of the program")
+
+
+@pytest.mark.parametrize("embed", [False, True])
+def test_nothing_but_a_constant(tmp_path: Path, embed: bool) -> None:
+    """No arena, no input, no kernel."""
+    file = tmp_path / "answer.pte"
+    write(program(method([m.Int(42)], [], inputs=(), outputs=(0,), operators=(), sizes=())), file)
+    made = compiled(measured(file, tmp_path / "large"), tmp_path / "project", embed=embed)
+    assert made.calls(tmp_path / "out", [("forward", [])])[0] == [["42"]]
+
+
+def test_no_memory_comes_from_the_heap(exact: Compiled) -> None:
+    """The object file of the runner asks no allocator for memory."""
+    (found,) = (exact.folder / "build").rglob("runner.cc.o")
+    symbols = subprocess.run(["nm", "-u", found], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"malloc", "calloc", "realloc", "aligned_alloc", "posix_memalign", "_Znwm", "_Znam"} & set(symbols)
+    assert any("load_method" in name for name in symbols)
 
 
 def test_tables_of_operators_and_backends_are_those_of_the_package() -> None:
