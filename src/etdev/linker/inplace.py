@@ -6,7 +6,8 @@
    sizes at run time. A broadcast operand would be read again after it was overwritten.
 3. The operand is not a constant, not memory of the caller and not state. No other argument of the call is in the same
    bytes. The same tensor at another position is allowed if the kernel may write over that position too.
-4. The instruction is the last one that uses the operand's storage, and the first one that writes to the output's.
+4. The instruction is the last one that uses the operand's storage, and the first one that writes to the output's
+   storage.
 """
 
 from __future__ import annotations

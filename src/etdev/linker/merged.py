@@ -151,7 +151,7 @@ class Storages:
     def applied(self) -> tuple[m.ExecutionPlan, dict[int, int]]:
         """Return the method with all merges and changes applied, and the new positions of the remaining instructions.
 
-        Values in a merged storage get addresses inside it.
+        Values in a merged storage get addresses inside that storage.
         """
         values = [*self.plan.values, *self._new]
         for storage in self.all():

@@ -1,4 +1,4 @@
-"""Replacement of ops that move elements by ``as_strided_copy``.
+"""Use of ``as_strided_copy`` instead of ops that move elements.
 
 The kernel of ``as_strided_copy`` adds strides to step through memory. Other kernels compute an index for each element.
 """
@@ -21,7 +21,7 @@ _MANY = 64
 
 
 def walk_strides(editor: Editor) -> int:
-    """Replace ops that move elements by ``as_strided_copy``, except ops that the linker turns into views."""
+    """Use ``as_strided_copy`` instead of ops that move elements, except ops that the linker turns into views."""
     done = 0
     for op, window in _WINDOWS.items():
         for node in editor.calls(op):

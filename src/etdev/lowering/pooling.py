@@ -59,7 +59,7 @@ class _Pool:
 
 
 def pool_by_shifts(editor: Editor) -> int:
-    """Replace maximum pooling with unused indices, and average pooling with windows of equal size.
+    """Replace maximum pooling if its indices are unused, and average pooling if all its windows have the same size.
 
     Return the number of replaced ops.
     """

@@ -177,7 +177,7 @@ def _seeds(occupancy: Occupancy) -> Iterator[tuple[Node, int]]:
 
 
 def _choose(occupancy: Occupancy, whole: Region, seed: Node, goal: int) -> Choice | None:
-    """Choose the neighbouring ops of a region around ``seed`` that are best to tile, with few tiles."""
+    """Return the best tiling of neighbouring ops in a region around ``seed``, with few tiles, or None."""
     order = list(whole.axes)
     first = last = order.index(seed)
     most = _counts(whole)[-1]

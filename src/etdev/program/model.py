@@ -196,14 +196,14 @@ class Null:
 
 @dataclass(frozen=True, slots=True)
 class Int:
-    """A 64-bit integer. Enums and devices are integers too. Instructions may write to it."""
+    """A 64-bit integer that instructions may change. Enums and devices are integers, too."""
 
     int_val: int
 
 
 @dataclass(frozen=True, slots=True)
 class Bool:
-    """A truth value. Instructions may write to it."""
+    """A truth value that instructions may change."""
 
     bool_val: bool
 

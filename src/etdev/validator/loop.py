@@ -57,7 +57,7 @@ _NONE = -1
 _SHADOWS = -(1 << 40)
 """Base of the space numbers for shadows (see ``Loop.shadows``). A space is this constant minus the value index."""
 _MOST_ROUNDS = 30
-"""Number of iterations after which the validator no longer refines how far dynamic writes reach."""
+"""Number of iterations after which the validator no longer refines the extents of dynamic writes."""
 Key = tuple[int, Hashable]
 """Symbol of a class, and the content that comes in on each way. Contents with equal keys stay in one class."""
 _Pieces = tuple[tuple[int, int], ...]

@@ -31,7 +31,7 @@ def place_tensors(
 ) -> tuple[Changed, Mapping[int, int]]:
     """Give each delegate call in ``devices`` tensors on its device, and insert the copies that this requires.
 
-    Also return a map for state that stays on a device: original value → its replica.
+    Also return a map from each value of state that stays on a device to its replica.
     """
     if not devices and not wanted.inputs and not wanted.outputs and not wanted.state:
         return Changed(method), {}

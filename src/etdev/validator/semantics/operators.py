@@ -35,7 +35,7 @@ class Act(Enum):
 
 
 NAMESPACES = frozenset({"aten", "dim_order_ops", "quantized_decomposed", "et_copy"})
-"""Namespaces in which the ``out`` variant of an operator shows its effect."""
+"""Namespaces in which the effect of an operator follows from its ``out`` variant."""
 PRIM = "executorch_prim"
 
 ET_VIEW = "executorch_prim::et_view.default"
