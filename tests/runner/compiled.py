@@ -22,7 +22,8 @@ from etdev.runtime.native import lookup_bytes
 BIG = PoolSizes(1 << 20, 1 << 20)
 
 
-def _package() -> Path:
+def package() -> Path:
+    """The folder of executorch."""
     spec = find_spec("executorch")
     assert spec is not None
     assert spec.submodule_search_locations
@@ -31,7 +32,7 @@ def _package() -> Path:
 
 def needs_compiler() -> None:
     """Skip if this machine cannot compile a project."""
-    if not (_package() / "lib" / "libexecutorch.so").exists():
+    if not (package() / "lib" / "libexecutorch.so").exists():
         pytest.skip("the installed executorch has no C++ libraries; 1.5 has")
     for tool in ("cmake", "c++"):
         if not _works(tool):
@@ -126,10 +127,10 @@ def compiled(found: ProgramFile, folder: Path, *, embed: bool = False) -> Compil
 
 
 def compile_project(folder: Path) -> None:
-    package = f"-DCMAKE_PREFIX_PATH={_package()}"
+    place = f"-DCMAKE_PREFIX_PATH={package()}"
     strict = "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON"
     fast = "-DCMAKE_BUILD_TYPE=Debug"
-    command = ["cmake", "-S", folder, "-B", folder / "build", package, strict, fast]
+    command = ["cmake", "-S", folder, "-B", folder / "build", place, strict, fast]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     done = subprocess.run(["cmake", "--build", folder / "build"], capture_output=True, text=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -24,7 +26,7 @@ from etdev.runner import make_project, project_files, write_project
 from etdev.runner.libraries import BACKENDS, kernels_of
 from etdev.runtime.native import NativeRuntime, lookup_bytes
 from program.hand import tensor
-from runner.compiled import Compiled, compile_project, compiled, expected, measured, needs_compiler, raw
+from runner.compiled import Compiled, compile_project, compiled, expected, measured, needs_compiler, package, raw
 from runner.models import CONFIG, MODEL, SMALL, SMALL_CONFIG
 from support.files import ADD, chain, method, program
 from support.native import native_host
@@ -240,6 +242,53 @@ def test_no_memory_comes_from_the_heap(exact: Compiled) -> None:
     symbols = subprocess.run(["nm", "-u", found], capture_output=True, text=True, check=True).stdout.split()
     assert not {"malloc", "calloc", "realloc", "aligned_alloc", "posix_memalign", "_Znwm", "_Znam"} & set(symbols)
     assert any("load_method" in name for name in symbols)
+
+
+OBJECTS = """
+    #include <executorch/runtime/backend/interface.h>
+    #include <executorch/runtime/executor/memory_manager.h>
+    #include <executorch/runtime/executor/merged_data_map.h>
+    #include <executorch/runtime/executor/method.h>
+    #include <executorch/runtime/kernel/operator_registry.h>
+    using namespace executorch::runtime;
+    using executorch::aten::Tensor;
+    constexpr size_t word = sizeof(void*);
+    static_assert(word == WORD);
+    static_assert(sizeof(EValue) == 16 && alignof(EValue) == 8);
+    static_assert(sizeof(executorch::aten::TensorImpl) == 8 * word);
+    static_assert(sizeof(FreeableBuffer) == (word == 8 ? 40 : 32) && alignof(FreeableBuffer) == 8);
+    static_assert(sizeof(BoxedEvalueList<int64_t>) == 3 * word && sizeof(BoxedEvalueList<Tensor>) == 3 * word);
+    static_assert(sizeof(Tensor) == word && sizeof(std::optional<Tensor>) == 2 * word);
+    static_assert(sizeof(executorch::aten::ArrayRef<char>) == 2 * word && sizeof(InstructionArgs) == 2 * word);
+    static_assert(sizeof(CompileSpec) == 3 * word && sizeof(internal::MergedDataMap) == 3 * word);
+    static_assert(sizeof(TensorMeta) == 3 * word && sizeof(OpFunction) == word);
+"""
+
+
+@pytest.mark.parametrize("word", [8, 4])
+def test_sizes_of_the_objects_that_are_counted(tmp_path: Path, word: int) -> None:
+    """As the compiler sees them in ExecuTorch's headers; for 32 bits with integers aligned as Arm does."""
+    (tmp_path / "gnu").mkdir()
+    (tmp_path / "gnu" / "stubs-32.h").touch()
+    (tmp_path / "objects.cc").write_text(dedent(OBJECTS).replace("WORD", str(word)))
+    (tmp_path / "empty.cc").write_text("#include <optional>\n#include <variant>\n#include <cinttypes>\n")
+    include = package() / "include"
+    own = [tmp_path, include, include / "executorch" / "runtime" / "core" / "portable_type" / "c10"]
+    command = [
+        "c++",
+        "-std=c++17",
+        "-fsyntax-only",
+        "-DC10_USING_CUSTOM_GENERATED_MACROS",
+        *(f"-I{one}" for one in own),
+    ]
+    if word == 4:
+        machine = Path("/usr/include") / f"{platform.machine()}-linux-gnu"
+        library = machine / "c++" / subprocess.check_output(["c++", "-dumpversion"], text=True).strip()
+        command += ["-m32", "-malign-double", "-idirafter", str(machine), f"-I{library}"]
+        if subprocess.run([*command, tmp_path / "empty.cc"], capture_output=True).returncode:
+            pytest.skip("this compiler has no headers for 32 bits")
+    done = subprocess.run([*command, tmp_path / "objects.cc"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_tables_of_operators_and_backends_are_those_of_the_package() -> None:
