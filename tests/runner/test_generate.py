@@ -98,6 +98,14 @@ def test_estimate_for_32_bits(source: ProgramFile) -> None:
     assert "| 200 | 140 |" in readme
 
 
+def test_operators_for_a_selective_build(source: ProgramFile) -> None:
+    """Those of the runtime itself are always there."""
+    readme = project_files(source)["README.md"].decode()
+    assert '-DEXECUTORCH_SELECT_OPS_LIST="aten::add.out"\n' in readme
+    alone = with_plan(source.program, operators=(m.Operator("executorch_prim::add", "Scalar"),) * 3)
+    assert b"this program needs none but" in project_files(replace(source, program=alone))["README.md"]
+
+
 def test_a_wide_array(source: ProgramFile) -> None:
     text = b"".join(c_array(bytes(range(250)) * 700, "name", 128, "Comment.")).decode()
     numbers = re.findall(r"0x[0-9a-f]+(?=,)", text)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from etdev.program import model as m
+from etdev.program.signatures import operator_name
 from etdev.runner.facts import Facts
 from etdev.runner.identifiers import comment
 from etdev.runner.layout import MethodLayout
+from etdev.runner.libraries import RUNTIME, kernels_of
 
 
 def readme_conditions(facts: Facts) -> set[str]:
@@ -15,6 +17,7 @@ def readme_conditions(facts: Facts) -> set[str]:
     return {
         *(["several"] if len(facts.layout.methods) > 1 else []),
         *(["heap"] if _heap(facts) else []),
+        *(["kernels"] if _operators(facts) else []),
         *(["openvino"] if "OpenvinoBackend" in _heap(facts) else []),
     }
 
@@ -34,6 +37,7 @@ def readme_texts(facts: Facts) -> dict[str, str]:
         "MEMORY_TABLE": "\n".join(_memory(facts)),
         "MEASURED": f" {facts.source.measured}",
         "REMAINDER": _remainder(facts),
+        "OPERATORS": ",".join(_operators(facts)),
         "HEAP": " and ".join(_heap(facts)),
     }
 
@@ -42,6 +46,13 @@ def _heap(facts: Facts) -> list[str]:
     """Return the program's backends. All that a runner can have allocate from the heap."""
     used = {delegate.id for plan in facts.source.program.execution_plan for delegate in plan.delegates}
     return sorted(used)
+
+
+def _operators(facts: Facts) -> list[str]:
+    """Return the operators that are not in the runtime itself, sorted."""
+    plans = facts.source.program.execution_plan
+    names = {operator_name(operator) for plan in plans for operator in plan.operators}
+    return sorted(name for name in names if kernels_of(name) != RUNTIME)
 
 
 def _example(facts: Facts) -> str:
