@@ -7,7 +7,6 @@ import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,36 +17,17 @@ from etdev.program import read
 from etdev.runner import PoolSizes, ProgramFile, project_files, write_project
 from etdev.runner.identifiers import identifiers
 from etdev.runtime.native import lookup_bytes
+from etdev.runtime.native.toolchain import Missing, Toolchain, find_toolchain
 
 BIG = PoolSizes(1 << 20, 1 << 20)
 
 
-def package() -> Path:
-    """The folder of executorch."""
-    spec = find_spec("executorch")
-    assert spec is not None
-    assert spec.submodule_search_locations
-    return Path(next(iter(spec.submodule_search_locations)))
-
-
-def needs_compiler() -> None:
-    """Skip if this machine cannot compile a project."""
-    if not (package() / "lib" / "libexecutorch.so").exists():
-        pytest.skip("the installed executorch has no C++ libraries; 1.5 has")
-    for tool in ("cmake", "c++"):
-        if not _works(tool):
-            pytest.skip(f"no {tool} on this machine")
-    version = subprocess.run(["cmake", "--version"], capture_output=True, text=True, check=True).stdout
-    found = tuple(map(int, re.findall(r"\d+", version)[:2]))
-    if found < (3, 28):
-        pytest.skip(f"CMake is {found[0]}.{found[1]}, and ExecuTorch's package needs 3.28")
-
-
-def _works(tool: str) -> bool:
-    try:
-        return subprocess.run([tool, "--version"], capture_output=True).returncode == 0
-    except OSError:
-        return False
+def tools() -> Toolchain:
+    """The tools that compile a project; skips if one is missing."""
+    found = find_toolchain()
+    if isinstance(found, Missing):
+        pytest.skip(f"{found.reason}: {found.remedy}")
+    return found
 
 
 @dataclass(frozen=True)
@@ -127,14 +107,17 @@ def compiled(found: ProgramFile, folder: Path, *, embed: bool = False) -> Compil
 
 
 def compile_project(folder: Path) -> None:
-    place = f"-DCMAKE_PREFIX_PATH={package()}"
-    strict = "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON"
-    fast = "-DCMAKE_BUILD_TYPE=Debug"
-    command = ["cmake", "-S", folder, "-B", folder / "build", place, strict, fast]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    done = subprocess.run(["cmake", "--build", folder / "build"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    """Compile a project, or compile it again after a change. Raises an AssertionError with what the compiler says."""
+    found = tools()
+    settings = [
+        f"-DCMAKE_PREFIX_PATH={found.package}",
+        f"-DCMAKE_CXX_COMPILER={found.compiler}",
+        "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON",
+        "-DCMAKE_BUILD_TYPE=Debug",
+    ]
+    for command in (["-S", folder, "-B", folder / "build", *settings], ["--build", folder / "build"]):
+        done = subprocess.run([found.cmake, *command], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
     assert "warning" not in done.stdout + done.stderr
 
 

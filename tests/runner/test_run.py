@@ -26,7 +26,7 @@ from etdev.runner import make_project, project_files, write_project
 from etdev.runner.libraries import BACKENDS, kernels_of
 from etdev.runtime.native import NativeRuntime, lookup_bytes
 from program.hand import tensor
-from runner.compiled import Compiled, compile_project, compiled, expected, measured, needs_compiler, package, raw
+from runner.compiled import Compiled, compile_project, compiled, expected, measured, raw, tools
 from runner.models import CONFIG, MODEL, SMALL, SMALL_CONFIG
 from support.files import ADD, chain, method, program
 from support.native import native_host
@@ -40,7 +40,7 @@ Calls = list[tuple[str, list[Any]]]
 
 @pytest.fixture(scope="module", autouse=True)
 def _tools() -> None:
-    needs_compiler()
+    tools()
 
 
 @pytest.fixture(scope="module")
@@ -272,7 +272,8 @@ def test_sizes_of_the_objects_that_are_counted(tmp_path: Path, word: int) -> Non
     (tmp_path / "gnu" / "stubs-32.h").touch()
     (tmp_path / "objects.cc").write_text(dedent(OBJECTS).replace("WORD", str(word)))
     (tmp_path / "empty.cc").write_text("#include <optional>\n#include <variant>\n#include <cinttypes>\n")
-    include = package() / "include"
+    compiler = str(tools().compiler)
+    include = tools().package / "include"
     own = [tmp_path, include, include / "executorch" / "runtime" / "core" / "portable_type" / "c10"]
     command = [
         "c++",
@@ -283,7 +284,7 @@ def test_sizes_of_the_objects_that_are_counted(tmp_path: Path, word: int) -> Non
     ]
     if word == 4:
         machine = Path("/usr/include") / f"{platform.machine()}-linux-gnu"
-        library = machine / "c++" / subprocess.check_output(["c++", "-dumpversion"], text=True).strip()
+        library = machine / "c++" / subprocess.check_output([compiler, "-dumpversion"], text=True).strip()
         command += ["-m32", "-malign-double", "-idirafter", str(machine), f"-I{library}"]
         if subprocess.run([*command, tmp_path / "empty.cc"], capture_output=True).returncode:
             pytest.skip("this compiler has no headers for 32 bits")
