@@ -3,7 +3,7 @@
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && { echo $$p; break; }; done)
 # Parts to install; the tests of a part that is left out skip and say so. Smallest: EXTRAS=build.
-EXTRAS ?= build,deploy,hf,openvino,ray
+EXTRAS ?= build,deploy,hf,native,openvino,ray
 # ExecuTorch's version, to test an older one: make test EXECUTORCH=1.4.1. Its environment, .venv-1.4.1/, differs from
 # .venv/ in that package only.
 EXECUTORCH ?=
