@@ -61,6 +61,7 @@ CHECKS = Group(
         "growth",
         "runtime",
         "replay",
+        "native",
         "device",
         "accuracy",
         "latency",

@@ -195,7 +195,7 @@ def test_percentiles_are_times_that_were_measured(times: Sequence[float], wanted
         (("--seconds", "nan"), "--seconds: nothing is measured for nan s", "more than 0"),
         (("--seconds", "0"), "--seconds: nothing is measured for 0 s", "more than 0"),
         (("--transport", "mail"), "--transport: there is no transport 'mail'", "one of: thread, process, ray"),
-        (("--runtime", "best"), "--runtime: there is no runtime 'best'", "one of: stock, replay"),
+        (("--runtime", "best"), "--runtime: there is no runtime 'best'", "one of: stock, native, replay"),
         (("--input", "0=x.npy"), "--random: inputs are both given and random", "leave one out"),
         (("--calls", "0"), "'--calls'", "greater than or equal to 1"),
     ],

@@ -218,7 +218,11 @@ def test_tensors_that_the_caller_owns_on_a_device_are_brought_there_and_back(run
         (["scaled.pte", "--input", "2=many"], 2, "input 2 is not a tensor but a single int, not 'many'"),
         (["scaled.pte", "--input", "0=two.npz"], 2, "two.npz holds 'a', 'b', and none is named like input 0"),
         (["scaled.pte", "--random", "--method", "backward"], 2, "the program has no method 'backward'"),
-        (["scaled.pte", "--random", "--runtime", "fast"], 2, "there is no runtime 'fast'\nhelp: one of: stock, replay"),
+        (
+            ["scaled.pte", "--random", "--runtime", "fast"],
+            2,
+            "there is no runtime 'fast'\nhelp: one of: stock, native, replay",
+        ),
         (["scaled.pte", "--random", "--runtime", "stock"], 3, "it is not here\nhelp: leave out `--runtime stock`"),
         (
             ["scaled.pte", "--random", "--device-map", "gpu=sim"],

@@ -167,7 +167,7 @@ def test_a_changed_weight(run: Run, tmp_path: Path, program: bytes) -> None:
     code, out, _ = run("verify", "-q", "cpu")
 
     assert code == 4
-    assert out.splitlines()[-1] == "tiny: 1 target, 1 rejected (runtime, replay)"
+    assert out.splitlines()[-1] == "tiny: 1 target, 1 rejected (runtime, replay, native)"
 
 
 def test_after_a_rejected_build_the_hint_says_so(run: Run, tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_a_good_file(run: Run) -> None:
         "  kernels    passed   3 operators in the wheel's runtime\n"
         "  replay     passed   1 method on random inputs, the same with and without poison; weak: the expected "
         "outputs are unknown\n"
-        "  not run    budget, growth, runtime, accuracy, latency: the config that the file was built from is "
+        "  not run    budget, growth, runtime, native, accuracy, latency: the config that the file was built from is "
         "needed\n"
         "  not run    device: the program has no memory on devices\n"
         "\n"

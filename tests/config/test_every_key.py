@@ -59,6 +59,7 @@ _TARGET = {
         "file": "1MiB",
         "weights": "1MiB",
         "memory": {"cpu": "1MiB", "cuda:0": "1MiB"},
+        "ram": "4MiB",
         "copies": "1KiB",
         "delegated": 0.9,
         "latency": {"p50": "0.5ms", "p95": 0.5, "p99": "1.5 s", "method": "forward"},

@@ -39,7 +39,7 @@ CASES = {
         MINIMAL + 'verify.require = "runtime"\n',
         (
             'etdev.toml:7:18: `targets.cpu.verify.require` is "runtime"; expected a list, each element one of "bytes", '
-            '"plan", "placement", "kernels", "budget", "growth", "runtime", "replay", "device", "accuracy", '
+            '"plan", "placement", "kernels", "budget", "growth", "runtime", "replay", "native", "device", "accuracy", '
             '"latency"\n'
             '  help: write a list: ["runtime"]\n'
         ),

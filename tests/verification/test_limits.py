@@ -91,7 +91,12 @@ Budget = Callable[..., CheckResult]
 @pytest.fixture
 def budget(folder: Path) -> Budget:
     def judge(limits: str, found: Program, *methods: MethodResult) -> CheckResult:
-        return check_budget(project(folder, f"budget = {{ {limits} }}"), "cpu", measured(folder, found, *methods))
+        return check_budget(
+            project(folder, f"budget = {{ {limits} }}"),
+            "cpu",
+            measured(folder, found, *methods),
+            lambda: "not measured",
+        )
 
     return judge
 
@@ -192,7 +197,9 @@ def test_all_of_no_ops_are_delegated(budget: Budget) -> None:
 @pytest.mark.parametrize(("limit", "status"), [("file = 1", "failed"), ("weights = 1", "not run"), ("", "not run")])
 def test_a_file_that_cannot_be_read_has_a_size_all_the_same(folder: Path, limit: str, status: str) -> None:
     found = Measured(folder / "none.pte", 7, None)
-    assert check_budget(project(folder, f"budget = {{ {limit} }}"), "cpu", found).status == status
+    assert (
+        check_budget(project(folder, f"budget = {{ {limit} }}"), "cpu", found, lambda: "not measured").status == status
+    )
 
 
 # Growth.

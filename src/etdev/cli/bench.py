@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from etdev.cli.calls import (
+    RUNTIME_PHRASES,
     InputsOption,
     MethodOption,
     OneTargetOption,
@@ -149,7 +150,7 @@ def render(result: BenchResult, stream: TextIO | None = None) -> str:
     """Return a heading, then the measurements, then the machine."""
     stream = stream or sys.stdout
     heading = paint(printable(result.file), stream=stream)
-    how = "in the stock runtime" if result.runtime == "stock" else "by etdev's interpreter"
+    how = RUNTIME_PHRASES[result.runtime]
     blocks = [f"{heading}  {printable(result.method)}, {how}"]
     if result.reason is not None:
         blocks.append(line("why", printable(result.reason)))
@@ -195,8 +196,13 @@ def _what(result: BenchResult) -> str:
 def _memory(result: BenchResult) -> Iterator[str]:
     planned = ", ".join(f"{printable(device)} {format_size(size)}" for device, size in result.memory.planned.items())
     yield f"planned {planned}"
+    outside = result.memory.outside
+    if outside is not None:
+        heap = "not counted here" if outside.heap is None else format_size(outside.heap)
+        pools = f"method pool {format_size(outside.method_pool)}, temporary pool {format_size(outside.temporary_pool)}"
+        yield f"{pools}, heap of delegates {heap}"
     before, peak = result.memory.resident_before, result.memory.resident_peak
-    whose = "the runtime's process" if result.runtime == "stock" else "etdev's own process"
+    whose = "the runtime's process" if result.runtime != "replay" else "etdev's own process"
     if before is None or peak is None:
         yield f"resident: not known here, of {whose}"
     else:

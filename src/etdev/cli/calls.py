@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from etdev.execution.run_results import RuntimeName
     from etdev.pipeline.project import Project
 
-_RUNTIMES = ("stock", "replay")
+RUNTIME_PHRASES = {
+    "stock": "in the stock runtime",
+    "native": "in ExecuTorch's C++ runtime",
+    "replay": "by etdev's interpreter",
+}
+"""Name of each runtime → phrase that says where a program ran."""
 
 ProgramArgument = Annotated[
     str | None,
@@ -60,8 +65,8 @@ RuntimeOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="stock (ExecuTorch's own) or replay (etdev's interpreter). Default: stock if it can run the program "
-        "and no --device-map is given.",
+        help="stock (ExecuTorch's Python runtime), native (its C++ runtime) or replay (etdev's interpreter). Default: "
+        "stock if it can run the program and no --device-map is given.",
         show_default=False,
     ),
 ]
@@ -170,8 +175,10 @@ def require_config(name: str) -> None:
 
 def check_runtime(name: str | None) -> RuntimeName | None:
     """Return the name of a runtime if it is valid. Raises :class:`~etdev.errors.UsageError` for an unknown one."""
-    if name is not None and name not in _RUNTIMES:
-        raise UsageError(f"there is no runtime {name!r}", where="--runtime", hint=f"one of: {', '.join(_RUNTIMES)}")
+    if name is not None and name not in RUNTIME_PHRASES:
+        raise UsageError(
+            f"there is no runtime {name!r}", where="--runtime", hint=f"one of: {', '.join(RUNTIME_PHRASES)}"
+        )
     return cast("RuntimeName | None", name)
 
 

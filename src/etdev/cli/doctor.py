@@ -62,6 +62,9 @@ def _text(found: Diagnosis, loaded: LoadedConfig | None, needs: Sequence[Need] |
     lines += _table([_backend_row(state) for state in found.backends])
     runtime = f"{found.runtime.reason}, with {', '.join(found.runtime.backends) or 'no delegates'}"
     lines += ["", "runtime", f"  {runtime if found.runtime.available else f'not available: {found.runtime.reason}'}"]
+    native = found.native
+    what = native.reason if native.available else f"not available: {native.reason}: {native.remedy}"
+    lines += ["", "native runtime", f"  {what}"]
     if loaded is not None:
         lines += ["", *_needs(loaded, needs or ())]
     return "\n".join(lines)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from etdev.cli.calls import (
+    RUNTIME_PHRASES,
     InputsOption,
     MethodOption,
     OneTargetOption,
@@ -136,7 +137,7 @@ def render(result: RunResult, stream: TextIO | None = None) -> str:
     """Return a heading, then the outputs of each call."""
     stream = stream or sys.stdout
     heading = paint(printable(result.file), stream=stream)
-    how = "in the stock runtime" if result.runtime == "stock" else "by etdev's interpreter"
+    how = RUNTIME_PHRASES[result.runtime]
     blocks = [f"{heading}  {printable(result.method)}, {how}"]
     if result.reason is not None:
         blocks.append(line("why", printable(result.reason)))

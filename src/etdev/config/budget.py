@@ -44,6 +44,12 @@ class Budget(Table):
         description="Largest planned memory of each device, that of programs in delegates included: "
         '`{ cpu = "256KiB", "cuda:0" = "64MiB" }`.',
     )
+    ram: ByteSize | None = Field(
+        None,
+        description="Largest RAM of the target on the host: planned memory, the pools of ExecuTorch's method and "
+        "temporary allocators, and the heap of delegates, with all methods loaded. It is measured in ExecuTorch's C++ "
+        "runtime on this machine.",
+    )
     copies: ByteSize | None = Field(
         None, description="Most bytes that one call of a method copies between devices, both ways together."
     )

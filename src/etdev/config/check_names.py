@@ -37,6 +37,7 @@ BUILT_IN: Mapping[str, CheckFacts] = {
     "growth": CheckFacts("More growth against the baseline than is allowed", unjudged="note"),
     "runtime": CheckFacts("The stock runtime does not compute what the model computes"),
     "replay": CheckFacts("The interpreter does not compute what the model computes"),
+    "native": CheckFacts("ExecuTorch's C++ runtime does not compute what the model computes, or leaves its memory"),
     "device": CheckFacts("Memory on a device that is not as planned"),
     "accuracy": CheckFacts("A limit of the project's own metric that was missed"),
     "latency": CheckFacts("Calls that take longer than they may"),

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from etdev.execution.availability import describe_unused
+from etdev.execution.call_inputs import Calls
+from etdev.execution.native import open_native
 from etdev.execution.run import CallSpec, chosen_runtime, program_failed, read_program
 from etdev.execution.run_results import RuntimeName
 from etdev.execution.throughput import ThroughputResult, batch_size, compare, measure_throughput
@@ -17,8 +19,12 @@ from etdev.execution.workers import OnWorkers, WorkerOptions, keeps_state
 from etdev.pipeline.project.machine import Machine, describe_load, describe_machine, peak_resident
 from etdev.pipeline.project.progress import Progress, Silent, StageClock
 from etdev.pipeline.results.result import LatencyResult, Part
+from etdev.pipeline.results.result_parts import MemoryOutside
+from etdev.program import Program
 from etdev.program.devices import named_devices
 from etdev.program.footprint import planned_memory
+from etdev.runtime.native import NativeRuntime
+from etdev.runtime.native.measure import measure_memory
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
 
 _RARE = 100
@@ -43,6 +49,8 @@ class MemoryResult(Part):
     """Planned bytes per device, as stated in the file. They hold the tensors of all methods, without constants."""
     resident_before: int | None
     """Peak resident bytes of the process that runs the program, before the program is loaded. None if unknown."""
+    outside: MemoryOutside | None = None
+    """Memory of the method outside of its planned buffers. None if another runtime than the native one ran it."""
     resident_peak: int | None
     """Peak resident bytes of that process after the latency measurement. None if unknown."""
 
@@ -81,14 +89,15 @@ def bench_file(file: Path, options: BenchOptions) -> BenchResult:
     program, plan, calls = read_program(file, options)
     machine = describe_machine()
     clock = StageClock(file.name, options.progress)
-    with chosen_runtime(program, options.runtime, options.device_map) as (name, reason, runtime):
-        process = runtime.process_id if isinstance(runtime, StockRuntime) else os.getpid()
+    with chosen_runtime(program, options.runtime, options.device_map, watch=False) as (name, reason, runtime):
+        process = runtime.process_id if isinstance(runtime, StockRuntime | NativeRuntime) else os.getpid()
         before = peak_resident(process)
         try:
             runtime.load(file, data=options.data)
             with clock.stage("latency"):
                 latency, way = measure_latency(runtime, options.method, calls.samples, options.thoroughness)
             after = peak_resident(process)
+            outside = _outside(file, program, calls, options) if name == "native" else None
             throughput: list[ThroughputResult] = []
             for count in options.workers:
                 workers = WorkerOptions(count, options.transport)
@@ -115,9 +124,19 @@ def bench_file(file: Path, options: BenchOptions) -> BenchResult:
         way=way,
         transport=options.transport,
         throughput=compare(throughput, machine),
-        memory=MemoryResult(planned=planned_memory(program), resident_before=before, resident_peak=after),
+        memory=MemoryResult(
+            planned=planned_memory(program), outside=outside, resident_before=before, resident_peak=after
+        ),
         machine=machine,
     )
+
+
+def _outside(file: Path, program: Program, calls: Calls, options: BenchOptions) -> MemoryOutside:
+    """Measure the memory outside of the planned buffers in a runtime of its own, with the first call."""
+    with open_native(program, options.device_map, watch=False) as runtime:
+        found = measure_memory(runtime, program, file, [(options.method, calls.samples[0])], data=options.data)
+    figures = found[options.method]
+    return MemoryOutside(options.method, figures.method_pool, figures.temporary_pool, figures.heap)
 
 
 def _notes(runtime: RuntimeName, method: str, calls: int, machine: Machine, *, state: bool) -> Iterator[str]:

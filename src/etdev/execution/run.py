@@ -13,6 +13,7 @@ from etdev.backends.base import BUILD_EXTRA, find_packages
 from etdev.errors import MissingRequirementError, UsageError
 from etdev.execution.availability import describe_unused, left_out, remedy
 from etdev.execution.call_inputs import Calls, input_names, read_calls
+from etdev.execution.native import open_native
 from etdev.execution.random_inputs import random_inputs
 from etdev.execution.run_results import (
     CallResult,
@@ -189,12 +190,16 @@ def _one_after_the_other(
 
 @contextmanager
 def chosen_runtime(
-    program: Program, wanted: RuntimeName | None, device_map: DeviceMap
+    program: Program, wanted: RuntimeName | None, device_map: DeviceMap, *, watch: bool = True
 ) -> Iterator[tuple[RuntimeName, str | None, Runtime]]:
-    """Yield the runtime's name, a reason, and the runtime.
+    """Yield the runtime's name, a reason, and the runtime. ``watch`` is for the native runtime (:func:`open_native`).
 
     The reason says why the stock runtime was not chosen. It is None if the stock runtime is used.
     """
+    if wanted == "native":
+        with open_native(program, device_map, watch=watch) as native:
+            yield "native", None, native
+        return
     reason = "--device-map was given" if device_map else None
     if wanted != "replay" and (reason is None or wanted == "stock"):
         with StockRuntime() as stock:

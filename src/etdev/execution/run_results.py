@@ -16,7 +16,7 @@ from etdev.runtime.errors import RunError
 if TYPE_CHECKING:
     import torch
 
-RuntimeName = Literal["stock", "replay"]
+RuntimeName = Literal["stock", "replay", "native"]
 
 
 class OutputResult(Part):

@@ -12,6 +12,7 @@ from typing import Any
 
 from etdev.execution.runtimes import Runtime
 from etdev.pipeline.results.result import LatencyResult
+from etdev.runtime.native import NativeRuntime
 from etdev.runtime.stock import StockRuntime
 
 
@@ -43,9 +44,9 @@ def measure_latency(
         began = time.perf_counter()
         runtime.call(method, sample)
         whole = time.perf_counter() - began
-        times.append(runtime.seconds if isinstance(runtime, StockRuntime) else whole)
+        times.append(runtime.seconds if isinstance(runtime, StockRuntime | NativeRuntime) else whole)
         ways.append(whole - times[-1])
-    return summarize(times), median(ways) if isinstance(runtime, StockRuntime) else None
+    return summarize(times), median(ways) if isinstance(runtime, StockRuntime | NativeRuntime) else None
 
 
 def summarize(times: Sequence[float]) -> LatencyResult:

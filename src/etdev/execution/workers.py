@@ -21,6 +21,8 @@ from etdev.program.analysis.storage import method_memory
 from etdev.program.delegates import delegate_inputs
 from etdev.program.devices import named_devices
 from etdev.runtime.device_map import DeviceMap
+from etdev.runtime.native import host_executable
+from etdev.runtime.native.devices import NO_DEVICES, devices_for
 from etdev.runtime.on_workers import across_workers
 from etdev.runtime.orchestrator import Orchestrator
 from etdev.runtime.orchestrator.spec import WorkerSpec
@@ -96,7 +98,10 @@ class OnWorkers:
         home = self._home(tuple(named_devices(self.program)))
         spec = self._spec(home) if home is not None and self.runtime == "replay" else WorkerSpec()
         data = tuple(path.absolute() for path in self.data)
-        source = ProgramSource(self.file.absolute(), self.runtime, data=data, pinned=pinned)
+        host, devices = None, NO_DEVICES
+        if self.runtime == "native":
+            host, devices = host_executable(), devices_for(tuple(named_devices(self.program)), self.device_map)
+        source = ProgramSource(self.file.absolute(), self.runtime, data=data, host=host, devices=devices, pinned=pinned)
         with self._orchestrator([spec] * count) as orchestrator, ProgramPool(orchestrator, source) as pool:
             changed = _changed(self.plan)
             for position, value in enumerate(self.plan.inputs):

@@ -6,6 +6,7 @@ process of its own.
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,8 @@ from etdev.config.loader import LoadedConfig
 from etdev.errors import MissingRequirementError
 from etdev.pipeline.project.requirements import HF_EXTRA, required_packages
 from etdev.pipeline.project.versions import package_version
+from etdev.runtime.native import Missing, find_toolchain
+from etdev.runtime.native.executable import HOST_VARIABLE
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
 
 _RUNTIME_SECONDS = 120
@@ -56,6 +59,16 @@ class RuntimeState:
 
 
 @dataclass(frozen=True, slots=True)
+class NativeState:
+    """The native runtime: ExecuTorch's C++ runtime, which etdev compiles on first use."""
+
+    available: bool
+    reason: str
+    """Tools that compile it, or the tool that is missing."""
+    remedy: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class BackendState:
     """What a backend can do on this machine: lower programs, and run them in the installed runtime."""
 
@@ -88,6 +101,7 @@ class Diagnosis:
     platform: str
     packages: tuple[Package, ...]
     runtime: RuntimeState
+    native: NativeState
     backends: tuple[BackendState, ...]
 
 
@@ -112,6 +126,7 @@ def diagnose() -> Diagnosis:
         platform=f"{platform.system()} {platform.machine()}",
         packages=tuple(_package(*row) for row in PACKAGES),
         runtime=runtime,
+        native=_native(),
         backends=tuple(_backend(name, runtime) for name in backends.names()),
     )
 
@@ -140,6 +155,16 @@ def _runtime() -> RuntimeState:
         except (MissingRequirementError, ProgramFailureError) as error:
             return RuntimeState(False, error.message if isinstance(error, MissingRequirementError) else str(error))
     return RuntimeState(True, f"executorch {package_version('executorch')}", tuple(sorted(names)))
+
+
+def _native() -> NativeState:
+    if os.environ.get(HOST_VARIABLE):
+        return NativeState(True, f"compiled before, at {os.environ[HOST_VARIABLE]}", None)
+    found = find_toolchain()
+    if isinstance(found, Missing):
+        return NativeState(False, found.reason, found.remedy)
+    tools = [found.compiler, found.cmake, *([found.ninja] if found.ninja else [])]
+    return NativeState(True, f"compiled on first use with {', '.join(map(str, tools))}", None)
 
 
 def _backend(name: str, runtime: RuntimeState) -> BackendState:
@@ -181,6 +206,12 @@ def _target_needs(loaded: LoadedConfig, found: Diagnosis) -> Iterator[Need]:
     for name, target in loaded.config.targets.items():
         for index, step in enumerate(target.partitioners):
             yield from _backend_needs(f"targets.{name}.partitioners[{index}].backend", states[step.backend])
+        if not found.native.available:
+            message = f"the native runtime is not available: {found.native.reason}"
+            if target.budget.ram is not None:
+                yield Need(f"targets.{name}.budget.ram", message, found.native.remedy)
+            if "native" in target.verify.require:
+                yield Need(f"targets.{name}.verify.require", message, found.native.remedy)
 
 
 def _backend_needs(key: str, state: BackendState) -> Sequence[Need]:

@@ -17,6 +17,7 @@ from etdev.program import model as m
 from etdev.runtime.hostmem import host_bytes
 from etdev.runtime.interpreter.layout import scalar_type_of
 from etdev.runtime.interpreter.tensors import dense_in
+from etdev.runtime.native.devices import NO_DEVICES, Devices
 from etdev.runtime.orchestrator import (
     Access,
     ClosedError,
@@ -35,7 +36,7 @@ from etdev.runtime.tensors import DeviceTensor
 if TYPE_CHECKING:
     import torch
 
-RuntimeName = Literal["stock", "replay"]
+RuntimeName = Literal["stock", "replay", "native"]
 _AHEAD = 2
 """Maximum number of unfinished calls per worker: one that runs, and one that waits."""
 
@@ -46,7 +47,7 @@ class ProgramSource:
 
     file: Path
     runtime: RuntimeName
-    """``stock`` for ExecuTorch's own runtime, ``replay`` for etdev's interpreter in the worker's memory."""
+    """``stock`` and ``native`` for ExecuTorch's runtimes, ``replay`` for etdev's interpreter in the worker's memory."""
     shared: bool = False
     """True if all methods share the same planned buffers."""
     data: tuple[Path, ...] = ()
@@ -55,6 +56,10 @@ class ProgramSource:
     """Python modules that register custom kernels for the stock runtime."""
     path: tuple[Path, ...] = ()
     """Folders that are searched for these modules first."""
+    host: Path | None = None
+    """Executable of the native runtime; only for that runtime."""
+    devices: Devices = NO_DEVICES
+    """The program's devices in the native runtime."""
     pinned: bool = True
     """True to pin each worker to one core. If the worker is a process, torch then uses only one thread there."""
 
@@ -242,11 +247,17 @@ class _Session:
         worker = current_worker()
         if source.pinned:
             _pin(worker.number)
-        self._is_stock = source.runtime == "stock"
-        if self._is_stock:
+        self._has_process = source.runtime != "replay"
+        self._runtime: Any
+        if source.runtime == "stock":
             from etdev.runtime.stock import StockRuntime
 
-            self._runtime: Any = StockRuntime(imports=source.imports, path=source.path)
+            self._runtime = StockRuntime(imports=source.imports, path=source.path)
+        elif source.runtime == "native":
+            from etdev.runtime.native import NativeRuntime
+
+            assert source.host is not None
+            self._runtime = NativeRuntime(source.host, devices=source.devices, watch=False)
         else:
             import torch
 
@@ -268,7 +279,7 @@ class _Session:
 
     def repeat(self, method: str, inputs: Sequence[Any], times: int) -> float:
         """Call a method ``times`` times and return the total seconds."""
-        if self._is_stock:  # The runtime's own process loops over the calls.
+        if self._has_process:  # The runtime's own process loops over the calls.
             self._runtime.call(method, inputs, repeat=times)
             return float(self._runtime.seconds)
         began = time.perf_counter()

@@ -24,6 +24,8 @@ def _advice(project: Project, target: str, program: Program | None, figure: str,
     match figure:
         case "file" | "weights":
             return "" if settings.quantize else "quantize the model"
+        case "ram":
+            return "reduce the largest part (`etdev bench --runtime native` lists them for each method)"
         case "copies":
             at_ends = program is not None and _copies_ends(program)
             less = "leave inputs and outputs on their device (io), " if at_ends else ""

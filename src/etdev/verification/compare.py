@@ -132,6 +132,18 @@ def mismatch(found: Any, expected: Any) -> str | None:
     return None
 
 
+def same_bits(found: Any, again: Any) -> bool:
+    """Return whether two outputs are equal bit by bit."""
+    import torch
+
+    if not isinstance(found, torch.Tensor) or not isinstance(again, torch.Tensor):
+        return bool(found == again) or (found != found and again != again)
+    if found.shape != again.shape or found.dtype != again.dtype:
+        return False
+    one, two = (item.contiguous().reshape(-1).view(torch.uint8) for item in (found, again))
+    return bool(torch.equal(one, two))
+
+
 def _is_tensor(value: object) -> bool:
     return hasattr(value, "data_ptr")
 

@@ -16,6 +16,7 @@ from etdev.verification.checks.device import DeviceCheck
 from etdev.verification.checks.growth import GrowthCheck
 from etdev.verification.checks.kernels import KernelsCheck
 from etdev.verification.checks.latency import LatencyCheck
+from etdev.verification.checks.native import NativeCheck
 from etdev.verification.checks.placement import PlacementCheck
 from etdev.verification.checks.plan import PlanCheck
 from etdev.verification.checks.replay import ReplayCheck
@@ -32,6 +33,7 @@ BUILT_IN: tuple[Check, ...] = (
     GrowthCheck(),
     RuntimeCheck(),
     ReplayCheck(),
+    NativeCheck(),
     DeviceCheck(),
     AccuracyCheck(),
     LatencyCheck(),

@@ -19,6 +19,7 @@ from etdev.runtime.device_map import DeviceMap
 from etdev.runtime.interpreter.settings import Bounds
 from etdev.runtime.stock import ProgramFailureError
 from etdev.verification.answers import failed, not_run, passed
+from etdev.verification.compare import same_bits
 
 _HINT = "link it again: `etdev relink`; or run it with inputs of its own: `etdev run`"
 _SEEDS = (1, 2)
@@ -70,20 +71,8 @@ def _differences(program: Program, one: Answers, other: Answers) -> list[str]:
         for plan in program.execution_plan
         for number, (first, second) in enumerate(zip(one[plan.name], other[plan.name], strict=True))
         for position, (found, again) in enumerate(zip(first, second, strict=True))
-        if not _same(found, again)
+        if not same_bits(found, again)
     ]
-
-
-def _same(found: Any, again: Any) -> bool:
-    """Return whether two outputs are equal bit by bit."""
-    import torch
-
-    if not isinstance(found, torch.Tensor) or not isinstance(again, torch.Tensor):
-        return bool(found == again) or (found != found and again != again)
-    if found.shape != again.shape or found.dtype != again.dtype:
-        return False
-    one, two = (item.contiguous().reshape(-1).view(torch.uint8) for item in (found, again))
-    return bool(torch.equal(one, two))
 
 
 def _summary(program: Program, answers: Answers, device_map: DeviceMap) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from etdev.pipeline.project.runtime_contents import Requirements, requirements
 from etdev.pipeline.project.torch_tensors import Tensors
 from etdev.pipeline.project.usercode import UserCode
 from etdev.pipeline.results.result import CheckResult, MethodResult
+from etdev.pipeline.results.result_parts import MemoryOutside
 from etdev.pipeline.stages.artifacts import ExportedModel
-from etdev.pipeline.stages.inputs import random_samples, samples_at
+from etdev.pipeline.stages.inputs import make_inputs, random_samples, samples_at
 from etdev.pipeline.stages.link import LinkedProgram
 from etdev.program import Program
 from etdev.program.analysis.inplace import DEFAULT, Donor
@@ -26,6 +28,7 @@ from etdev.runtime.stock import StockRuntime
 from etdev.verification.compare import RELATIVE_TOLERANCE
 from etdev.verification.limits import Measured
 from etdev.verification.output_findings import Problem
+from etdev.verification.outside import measure_outside
 from etdev.verification.read_back import Contents, read_contents
 
 
@@ -121,6 +124,15 @@ class BuiltTarget:
             return random_samples(signature)
         return samples_at(self.project, self.user, entry, signature, ("methods", method, "samples"))
 
+    def representative_calls(self) -> Iterator[tuple[str, Tensors]]:
+        """Yield a call of each method with its first sample, and one at its largest sizes if it has dynamic shapes."""
+        for method, signature in self.reference.signatures.items():
+            sample = next(iter(self.samples(method)), None)
+            if sample is not None:
+                yield method, sample
+            if signature.dims or sample is None:
+                yield method, make_inputs(signature, signature.largest())
+
     @property
     def weak(self) -> frozenset[str]:
         """Names of the methods whose samples are random, because the config names none."""
@@ -207,6 +219,14 @@ class Subject:
     def required(self) -> Requirements:
         """Operators and delegates that the program needs from a runtime."""
         return requirements(self.program)
+
+    @cached_property
+    def outside(self) -> tuple[MemoryOutside, ...] | str:
+        """Memory of each method outside of its planned buffers. A text says why it cannot be measured.
+
+        Only for checks with ``Need.CONFIG`` and ``Need.PROGRAM``.
+        """
+        return measure_outside(self.path, self.data, self.program, self.built.representative_calls())
 
     @property
     def stock_obstacle(self) -> str | None:

@@ -47,6 +47,7 @@ ERROR_RULES: Mapping[str, str] = {
     "lower": "A backend refused the exported program",
     "emit": "The lowered program could not become an ExecuTorch program",
     "link": "The program could not be linked",
+    "runner": "A C++ project for a program could not be written",
     "write": "A file could not be written",
     "verify": "Verification could not be carried out",
     "lock": "Something is not as etdev.lock says",

@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from etdev.pipeline.results.result import NOT_VERIFIED, TargetResult
 
-_RUNNING = ("runtime", "replay", "device")
+_RUNNING = ("runtime", "replay", "native", "device")
 """Names of the checks that run the program."""
 
 

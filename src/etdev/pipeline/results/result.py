@@ -11,7 +11,7 @@ from etdev.decisions import Elision, InPlace, TilingDecision
 from etdev.errors import ExitCode
 from etdev.pipeline.results.decision_counts import CopiesOfKind, InPlaceOutputs
 from etdev.pipeline.results.figures import Figures
-from etdev.pipeline.results.result_parts import AllocatedBuffer, DeviceMemory
+from etdev.pipeline.results.result_parts import AllocatedBuffer, DeviceMemory, MemoryOutside
 from etdev.program.info import BufferInfo, Transfers
 
 Status = Literal["passed", "failed", "not run"]
@@ -110,6 +110,8 @@ class CheckResult(Part):
     """Devices that the program names besides the host, for the check ``bytes``; None if the program was not read."""
     allocations: tuple[AllocatedBuffer, ...] = ()
     """Planned buffers on devices and the memory tests in them, for the check ``device``."""
+    memory_outside: tuple[MemoryOutside, ...] = ()
+    """Memory of each method outside of its planned buffers, for the check ``native``."""
     device_memory: tuple[DeviceMemory, ...] = ()
     """Memory of the devices before, during and after the check, for the check ``device``."""
 

@@ -26,6 +26,19 @@ class AllocatedBuffer:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryOutside:
+    """Memory of a method outside of its planned buffers, as ExecuTorch's C++ runtime takes it on this machine."""
+
+    method: str
+    method_pool: int
+    """Bytes of the method allocator: values, tensors, and memory that delegates take from it."""
+    temporary_pool: int
+    """Bytes of the temporary allocator that keep the method pool small and that the calls work with."""
+    heap: int | None
+    """Largest number of heap bytes in use at once, at load or in a call: those of delegates. None if not counted."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceMemory:
     """Memory of a device before, during and after the check."""
 

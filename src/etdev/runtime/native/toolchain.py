@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from etdev import compat
+
 NATIVE_EXTRA = 'pip install "etdev[native]"'
 _CMAKE = (3, 28)
 """First version of CMake that writes the run-time paths of ExecuTorch's libraries correctly."""
@@ -47,7 +49,7 @@ def find_toolchain() -> Toolchain | Missing:
     if package is None:
         return Missing("executorch is not installed", 'pip install "etdev[build]"')
     if not (package / "lib" / "libexecutorch.so").exists():
-        return Missing("the installed executorch has no C++ libraries", 'pip install "executorch>=1.5"')
+        return Missing("the installed executorch has no C++ libraries", compat.INSTALL_SUPPORTED)
     cmake = _cmake()
     if cmake is None:
         return Missing("no CMake of version 3.28 or later was found", NATIVE_EXTRA)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from etdev.devices import HOST
 from etdev.inspection.breakdown import (
     Parts,
     copy_parts,
@@ -19,12 +20,14 @@ from etdev.inspection.breakdown import (
 from etdev.inspection.transfers import transfers_per_call
 from etdev.pipeline.project import Project
 from etdev.pipeline.results.result import CheckResult
+from etdev.pipeline.results.result_parts import MemoryOutside
 from etdev.pipeline.stages.nested import device_memory
 from etdev.program import Program
 from etdev.units import format_share, format_size
 from etdev.verification.advice import advise
 from etdev.verification.check import Check, Need
 from etdev.verification.limits import Limit, Measured, Unjudged, judge
+from etdev.verification.outside import ram_parts
 from etdev.verification.subject import Subject
 
 
@@ -37,23 +40,35 @@ class BudgetCheck(Check):
     def run(self, subject: Subject) -> CheckResult:
         """Judge each limit. Even if the file cannot be read, its size is judged."""
         built = subject.built
-        return check_budget(built.project, built.target, built.measured(subject.found))
+        return check_budget(built.project, built.target, built.measured(subject.found), lambda: subject.outside)
 
 
-def check_budget(project: Project, target: str, measured: Measured) -> CheckResult:
-    """Compare a file with each limit of ``[targets.X.budget]``, except those of growth and latency."""
+def check_budget(
+    project: Project, target: str, measured: Measured, outside: Callable[[], tuple[MemoryOutside, ...] | str]
+) -> CheckResult:
+    """Compare a file with each limit of ``[targets.X.budget]``, except those of growth and latency.
+
+    ``outside`` measures the memory of each method outside of its planned buffers, or says why it cannot be measured. It
+    is called only for the limit ``ram``.
+    """
     limits, unjudged = _Limits(project, target, measured), []
     budget = limits.budget
     found = [*limits.of_file()]
     if measured.program is not None:
         found += limits.of_program(measured.program)
+        if budget.ram is not None:
+            ram = ram_parts(limits.planned(measured.program), outside())
+            if isinstance(ram, str):
+                unjudged.append(Unjudged(("budget", "ram"), ram))
+            else:
+                found.append(limits.of_ram(ram, budget.ram))
         if budget.delegated is not None and measured.methods:
             found.append(limits.of_delegation(measured.program, budget.delegated))
         elif budget.delegated is not None:
             reason = "neither the file nor a report.json of its build says how many ops its delegates took"
             unjudged.append(Unjudged(("budget", "delegated"), reason))
     else:
-        asked = {name: getattr(budget, name) for name in ("weights", "memory", "copies", "delegated")}
+        asked = {name: getattr(budget, name) for name in ("weights", "memory", "ram", "copies", "delegated")}
         unread = (name for name, limit in asked.items() if limit not in (None, {}))
         unjudged += [Unjudged(("budget", name), "the check `bytes` failed") for name in unread]
     return judge("budget", project, target, found, unjudged)
@@ -86,6 +101,13 @@ class _Limits:
         for plan in program.execution_plan if budget.copies is not None else ():
             name, copied = f"copies in a call of {plan.name!r}", transfers_per_call(plan).total
             yield self._bytes(name, copied, budget.copies or 0, partial(copy_parts, plan), "copies")
+
+    def planned(self, program: Program) -> int:
+        """Return the planned bytes on the host."""
+        return self._measured.figures(program).memory.get(str(HOST), 0)
+
+    def of_ram(self, parts: Parts, limit: int) -> Limit:
+        return self._bytes("ram", sum(size for _, size in parts.items), limit, lambda: parts, "ram")
 
     def of_delegation(self, program: Program, least: float) -> Limit:
         figures, methods = self._measured.figures(program), self._measured.methods

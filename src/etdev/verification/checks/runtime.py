@@ -5,6 +5,8 @@ The check *replay* makes the same comparison with the interpreter.
 
 from __future__ import annotations
 
+from typing import Any
+
 from etdev.execution.runtimes import Runtime
 from etdev.pipeline.results.result import CheckResult
 from etdev.pipeline.stages.eager import compute
@@ -33,7 +35,7 @@ class RuntimeCheck(Check):
         return compare_with_model(self.name, subject.built, subject.stock)
 
 
-def compare_with_model(check: str, built: BuiltTarget, runtime: Runtime, note: str = "") -> CheckResult:
+def compare_with_model(check: str, built: BuiltTarget, runtime: Runtime, note: str = "", **more: Any) -> CheckResult:
     """Run every method on every sample from initial state, then every session, and compare every output.
 
     If a method writes to state, all methods are also called in a row on one state.
@@ -43,7 +45,7 @@ def compare_with_model(check: str, built: BuiltTarget, runtime: Runtime, note: s
     of a dynamic range, the methods also run at these sizes, on random inputs. Those runs count for no figure and no
     limit of the config.
 
-    ``note`` is added to the end of the summary if the check passes.
+    If the check passes, ``note`` is added to the end of the summary, and ``more`` are other fields of the result.
     """
     problem = _load(built, runtime, check)
     if problem is not None:
@@ -62,7 +64,7 @@ def compare_with_model(check: str, built: BuiltTarget, runtime: Runtime, note: s
         findings.broken.append(built.broken(f"the {check} failed: {error}"))
     problems, outputs = (*findings.broken, *findings.missed), tuple(findings.outputs)
     if not problems:
-        return passed(check, _summary(built, findings) + note, outputs=outputs)
+        return passed(check, _summary(built, findings) + note, outputs=outputs, **more)
     remedy = built.remedy(built.project.where(*problems[0].key), problems[0].hint)
     texts = [problem.text for problem in problems]
     return failed(check, texts, gate=not findings.broken, outputs=outputs, **remedy)
