@@ -30,8 +30,9 @@ from etdev import compat
 
 BENCHMARKS = Path(__file__).resolve().parent
 MODELS = (
-    "mobilenet-v2", "efficientnet", "convnext", "swin", "vit", "segformer", "bert", "gpt2", "llama-decode", "whisper",
+    "mobilenet-v2", "resnet", "convnext", "vit", "segformer", "bert", "gpt2", "llama-decode", "t5", "whisper-decoder",
 )  # fmt: skip
+"""Models of all kinds that build in about a minute."""
 OTHER = str(BENCHMARKS.parent / f".venv-{compat.TESTED[1]}" / "bin" / "python")
 SECONDS = 0.02
 """Time of one measurement; a faster program is called several times."""

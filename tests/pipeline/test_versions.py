@@ -18,7 +18,7 @@ import pytest
 from etdev import compat
 from support.projects import FOUR_TARGETS, LINEAR, SAMPLES, write_project
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 TOLERANCE = 1e-5
 """Largest difference of outputs of other kernels, relative to the largest element. Seen: 6e-6."""
@@ -28,6 +28,10 @@ PROJECTS = {
         + """
     [targets.weights]
     external_weights = "tiny.ptd"
+    [targets.openvino]
+    partitioners = [{ backend = "openvino" }]
+    [targets.reference]
+    partitioners = [{ backend = "reference", options = { ops = "all" } }]
     """,
         {"model": LINEAR, "data": SAMPLES},
     ),
@@ -72,8 +76,8 @@ PROJECTS = {
         },
     ),
 }
-SAME_KERNELS = {"tiny/xnnpack", "tiny/int8", "tiny/w4"}
-"""Targets that compute in XNNPACK alone, which is the same in all tested versions. The other kernels are not."""
+SAME_KERNELS = {"tiny/xnnpack", "tiny/int8", "tiny/w4", "tiny/openvino"}
+"""Targets that compute in a delegate alone, which is the same in all tested versions. The other kernels are not."""
 
 RUN = """
 import sys
@@ -93,6 +97,8 @@ found = {}
 with StockRuntime() as runtime:
     for project, wanted in calls.items():
         for file in sorted(folder.glob(f"{project}/build/*/{project}.pte")):
+            if file.parent.name == "reference":
+                continue  # Only etdev's interpreter runs it, which the build did.
             runtime.load(file, shared=project == "state", data=sorted(file.parent.glob("*.ptd")))
             for index, (method, inputs) in enumerate(wanted):
                 (output,) = runtime.call(method, inputs)
@@ -114,6 +120,7 @@ def pythons() -> dict[str, str]:
     if not other:
         pytest.skip("ETDEV_OTHER_PYTHON names no Python with another version of executorch")
     pytest.importorskip("executorch", reason="needs the extra `build`")
+    pytest.importorskip("openvino", reason="needs the extra `openvino`")
     version = run(other, "-c", "from importlib.metadata import version; print(version('executorch'))").strip()
     found = {str(compat.installed()): sys.executable, version: other}
     assert len(found) == 2, f"{other} has executorch {version} as well"
@@ -152,7 +159,7 @@ def test_files_of_each_version_compute_the_same_in_the_other(
     first, second = pythons
     for builder in pythons:
         here, there = outputs(builder, first), outputs(builder, second)
-        assert len(here) == 2 * 5 + 4 * 2
+        assert len(here) == 2 * 6 + 4 * 2
         assert here.keys() == there.keys()
         for name, values in here.items():
             if name.split()[0] in SAME_KERNELS:
@@ -168,6 +175,6 @@ def test_both_versions_build_the_same_programs(built: dict[str, Path]) -> None:
         {str(path.relative_to(folder)): path.read_bytes() for path in folder.glob("*/build/*/*.pt[de]")}
         for folder in built.values()
     )
-    assert len(first) == 2 * (5 + 2) + 1
+    assert len(first) == 2 * (7 + 2) + 1
     assert first.keys() == second.keys()
     assert [name for name in first if first[name] != second[name]] == []
