@@ -2,7 +2,8 @@
 
 Each model is built by etdev with the reference backend, once for each cut (`zoo_parts/on_devices.py` has them), and run
 by the interpreter: in the planned buffers, on devices whose memory the host cannot touch, with poison in all bytes that
-are not in use, call after call on one state. So are the targets of examples/gpu. Each model is a process of its own;
+are not in use, call after call on one state. ExecuTorch's C++ runtime runs it too, where that can be compiled, and has
+to copy the bytes that the report states. So are the targets of examples/gpu. Each model is a process of its own;
 results are kept, so that an interrupted run goes on where it was. Ends with 1 if an output differs from eager PyTorch's
 by more than 1e-4 of its largest magnitude, or if anything fails.
 
@@ -88,8 +89,8 @@ def _print(results: Sequence[OnDevices]) -> None:
         f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, {', '.join(versions())}\n"
     )
     titles = ("model", "cut", "instructions", "delegates", "copies", "to devices, B", "back, B", "host, B")
-    print(f"| {' | '.join((*titles, 'cuda:0, B', 'cuda:1, B', 'error', 's'))} |")
-    print(f"| --- | --- |{' ---: |' * 10}")
+    print(f"| {' | '.join((*titles, 'cuda:0, B', 'cuda:1, B', 'error', 'in C++', 's'))} |")
+    print(f"| --- | --- |{' ---: |' * 11}")
     for result in results:
         for cut in result.cuts:
             print(_row(result.model, cut))
@@ -105,8 +106,9 @@ def _print(results: Sequence[OnDevices]) -> None:
 def _row(model: str, cut: Cut) -> str:
     memory = (cut.memory.get(device, 0) for device in ("cpu", "cuda:0", "cuda:1"))
     counts = (cut.instructions, cut.delegates, cut.copies, cut.h2d_bytes, cut.d2h_bytes, *memory)
-    error = "none" if cut.error is None else f"{cut.error:.1e}"
-    return f"| {model} | {cut.name} | {' | '.join(f'{count:,}' for count in counts)} | {error} | {cut.seconds:.1f} |"
+    errors = ("none" if error is None else f"{error:.1e}" for error in (cut.error, cut.native_error))
+    cells = (*(f"{count:,}" for count in counts), *errors, f"{cut.seconds:.1f}")
+    return f"| {model} | {cut.name} | {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

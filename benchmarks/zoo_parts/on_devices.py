@@ -21,8 +21,9 @@ from zoo_parts.result import Part
 
 if TYPE_CHECKING:
     from etdev.pipeline.results.result import BuildResult
+    from etdev.program.model import ExecutionPlan
 
-FORMAT = 1
+FORMAT = 2
 """Of the files."""
 DEVICE_MAP = "cuda:0=sim,cuda:1=sim"
 TOLERANCE = 1e-4
@@ -67,6 +68,10 @@ class Cut(Part):
     """Device → planned bytes, those of nested programs among them."""
     error: float | None = None
     """Largest difference from eager PyTorch over the largest magnitude of the output; None if there was no result."""
+    native_error: float | None = None
+    """The same in ExecuTorch's C++ runtime; None if there was no result, or if that runtime cannot be compiled here."""
+    native: bool = False
+    """Whether that runtime can be compiled here."""
     seconds: float = 0.0
     """Of all calls together."""
     trouble: str = ""
@@ -74,7 +79,8 @@ class Cut(Part):
     @property
     def good(self) -> bool:
         """Whether it computes what eager PyTorch does."""
-        return not self.trouble and self.error is not None and self.error <= TOLERANCE
+        found = [self.error, *([self.native_error] if self.native else [])]
+        return not self.trouble and all(error is not None and error <= TOLERANCE for error in found)
 
 
 class OnDevices(Part):
@@ -186,6 +192,7 @@ def _run(target: str, built: BuildResult, subject: Subject, expected: Outputs) -
     from etdev.program.devices import D2H_COPY, H2D_COPY
     from etdev.program.footprint import planned_memory
     from etdev.runtime.device_map import parse_device_map
+    from etdev.runtime.native import Missing, find_toolchain
     from etdev.runtime.replay import ReplayRuntime
     from etdev.verification.checks.placement import check_placement
 
@@ -199,8 +206,11 @@ def _run(target: str, built: BuildResult, subject: Subject, expected: Outputs) -
     with ReplayRuntime(parse_device_map(DEVICE_MAP)) as runtime:
         runtime.load(program)
         found = [value for inputs in subject.inputs for value in runtime.call("forward", inputs)]
+    native, trouble = _natively(built.path(target), plan, subject)
     return Cut(
         name=target,
+        native_error=None if native is None else relative_error(native, expected),
+        native=not isinstance(find_toolchain(), Missing),
         instructions=len(calls),
         delegates=sum(isinstance(call, m.DelegateCall) for call in calls),
         copies=sum(name in (H2D_COPY, D2H_COPY) for name in names),
@@ -209,8 +219,36 @@ def _run(target: str, built: BuildResult, subject: Subject, expected: Outputs) -
         memory=dict(Counter(planned_memory(program)) + Counter(built[target].nested_memory)),
         error=relative_error(found, expected),
         seconds=round(monotonic() - begin, 2),
-        trouble="" if placement.status == "passed" else f"placement: {placement.summary}",
+        trouble=trouble if placement.status == "passed" else f"placement: {placement.summary}",
     )
+
+
+def _natively(file: Path, plan: ExecutionPlan, subject: Subject) -> tuple[Outputs | None, str]:
+    """Outputs of all calls in ExecuTorch's C++ runtime, and what is wrong: bytes that were copied or damaged."""
+    from etdev.inspection.transfers import transfers_per_call
+    from etdev.runtime.native import Missing, NativeRuntime, find_toolchain, host_executable
+    from etdev.runtime.native.devices import simulated_devices
+    from etdev.runtime.stock import ProgramFailureError
+
+    if isinstance(find_toolchain(), Missing):
+        return None, ""
+    moved = transfers_per_call(plan)
+    found: list[Any] = []
+    try:
+        with NativeRuntime(host_executable(), devices=simulated_devices(2)) as runtime:
+            runtime.load(file)
+            for number, inputs in enumerate(subject.inputs, 1):
+                found += runtime.call("forward", inputs)
+                assert runtime.called is not None
+                counts = runtime.called.devices.values()
+                copied = sum(each.bytes_in for each in counts), sum(each.bytes_out for each in counts)
+                if copied != (number * moved.h2d_bytes, number * moved.d2h_bytes):
+                    return found, f"{number} calls copied {copied} bytes in C++, one copies {moved} by the report"
+                if runtime.called.damages:
+                    return found, f"C++: {runtime.called.damages[0]}"
+    except ProgramFailureError as error:
+        return None, f"C++: {error}"
+    return found, ""
 
 
 def main() -> None:
