@@ -98,7 +98,7 @@ def test_a_config_that_is_a_pipe(tmp_path: Path) -> None:
 def test_a_config_that_is_too_large_says_the_limit(tmp_path: Path) -> None:
     (tmp_path / "below.toml").write_text("#" * (MAX_BYTES + 1))
     (found,) = problems(tmp_path, 'extends = "below.toml"\n' + MINIMAL)
-    assert "the file is larger than 256 KiB, the most that is read as a config" in found.message
+    assert "the file is larger than 256 KiB, the maximum size of a config" in found.message
 
 
 def test_files_that_a_config_names(tmp_path: Path) -> None:

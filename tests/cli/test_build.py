@@ -102,7 +102,7 @@ def test_exit_codes(run: Run, arguments: tuple[str, ...], code: int, verdict: st
             2,
             "error: --output: unknown format 'yaml'\nhelp: one of: text, json, github, sarif, md, html\n",
         ),
-        (("-p", "ci"), 2, "error: --profile ci: there is no profile `ci`\nhelp: profiles here: strict\n"),
+        (("-p", "ci"), 2, "error: --profile ci: there is no profile `ci`\nhelp: the profiles are: strict\n"),
         (
             ("--set", 'methods.forward.samples="data:sample"'),
             2,
@@ -132,7 +132,7 @@ def test_what_is_built_in_spite_of_an_error_is_named(run: Run) -> None:
     code, out, err = run("build", "-q", "--no-verify", *failing)
     assert (code, out) == (4, "")
     first, second, *_ = err.splitlines()
-    assert first == "cpu: built and good; `--keep-going` says more of each, and builds all others"
+    assert first == "cpu: built and good; use `--keep-going` for their results, and to build all other targets"
     assert second.startswith("error: ")
     _, _, err = run("build", "-q", "-t", "none")
     assert err.startswith("error: no target matches"), "what an earlier build made is not meant"
@@ -249,7 +249,7 @@ def test_a_dry_run_writes_nothing(run: Run, project: Path) -> None:
         "forward: x: float32 [2, 32] -> float32 [2, 32] (largest sizes)",
         "  called with the declared sizes; computed on the first sample",
         "dry run: cpu, small can be built as far as these calls tell",
-        "not tried: export, quantization, lowering and verification, which may refuse what these calls take",
+        "not tried: export, quantization, lowering and verification, which may fail although these calls succeeded",
     ]
     assert not (project / "build").exists()
 

@@ -40,7 +40,7 @@ def test_a_deployment(run: Run, tmp_path: Path) -> None:
     head, current, before, file, not_run = out.splitlines()
     assert head == "here  file:served"
     assert current == f"  current    {_served(tmp_path)}"
-    assert before == "  before     nothing was deployed there"
+    assert before == "  before     nothing"
     assert file.startswith("  file       tiny.pte  ")
     assert f"({size:,} bytes)  sha256 " in file
     assert not_run == "  not run    replay, as the manifest states"
@@ -53,7 +53,7 @@ def test_the_same_again(run: Run, tmp_path: Path) -> None:
     run("here")
     code, out, _ = run("here", "-q")
     assert code == 0
-    assert out.splitlines()[1] == f"  current    {_served(tmp_path)}, which holds the same already: nothing to do"
+    assert out.splitlines()[1] == f"  current    {_served(tmp_path)}, which has the same content already: nothing to do"
 
 
 def test_a_dry_run(run: Run, tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_list_and_rollback(run: Run, tmp_path: Path) -> None:
     assert [line.split()[:2] for line in out.splitlines()[1:]] == [["*", second], [first, "tiny"]]
     code, out, _ = run("here", "--rollback")
     assert (code, _served(tmp_path)) == (0, first)
-    assert out.splitlines()[1:] == [f"  current    {first}, which was there already", f"  before     {second}"]
+    assert out.splitlines()[1:] == [f"  current    {first}, which was already there", f"  before     {second}"]
     code, _, err = run("here", "--rollback")
     assert code == 6
     assert f"error: file:served: there is no release before {first}\n" in err
@@ -97,7 +97,7 @@ def test_a_refusal_is_exit_6(run: Run, tmp_path: Path) -> None:
     code, out, err = run("here")
     assert (code, out) == (6, "")
     assert "error: " in err
-    assert "the file is not the one that was built" in err
+    assert "the file has changed since it was built" in err
     assert "help: run `etdev build cpu` again" in err
 
 
@@ -105,7 +105,7 @@ def test_a_refusal_is_exit_6(run: Run, tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["there"], "the config has no deployment 'there'"),
-        (["here", "--list", "--rollback"], "--rollback and --list exclude each other"),
+        (["here", "--list", "--rollback"], "--rollback and --list cannot be used together"),
         (["here", "--set", "deploy.here.uri=sftp://me:pw@h/x"], "sftp://me:…@h/x"),
         ([], "Missing argument 'NAME'"),
     ],

@@ -131,9 +131,9 @@ def test_debugging_shows_the_traceback(end: RunEnding, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
-        (["bild"], "error: No such command 'bild'. Did you mean 'build'?", "help: `etdev --help`"),
-        (["config"], "error: Missing command.", "help: `etdev config --help`"),
-        (["init", "--tmplate", "x"], "error: No such option", "help: `etdev init --help`"),
+        (["bild"], "error: No such command 'bild'. Did you mean 'build'?", "help: run `etdev --help`"),
+        (["config"], "error: Missing command.", "help: run `etdev config --help`"),
+        (["init", "--tmplate", "x"], "error: No such option", "help: run `etdev init --help`"),
     ],
 )
 def test_wrong_usage(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str, hint: str) -> None:

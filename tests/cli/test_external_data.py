@@ -57,8 +57,8 @@ def test_run(run: Run, outside: Path) -> None:
     assert "min 1, max 5" in text
     code, _, error = run("out.pte", "--input", "0=x.npy")
     assert code == 2
-    assert "out.pte: the program has weights in another file: 'weight'" in error
-    assert "help: say which file: `--data FILE.ptd`" in error
+    assert "out.pte: the program needs weights from another file: 'weight'" in error
+    assert "help: pass that file: `--data FILE.ptd`" in error
 
 
 def test_data_that_are_none(run: Run, outside: Path) -> None:
@@ -95,4 +95,4 @@ def test_operators_of_a_file(command: Run, outside: Path) -> None:
 def test_the_weights_of_a_target_are_known(command: Run) -> None:
     code, _, error = command("verify", "cpu", "--data", "w.ptd")
     assert code == 2
-    assert "--data: the data files of a target are known" in error
+    assert "--data: etdev knows the data files of a target" in error

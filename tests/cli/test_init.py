@@ -169,8 +169,8 @@ def test_asks_for_what_was_not_given(tmp_path: Path) -> None:
 
     assert code == 0, shown
     assert f"  1  minimal       {TEMPLATES['minimal'].summary}" in shown
-    assert "error: 'maximal' is none of these" in shown
-    assert "error: '../up' cannot be a project's name" in shown
+    assert "error: 'maximal' is not one of the options" in shown
+    assert "error: '../up' cannot be the name of a project" in shown
     assert "Next: cd new && etdev build" in shown
     assert 'name = "other"' in (tmp_path / "new" / "etdev.toml").read_text()
 
@@ -180,7 +180,7 @@ def test_a_tilde_is_a_home(tmp_path: Path) -> None:
     home = tmp_path / "home"
     code, shown = on_a_terminal(tmp_path, "init", answers=answers, env={"HOME": str(home), "NO_COLOR": "1"})
     assert code == 0, shown
-    assert "error: there is no user of whom '~nobody-at-all/x' is a folder" in shown
+    assert "error: the home folder in '~nobody-at-all/x' belongs to an unknown user" in shown
     assert _files(home / "new") == FILES
     assert list(tmp_path.iterdir()) == [home]
 
@@ -247,7 +247,10 @@ def test_waits_for_no_input_without_a_terminal(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--template", "maximal"], "error: --template: there is no template 'maximal'\nhelp: one of: minimal, "),
-        (["--name", "../up"], "error: --name: '../up' cannot be a project's name, which becomes a file name\n"),
+        (
+            ["--name", "../up"],
+            ("error: --name: '../up' cannot be the name of a project, because file names contain it\n"),
+        ),
     ],
 )
 def test_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:

@@ -158,8 +158,8 @@ def test_what_this_version_does_not_know_is_warned_of(run: Run) -> None:
 
     assert code == 0
     assert json.loads(out)["unknown_fields"] == ["4 bytes after the last segment"]
-    assert err.startswith("warning: delegated.pte: the file has what this version of etdev does not know: 4 bytes aft")
-    assert "help: what is said of it may be incomplete" in err
+    assert err.startswith("warning: delegated.pte: the file has content that this version of etdev does not know: 4 by")
+    assert "help: use a newer version of etdev: this description may be incomplete" in err
 
 
 DAMAGED = "help: copy or build the file again: it is not a .pte, or it is truncated or damaged\n"
@@ -206,7 +206,7 @@ def test_charts_of_memory(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert (code, err) == (0, "")
     assert out[out.index("  chart") :] == (
-        "  chart      buffer 1 on cpu: bytes in use, and below the tensors by address\n"
+        "  chart      buffer 1 on cpu: bytes in use, and below that the tensors by address\n"
         "       64 B |                         |\n"
         "            |                         |\n"
         "            |┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄|\n"
@@ -224,7 +224,7 @@ def test_charts_of_memory(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         "            |██████████               |\n"
         "          0 |██████████               |\n"
         "             in   3 instructions   out\n"
-        "             ┄ the least that any plan needs, 32 B\n"
+        "             ┄ lower bound for any plan, 32 B\n"
     )
 
 

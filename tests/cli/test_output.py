@@ -33,9 +33,9 @@ def test_accepted(values: list[str] | None, expected: list[Output]) -> None:
     ("values", "message", "hint"),
     [
         (["xml"], "unknown format 'xml'", "one of: text, json, sarif"),
-        (["json="], "'json=' names no file", "write `--output json=FILE`"),
+        (["json="], "'json=' does not name a file", "write `--output json=FILE`"),
         (["json", "sarif"], "json and sarif cannot both go to standard output", "`--output sarif=FILE`"),
-        (["json=a", "sarif=a"], "two formats were given the same file", "a file of its own"),
+        (["json=a", "sarif=a"], "two formats have the same file", "use another file"),
     ],
 )
 def test_refused(values: list[str], message: str, hint: str) -> None:
@@ -48,7 +48,7 @@ def test_refused(values: list[str], message: str, hint: str) -> None:
 @pytest.mark.parametrize("name", ["w.ptd", "new/m.pte", "m.etrecord"])
 def test_a_report_has_no_name_of_a_product(name: str) -> None:
     """It would pass for one, and take the place of one that the command does not know of."""
-    with pytest.raises(UsageError, match=rf"a report cannot be written to '{name}': names that end in"):
+    with pytest.raises(UsageError, match=rf"a report cannot be written to '{name}': the suffix"):
         parse_outputs([f"json={name}"], allowed=FORMATS).refuse()
     parse_outputs([f"json={name}.json"], allowed=FORMATS).refuse()
 

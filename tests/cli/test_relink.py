@@ -114,7 +114,7 @@ def test_decisions_in_words() -> None:
         "             1 kept: reason 4",
         "             1 kept: reason 5",
         "             2 kept: 2 other reasons, see -v",
-        "  cat        first: 1 of 1 copy removed, 1,024 bytes less to copy in a call",
+        "  cat        first: 1 of 1 copy removed, 1,024 bytes fewer to copy in a call",
         "             1 kept in part: an input is a constant",
         "  in place   first: 1 of 2 outputs over an operand, 4,096 bytes",
         "             1 not: no",
@@ -122,7 +122,7 @@ def test_decisions_in_words() -> None:
     assert list(decision_lines(copied[3:], outputs, verbose=True)) == [
         "  views      0 of 5 copies removed",
         *(f"             instruction {index} ({view}, 8 bytes): kept: reason {index}" for index in range(3, 8)),
-        "  cat        1 of 1 copy removed, 1,024 bytes less to copy in a call",
+        "  cat        1 of 1 copy removed, 1,024 bytes fewer to copy in a call",
         "             instruction 8 (aten::cat.out, 1,024 bytes): removed in part: an input is a constant",
         "  in place   1 of 2 outputs over an operand, 4,096 bytes",
         "             instruction 9 (aten::native_layer_norm.out, 4,096 bytes): over argument 0",
@@ -148,7 +148,7 @@ def test_decisions_in_words() -> None:
             chain(1),
             ["-o", "b.pte", "--inplace", "all"],
             2,
-            "error: --inplace: 'all' does not say which operators may write in place\n",
+            "error: --inplace: 'all' is not a table of operators that may write in place\n",
         ),
         (chain(1), ["-o", "b.pte", "--output", "json=a.pte"], 2, "error: --output: 'a.pte' is a file that the command"),
         (chain(1), ["-o", "b.pte", "--output", "json=b.pte"], 2, "error: --output: 'b.pte' is a file that the command"),
@@ -184,4 +184,4 @@ def test_constants_that_go_into_the_file_are_said_with_the_memory_that_they_save
     memory = next(line for line in out.splitlines() if line.startswith("  memory"))
     assert memory.startswith("  memory     cpu  ")
     assert " -> 16 bytes (" in memory
-    assert "), and 64 bytes more of constants in the file: together " in memory
+    assert "), and 64 bytes more of constants in the file: in total " in memory

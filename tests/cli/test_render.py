@@ -110,7 +110,7 @@ RESULT = BuildResult(
             ),
             methods=(method("forward", {}, 0, convolution=3, relu=3, addmm=1),),
             seconds={"load": 1.91, "export": 0.82, "lower": 12.3, "verify": 63.7},
-            notes=("weights converted from torch.float16 to torch.float32",),
+            notes=("weights converted: torch.float16 to torch.float32",),
         ),
         target(
             "gpu",
@@ -139,10 +139,11 @@ RESULT = BuildResult(
                     "runtime",
                     "failed",
                     "output 0 of 'encode' exceeds the config's tolerance (atol 1e-06, rtol 0) by 7.6e-06",
-                    "output 1 of 'encode' has 28.1 dB against the float model, min_snr_db is 30",
+                    "output 1 of 'encode' has 28.1 dB against the float model, but min_snr_db is 30",
                     gate=True,
                     where="etdev.toml:31:12 (targets.several-methods.verify.atol)",
-                    hint="allow for the output's max abs error, or compute it in a wider dtype",
+                    hint="allow for the output's max abs error, because kernels round differently from eager "
+                    "PyTorch; or compute the output in a wider dtype",
                 ),
             ),
             quantize="pt2e-xnnpack",
@@ -195,7 +196,7 @@ RESULT = BuildResult(
             shared_state=("cache",),
         ),
     ),
-    notes=("`--device-map cuda:0=sim` simulates cuda:0",),
+    notes=("use `--device-map cuda:0=sim` to simulate cuda:0",),
 )
 
 
@@ -210,16 +211,16 @@ def test_each_decision_is_listed_when_asked_for() -> None:
     said = render_result(RESULT, Detail.DECISIONS, io.StringIO()).partition("\nstate  ")[2]
 
     assert [line for line in said.splitlines() if "instruction" in line or "code: " in line or "fill: " in line] == [
-        "  views      prefill: 1 of 1 copy removed, 512 bytes less to copy in a call",
+        "  views      prefill: 1 of 1 copy removed, 512 bytes fewer to copy in a call",
         "             instruction 3 (aten::view_copy.out, 512 bytes): alias",
         "  slices     prefill: 0 of 1 copy removed",
         "             instruction 4 (aten::slice_copy.Tensor_out, 512 bytes): kept: its output has another size",
-        "  cat        prefill: 1 of 1 copy removed, 1,024 bytes less to copy in a call",
+        "  cat        prefill: 1 of 1 copy removed, 1,024 bytes fewer to copy in a call",
         "             instruction 9 (aten::cat.out, 1,024 bytes): placed",
         "  in place   prefill: 1 of 2 outputs over an operand, 2,048 bytes",
         "             instruction 5 (aten::add.out, 2,048 bytes): over argument 1",
         "             instruction 6 (aten::add.out, 2,048 bytes): not: argument 0 is needed afterwards",
-        "  views      decode: 1 of 1 copy removed, 512 bytes less to copy in a call",
+        "  views      decode: 1 of 1 copy removed, 512 bytes fewer to copy in a call",
         "             instruction 3 (aten::view_copy.out, 512 bytes): alias",
         "  slices     decode: 0 of 1 copy removed",
         "             instruction 4 (aten::slice_copy.Tensor_out, 512 bytes): kept: its output has another size",
@@ -278,7 +279,7 @@ def test_the_verdict(found: tuple[CheckResult, ...], required: tuple[str, ...], 
         ),
         (
             method("m", {"X": 2, "Y": 1}, 4, add=2),
-            ("6: 4 in 2 calls of X, 1 call of Y, 2 on the runtime's own kernels, splitting the delegate: aten.add x2"),
+            "6: 4 in 2 calls of X, 1 call of Y, 2 on the runtime's own kernels, splitting the delegate: aten.add x2",
         ),
     ],
 )
@@ -317,9 +318,9 @@ if __name__ == "__main__":
         (TilingDecision(True, 12_000, 4_000), "tiled: 12,000 bytes less memory, 4,000 bytes more file"),
         (
             TilingDecision(False, 12_000, 40_000),
-            "not tiled: it would take 12,000 bytes less memory, 40,000 bytes more file",
+            "not tiled: it would need 12,000 bytes less memory, 40,000 bytes more file",
         ),
-        (TilingDecision(False, -16, 40_000), "not tiled: it would save no memory"),
+        (TilingDecision(False, -16, 40_000), "not tiled: it would not save memory"),
         (TilingDecision(False, reason="by estimate"), None),
     ],
 )

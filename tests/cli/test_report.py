@@ -59,7 +59,7 @@ def test_a_target_by_its_name(run: Run) -> None:
     [
         (("no.pte",), "error: no.pte: cannot read the program: there is no such file"),
         (("broken.pte",), "error: broken.pte: the file has 1 bytes, too few for a program"),
-        (("cpu",), "error: 'cpu' is not a file, and there is no config here"),
+        (("cpu",), "error: 'cpu' is not a file, and this folder has no config"),
         (("m.pte", "--output", "html=m.pte"), "error: --output: 'm.pte' is a file that the command itself reads"),
         (
             ("m.pte", "--data", "w", "--output", "html=w"),
@@ -67,7 +67,7 @@ def test_a_target_by_its_name(run: Run) -> None:
         ),
         (
             ("m.pte", "--output", "html=new.ptd"),
-            "error: --output: a report cannot be written to 'new.ptd': names that end in .ptd are for built files",
+            "error: --output: a report cannot be written to 'new.ptd': the suffix .ptd is for built files",
         ),
         (("m.pte", "--data", "broken.pte"), "error: broken.pte: "),
         (("m.pte", "--output", "json"), "error: --output: unknown format 'json'"),
@@ -86,7 +86,7 @@ def test_a_dry_run_has_no_page(run: Run) -> None:
     write_project(Path(), f"{LINEAR_CONFIG}[targets.cpu]\n", model=LINEAR)
     code, _, err = run("build", "--dry-run", "--output", "html=page.html")
     assert code == 2
-    assert "--dry-run builds nothing that a page could show" in err
+    assert "--dry-run does not build anything, so there is nothing for a page" in err
 
 
 def test_a_build_leaves_what_the_page_needs(tmp_path: Path) -> None:

@@ -265,7 +265,7 @@ def test_a_limit_that_is_not_judged_is_pointed_out(check: str, level: str) -> No
     (found,) = found_in.of_result(judged(name=check, status="not run", summary="no reason", unjudged=where))
 
     assert (found.rule, found.level, found.line) == ("not-judged", level, 7)
-    assert found.message == f"target 'portable': {check} was not judged: no reason"
+    assert found.message == f"target 'portable': {check} was not checked: no reason"
 
 
 def test_findings_of_all_targets() -> None:

@@ -61,7 +61,7 @@ def test_a_method_that_takes_no_inputs(run: Run) -> None:
     write(program(method([tensor(4, at=0)], [m.KernelCall(1, (0, 0, 0))], inputs=())), Path("alone.pte"))
     code, out, err = run("alone.pte", "--input", "x.npy")
     assert (code, out) == (2, "")
-    assert err == "error: --input: method 'forward' takes no inputs\nhelp: leave it out\n"
+    assert err == "error: --input: method 'forward' takes no inputs\nhelp: remove it\n"
 
 
 def test_times_have_a_unit_that_fits(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +69,7 @@ def test_times_have_a_unit_that_fits(run: Run, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(run_module.time, "perf_counter", lambda: next(clock))
     _, out, _ = run("counter.pte", *X, "--repeat", "3")
 
-    assert out.endswith("  time       2.51 s for the first call; 2.00 ms for those after it (median of 2)\n")
+    assert out.endswith("  time       2.51 s for the first call; 2.00 ms for later calls (median of 2)\n")
 
 
 def test_outputs_are_written_and_told_apart(run: Run) -> None:
@@ -121,10 +121,12 @@ def test_names_stand_in_the_report_beside_the_file(run: Run) -> None:
     assert code == 0
     _, _, err = run("scaled.pte", "--input", "lefft=x.npy")
     _, _, other = run("scaled.pte", "--input", "0=y.npy", "--input", "right=shape.npy")
-    assert "input 'right' is float32 [4], and float64 [2] is given" in other
+    assert "input 'right' is float32 [4], but the value is float64 [2]" in other
     _, _, other = run("scaled.pte", "--input", "0=y.npy")
-    assert "nothing is given for inputs 'right' and 'n'\n" in other
-    assert "method 'forward' has no input 'lefft'\nhelp: did you mean 'left'? it takes left: float32 [4], right:" in err
+    assert "there is no value for inputs 'right' and 'n'\n" in other
+    assert (
+        "method 'forward' has no input 'lefft'\nhelp: did you mean 'left'? its inputs are left: float32 [4], right:"
+    ) in err
 
 
 @pytest.mark.parametrize("name", ["values.npz", "values.safetensors"])
@@ -182,48 +184,59 @@ def test_tensors_that_the_caller_owns_on_a_device_are_brought_there_and_back(run
         (
             ["chain.pte"],
             2,
-            "nothing is given for input 0\nhelp: method 'forward' takes input 0: float32 [4]; `--random`",
+            (
+                "there is no value for input 0\nhelp: pass the inputs of method 'forward', input 0: float32 "
+                "[4]; or use `--random`"
+            ),
         ),
-        (["scaled.pte", *X, *Y, *N, *X], 2, "nothing is given for inputs 1 and 2 in call 1"),
-        (["scaled.pte", *X, "--random"], 2, "--random: inputs are both given and random"),
+        (["scaled.pte", *X, *Y, *N, *X], 2, "there is no value for inputs 1 and 2 in call 1"),
+        (["scaled.pte", *X, "--random"], 2, "--random: `--random` and `--input` cannot be used together"),
         (["scaled.pte", "--input", "3=x.npy"], 2, "method 'forward' has no input '3'"),
-        (["scaled.pte", "--input", "x.npy"], 2, "'x.npy' does not say which input it is\nhelp: write `NAME=x.npy`"),
+        (
+            ["scaled.pte", "--input", "x.npy"],
+            2,
+            "'x.npy' does not state to which input it belongs\nhelp: write `NAME=x.npy`",
+        ),
         (["scaled.pte", "--input", "0=y.npz"], 2, "cannot read input 0: y.npz: No such file"),
-        (["scaled.pte", "--input", "0=long.npy"], 2, "input 0 is float32 [4], and float32 [5] is given: axis 0 is 5"),
-        (["bound.pte", "--input", "0=long.npy"], 2, "input 0 is float32 [4] at most, and float32 [5] is given"),
+        (
+            ["scaled.pte", "--input", "0=long.npy"],
+            2,
+            ("input 0 is float32 [4], but the value is float32 [5]: axis 0 is 5"),
+        ),
+        (["bound.pte", "--input", "0=long.npy"], 2, "input 0 is float32 [4] at most, but the value is float32 [5]"),
         (
             ["scaled.pte", "--input", "0=whole.npy"],
             2,
-            "input 0 is float32 [4], and int64 [4] is given\nhelp: convert",
+            "input 0 is float32 [4], but the value is int64 [4]\nhelp: convert",
         ),
-        (["scaled.pte", "--input", "0=deep.npy"], 2, "input 0 is float32 [4], and float32 [1, 1, 4] is given"),
-        (["scaled.pte", "--input", "0=few.txt"], 2, "input 0 is float32 [4], and few.txt holds 3 numbers"),
-        (["scaled.pte", "--input", "0=words.txt"], 2, "input 0: words.txt holds more than numbers\nhelp: write"),
+        (["scaled.pte", "--input", "0=deep.npy"], 2, "input 0 is float32 [4], but the value is float32 [1, 1, 4]"),
+        (["scaled.pte", "--input", "0=few.txt"], 2, "input 0 is float32 [4], but few.txt contains 3 numbers"),
+        (["scaled.pte", "--input", "0=words.txt"], 2, "input 0: words.txt must contain only numbers\nhelp: separate"),
         (
             ["scaled.pte", "--input", "0=model.onnx"],
             2,
-            "input 0: model.onnx is not a kind of file that inputs are read",
+            "input 0: model.onnx is not in a format that etdev reads",
         ),
         (
             ["scaled.pte", "--input", "0=objects.npy"],
             2,
-            "input 0: objects.npy holds Python objects, which etdev does not read",
+            "input 0: objects.npy contains Python objects, which etdev does not read",
         ),
-        (["scaled.pte", "--input", "0=broken.npz"], 2, "input 0: broken.npz is damaged or cut short\nhelp: write it"),
-        (["scaled.pte", "--input", "0=short.npy"], 2, "input 0: short.npy is damaged or cut short\nhelp: write it"),
-        (["scaled.pte", "--input", "0=header.npy"], 2, "input 0: header.npy is damaged or cut short\nhelp: write it"),
+        (["scaled.pte", "--input", "0=broken.npz"], 2, "input 0: broken.npz is damaged or incomplete\nhelp: write it"),
+        (["scaled.pte", "--input", "0=short.npy"], 2, "input 0: short.npy is damaged or incomplete\nhelp: write it"),
+        (["scaled.pte", "--input", "0=header.npy"], 2, "input 0: header.npy is damaged or incomplete\nhelp: write it"),
         (["scaled.pte", "--input", "0=empty.npy"], 2, "input 0: empty.npy is not a .npy file\nhelp: write it again"),
         (["scaled.pte", "--input", "text.npz"], 2, "text.npz is not a .npz file\nhelp: write it again: `numpy.savez"),
-        (["scaled.pte", "--input", "b.safetensors"], 2, "b.safetensors is damaged or cut short\nhelp: write it again"),
-        (["scaled.pte", "--input", "2=many"], 2, "input 2 is not a tensor but a single int, not 'many'"),
-        (["scaled.pte", "--input", "0=two.npz"], 2, "two.npz holds 'a', 'b', and none is named like input 0"),
+        (["scaled.pte", "--input", "b.safetensors"], 2, "b.safetensors is damaged or incomplete\nhelp: write it again"),
+        (["scaled.pte", "--input", "2=many"], 2, "input 2 is a single int, so 'many' cannot be its value"),
+        (["scaled.pte", "--input", "0=two.npz"], 2, "two.npz contains 'a', 'b', but no array with the name of input 0"),
         (["scaled.pte", "--random", "--method", "backward"], 2, "the program has no method 'backward'"),
         (
             ["scaled.pte", "--random", "--runtime", "fast"],
             2,
             "there is no runtime 'fast'\nhelp: one of: stock, native, replay",
         ),
-        (["scaled.pte", "--random", "--runtime", "stock"], 3, "it is not here\nhelp: leave out `--runtime stock`"),
+        (["scaled.pte", "--random", "--runtime", "stock"], 3, "it is not here\nhelp: remove `--runtime stock`"),
         (
             ["scaled.pte", "--random", "--device-map", "gpu=sim"],
             2,
@@ -269,7 +282,7 @@ def test_nothing_is_unpickled(run: Run, suffix: str) -> None:
     code, _, err = run("scaled.pte", "--input", f"0=x.{suffix}")
 
     assert (code, Path("spcheck").exists()) == (2, False)
-    assert "are not read, because they may run code" in err
+    assert "etdev does not read files like" in err
 
 
 def test_a_program_that_fails(run: Run) -> None:
@@ -288,14 +301,14 @@ def test_without_a_device_it_says_how_to_simulate_it(run: Run, monkeypatch: pyte
     code, _, err = run("two.pte", *X)
 
     assert code == 3
-    assert "no CUDA device\nhelp: `--device-map cuda:0=sim,cuda:1=sim` simulates cuda:0 and cuda:1\n" in err
+    assert "no CUDA device\nhelp: use `--device-map cuda:0=sim,cuda:1=sim` to simulate cuda:0 and cuda:1\n" in err
 
 
 @pytest.mark.parametrize(
     ("device_map", "said"),
     [
-        ("cuda:0=sim", "the device map has no entry for cuda:1 of the program, only for cuda:0"),
-        ("cuda:0=sim,cuda:5=sim", "the device map has no entry for cuda:1 of the program, only for cuda:0 and cuda:5"),
+        ("cuda:0=sim", "the program uses cuda:1, but the device map has entries only for cuda:0"),
+        ("cuda:0=sim,cuda:5=sim", "the program uses cuda:1, but the device map has entries only for cuda:0 and cuda:5"),
         ("", "the device map is empty"),
         (",", "the device map is empty"),
         ("cuda:0=sim,", "the device map 'cuda:0=sim,' has an empty pair next to a comma"),
@@ -315,8 +328,8 @@ def test_a_device_that_the_program_does_not_have_is_said(run: Run) -> None:
     code, out, _ = run("two.pte", *X, "--device-map", "cuda:0=sim,cuda:1=sim,cuda:5=sim")
 
     assert code == 0
-    assert "  note       nothing uses cuda:5 of the device map; in use: cuda:0 and cuda:1\n" in out
-    assert "in use: none" in run("chain.pte", "--random", *SIMULATED)[1]
+    assert "  note       no program uses cuda:5 of the device map; used devices: cuda:0 and cuda:1\n" in out
+    assert "used devices: none" in run("chain.pte", "--random", *SIMULATED)[1]
     assert "note" not in run("two.pte", *X, *SIMULATED)[1]
 
 
@@ -377,4 +390,4 @@ def test_a_target_is_the_file_that_was_built_for_it(run: Run, tmp_path: Path) ->
 def test_what_is_neither_a_file_nor_a_target(run: Run) -> None:
     code, _, err = run("portable", *X)
     assert code == 2
-    assert "'portable' is not a file, and there is no config here whose target it could be" in err
+    assert "'portable' is not a file, and this folder has no config that could have such a target" in err

@@ -95,15 +95,26 @@ def test_samples_are_measured(run: Run, capfd: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("samples", "most", "code", "said"),
     [
-        ("", 4, 2, "nothing is given for input 0\nhelp: method 'forward' takes input 0: float32 [4]; `--random` makes"),
+        (
+            "",
+            4,
+            2,
+            (
+                "there is no value for input 0\nhelp: pass the inputs of method 'forward', input 0: float32 "
+                "[4]; or use `--random`"
+            ),
+        ),
         (
             'samples = "data:long"',
             5,
             2,
-            "sample 1 of 'data:long' is not for this file: input 0 is float32 [4], and float32 [5] is given\nhelp: ",
+            (
+                "sample 1 of 'data:long' does not match this file: input 0 is float32 [4], but the value "
+                "is float32 [5]\nhelp: "
+            ),
         ),
-        ('samples = "data:long"', 4, 4, "sample 1: input 'x' has the shape [5], declared [n]"),
-        ('samples = "data:whole"', 4, 4, "sample 0: input 'x' is int64, declared float32"),
+        ('samples = "data:long"', 4, 4, "sample 1: input 'x' has the shape [5], but is declared as [n]"),
+        ('samples = "data:whole"', 4, 4, "sample 0: input 'x' is int64, but is declared as float32"),
         ('samples = "data:none"', 4, 2, "has no attribute 'none'"),
     ],
 )
@@ -134,8 +145,8 @@ def test_a_lone_input_needs_no_name(run: Run, name: str) -> None:
     ("text", "said"),
     [
         ("nowhere.npy", "cannot read input 0: nowhere.npy: No such file"),
-        ("model.pt", "input 0: files like 'model.pt' are not read, because they may run code"),
-        ("3", "input 0: 3 is not a kind of file that inputs are read from"),
+        ("model.pt", "input 0: etdev does not read files like 'model.pt', because they may run code"),
+        ("3", "input 0: 3 is not in a format that etdev reads inputs from"),
         ("y=x.npy", "method 'forward' has no input 'y'"),
     ],
 )

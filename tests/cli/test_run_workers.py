@@ -62,7 +62,7 @@ def test_processes(run: Run) -> None:
 def test_many_calls_are_not_shown_one_by_one(run: Run) -> None:
     _, out, _ = run("chain.pte", "--input", "0=rows.npy", "--repeat", "3")
     assert "call 1" not in out
-    assert "  more       17 calls more; `--output json` has them all\n" in out
+    assert "  more       17 more calls; `--output json` has all of them\n" in out
     assert out.rstrip().endswith("calls a second")
 
 
@@ -77,7 +77,7 @@ def test_state_and_workers(run: Run) -> None:
     code, _, err = run(*arguments, "--workers", "2")
     assert code == 2
     assert "keeps state from call to call" in err
-    assert "`--fresh` begins each call in initial state" in err
+    assert "use `--fresh` to start each call from initial state" in err
     assert not Path("found").exists()
     assert run(*arguments, "--workers", "1")[0] == 0
     assert np.allclose(np.load("found/output-0.npy"), np.cumsum(ROWS, axis=0), atol=1e-6)
@@ -144,10 +144,10 @@ def test_a_worker_for_each_device(run: Run) -> None:
     [
         (["--workers", "0"], "--workers: '0' is not a number of workers"),
         (["--workers", "many"], "--workers: 'many' is not a number of workers"),
-        (["--transport", "process"], "--transport: nothing says how many workers"),
+        (["--transport", "process"], "--transport: the number of workers is missing"),
         (["--workers", "2", "--transport", "mail"], "--transport: there is no transport 'mail'"),
-        (["--workers", "2", "--ray-address", "here"], "--ray-address: only the workers of Ray are on a cluster"),
-        (["--workers", "devices"], "--workers: a worker for each device needs a program with delegates on devices"),
+        (["--workers", "2", "--ray-address", "here"], "--ray-address: only Ray's workers can be on a cluster"),
+        (["--workers", "devices"], "--workers: one worker for each device requires a program with delegates"),
     ],
 )
 def test_wrong_usage(run: Run, arguments: list[str], said: str) -> None:
@@ -160,4 +160,4 @@ def test_data_sets_of_different_lengths(run: Run) -> None:
     np.save("few.npy", ROWS[:2])
     code, _, err = run("scaled.pte", "--input", "0=rows.npy", "--input", "1=few.npy", "--input", "2=3")
     assert code == 2
-    assert "input 0 is given for 6 calls, and input 1 for 2" in err
+    assert "input 0 has values for 6 calls, but input 1 for 2" in err

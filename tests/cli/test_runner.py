@@ -77,7 +77,7 @@ def test_a_build_says_so_before_anything_slow(tmp_path: Path, no_tools: None) ->
 
 
 def test_which_program(run: Run) -> None:
-    assert "there is no config here" in run("runner", "project", "nothing")[2]
+    assert "this folder has no config" in run("runner", "project", "nothing")[2]
     targets = "[targets.one]\n[targets.two]\n"
     write_project(Path(), LINEAR_CONFIG + targets, model=LINEAR)
     code, _, err = run("runner", "project")

@@ -310,7 +310,9 @@ def test_what_is_added_as_told_is_what_was_meant(
 def test_ci_names_no_project_that_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["init", str(tmp_path), "--name", "x", "-q"]) == 0
     assert app.run(["init", str(tmp_path), "--template", "ci", "--name", "y"]) == 2
-    assert capsys.readouterr().err.startswith("error: --name: there is a project already, to which 'ci' is added\n")
+    assert capsys.readouterr().err.startswith(
+        "error: --name: the folder already contains a project, to which 'ci' is added\n"
+    )
     assert not (tmp_path / "CI.md").exists()
 
 

@@ -95,16 +95,15 @@ def test_a_good_file(run: Run) -> None:
     assert out == (
         "chain.pte  896 B (896 bytes)\n"
         "  bytes      passed   1 method, 3 instructions read back\n"
-        "  plan       passed   4 tensors of 64 B together, none over another that is in use\n"
+        "  plan       passed   4 tensors of 64 B in total, none overlaps another one that is in use\n"
         "  placement  passed   all memory is on the host\n"
         "  kernels    passed   3 operators in the wheel's runtime\n"
-        "  replay     passed   1 method on random inputs, the same with and without poison; weak: the expected "
-        "outputs are unknown\n"
-        "  not run    budget, growth, runtime, native, accuracy, latency: the config that the file was built from is "
-        "needed\n"
-        "  not run    device: the program has no memory on devices\n"
-        "\n"
-        "1 file, 1 good as far as it was checked\n"
+        "  replay     passed   1 method on random inputs, same outputs with and without poison; weak: the "
+        "expected outputs are unknown\n"
+        "  not run    budget, growth, runtime, native, accuracy, latency: this check needs the config that the file "
+        "was built from\n"
+        "  not run    device: the program has no memory on devices\n\n"
+        "1 file, 1 good in all checks that ran\n"
     )
 
 
@@ -114,10 +113,15 @@ def test_a_good_file(run: Run) -> None:
         ("branches.pte", "plan", "passed", "7 tensors"),  # Branches that never both run may use the same bytes.
         ("loop.pte", "plan", "passed", "2 tensors"),
         ("counters.pte", "plan", "passed", "6 tensors"),
-        ("unsplit.pte", "plan", "not run", "the file does not say which arguments of the delegate calls of 'forward'"),
-        ("everything.pte", "plan", "not run", "the file does not say"),
+        (
+            "unsplit.pte",
+            "plan",
+            "not run",
+            "the file does not state which arguments of the delegate calls of 'forward'",
+        ),
+        ("everything.pte", "plan", "not run", "the file does not state"),
         ("overwriting.pte", "plan", "failed", "method 'forward': the caller (outputs) reads value 1"),
-        ("unknown.pte", "kernels", "not run", "the wheel's runtime does not know Other"),
+        ("unknown.pte", "kernels", "not run", "the wheel's runtime does not have Other"),
         (
             "everything.pte",
             "kernels",
@@ -138,7 +142,7 @@ def test_single_checks(run: Run, name: str, check: str, status: str, summary: st
 def test_where_loaders_differ_it_says_so(run: Run) -> None:
     _, out, _ = run("counters.pte")
 
-    assert "where all methods have the same buffers, method 'second' writes over the state of 'first'" in out
+    assert "in a loader that gives all methods the same buffers, method 'second' overwrites the state of 'first'" in out
 
 
 def test_a_malformed_file(run: Run) -> None:
@@ -156,7 +160,7 @@ def test_several_files(run: Run) -> None:
     code, out, _ = run("chain.pte", "overwriting.pte", "loop.pte")
 
     assert code == 4
-    assert out.endswith("3 files, 2 good as far as it was checked, 1 rejected (plan)\n")
+    assert out.endswith("3 files, 2 good in all checks that ran, 1 rejected (plan)\n")
 
 
 def test_what_would_simulate_the_devices_is_said_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +168,7 @@ def test_what_would_simulate_the_devices_is_said_once(run: Run, monkeypatch: pyt
     _, out, _ = run("resident.pte", "two.pte", "chain.pte")
 
     assert out.count("--device-map") == 1
-    assert "\nnote: `--device-map cuda:0=sim,cuda:1=sim` simulates cuda:0 and cuda:1\n" in out
+    assert "\nnote: use `--device-map cuda:0=sim,cuda:1=sim` to simulate cuda:0 and cuda:1\n" in out
     assert out.count("  not run    replay, device: no CUDA device\n") == 2
     assert "note: " not in run("chain.pte")[1]
 
@@ -172,14 +176,17 @@ def test_what_would_simulate_the_devices_is_said_once(run: Run, monkeypatch: pyt
 def test_a_device_that_no_file_has_is_said(run: Run) -> None:
     _, out, _ = run("resident.pte", "two.pte", "--device-map", "cuda:0=sim,cuda:1=sim,cuda:5=sim")
 
-    assert "\nnote: nothing uses cuda:5 of the device map; in use: cuda:0 and cuda:1\n" in out
+    assert "\nnote: no program uses cuda:5 of the device map; used devices: cuda:0 and cuda:1\n" in out
     assert "note: " not in run("resident.pte", "two.pte", "--device-map", "cuda:0=sim,cuda:1=sim")[1]
 
 
 @pytest.mark.parametrize(
     ("runtime", "reason"),
     [
-        (None, "the package 'executorch' is not installed; `pip install it` brings a runtime to compare with"),
+        (
+            None,
+            "the package 'executorch' is not installed; run `pip install it` to install a runtime for the comparison",
+        ),
         (NoRuntime(), "ExecuTorch's runtime cannot start: no such library"),
     ],
 )
@@ -195,7 +202,7 @@ def test_a_required_check_that_cannot_run(run: Run) -> None:
     code, out, _ = run("chain.pte", "--require", "runtime")
 
     assert code == 3
-    assert "  runtime    not run  required, but the config that the file was built from is needed\n" in out
+    assert "  runtime    not run  required, but this check needs the config that the file was built from\n" in out
     assert out.endswith("1 file, 1 without a required check (runtime)\n")
 
 
@@ -210,9 +217,12 @@ def test_a_required_check_that_cannot_run(run: Run) -> None:
         ),
         (
             ["nowhere"],
-            "error: 'nowhere' is not a file, and there is no config here whose target it could be\nhelp: name a",
+            "error: 'nowhere' is not a file, and this folder has no config that could have such a target\nhelp: use",
         ),
-        (["chain.pte", "cpu"], "error: 'chain.pte' is a file, 'cpu' is none\nhelp: verify files and targets one after"),
+        (
+            ["chain.pte", "cpu"],
+            "error: 'chain.pte' is a file, 'cpu' is none\nhelp: verify files and targets separately",
+        ),
         (["chain.pte", "-c", "a.toml"], "error: --config: 'chain.pte' is a file, which is verified without a config\n"),
         (["chain.pte", "-j", "2"], "error: --jobs: 'chain.pte' is a file, which is verified without a config\n"),
         (["chain.pte", "--set", "a=1"], "error: --set: 'chain.pte' is a file"),

@@ -76,4 +76,4 @@ def test_without_torch_nothing_is_run(folder: Path) -> None:
     code, found, err = without("executorch torch", "run", "chain.pte", "--random", folder=folder)
 
     assert (code, found) == (3, {})
-    assert err.startswith("error: programs are run with torch: the package 'torch' is not installed")
+    assert err.startswith("error: running a program requires torch: the package 'torch' is not installed")

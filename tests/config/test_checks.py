@@ -51,10 +51,14 @@ VALID = {
 # Text, place, part of the message.
 INVALID = {
     "no source": (model("kwargs = {}\n"), "2:1", "expected one of `entry`, `hf` and `pt2`"),
-    "two sources": (model('hf = "./a"\nentry = "a:b"\n'), "4:9", "`model.hf` already says where the model comes from"),
+    "two sources": (
+        model('hf = "./a"\nentry = "a:b"\n'),
+        "4:9",
+        "`model.hf` already states where the model comes from",
+    ),
     "pt2 untrusted": (model('pt2 = "m.pt2"\n', ""), "3:7", "`model.pt2` needs `trust` to be true"),
     "pt2 distrusted": (model('pt2 = "m.pt2"\ntrust = false\n', ""), "4:9", "`model.pt2` needs `trust` to be true"),
-    "trust for nothing": (model('entry = "a:b"\ntrust = true\n'), "4:9", "only a `pt2` model needs it"),
+    "trust for nothing": (model('entry = "a:b"\ntrust = true\n'), "4:9", "only a `pt2` model needs this key"),
     "hub without revision": (model('hf = "org/name"\n'), "3:6", "which needs `revision`"),
     "revision of a directory": (model(f'hf = "./x"\nrevision = "{HASH}"\n'), "4:12", "only a model from the hub"),
     "revision of an entry": (model(f'entry = "a:b"\nrevision = "{HASH}"\n'), "4:12", "only a model from the hub"),
@@ -63,12 +67,12 @@ INVALID = {
         "4:11",
         '`model.weights` is "w.pt"; expected the path of a .safetensors file',
     ),
-    "weights of hf": (model('hf = "./x"\nweights = "w"\n'), "4:11", "a `hf` model brings its own"),
-    "weights of pt2": (model(PT2 + 'weights = "w"\n', ""), "5:11", "a `pt2` model brings its own"),
-    "kwargs of pt2": (model(PT2 + "kwargs = {}\n", ""), "5:10", "a `pt2` model is already made"),
+    "weights of hf": (model('hf = "./x"\nweights = "w"\n'), "4:11", "a `hf` model has its own weights"),
+    "weights of pt2": (model(PT2 + 'weights = "w"\n', ""), "5:11", "a `pt2` model has its own weights"),
+    "kwargs of pt2": (model(PT2 + "kwargs = {}\n", ""), "5:10", "a `pt2` model is already complete"),
     "no methods": (model('entry = "a:b"\n', ""), "1:1", "`methods` names no method to export"),
     "no inputs": (model('entry = "a:b"\n', "[methods.forward]\n"), "5:1", "`methods.forward.inputs` is missing"),
-    "second method of pt2": (model(PT2, SECOND), "6:1", "a `pt2` model has the method `forward` only"),
+    "second method of pt2": (model(PT2, SECOND), "6:1", "a `pt2` model has only the method `forward`"),
     "dimension without inputs": (model(PT2, "[methods.forward.dims.n]\nmax = 3\n"), "6:1", "is used by no shape"),
     "constant like a method": (MINIMAL + "[constants]\nforward = 1\n", "8:11", "have the same name"),
     "constant too large": (
@@ -101,7 +105,7 @@ INVALID = {
     "two inputs of one name": (
         MINIMAL.replace("inputs = [", 'inputs = [\n{ name = "x", dtype = "int8", shape = [1] },\n'),
         "7:10",
-        '`methods.forward.inputs[1].name` is "x", which input 0 is called already',
+        '`methods.forward.inputs[1].name` is "x", which is already the name of input 0',
     ),
     "static without calibration": (MINIMAL + STATIC, "7:1", "`quantize.q.calibration` is missing"),
     "one callable for two methods": (
@@ -119,16 +123,16 @@ INVALID = {
         "11:15",
         "`quantize.q.calibration.second` is missing",
     ),
-    "8da4w of pt2": (model(PT2, '[quantize.q]\nscheme = "8da4w"\n'), "7:10", "8da4w works on the module"),
+    "8da4w of pt2": (model(PT2, '[quantize.q]\nscheme = "8da4w"\n'), "7:10", "8da4w needs the eager module"),
     "portable first": (
         MINIMAL + 'partitioners = [{ backend = "portable" }, { backend = "xnnpack" }]\n',
         "7:29",
-        '`targets.cpu.partitioners[0].backend` is "portable", which takes every op',
+        '`targets.cpu.partitioners[0].backend` is "portable", which takes all remaining ops',
     ),
     "targets of one folder": (
         MINIMAL + "[targets.CPU]\n",
         "7:1",
-        "`targets.CPU` and `targets.cpu` are one folder on some file systems",
+        "`targets.CPU` and `targets.cpu` are the same folder on some file systems",
     ),
     "a target with the name of a file in other case": (
         MINIMAL + '[targets."Results.JSON"]\n',
@@ -148,7 +152,7 @@ INVALID = {
     "kernels and operators": (
         MINIMAL + 'runtime = { operators = "x.yaml", kernels = ["portable"] }\n',
         "7:25",
-        "`targets.cpu.runtime.operators` and `kernels` exclude each other",
+        "`targets.cpu.runtime.operators` and `kernels` cannot be used together",
     ),
     "io of no method": (
         MINIMAL + 'io.forwad.inputs = "caller"\n',
@@ -178,7 +182,7 @@ INVALID = {
     "gate of nothing": (
         MINIMAL + 'verify.accuracy = { fn = "a:b" }\n',
         "7:19",
-        "`targets.cpu.verify.accuracy` gates nothing",
+        "`targets.cpu.verify.accuracy` has no limit",
     ),
     "latency of nothing": (
         MINIMAL + 'budget.latency = { method = "forward" }\n',

@@ -26,26 +26,26 @@ VALID = {
     "adb://10.0.0.7:5555/data/m": (Destination("adb", "/data/m", "10.0.0.7:5555"), "adb://10.0.0.7:5555/data/m"),
 }
 INVALID = {
-    "models": "has no scheme that etdev deploys to",
-    "ftp://host/x": "has no scheme that etdev deploys to",
-    "file:": "names no folder",
-    "file:///": "names no folder",
+    "models": "has no scheme that etdev supports",
+    "ftp://host/x": "has no scheme that etdev supports",
+    "file:": "does not have a folder",
+    "file:///": "does not have a folder",
     "file://host/x": "names a host",
-    "sftp:///x": "names no host",
-    "sftp://host": "names no folder",
-    "sftp://host/": "names no folder",
-    "sftp://host:port/x": "names no host and port",
-    "sftp://host:65536/x": "names no host and port",
+    "sftp:///x": "does not have a host",
+    "sftp://host": "does not have a folder",
+    "sftp://host/": "does not have a folder",
+    "sftp://host:port/x": "does not have a valid host and port",
+    "sftp://host:65536/x": "does not have a valid host and port",
     "sftp://host/a/../b": "has `..` in its path",
     "sftp://host/x?y=z": "has a query or a fragment",
     "sftp://host/x#y": "has a query or a fragment",
-    "s3://": "names no bucket",
-    "s3://Models/x": "names no bucket",
+    "s3://": "does not have a bucket",
+    "s3://Models/x": "does not have a bucket",
     "s3://models/a//b": "has an empty part",
-    "adb:data/x": "names no absolute path on the device",
-    "adb:": "names no absolute path on the device",
+    "adb:data/x": "does not have an absolute path on the device",
+    "adb:": "does not have an absolute path on the device",
     "sftp://host/a%0ab": "has characters in its path that cannot be printed",
-    "sftp://host/a\nb": "has characters that a URI cannot have",
+    "sftp://host/a\nb": "has characters that are not valid in a URI",
 }
 
 
@@ -82,7 +82,7 @@ def test_a_config_with_every_scheme(tmp_path: Path) -> None:
 
 WRONG = {
     "no such target": ('target = "cpuu"\nuri = "file:x"\n', "8:10", '"cpuu", which is not a target'),
-    "scheme": ('target = "cpu"\nuri = "ftp://h/x"\n', "9:7", "`deploy.board.uri` has no scheme that etdev deploys to"),
+    "scheme": ('target = "cpu"\nuri = "ftp://h/x"\n', "9:7", "`deploy.board.uri` has no scheme that etdev supports"),
     "hosts of a folder": (
         'target = "cpu"\nuri = "file:x"\nknown_hosts = "h"\n',
         "10:15",
@@ -101,12 +101,12 @@ WRONG = {
     "smoke in a bucket": (
         'target = "cpu"\nuri = "s3://models"\nsmoke = ["true"]\n',
         "10:9",
-        "`deploy.board.smoke`: nothing can be run at s3:",
+        "`deploy.board.smoke`: commands cannot run at s3:",
     ),
     "endpoint that is no URL": (
         'target = "cpu"\nuri = "s3://models"\nendpoint_url = "minio:9000"\n',
         "10:16",
-        "`deploy.board.endpoint_url` is no URL of a service",
+        "`deploy.board.endpoint_url` is not the URL of a service",
     ),
     "nothing kept": ('target = "cpu"\nuri = "file:x"\nkeep = 0\n', "10:8", "`deploy.board.keep` is 0"),
     "variable": (

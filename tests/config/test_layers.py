@@ -189,7 +189,7 @@ def test_an_unknown_profile(tmp_path: Path) -> None:
     (found,) = problems(tmp_path, text, profile="relese")
     assert (found.message, found.hint) == ("there is no profile `relese`", "did you mean `release`?")
     (found,) = problems(tmp_path, text, profile="xyz")
-    assert (found.where, found.hint) == ("--profile xyz", "profiles here: release")
+    assert (found.where, found.hint) == ("--profile xyz", "the profiles are: release")
 
 
 @pytest.mark.parametrize(
@@ -240,11 +240,11 @@ def test_values_of_other_types(tmp_path: Path) -> None:
                 "whose elements cannot be set one by one"
             ),
         ),
-        ("extends=x", "extends", "`extends` cannot be set here: it is read before overrides apply"),
+        ("extends=x", "extends", "`extends` cannot be set here, because it is read before overrides are applied"),
         (
             "profiles.ci.version=1",
             "profiles.ci.version",
-            "`profiles` cannot be set here: it is read before overrides apply",
+            "`profiles` cannot be set here, because it is read before overrides are applied",
         ),
         ("project.nam=x", "project.nam", "unknown key `project.nam`"),
         ("version.x=1", "version", "`version` is a table; expected 1"),
@@ -280,14 +280,14 @@ def test_names_of_variables(tmp_path: Path) -> None:
     ("environ", "message"),
     [
         ({"ETDEV__PROJECT__NAM": "x"}, "unknown key `project.nam`"),
-        ({"ETDEV__": "x"}, "the name does not say which key it sets"),
-        ({"ETDEV__PROJECT____NAME": "x"}, "the name does not say which key it sets"),
+        ({"ETDEV__": "x"}, "the name does not contain a key to set"),
+        ({"ETDEV__PROJECT____NAME": "x"}, "the name does not contain a key to set"),
         ({"ETDEV__TARGETS__A_B__QUANTIZE": "x"}, "the name matches `targets.a-b` and `targets.a_b`"),
         (
             {"ETDEV__TARGETS__CPU__VERIFY__REQUIRE__0": "x"},
             "`targets.cpu.verify.require.0` is in the list `targets.cpu.",
         ),
-        ({"ETDEV__EXTENDS": "x"}, "`extends` cannot be set here: it is read before overrides apply"),
+        ({"ETDEV__EXTENDS": "x"}, "`extends` cannot be set here, because it is read before overrides are applied"),
         ({"ETDEV__PROJECT__OUT": "1"}, "`project.out` is 1; expected text that is not empty"),
         (
             {"ETDEV__PROJECT__OUT": "a", "ETDEV__project__out": "b"},
@@ -325,7 +325,10 @@ def _find(folder: Path) -> LoadedConfig:
 def test_which_file_is_found(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no config in") as none:
         _find(tmp_path)
-    assert (none.value.exit_code, none.value.hint) == (2, "`etdev init` writes one; `-c FILE` names one elsewhere")
+    assert (none.value.exit_code, none.value.hint) == (
+        2,
+        "run `etdev init` to write a config, or use `-c FILE` for a config in another folder",
+    )
     _files(tmp_path, pyproject="[tool.other]\n")
     with pytest.raises(ConfigError, match="there is no config in"):
         _find(tmp_path)
@@ -336,9 +339,11 @@ def test_which_file_is_found(tmp_path: Path) -> None:
     (tmp_path / "etdev.yml").write_text("version: 1\nmodel: {pt2: a, trust: true}\ntargets: {cpu: {}}\n")
     assert _find(tmp_path).name == "etdev.yml"
     (tmp_path / "etdev.toml").write_text(MINIMAL)
-    with pytest.raises(ConfigError, match=r"several config files here: `etdev.toml` and `etdev.yml`") as several:
+    with pytest.raises(
+        ConfigError, match=r"this folder has several config files: `etdev.toml` and `etdev.yml`"
+    ) as several:
         _find(tmp_path)
-    assert several.value.hint == "say which one is meant: `-c etdev.toml`"
+    assert several.value.hint == "choose one: `-c etdev.toml`"
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ TOML = {
         "a = {b = 1}\n[a.c]\nd = 1\n",
         2,
         5,
-        "not valid TOML: this adds to a table or value that is complete",
+        "not valid TOML: this adds to a table or value that is already complete",
     ),
     "deep": ("a = " + "[" * 5000, 1, 37, "nested more than 32 levels deep"),
     "deep, closed": ("a = " + "[" * 5000 + "]" * 5000, 1, 37, "nested more than 32 levels deep"),
@@ -41,11 +41,11 @@ TOML = {
     "control character": ('a = "\x01"\n', 1, 6, "not valid TOML: illegal character '\\x01'"),
 }
 YAML = {
-    "list at the top": ("- a\n", 1, 1, "expected keys and values at the top of the file"),
-    "text at the top": ("hello\n", 1, 1, "expected keys and values at the top of the file"),
+    "list at the top": ("- a\n", 1, 1, "expected keys and values at the start of the file"),
+    "text at the top": ("hello\n", 1, 1, "expected keys and values at the start of the file"),
     "unclosed list": ("a: [1,\n", 2, 1, "not valid YAML: expected the node content, but found '<stream end>'"),
     "tab": ("a:\n\tb: 2\n", 2, 1, "not valid YAML: found character '\\t' that cannot start any token"),
-    "two colons": ("a: b: c\n", 1, 5, "not valid YAML: a `:` is where no key can be"),
+    "two colons": ("a: b: c\n", 1, 5, "not valid YAML: a `:` is at a position where a key is not allowed"),
     "twice": ("a: 1\nb:\n  c: 1\n  c: 2\n", 4, 3, "`b.c` is defined twice; the first time at etdev.yaml:3:3"),
     "anchor": ("a: &x 1\nb: 2\n", 1, 4, "anchors (`&x`) are not supported"),
     "alias": ("a: *x\n", 1, 4, "aliases (`*x`) are not supported"),
@@ -54,8 +54,8 @@ YAML = {
     "python tag": ("a: !!python/object:os.system x\n", 1, 4, "the tag `!!python/object:os.system` is not supported"),
     "own tag on a table": ("a: !mine {b: 1}\n", 1, 4, "the tag `!mine` is not supported"),
     "bad base64": ("a: !!binary '&&'\n", 1, 4, "this is not base64"),
-    "two documents": ("a: 1\n---\nb: 2\n", 2, 1, "a config is one YAML document; a second one begins here"),
-    "old version": ("%YAML 1.1\n---\na: 1\n", 1, 1, "only YAML 1.2 is read"),
+    "two documents": ("a: 1\n---\nb: 2\n", 2, 1, "a config must be one YAML document, but a second one begins here"),
+    "old version": ("%YAML 1.1\n---\na: 1\n", 1, 1, "only YAML 1.2 is supported"),
     "key that is a list": ("? [a]\n: b\n", 1, 3, "a key must be text"),
     "deep": ("a: " + "[" * 20000, 1, 35, "nested more than 32 levels deep"),
     "deep block": ("".join(" " * n + f"k{n}:\n" for n in range(200)), 33, 33, "nested more than 32 levels deep"),
@@ -86,8 +86,8 @@ def test_yaml(case: str, tmp_path: Path) -> None:
     [
         ("[model]\nentry = model:make\n", 'text needs quotes: "model:make"'),
         ("a = True\n", "write `true`"),
-        ("version: 1\n", "TOML writes `key = value`; for YAML, name the file .yaml"),
-        ("a = [1,\nb = 2\n", "the `[` at line 1, column 5 is never closed"),
+        ("version: 1\n", "write `key = value` for TOML; for YAML, name the file .yaml"),
+        ("a = [1,\nb = 2\n", "the `[` at line 1, column 5 is not closed"),
     ],
 )
 def test_hints_for_syntax(text: str, hint: str, tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_null_is_refused_where_a_key_is_optional(spelling: str, tmp_path: Path) 
         assert places == expected
         assert {p.rule for p in found} == {"wrong-type"}
         assert all(p.message.startswith(f"`{p.key}` is null; expected ") for p in found)
-        assert all(p.hint and "leave the key out" in p.hint for p in found)
+        assert all(p.hint and "remove the key" in p.hint for p in found)
 
 
 def test_null_in_lists_and_beside_what_cannot_be_read(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_null_in_lists_and_beside_what_cannot_be_read(tmp_path: Path) -> None:
         (5, "targets.cpu.quantise"),
     ]
     assert len(found) == 6
-    assert found[2].hint == "leave the element out"
+    assert found[2].hint == "remove the element"
     (unknown,) = problems(
         tmp_path, "version: 1\nmodel: {entry: 'm:f'}\nmethods: {f: {inputs: []}}\n" + text[-30:], "etdev.yaml"
     )

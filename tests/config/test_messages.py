@@ -24,7 +24,7 @@ CASES = {
         MINIMAL + '[serve]\ntarget = "cpu"\n',
         (
             "etdev.toml:7:2: unknown key `serve`\n"
-            "  help: keys here: version, extends, project, model, constants, methods, quantize, targets, baseline, deploy, "
+            "  help: the keys are: version, extends, project, model, constants, methods, quantize, targets, baseline, deploy, "
             "run, profiles\n"
         ),
     ),
@@ -154,8 +154,9 @@ CASES = {
     "dynamic dimension without a maximum": (
         MINIMAL.replace("[1, 8]", '["batch", 8]') + "[methods.forward.dims.batch]\nmin = 2\n",
         (
-            "etdev.toml:7:1: `methods.forward.dims.batch.max` is missing; expected a whole number from 1 to 2147483647\n"
-            "  help: Largest size. Required: it is what memory gets planned for.\n"
+            "etdev.toml:7:1: `methods.forward.dims.batch.max` is missing; expected a whole number from 1 to "
+            "2147483647\n"
+            "  help: Maximum size. Required, because memory is planned for it.\n"
         ),
     ),
     "undeclared dimension": (
@@ -167,13 +168,13 @@ CASES = {
     ),
     "no model": (
         MINIMAL.replace('[model]\nentry = "model:make"\n', ""),
-        "etdev.toml:1:1: `model` is missing; expected a table\n  help: Where the model comes from.\n",
+        "etdev.toml:1:1: `model` is missing; expected a table\n  help: Source of the model.\n",
     ),
     "hub model without a revision": (
         MINIMAL.replace('entry = "model:make"', 'hf = "org/name"'),
         (
             'etdev.toml:3:6: `model.hf` is "org/name", a name on the hub, which needs `revision`\n'
-            '  help: add the commit hash as `revision`; a local directory is written "./org/name"\n'
+            '  help: add the commit hash as `revision`; for a local directory, write "./org/name"\n'
         ),
     ),
     "reference to a scheme": (
@@ -184,7 +185,7 @@ CASES = {
         MINIMAL + "[targets.cpu.budget]\nfile = 1\n[targets.cpu.budget]\nfile = 2\n",
         (
             "etdev.toml:9:14: `targets.cpu.budget` is defined twice; the first time at etdev.toml:7:14\n"
-            "  help: keep one of the two\n"
+            "  help: keep one of them\n"
         ),
     ),
     "several at once, in the order of the file": (
@@ -216,7 +217,7 @@ YAML = {
         "version: 1\nmodel: {pt2: m.pt2, trust: true}\ntargets:\n  cpu:\n",
         (
             "etdev.yaml:4:3: `targets.cpu` is null; expected a table\n"
-            "  help: leave the key out, or write {} for an empty table\n"
+            "  help: remove the key, or write {} for an empty table\n"
         ),
     ),
     "a date": (
@@ -243,8 +244,8 @@ NOTATION = {
     ),
     "trust": (
         {"version": 1, "model": {"pt2": "m.pt2"}, "targets": {"cpu": {}}},
-        "if you trust where the file comes from, add `trust = true`",
-        "if you trust where the file comes from, add `trust: true`",
+        "add `trust = true` if you trust the source of the file",
+        "add `trust: true` if you trust the source of the file",
     ),
     "a table": (
         {"version": 1, "model": {"pt2": "m.pt2", "trust": True}, "targets": {"cpu": {"budget": {"memory": 7}}}},

@@ -18,18 +18,22 @@ FULL = MINIMAL + (
     "[constants]\nrelease = 1\n"
 )
 MISSPELLED = {
-    "targets.int9.budget.file='1KiB'": ("target", "targets.int9", "did you mean `int8`? Add a new target"),
-    "targets={int9={budget={file='1KiB'}}}": ("target", "targets.int9", "did you mean `int8`? Add a new target"),
-    "targets.int9.new=true": ("target", "targets.int9", "did you mean `int8`? Add a new target"),
-    "targets.other={}": ("target", "targets.other", "targets here: cpu, int8; add a new target"),
-    "methods.forwrd.samples='data:f'": ("method", "methods.forwrd", "did you mean `forward`? Add a new method"),
+    "targets.int9.budget.file='1KiB'": ("target", "targets.int9", "did you mean `int8`? Add the new target"),
+    "targets={int9={budget={file='1KiB'}}}": ("target", "targets.int9", "did you mean `int8`? Add the new target"),
+    "targets.int9.new=true": ("target", "targets.int9", "did you mean `int8`? Add the new target"),
+    "targets.other={}": ("target", "targets.other", "targets here: cpu, int8; add the new target"),
+    "methods.forwrd.samples='data:f'": ("method", "methods.forwrd", "did you mean `forward`? Add the new method"),
     "quantize.statik.per_channel=false": (
         "quantization scheme",
         "quantize.statik",
-        "did you mean `static`? Add a new quantization scheme",
+        "did you mean `static`? Add the new quantization scheme",
     ),
-    "deploy.fone.keep=1": ("deployment", "deploy.fone", "did you mean `phone`? Add a new deployment"),
-    "constants.relase=2": ("constant method", "constants.relase", "did you mean `release`? Add a new constant method"),
+    "deploy.fone.keep=1": ("deployment", "deploy.fone", "did you mean `phone`? Add the new deployment"),
+    "constants.relase=2": (
+        "constant method",
+        "constants.relase",
+        ("did you mean `release`? Add the new constant method"),
+    ),
 }
 
 
@@ -102,7 +106,7 @@ ADDED = ("decode", "dynamic", "large", "host")
 def test_a_name_of_another_profile_in_an_override(tmp_path: Path) -> None:
     (found,) = problems(tmp_path, NEW, "etdev.toml", "targets.large.budget.file=8", profile="other")
     assert found.message == "`targets.large` names a target that no file defines"
-    assert found.hint == "add `--profile big`, which defines this target"
+    assert found.hint == "use `--profile big`, which defines this target"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +131,7 @@ def test_a_saved_program_need_not_declare_its_method(tmp_path: Path) -> None:
     text = "version = 1\n[model]\npt2 = 'm.pt2'\ntrust = true\n[targets.cpu]\n"
     load(tmp_path, text, "etdev.toml", "methods.forward.samples='data:f'")
     (found,) = problems(tmp_path, text, "etdev.toml", "methods.forwrd.samples='data:f'")
-    assert found.message == "`methods.forwrd`: a `pt2` model has the method `forward` only"
+    assert found.message == "`methods.forwrd`: a `pt2` model has only the method `forward`"
 
 
 def test_time_is_linear_in_the_number_of_profiles(tmp_path: Path) -> None:

@@ -104,7 +104,10 @@ def test_validate_several_files(etdev: Any, tmp_path: Path) -> None:
     assert (code, sorted(found)) == (2, [("a/etdev.toml", "version"), ("base.toml", "targets.cpu.nope")])
 
     code, _, err = etdev("validate", *files, "-c", "a/etdev.toml")
-    assert (code, err.splitlines()[0]) == (2, "error: --config: files and --config say the same")
+    assert (code, err.splitlines()[0]) == (
+        2,
+        "error: --config: config files cannot be passed both as arguments and with --config",
+    )
     code, _, err = etdev("validate", *files, "--output", "md=b/etdev.toml")
     assert code == 2
     assert "is a file that the command itself reads or writes" in err
@@ -201,8 +204,7 @@ def test_explain(etdev: Any, tmp_path: Path) -> None:
     assert (code, err) == (0, "")
     assert out == (
         "targets.cpu.budget.file\n"
-        "  Largest size of the `.pte` file, without external weights.\n"
-        "\n"
+        "  Maximum size of the `.pte` file, without external weights.\n\n"
         '  type     a size such as "64KiB" (units: B, kB, MB, GB, KiB, MiB, GiB) or a whole number of bytes\n'
         "  default  not set\n"
     )
@@ -211,10 +213,9 @@ def test_explain(etdev: Any, tmp_path: Path) -> None:
     assert out.endswith(
         "  targets.cpu.budget.file  2048\n"
         "    set by --set targets.cpu.budget.file='2KiB': \"2KiB\"\n"
-        '    over   etdev.toml:7:15: "1KiB"\n'
-        "\n"
+        '    over   etdev.toml:7:15: "1KiB"\n\n'
         "  targets.b.budget.file  not set\n"
-        "    the default; nothing sets it\n"
+        "    the default; no layer sets it\n"
     )
     (tmp_path / "etdev.toml").write_text("broken")
     code, out, err = etdev("config", "explain", "version")
@@ -245,13 +246,13 @@ def test_explain_finds_the_only_key_that_ends_so(short: str, key: str, etdev: An
         (
             "file",
             "several keys end with `file`",
-            "one of `targets.*.budget.file`, `targets.*.budget.growth.file`",
+            "write one of `targets.*.budget.file`, `targets.*.budget.growth.file`",
         ),
         ("budget.fil", "there is no key `budget.fil`", "did you mean `targets.*.budget`?"),
         ("version.x", "there is no key `version.x`", "`version` has no keys"),
-        ("a b", '"a b" is not a key', "write names joined by dots: targets.cpu.budget.file"),
-        (".a", '".a" is not a key', "write names joined by dots: targets.cpu.budget.file"),
-        ("", '"" is not a key', "write names joined by dots: targets.cpu.budget.file"),
+        ("a b", '"a b" is not a key', "write names separated by dots: targets.cpu.budget.file"),
+        (".a", '".a" is not a key', "write names separated by dots: targets.cpu.budget.file"),
+        ("", '"" is not a key', "write names separated by dots: targets.cpu.budget.file"),
     ],
 )
 def test_explain_of_what_is_no_key(key: str, message: str, hint: str, etdev: Any) -> None:

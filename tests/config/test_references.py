@@ -37,14 +37,14 @@ ABSENT = {
         {"model.py": MODEL},
         "4:23",
         "`model.inputs[1]`: there is no file {folder}/data/vocab.txt",
-        "a build needs it: make it, or get it, before",
+        "make or download it before the build",
     ),
     "a saved program": (
         "version = 1\n[model]\npt2 = 'm.pt2'\ntrust = true\n[targets.cpu]\n",
         {},
         "3:7",
         "`model.pt2`: there is no file {folder}/m.pt2",
-        "a build needs it: make it, or get it, before",
+        "make or download it before the build",
     ),
     "a transformers directory": (
         LOCAL,
@@ -58,7 +58,7 @@ ABSENT = {
         {"model.py": MODEL},
         "7:21",
         "`targets.cpu.runtime.operators`: there is no file {folder}/ops.yaml",
-        "a build needs it: make it, or get it, before",
+        "make or download it before the build",
     ),
     "a module": (
         MINIMAL,
@@ -85,7 +85,7 @@ ABSENT = {
         MINIMAL + '[project]\nimports = ["etdev_no_such_module"]\n',
         {"model.py": MODEL},
         "8:12",
-        "`project.imports[0]`: there is no module 'etdev_no_such_module' in {folder}, nor is one installed here",
+        "`project.imports[0]`: there is no module 'etdev_no_such_module' in {folder}, and it is not installed here",
         None,
     ),
 }
@@ -106,20 +106,20 @@ WRONG = {
     "a function that the module lacks": (
         MINIMAL,
         {"model.py": RAISES + "def maker(): ...\n"},
-        "`model.entry`: {folder}/model.py defines no 'make'",
+        "`model.entry`: {folder}/model.py does not define 'make'",
         'did you mean "maker"?',
     ),
     "a folder for weights": (
         MINIMAL.replace('make"', 'make"\nweights = "w.safetensors"'),
         {"model.py": MODEL, "w.safetensors/part": ""},
         "`model.weights`: {folder}/w.safetensors is a folder",
-        "name the file",
+        "use the path of a file in it",
     ),
     "a file for a directory": (
         LOCAL,
         {"net": ""},
         "`model.hf`: {folder}/net is a file",
-        "name the directory that has config.json",
+        "use the path of the directory that has config.json",
     ),
 }
 
@@ -210,7 +210,7 @@ def test_validate_shows_both_kinds(
     assert captured.out == (
         "etdev.toml: ok, 1 warning (1 target, 1 method, 0 profiles)\n"
         f"etdev.toml:4:11: warning: `model.weights`: there is no file {tmp_path}/w.safetensors\n"
-        "  help: a build needs it: make it, or get it, before\n"
+        "  help: make or download it before the build\n"
     )
     assert app.run(["validate", "--output", "github", "-q"]) == 0
     assert capsys.readouterr().out.startswith("::warning file=etdev.toml,line=4,col=11,title=etdev%3A missing-file::")

@@ -54,13 +54,13 @@ def test_a_comparison_that_the_measurement_bears() -> None:
 @pytest.mark.parametrize(
     ("one", "two", "machine", "words"),
     [
-        ({"busy": 0.02}, {}, QUIET, "1 worker spent 2% of the time in calls: the rest is transfer"),
-        ({}, {"busy": 0.5}, QUIET, "2 workers spent 50% of the time in calls: the rest is transfer"),
-        ({}, {"spread": 2.0}, QUIET, "calls of 2 workers took up to 2.0 times as long as others: the machine is"),
-        ({"spread": 9.0}, {}, QUIET, "calls of 1 worker took up to 9.0 times as long as others"),
-        ({"calls_per_task": 1000}, {}, QUIET, "1 worker had 2 tasks, too few to tell"),
+        ({"busy": 0.02}, {}, QUIET, "1 worker spent only 2% of the time in calls, and the rest on transfers"),
+        ({}, {"busy": 0.5}, QUIET, "2 workers spent only 50% of the time in calls, and the rest on transfers"),
+        ({}, {"spread": 2.0}, QUIET, "some calls of 2 workers took 2.0 times as long as others: the machine is"),
+        ({"spread": 9.0}, {}, QUIET, "some calls of 1 worker took 9.0 times as long as others"),
+        ({"calls_per_task": 1000}, {}, QUIET, "1 worker had only 2 tasks"),
         ({}, {}, QUIET.model_copy(update={"cores": 1}), "2 workers share 1 core"),
-        ({}, {}, QUIET.model_copy(update={"load": 3.9}), "other processes ran before, with a load of 3.9"),
+        ({}, {}, QUIET.model_copy(update={"load": 3.9}), "other processes were running before, with a load of 3.9"),
     ],
 )
 def test_a_comparison_that_the_measurement_does_not_bear(one: dict, two: dict, machine: Machine, words: str) -> None:

@@ -198,7 +198,7 @@ def test_an_argument_is_not_used_after_its_task(make: Make, how: str) -> None:
     o = make()
     weights = upload(o, 0, FLOATS)
     kept = o.create(jobs.keep, weights.resident("update"), worker=0)
-    with pytest.raises(UsageError, match="an argument is used after its task has ended"):
+    with pytest.raises(UsageError, match="an argument was used after its task ended"):
         o.submit(jobs.use_kept, kept.resident(), how).result(LIMIT)
 
 
@@ -359,7 +359,7 @@ def test_memory_is_freed_after_its_last_task(make: Make, tmp_path: Path) -> None
         late = o.submit(jobs.total, data.resident(dtype="float32"))
         freed = o.free(data)
         assert [(found.state, found.size) for found in o.stats().buffers] == [("freeing", 32)]
-        with pytest.raises(HandleError, match="was freed already"):
+        with pytest.raises(HandleError, match="was already freed"):
             o.copy_from(data)
     assert late.result(LIMIT) == FLOATS.sum()
     freed.result(LIMIT)
@@ -406,7 +406,7 @@ def test_a_second_free_and_one_of_a_part(make: Make, which: str) -> None:
     data = o.malloc(0, 32)
     if which == "whole":
         o.free(data).result(LIMIT)
-        words = "was freed already"
+        words = "was already freed"
     else:
         data, words = data.view(16, 16), "is only a part of a buffer, so it cannot be freed"
     with pytest.raises(HandleError, match=words):
@@ -437,7 +437,7 @@ def test_an_object_stays_on_its_worker(make: Make) -> None:
     o.ready(counter)
     assert [o.submit(jobs.count, counter.resident(), by).result(LIMIT) for by in (1, 2)] == [6, 8]
     o.free(counter).result(LIMIT)
-    with pytest.raises(HandleError, match="was freed already"):
+    with pytest.raises(HandleError, match="was already freed"):
         o.submit(jobs.count, counter.resident(), 1)
 
 
@@ -555,7 +555,7 @@ def test_a_group_begins_on_all_or_none_and_nothing_overtakes_it(make: Make, tmp_
         ([[1], [2]], [None, 5], "there is no worker 5"),
         ([[1], [2]], [None, "1"], "'1' is not the number of a worker"),
         ([[1], [2]], [None, True], "True is not the number of a worker"),
-        ([[1], [2], [3]], None, "a group of 3 members needs as many workers, but there are 2"),
+        ([[1], [2], [3]], None, "a group of 3 members needs one worker for each member, but there are only 2 workers"),
         ([[1], 2], None, "member 1 of the group: the arguments must be a list, but are a int"),
     ],
 )

@@ -166,7 +166,7 @@ def test_where_ray_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_process_has_one_cluster(ray_cluster: None) -> None:
-    with pytest.raises(UsageError, match=r"this process has a Ray cluster at 127\.0\.0\.1:\d+ already"):
+    with pytest.raises(UsageError, match=r"this process already has a Ray cluster at 127\.0\.0\.1:\d+"):
         Orchestrator(transport="ray", ray_address="127.0.0.1:1")
 
 

@@ -82,7 +82,7 @@ def test_the_budget_of_a_device_counts_what_nested_programs_plan(project: Callab
     planned, nested = device_memory(read(made.out / "gpu" / "tiny.pte"))["cuda:0"]
     assert nested == result.nested_memory["cuda:0"] > 0
     assert budget.status == "passed"
-    assert "of it in delegates" in budget.summary
+    assert " in delegates" in budget.summary
     _, budget = limited(planned + nested - 1)
     assert budget.status == "failed"
     assert f"{planned + nested:,} bytes, 1 more than budget.memory.cuda:0" in budget.summary
@@ -145,12 +145,12 @@ def test_what_all_targets_need_of_a_device_map_is_said_once(
 ) -> None:
     monkeypatch.setattr("etdev.execution.availability.cuda_is_visible", lambda: False)
     made = project(LINEAR_CONFIG + TWO + ONE.replace("targets.gpu", "targets.one"), model=LINEAR)
-    simulates = "`--device-map cuda:0=sim,cuda:1=sim` simulates cuda:0 and cuda:1"
+    simulates = "use `--device-map cuda:0=sim,cuda:1=sim` to simulate cuda:0 and cuda:1"
 
     assert etdev.build(made.loaded.path).notes == (simulates,)
     assert etdev.verify(made.loaded.path, device_map="cuda:1=sim,cuda:5=sim").notes == (
         simulates,
-        "nothing uses cuda:5 of the device map; in use: cuda:0 and cuda:1",
+        "no program uses cuda:5 of the device map; used devices: cuda:0 and cuda:1",
     )
     assert etdev.verify(made.loaded.path, device_map="cuda:0=sim,cuda:1=sim").notes == ()
     assert etdev.build(made.loaded.path, verify=False).notes == ()
@@ -187,8 +187,8 @@ def test_cuda_says_what_it_lacks(project: Callable[..., Project]) -> None:
         Failure(
             MissingRequirementError,
             "etdev.toml:9:29 (targets.cpu.partitioners[0].backend)",
-            "the backend 'cuda' is not usable here: the package 'triton' is not installed, without which ExecuTorch's "
-            "CUDA backend cannot be imported",
+            "the backend 'cuda' cannot be used here: the package 'triton' is not installed, without which "
+            "ExecuTorch's CUDA backend cannot be imported",
             'on Linux with a CUDA device: pip install "etdev[build]" triton',
         ),
     )

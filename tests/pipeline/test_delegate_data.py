@@ -143,7 +143,7 @@ def test_the_lock_knows_every_file(folder: Path) -> None:
     digests = {item.name: item.sha256 for item in reported(folder, "both").data}
     assert all(f'"{name}" = "{digest}"' in lock.read_text() for name, digest in digests.items())
     lock.write_text(lock.read_text().replace(digests["table.ptd"], "0" * 64))
-    with pytest.raises(LockStaleError, match=r"both: the data file table.ptd's sha256 is .*, the lock says 0000"):
+    with pytest.raises(LockStaleError, match=r"both: the data file table.ptd's sha256 is .*, the lock has 0000"):
         etdev.build(folder / "etdev.toml", targets=["both"], verify=False, locked=True)
 
 
@@ -156,7 +156,7 @@ def test_a_missing_file_is_told(folder: Path) -> None:
     (result,) = etdev.verify(folder / "etdev.toml", targets=["apart"]).targets
     assert result.exit_code == ExitCode.BUILD_FAILED
     assert bytes_check(result).summary == (
-        f"its external data {missing}: cannot read the external data: there is no such file"
+        f"its data file {missing}: cannot read the external data: there is no such file"
     )
 
 
@@ -178,7 +178,7 @@ def test_a_file_alone_lacks_its_data(built: Path) -> None:
     assert len(check.problems) == 2
     others = {other.name: other.status for other in found.checks}
     assert (others["plan"], others["placement"], others["replay"]) == ("passed", "passed", "not run")
-    assert check.hint == "say which files have it, with a `--data FILE.ptd` for each"
+    assert check.hint == "pass each file with missing data as `--data FILE.ptd`"
     assert len(read_contents(program, data[:1]).problems) == 1
     assert not read_contents(program, data).problems
 
@@ -195,7 +195,7 @@ def test_inspect_and_relink_say_it(built: Path, tmp_path: Path) -> None:
 
 def test_run_says_it(built: Path) -> None:
     program, data = files(built, "apart")
-    with pytest.raises(UsageError, match=r"the program has weights in another file: '.*_weights_blob'"):
+    with pytest.raises(UsageError, match=r"the program needs weights from another file: '.*_weights_blob'"):
         run_file(program, RunOptions(random=True))
     with pytest.raises(MissingRequirementError, match="CudaBackend"):
         run_file(program, RunOptions(random=True, data=tuple(data)))
@@ -234,20 +234,24 @@ def _config(more: str) -> str:
 def test_a_name_that_leads_elsewhere(tmp_path: Path) -> None:
     config = _config('device = "cuda:0", compile_specs = { blob_tag = "../blob" }')
     project = write_project(tmp_path, config, model=LINEAR)
-    with pytest.raises(EmitError, match=r"a file named '../blob', which is not a plain file name"):
+    with pytest.raises(EmitError, match=r"a file '../blob', which is not a plain file name"):
         etdev.build(project, verify=False)
     assert not (tmp_path / "build/blob.ptd").exists()
 
 
 def test_two_names_for_one_file(tmp_path: Path) -> None:
     config = _config('device = "cuda:0", compile_specs = { blob_tag = "x", table_tag = "X.ptd" }')
-    with pytest.raises(EmitError, match=r"backends want data in files named 'x' and 'X.ptd', which are one file"):
+    with pytest.raises(
+        EmitError, match=r"backends tag data for the files 'x' and 'X.ptd', but these names are the same file"
+    ):
         etdev.build(write_project(tmp_path, config, model=LINEAR), verify=False)
 
 
 def test_the_name_of_the_external_weights(folder: Path) -> None:
     config = folder / "etdev.toml"
     config.write_text(config.read_text().replace('"w.ptd"', '"Table.ptd"'))
-    with pytest.raises(LinkError, match=r"`external_weights` is 'Table.ptd', which a backend .* wants") as caught:
+    with pytest.raises(
+        LinkError, match=r"`external_weights` is 'Table.ptd', but a backend .* uses that name"
+    ) as caught:
         etdev.build(config, targets=["both"], verify=False)
     assert "(targets.both.external_weights)" in str(caught.value.where)

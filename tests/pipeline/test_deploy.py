@@ -146,10 +146,10 @@ class TestRefused:
         ("change", "said"),
         [
             (_no_file, "it was not built"),
-            (_rejected_file, "the last build of it was rejected"),
+            (_rejected_file, "the last build rejected it"),
             (_no_report, "there is no report of the build"),
-            (_other_report, "this is not a report of this version of etdev"),
-            (_other_file, "the file is not the one that was built: its sha256 is "),
+            (_other_report, "this report is damaged or is of another version of etdev"),
+            (_other_file, "the file has changed since it was built: its sha256 is "),
         ],
     )
     def test_files(self, change: Callable[[Path], None], said: str, tmp_path: Path) -> None:
@@ -160,9 +160,9 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("name", "content", "said"),
         [
-            ("tiny.ptd", b"others", "the file is not the one that was built: its sha256 is "),
+            ("tiny.ptd", b"others", "the file has changed since it was built: its sha256 is "),
             ("tiny.ptd", None, "cannot read the file"),
-            ("two words.ptd", b"weights", "a file of a release cannot be called 'two words.ptd'"),
+            ("two words.ptd", b"weights", "a release cannot contain a file with the name 'two words.ptd'"),
         ],
     )
     def test_weights(self, name: str, content: bytes | None, said: str, tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_needs_of_a_config(
 
     code, text = _doctor(capsys)
     assert code == (3 if needs else 0)
-    assert ("everything that it needs is here" in text) == (not needs)
+    assert ("all requirements are installed" in text) == (not needs)
 
 
 def test_a_broken_torch_is_a_line_of_the_table(tmp_path: Path) -> None:

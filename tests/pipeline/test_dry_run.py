@@ -118,8 +118,8 @@ BAD = {
     "shapes": (
         "return self.linear(x[:, :3])",
         (
-            "method 'forward' raised RuntimeError when it was traced: "
-            f"a and b must have same reduction dim, but got [1, 3] X [4, 3]. ({AT})"
+            "method 'forward' raised RuntimeError while it was traced: a and b must have same reduction dim, "
+            f"but got [1, 3] X [4, 3]. ({AT})"
         ),
         DECLARED,
     ),
@@ -130,7 +130,7 @@ BAD = {
     ),
     "the model raises": (
         "raise ValueError('no')",
-        f"method 'forward' raised ValueError when it was traced: no ({AT})",
+        f"method 'forward' raised ValueError while it was traced: no ({AT})",
         DECLARED,
     ),
 }
@@ -150,8 +150,8 @@ SIZES = {
         "return self.linear(x if x.shape[0] < 8 else x[:, :3])",
         "n = 8 (x: float32 [n, 4]): RuntimeError: a and b must have same reduction dim, but got [8, 3] X [4, 3].",
         (
-            "it runs with n = 1 and with n = 4 and with n = 7: "
-            "narrow the range, or remove what fixes the size from the model"
+            "narrow the range, or change the model so that the size is not fixed: the method runs with n = 1 "
+            "and with n = 4 and with n = 7"
         ),
     ),
     "one between, where both ends are taken": (
@@ -161,12 +161,15 @@ SIZES = {
             "Mismatching argument at index 1 had torch.Size([8, 4]); "
             "but expected shape should be broadcastable to [4, 4]"
         ),
-        "it runs with n = 1 and with n = 8: narrow the range, or remove what fixes the size from the model",
+        (
+            "narrow the range, or change the model so that the size is not fixed: the method runs with n "
+            "= 1 and with n = 8"
+        ),
     ),
     "all but one": (
         "return x.reshape(8, 4)",
         "n = 1 (x: float32 [n, 4]): RuntimeError: shape '[8, 4]' is invalid for input of size 4",
-        "it runs with n = 8: narrow the range, or write 8 instead of 'n' in the shapes",
+        "narrow the range, or write 8 instead of 'n' in the shapes: the method runs with n = 8",
     ),
 }
 
@@ -176,7 +179,7 @@ def test_sizes_that_export_would_refuse(project: Callable[..., Project], body: s
     """A dry run calls with sizes all over a range: what both ends take, a size between them may not."""
     made = project(CONFIG, model=_model(body), data=DATA)
     where = "etdev.toml:6:10 (methods.forward.dims.n)"
-    text = f"method 'forward' does not take {message} ({AT})"
+    text = f"method 'forward' does not accept {message} ({AT})"
     check_failure(lambda: dry_run(made, BuildOptions()), Failure(ExportError, where, text, hint))
 
 
@@ -186,8 +189,8 @@ def test_a_dtype_that_only_a_computation_refuses(project: Callable[..., Project]
     data = DATA.replace("torch.ones(2, 4)", "torch.ones(2, 4, dtype=torch.float64)")
     made = project(config, model=_model("return self.linear(x)"), data=data)
     where = "etdev.toml:5:33 (methods.forward.inputs[0].dtype)"
-    message = "method 'forward' does not take input 'x' as float64 [n, 4]: RuntimeError: mat1 and mat2 must have…"
-    hint = 'it runs if `dtype` is "float32"'
+    message = "method 'forward' does not accept input 'x' as float64 [n, 4]: RuntimeError: mat1 and mat2 must have…"
+    hint = 'set `dtype` to "float32", with which the method runs'
     check_failure(lambda: dry_run(made, BuildOptions()), Failure(ExportError, where, message, hint))
 
 
@@ -209,9 +212,9 @@ AROUND = {
         Failure(
             LoadError,
             "etdev.toml:7:11 (methods.forward.samples)",
-            "'data:samples' returns inputs that method 'forward' does not take: sample 0: "
-            "input 'x' has the shape [9, 4], declared [n, 4]: axis 0 is 9, outside 'n' = 1..8",
-            f"{DECLARED}; if the samples are right, the range of 'n' has to hold 9",
+            "'data:samples' returns inputs that method 'forward' does not accept: sample 0: input 'x' has "
+            "the shape [9, 4], but is declared as [n, 4]: axis 0 is 9, which is outside 'n' = 1..8",
+            f"{DECLARED}; if the samples are right, extend the range of 'n' to include 9",
         ),
     ),
     "calibration missing": (
@@ -220,7 +223,7 @@ AROUND = {
             MismatchError,
             "etdev.toml:10:15 (quantize.small.calibration)",
             "'data' has no attribute 'calibration' (from 'data:calibration')",
-            "it has: accuracy, samples",
+            "its attributes are: accuracy, samples",
         ),
     ),
     "metric missing": (
@@ -244,7 +247,7 @@ def test_mistakes_around_the_model(project: Callable[..., Project], data: str, f
 def test_a_missing_module(project: Callable[..., Project], tmp_path: Path) -> None:
     made = project(CONFIG, data=DATA)
     message = f"there is no module 'model', neither in {tmp_path} nor among the installed packages"
-    expected = Failure(MismatchError, "etdev.toml:3:9 (model.entry)", message, "modules there: data")
+    expected = Failure(MismatchError, "etdev.toml:3:9 (model.entry)", message, "its modules are: data")
     check_failure(lambda: dry_run(made, BuildOptions()), expected)
 
 
@@ -262,7 +265,7 @@ def test_a_backend_that_is_missing(project: Callable[..., Project], monkeypatch:
     monkeypatch.setattr(Xnnpack, "availability", lambda self: Availability(False, "there is none", "get one"))
     made = project(CONFIG + 'partitioners = [{ backend = "xnnpack" }]\n', model=_model("return x"), data=DATA)
     where = "etdev.toml:16:29 (targets.other.partitioners[0].backend)"
-    message = "the backend 'xnnpack' is not usable here: there is none"
+    message = "the backend 'xnnpack' cannot be used here: there is none"
     check_failure(lambda: dry_run(made, BuildOptions()), Failure(MissingRequirementError, where, message, "get one"))
 
 
@@ -289,7 +292,7 @@ def test_a_tensor_that_is_kept_from_a_call_without_values(
     with pytest.raises(VerifyError, match=f"the model has {what} without values") as caught:
         dry_run(made, BuildOptions())
     assert str(caught.value.where).endswith(METHOD)
-    assert "in `__init__`, as buffers" in str(caught.value.hint)
+    assert "in `__init__`, register" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +314,7 @@ def test_calls_without_values_leave_nothing_in_the_model(body: str, project: Cal
     ("inputs", "sizes", "samples", "said"),
     [
         ("x: float32 [n]", ({"n": 1}, {"n": 8}), True, "n = 1, 8; computed on the first sample"),
-        ("x: float32 [2]", ({},), False, "the declared sizes; computed on random inputs, for want of samples"),
+        ("x: float32 [2]", ({},), False, "the declared sizes; computed on random inputs, because there are no samples"),
         ("", ({},), False, "no inputs"),
     ],
 )

@@ -144,7 +144,7 @@ def test_the_lock_knows_the_weights(folder: Path) -> None:
     digest = json.loads((folder / "result.json").read_text())["targets"][0]["data"][0]["sha256"]
     assert f'"w.ptd" = "{digest}"' in lock.read_text()
     lock.write_text(lock.read_text().replace(digest, "0" * 64))
-    with pytest.raises(LockStaleError, match=r"portable: the data file w.ptd's sha256 is .*, the lock says 0000"):
+    with pytest.raises(LockStaleError, match=r"portable: the data file w.ptd's sha256 is .*, the lock has 0000"):
         etdev.build(folder / "etdev.toml", targets=["portable"], verify=False, locked=True)
 
 
@@ -170,7 +170,7 @@ def test_other_weights_are_told(folder: Path) -> None:
     result = etdev.verify(folder / "etdev.toml", targets=["portable"])["portable"]
     assert result.exit_code == ExitCode.BUILD_FAILED
     checks = {check.name: check for check in result.checks}
-    assert checks["bytes"].summary.startswith("changed since it was built: of its weights in w.ptd, its sha256 is ")
+    assert checks["bytes"].summary.startswith("changed since it was built: its data file w.ptd differs: its sha256 is ")
     assert checks["runtime"].status == "failed"
 
 
@@ -188,7 +188,7 @@ def test_missing_weights_are_told(folder: Path) -> None:
     (result,) = etdev.verify(folder / "etdev.toml", targets=["portable"]).targets
     assert result.status == "rejected"
     missing = pair(folder, "portable")[1]
-    assert f"its external data {missing}: cannot read the external data: there is no such file" in (
+    assert f"its data file {missing}: cannot read the external data: there is no such file" in (
         result.checks[0].summary
     )
 
@@ -245,7 +245,7 @@ def test_without_the_option_the_error_says_it(built: Path) -> None:
     program, _ = pair(built, "portable")
     with pytest.raises(UsageError, match=r"weights in another file: 'layer.bias' and 1 more") as caught:
         run_file(program, RunOptions(random=True))
-    assert caught.value.hint == "say which file: `--data FILE.ptd`"
+    assert caught.value.hint == "pass that file: `--data FILE.ptd`"
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_a_program_alone_fails(built: Path, target: str, needs: str) -> None:
     first, *others = read_contents(program).problems
     assert len(others) == 1
     assert needs in first
-    with pytest.raises(UsageError, match="the program has weights in another file"):
+    with pytest.raises(UsageError, match="the program needs weights from another file"):
         run_file(program, RunOptions(random=True))
     assert not read_contents(program, [data]).problems
 

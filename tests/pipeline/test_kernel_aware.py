@@ -285,7 +285,7 @@ def test_a_list_of_operators_that_cannot_be_read(project: Callable[..., Project]
 
     Path("operators.yaml").write_text("nothing")
     made = project(_config('runtime.operators = "operators.yaml"'), model=MODEL)
-    with pytest.raises(ConfigError, match="holds no table"):
+    with pytest.raises(ConfigError, match="does not contain a table"):
         usable_forms(made, "cpu")
 
 

@@ -289,19 +289,19 @@ def test_into_what_cannot_be_read_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
-        ({"planner": "my_planners:tight"}, "there is no planner 'my_planners:tight'", "relink runs no one's code"),
+        ({"planner": "my_planners:tight"}, "there is no planner 'my_planners:tight'", "relink does not run code"),
         ({"planner": "bets"}, "there is no planner 'bets'", "one of: best, greedy, naive"),
-        ({"alignment": 24}, "24 bytes is not an alignment", "give a power of two"),
-        ({"alignment": 2**40}, f"{2**40} bytes is not an alignment", "give a power of two up to 16384"),
-        ({"alignment": 16.0}, "16.0 bytes is not an alignment", "give a power of two"),
-        ({"alignment": 0}, "0 bytes is not an alignment", "give a power of two"),
+        ({"alignment": 24}, "24 bytes is not an alignment", "use a power of two"),
+        ({"alignment": 2**40}, f"{2**40} bytes is not an alignment", "use a power of two up to 16384"),
+        ({"alignment": 16.0}, "16.0 bytes is not an alignment", "use a power of two"),
+        ({"alignment": 0}, "0 bytes is not an alignment", "use a power of two"),
         ({"elide": ["views", "slice"]}, "unknown kind of copies 'slice'", "did you mean `slices`?"),
         ({"elide": "nothing"}, "unknown kind of copies 'nothing'", "one of: views, slices, cat, write_back, "),
         ({"elide": [7]}, "unknown kind of copies 7", "one of: views"),
         (
             {"inplace": "aten::relu.out"},
-            "'aten::relu.out' does not say which operators may write in place",
-            "one of: default, none;",
+            "'aten::relu.out' is not a table of operators that may write in place",
+            "use one of: default, none;",
         ),
     ],
 )
@@ -316,8 +316,8 @@ def test_arguments_that_do_not_fit(arguments: dict[str, object], message: str, h
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("new.ptd", "cannot be a program: .ptd files are other products of builds"),
-        ("new.etrecord", "cannot be a program: .etrecord files are other products of builds"),
+        ("new.ptd", "cannot be the output program: builds write other kinds of files with the suffix .ptd"),
+        ("new.etrecord", "cannot be the output program: builds write other kinds of files with the suffix .etrecord"),
         ("weights", "is a file that `--data` reads"),
     ],
 )
@@ -346,9 +346,9 @@ def test_an_object_program_is_left_to_the_build(tmp_path: Path) -> None:
     write(chain(2), file)
     relink_module.relink(file, tmp_path / "b.pte")  # Without the sidecar it is a program like any other.
     file.with_suffix(".json").write_text("{}")
-    with pytest.raises(UsageError, match="this is an object program, which `etdev build` links") as caught:
+    with pytest.raises(UsageError, match="this is an object program; only `etdev build` can link it") as caught:
         relink_module.relink(file, tmp_path / "b.pte")
-    assert str(caught.value.hint).startswith("link what was built from it: net.pte;")
+    assert str(caught.value.hint).startswith("relink the program that was built from it: net.pte;")
 
 
 def test_what_would_be_lost_is_refused(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_nothing_has_changed(built: Path) -> None:
     [
         (append("model.py"), "model.py has changed"),
         (append("sizes.py"), "sizes.py has changed"),
-        (replaced('"best"', '"naive"'), 'targets.cpu.memory.planner is "naive", and was not there'),
+        (replaced('"best"', '"naive"'), 'targets.cpu.memory.planner is "naive", and was not set'),
     ],
     ids=["code", "an import", "a setting"],
 )
@@ -86,7 +86,7 @@ def test_what_has_changed_is_named(change: Callable[[Path], object], said: str, 
     assert said in "; ".join(found.changed)
     assert found.said is not None
     assert found.said.startswith("since it was built, ")
-    assert found.said.endswith(": `etdev build cpu` builds it again")
+    assert found.said.endswith(": run `etdev build cpu` to build it again")
 
 
 @pytest.mark.parametrize("change", [append("unused.py"), append("etdev.toml")], ids=["a file not read", "a comment"])
@@ -114,7 +114,7 @@ def test_another_build_is_known_by_the_cache(built: Path) -> None:
     """Builds of a profile are not in the lock."""
     etdev.build(built / "etdev.toml", profile="apart")
     assert since(built, "apart").said is None
-    assert since(built).changed == ('targets.cpu.inplace.ops is not there, and was "none"',)
+    assert since(built).changed == ('targets.cpu.inplace.ops is not set, and was "none"',)
 
 
 def test_of_two_builds_of_the_same_bytes_the_nearest_counts(built: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_file_that_is_new_in_a_folder_that_was_listed(tmp_path: Path) -> None:
     etdev.build(write_project(tmp_path, LINEAR_CONFIG + "    [targets.cpu]\n", model=listing + LINEAR), verify=False)
     assert since(tmp_path).said is None
     (parts / "new").touch()
-    assert since(tmp_path).changed == ("files in parts were added or removed",)
+    assert since(tmp_path).changed == ("files were added to parts or removed from it",)
 
 
 def test_a_file_that_cannot_be_read(built: Path) -> None:
@@ -173,7 +173,7 @@ def test_verify_does_not_blame_the_backend(built: Path) -> None:
     path.write_text(path.read_text().replace("relu()", "tanh()"))
     result = etdev.verify(built / "etdev.toml")["cpu"]
     failed = [check for check in result.checks if check.status == "failed"]
-    said = "since it was built, model.py has changed: `etdev build cpu` builds it again"
+    said = "since it was built, model.py has changed: run `etdev build cpu` to build it again"
     assert [check.name for check in failed] == ["runtime", "replay"]
     assert {check.hint for check in failed} == {said}
     assert result.notes[0] == said
@@ -184,7 +184,7 @@ def test_deploy_refuses_unless_told(built: Path) -> None:
     config = built / "etdev.toml"
     with pytest.raises(DeployError, match=r"since it was built, model\.py has changed") as caught:
         etdev.deploy(config, "here")
-    assert caught.value.hint == "or deploy what was built, with `--stale`"
+    assert caught.value.hint == "or use `--stale` to deploy the files as they were built"
     assert not (built / "served").exists()
     with pytest.raises(DeployError, match=r"model\.py has changed"):
         etdev.deploy(config, "here", dry_run=True)
@@ -212,4 +212,4 @@ def test_commands_on_a_target_say_it(
     assert "since it was built" not in capfd.readouterr().err, "they take no profile"
     append("model.py")(built)
     assert app.run(command.split()) == 0
-    assert "cpu: since it was built, model.py has changed: `etdev build cpu`" in capfd.readouterr().err
+    assert "cpu: since it was built, model.py has changed: run `etdev build cpu`" in capfd.readouterr().err

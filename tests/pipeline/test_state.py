@@ -42,4 +42,4 @@ def test_without_the_mark_it_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyP
     answer = prepare(tmp_path, "cpu", CONFIG, model=MODEL).judge()["runtime"]
 
     assert answer.status == "failed"
-    assert "off by 10" in answer.summary
+    assert "an error of 10" in answer.summary

@@ -69,7 +69,7 @@ def test_a_planned_buffer_is_addressed_by_number_and_offset(allocator: DeviceAll
     for offset, size in ((48, 17), (-1, 4), (65, 0)):
         with pytest.raises(DeviceMemoryError, match="planned buffer 1"):
             allocator.get_offset_address(1, offset, size, 0)
-    with pytest.raises(UsageError, match="exists already"):
+    with pytest.raises(UsageError, match="already exists"):
         allocator.init_buffer(1, 64, 0)
     allocator.release_buffer(1, 0)
     assert allocator.counters.live_allocations == 0
@@ -147,7 +147,7 @@ def test_memory_on_the_wrong_device_is_given_back_and_reported() -> None:
 
 def test_a_type_has_one_allocator_and_a_second_is_refused() -> None:
     registry = Registry(SimulatedDevice())
-    with pytest.raises(UsageError, match="CUDA is registered already"):
+    with pytest.raises(UsageError, match="CUDA already has an allocator"):
         registry.register(SimulatedDevice())
     registry.unregister(DeviceType.CUDA)
     with pytest.raises(NoAllocatorError, match="no allocator for CUDA devices"):

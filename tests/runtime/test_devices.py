@@ -340,7 +340,7 @@ def test_a_method_runs_in_memory_that_it_is_given() -> None:
     assert device.counters.live_allocations == 2
     with pytest.raises(RunError, match="must be on cuda:0, but the caller's memory is on cpu"):
         load_method(made, registry=registry, memory=MemoryManager(HierarchicalAllocator(spans)))
-    with pytest.raises(RunError, match="no memory of 32 bytes for planned buffer 3"):
+    with pytest.raises(RunError, match="does not provide memory of 32 bytes for planned buffer 3"):
         load_method(made, registry=registry, memory=MemoryManager(HierarchicalAllocator(spans[:2], devices[:2])))
     for buffer in buffers:
         buffer.close()

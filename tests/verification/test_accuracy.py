@@ -31,11 +31,11 @@ def test_a_metric_within_its_limits(linear: Prepared, fn: str, limits: str, summ
 @pytest.mark.parametrize(
     ("fn", "limits", "summary"),
     [
-        ("right", "min = 0.51", "data:right returned 0.5, the config asks for at least 0.51"),
-        ("right", "max = 0.49", "data:right returned 0.5, the config asks for at most 0.49"),
-        ("nan", "min = 0.0", "data:nan returned nan, the config asks for at least 0"),
-        ("nan", "max = 9", "data:nan returned nan, the config asks for at most 9"),
-        ("infinite", "max = 9", "data:infinite returned inf, the config asks for at most 9"),
+        ("right", "min = 0.51", "data:right returned 0.5, but the config requires at least 0.51"),
+        ("right", "max = 0.49", "data:right returned 0.5, but the config requires at most 0.49"),
+        ("nan", "min = 0.0", "data:nan returned nan, but the config requires at least 0"),
+        ("nan", "max = 9", "data:nan returned nan, but the config requires at most 9"),
+        ("infinite", "max = 9", "data:infinite returned inf, but the config requires at most 9"),
     ],
 )
 def test_a_missed_limit_is_a_gate(linear: Prepared, fn: str, limits: str, summary: str) -> None:
@@ -65,8 +65,11 @@ def test_an_infinite_metric_can_be_reported(linear: Prepared) -> None:
         ("truth", "'data:truth' returned bool, not a number"),
         ("many", "'data:many' returned Tensor of shape [3], not a number"),
         ("broken", "'data:broken' failed: KeyError: 'missing' (data.py:"),
-        ("wrong_input", "method 'forward' does not take these inputs: input 'x' has the shape [2, 31], declared"),
-        ("no_method", "the program has no method 'backward'; it has forward"),
+        (
+            "wrong_input",
+            "method 'forward' does not accept these inputs: input 'x' has the shape [2, 31], but is declared as",
+        ),
+        ("no_method", "the program has no method 'backward'; its methods are forward"),
     ],
 )
 def test_a_metric_that_fails_is_an_error_at_its_key(linear: Prepared, fn: str, said: str) -> None:

@@ -71,7 +71,7 @@ def test_what_lies_over_a_neighbour_in_use_is_found() -> None:
     (problem,) = check(planned(2, 8), SimulatedDevice(count=2)).problems
 
     assert problem == (
-        "buffer 2 on cuda:0: 16 bytes of value 1 of method 'forward' at 0 had changed when they were read back"
+        "buffer 2 on cuda:0: 16 bytes of value 1 of method 'forward' at 0 were read back with other values than written"
     )
 
 
@@ -137,10 +137,13 @@ class Overlapping(SimulatedDevice):
 @pytest.mark.parametrize(
     ("device", "said"),
     [
-        (Overrunning(count=2), "buffer 2 on cuda:0: bytes after its end were overwritten"),
-        (Managed(count=2), "buffer 2 on cuda:0: its address is one of managed memory, says simulated"),
-        (Forgetful(count=2), "16 bytes of value 1 of method 'forward' at 0 had changed"),
-        (Overlapping(count=2), "buffer 2 on cuda:0: it overlaps 288 bytes that are allocated at"),
+        (Overrunning(count=2), "buffer 2 on cuda:0: the guard bytes after its end were overwritten"),
+        (Managed(count=2), "buffer 2 on cuda:0: according to simulated, its address is in managed memory"),
+        (
+            Forgetful(count=2),
+            ("16 bytes of value 1 of method 'forward' at 0 were read back with other values than written"),
+        ),
+        (Overlapping(count=2), "buffer 2 on cuda:0: it overlaps another allocation of 288 bytes at"),
         (
             SimulatedDevice(count=2, faults=[Fault("wrong_device", nth=3)]),
             "288 bytes were allocated on cuda:1 instead of cuda:0 (simulated)",

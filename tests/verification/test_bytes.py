@@ -14,7 +14,7 @@ from etdev.verification.read_back import read_contents
 from etdev.verification.subject import Subject
 from program.test_lookups import delegated, xnnpack
 
-UNKNOWN = "; the data that delegates of AnotherBackend look up is not known"
+UNKNOWN = "; the names of data that delegates of AnotherBackend look up are not known"
 
 
 @pytest.mark.parametrize(

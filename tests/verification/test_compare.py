@@ -117,20 +117,20 @@ def test_what_is_not_finite_must_be_where_the_reference_has_it(
         assert difference.snr_db is None
     else:
         assert difference.problems == [
-            "sample 0: NaN or infinite where the reference is not, or the other way round",
+            "sample 0: NaN or infinite values are not at the same positions as in the reference",
         ]
 
 
 @pytest.mark.parametrize(
     ("found", "expected", "problem"),
     [
-        pytest.param(tensor(1.0), tensor(1.0, 2.0), "has the shape [1], not [2]", id="shape"),
-        pytest.param(torch.ones(()), torch.ones(1), "has the shape [], not [1]", id="rank"),
-        pytest.param(tensor(1, dtype="int32"), tensor(1.0), "is torch.int32, not torch.float32", id="dtype"),
-        pytest.param(3, tensor(3.0), "is int, not Tensor", id="number instead of a tensor"),
-        pytest.param(tensor(3.0), 3, "is Tensor, not int", id="tensor instead of a number"),
-        pytest.param(3, 4, "is 3, not 4", id="another number"),
-        pytest.param("a", None, "is 'a', not None", id="text"),
+        pytest.param(tensor(1.0), tensor(1.0, 2.0), "has the shape [1] instead of [2]", id="shape"),
+        pytest.param(torch.ones(()), torch.ones(1), "has the shape [] instead of [1]", id="rank"),
+        pytest.param(tensor(1, dtype="int32"), tensor(1.0), "is torch.int32 instead of torch.float32", id="dtype"),
+        pytest.param(3, tensor(3.0), "is int instead of Tensor", id="number instead of a tensor"),
+        pytest.param(tensor(3.0), 3, "is Tensor instead of int", id="tensor instead of a number"),
+        pytest.param(3, 4, "is 3 instead of 4", id="another number"),
+        pytest.param("a", None, "is 'a' instead of None", id="text"),
     ],
 )
 def test_another_kind_of_output_is_a_problem(found: Any, expected: Any, problem: str) -> None:

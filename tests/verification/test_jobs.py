@@ -122,4 +122,4 @@ def test_the_replay_has_no_workers(linear: Prepared) -> None:
 def test_a_wrong_sample_is_named_on_workers_too(linear: Prepared, jobs: int) -> None:
     with pytest.raises(VerifyError) as caught:
         measure(linear, "wrong_input", jobs)
-    assert "method 'forward' does not take these inputs: input 'x' has the shape [2, 31]" in caught.value.message
+    assert "method 'forward' does not accept these inputs: input 'x' has the shape [2, 31]" in caught.value.message

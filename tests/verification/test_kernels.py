@@ -70,7 +70,7 @@ def asks(operators: Mapping[str, Iterable[str]], delegates: Mapping[str, Iterabl
             (ADD,),
             ("CudaBackend",),
             "not run",
-            "neither the test runtime nor the config's `runtime.backends` knows CudaBackend",
+            "neither the test runtime nor the config's `runtime.backends` has CudaBackend",
             id="a backend that nobody knows",
         ),
         pytest.param(
@@ -78,7 +78,7 @@ def asks(operators: Mapping[str, Iterable[str]], delegates: Mapping[str, Iterabl
             (ADD,),
             ("EtdevReferenceBackend",),
             "not run",
-            "the backend EtdevReferenceBackend is etdev's own and in no runtime",
+            "the backend EtdevReferenceBackend is etdev's own, and no ExecuTorch runtime has it",
             id="etdev's own backend",
         ),
         pytest.param(
@@ -86,7 +86,7 @@ def asks(operators: Mapping[str, Iterable[str]], delegates: Mapping[str, Iterabl
             (ADD,),
             ("EtdevReferenceBackend",),
             "not run",
-            "the backend EtdevReferenceBackend is etdev's own and in no runtime",
+            "the backend EtdevReferenceBackend is etdev's own, and no ExecuTorch runtime has it",
             id="etdev's own backend, which no list of backends has",
         ),
         pytest.param(
@@ -94,7 +94,7 @@ def asks(operators: Mapping[str, Iterable[str]], delegates: Mapping[str, Iterabl
             (ADD,),
             ("CudaBackend", "EtdevReferenceBackend"),
             "not run",
-            "neither the test runtime nor the config's `runtime.backends` knows CudaBackend",
+            "neither the test runtime nor the config's `runtime.backends` has CudaBackend",
             id="etdev's own backend beside another",
         ),
         pytest.param(
@@ -180,7 +180,7 @@ def test_a_closed_list_of_backends(quantized: Prepared) -> None:
             "aten::relu.out",
             ('["quantized"]',),
             "model.py:12, in forward (aten::relu.out)",
-            "or express the op",
+            "or replace the op",
         ),
         ("aten::addmm.out", ('["quantized"]',), "model.py:12, in forward (aten::addmm.out)", "runtime.kernels"),
         (
@@ -214,7 +214,7 @@ def test_a_missing_operator_names_the_line_that_needs_it(
         ({"delegates": {"forward": ("MyBackend",)}}, "the wheel's runtime has no backend MyBackend"),
         (
             {"delegates": {"forward": ("OpenvinoBackend",)}},
-            "the wheel's runtime finds no library for its backend OpenvinoBackend",
+            "the wheel's runtime does not find a library for its backend OpenvinoBackend",
         ),
     ],
 )
@@ -254,8 +254,8 @@ def test_selected_operators(tmp_path: Path, text: str, has: set[str], lacks: set
         pytest.param(None, "selected.yaml cannot be read", id="missing"),
         pytest.param(b"operators: [", "selected.yaml cannot be read", id="no YAML"),
         pytest.param(b"\xff\xfe\x00", "selected.yaml cannot be read", id="no text"),
-        pytest.param(b"- aten::add.out\n", "selected.yaml holds no table", id="a list"),
-        pytest.param(b"", "selected.yaml holds no table", id="empty"),
+        pytest.param(b"- aten::add.out\n", "selected.yaml does not contain a table", id="a list"),
+        pytest.param(b"", "selected.yaml does not contain a table", id="empty"),
         pytest.param(b"operators: [aten::add.out]\n", "selected.yaml has no table `operators`", id="another form"),
     ],
 )

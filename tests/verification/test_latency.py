@@ -39,7 +39,7 @@ def test_a_limit_that_is_missed_is_a_gate(linear: Prepared) -> None:
     assert " more than budget.latency.p95 (0.00 µs)" in check.problems[0]
     assert str(check.where).endswith("(targets.cpu.budget.latency.p95)")
     assert check.hint == (
-        "measure it at length (`etdev bench`), let delegates take more ops (partitioners), or raise budget.latency"
+        "measure more calls (`etdev bench`), let delegates take more ops (partitioners), or raise budget.latency"
     )
 
 

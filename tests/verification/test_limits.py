@@ -166,7 +166,7 @@ def test_each_missed_limit_has_its_own_place_and_remedy(budget: Budget) -> None:
         ("(targets.cpu.budget.file)", "quantize the model, or raise budget.file"),
         (
             "(targets.cpu.budget.delegated)",
-            "offer the ops to another backend (partitioners), or lower budget.delegated",
+            "add a backend that takes these ops (partitioners), or lower budget.delegated",
         ),
     ]
 
@@ -185,7 +185,9 @@ def test_a_share_that_nobody_knows_any_more_is_not_judged(budget: Budget) -> Non
     check = budget("delegated = 0, file = '1MiB'", chain(1))
 
     assert check.status == "not run"
-    assert check.summary.startswith("budget.delegated: neither the file nor a report.json of its build says how many")
+    assert check.summary.startswith(
+        "budget.delegated: neither the file nor a report.json of its build states the number"
+    )
     assert "; judged: file " in check.summary
 
 
@@ -311,7 +313,7 @@ def test_what_is_beside_a_file_names_what_grew(growth: Growth, folder: Path) -> 
     ("before", "reason"),
     [
         (weighted(8), "tiny.pte has weights in another file"),
-        (looking_up(), "tiny.pte does not say whether its delegates have weights in another file"),
+        (looking_up(), "tiny.pte does not state whether its delegates have weights in another file"),
     ],
 )
 @pytest.mark.parametrize("report", [None, "{", '{"targets": [{"sha256": "0"}]}'])
@@ -328,8 +330,8 @@ def test_weights_that_a_file_alone_does_not_tell_are_not_judged(
 
     assert check.status == "not run"
     assert check.summary == (
-        f"budget.growth.weights: old/cpu/{reason}: name the folder of its build instead, or a commit that has its "
-        "etdev.lock (`git:REF`); judged: copies in a call the same"
+        f"budget.growth.weights: old/cpu/{reason}: set `baseline.from` to the folder of the baseline's build, "
+        "or to a commit with the etdev.lock of that build (`git:REF`); judged: copies in a call the same"
     )
     assert check.unjudged == "etdev.toml:9:29 (targets.cpu.budget.growth.weights)"
     assert growth("copies = 0", before, "old/cpu/tiny.pte").status == "passed"
@@ -371,8 +373,8 @@ def test_what_shrinks_or_stays_passes(growth: Growth, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"name": "other"}, "old/cpu/report.json has no build of it"),
-        ({"status": "rejected"}, "old/cpu/report.json has no good build of it"),
+        ({"name": "other"}, "old/cpu/report.json has no build of this target"),
+        ({"status": "rejected"}, "old/cpu/report.json has no good build of this target"),
         (None, "there is no old"),
     ],
 )
@@ -385,12 +387,12 @@ def test_where_there_is_no_baseline_nothing_is_judged(
 
     check = growth("file = 0", chain(1))
 
-    assert (check.status, check.summary) == ("not run", f"nothing to compare with: {reason}")
+    assert (check.status, check.summary) == ("not run", f"there is no baseline: {reason}")
 
 
 def test_a_target_that_the_baseline_did_not_build(growth: Growth, folder: Path) -> None:
     (folder / "old").mkdir()
-    assert growth("file = 0", chain(1)).summary == "nothing to compare with: there is no old/cpu/report.json"
+    assert growth("file = 0", chain(1)).summary == "there is no baseline: there is no old/cpu/report.json"
 
 
 @pytest.mark.parametrize("content", ["{", "{}", '{"targets": [{"name": "cpu"}]}', '{"targets": [3]}', "\xff"])
@@ -398,7 +400,9 @@ def test_a_report_that_is_none_is_an_error(growth: Growth, folder: Path, content
     (folder / "old" / "cpu").mkdir(parents=True)
     (folder / "old" / "cpu" / "report.json").write_text(content, encoding="latin-1")
 
-    with pytest.raises(ConfigError, match=r"report\.json: this is not a report of this version of etdev") as caught:
+    with pytest.raises(
+        ConfigError, match=r"report\.json: this report is damaged or is of another version of etdev"
+    ) as caught:
         growth("file = 0", chain(1))
     assert caught.value.where == "etdev.toml:11:8"
 
@@ -408,7 +412,7 @@ def test_a_file_stands_for_one_target(folder: Path) -> None:
     made = project(folder, limits, "[targets.other]", limits, "[targets.free]", '[baseline]\nfrom = "old.pte"')
 
     check_baseline(made, ("cpu", "free"))
-    with pytest.raises(ConfigError, match="is one file, and growth of 2 targets is judged: cpu, other"):
+    with pytest.raises(ConfigError, match="is one file, but 2 targets have limits for growth: cpu, other"):
         check_baseline(made, ("cpu", "other", "free"))
 
 
@@ -460,7 +464,7 @@ def test_growth_since_a_commit(growth: Growth, folder: Path, git: Callable[..., 
 
 @pytest.mark.parametrize(
     ("lock", "reason"),
-    [(None, "git:main has no etdev.lock"), ("version = 1\n", "the etdev.lock of git:main does not have it")],
+    [(None, "git:main has no etdev.lock"), ("version = 1\n", "the etdev.lock of git:main does not contain it")],
 )
 def test_a_commit_without_the_target(
     growth: Growth, folder: Path, git: Callable[..., str], lock: str | None, reason: str
@@ -470,7 +474,7 @@ def test_a_commit_without_the_target(
         git("add", "etdev.lock")
     git("commit", "--quiet", "--allow-empty", "-m", "one")
 
-    assert growth("file = 0", chain(1), "git:main").summary == f"nothing to compare with: {reason}"
+    assert growth("file = 0", chain(1), "git:main").summary == f"there is no baseline: {reason}"
 
 
 def test_nothing_is_committed_yet(growth: Growth, git: Callable[..., str]) -> None:

@@ -69,7 +69,7 @@ def test_a_wrong_program_is_broken(judge: Judge) -> None:
     values = [tensor(4, at=16 * index) for index in range(4)]
     found = judge(program(method(values, [sin(0, 1), sin(1, 2), cos(2, 3)])))["native"]
     assert (found.status, found.gate) == ("failed", False)
-    assert "is off by" in found.problems[0]
+    assert "has an error of" in found.problems[0]
 
 
 @pytest.mark.integration

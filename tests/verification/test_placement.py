@@ -28,10 +28,8 @@ def test_programs_of_the_host_pass(make: Callable[[], Program]) -> None:
 def test_a_program_on_two_devices() -> None:
     check = check_placement(two_devices(), alignment=16, capacity={"cuda:0": 32})
 
-    said = (
-        "cuda:0 2 tensors in 32 B, cuda:1 2 tensors in 32 B; 2 copies to devices and 2 back; every argument where it is"
-    )
-    assert (check.status, check.summary) == ("passed", f"{said} looked for")
+    said = "cuda:0 2 tensors in 32 B, cuda:1 2 tensors in 32 B; 2 copies to devices and 2 back; every argument is"
+    assert (check.status, check.summary) == ("passed", f"{said} on the device on which it is used")
 
 
 def test_one_copy_is_not_many() -> None:
@@ -87,22 +85,28 @@ SHAPE = {"sizes": (5,), "dim_order": (0,), "allocation_info": None}
     ("change", "said"),
     [
         (table(ZERO), "value 5 is on cuda:1, but its buffer 3 is on cpu"),
-        (table(ZERO, ONE, ZERO), "buffer 2 has two devices"),
-        (table(ZERO, ONE, replace(ZERO, buffer_idx=9)), "buffer 9 has a device, but the buffers are 1 to 3"),
-        (table(ZERO, replace(ONE, device_index=-1)), "buffer 3 is on device -1 of type CUDA, which there cannot be"),
+        (table(ZERO, ONE, ZERO), "buffer 2 has two entries in the table of devices"),
+        (
+            table(ZERO, ONE, replace(ZERO, buffer_idx=9)),
+            "buffer 9 has a device, but the method has only the buffers 1 to 3",
+        ),
+        (
+            table(ZERO, replace(ONE, device_index=-1)),
+            "buffer 3 is on device -1 of type CUDA, which is not a valid device",
+        ),
         (
             table(ZERO, ONE, m.NonConstBufferDevice(1)),
-            "buffer 1 is entered as one of a device, but its device is the host",
+            "buffer 1 is in the table of buffers on devices, but its device is the host",
         ),
         (
             table(ZERO, ONE, m.NonConstBufferDevice(1, m.DeviceType.CPU, 1)),
-            "buffer 1 is on device 1 of type CPU, which there cannot be",
+            "buffer 1 is on device 1 of type CPU, which is not a valid device",
         ),
         (value(2, extra_tensor_info=None), "value 2 is on cpu, but its buffer 2 is on cuda:0"),
         (moved(2, "cuda:1"), "instruction 1 (EtdevReferenceBackend): argument 1, value 2, is on cuda:1, but the del"),
         (
             value(2, allocation_info=m.AllocationDetails(2, 24)),
-            "value 2 has 16 bytes at 24 of buffer 2, which has 32",
+            "value 2 has 16 bytes at 24 of buffer 2, which has only 32 bytes",
         ),
         (
             value(2, allocation_info=m.AllocationDetails(2, 8)),
@@ -112,28 +116,34 @@ SHAPE = {"sizes": (5,), "dim_order": (0,), "allocation_info": None}
             value(3, allocation_info=m.AllocationDetails(1, 2)),
             "value 3 begins at 2 of buffer 1 on cpu, which is not a multiple of 4",
         ),
-        (value(2, allocation_info=m.AllocationDetails(4, 0)), "value 2 is in buffer 4, but the buffers are 1 to 3"),
+        (
+            value(2, allocation_info=m.AllocationDetails(4, 0)),
+            "value 2 is in buffer 4, but the method has only the buffers 1 to 3",
+        ),
         (
             value(2, allocation_info=None, data_buffer_idx=1),
-            "value 2 is a constant, which the runtime keeps on the host, but says that it is on cuda:0",
+            "value 2 is a constant, which the runtime keeps on the host, but its device is cuda:0",
         ),
         (
             call(0, m.KernelCall(0, (0, 3, 3))),
-            "instruction 0 (et_copy::_h2d_copy.out): value 3 has to be on a device, but is on the host",
+            "instruction 0 (et_copy::_h2d_copy.out): value 3 must be on a device, but is on the host",
         ),
         (
             call(0, m.KernelCall(0, (2, 1, 1))),
-            "instruction 0 (et_copy::_h2d_copy.out): value 2 has to be on the host, but is on cuda:0",
+            "instruction 0 (et_copy::_h2d_copy.out): value 2 must be on the host, but is on cuda:0",
         ),
         (
             call(2, m.KernelCall(1, (0, 3, 3))),
-            "instruction 2 (et_copy::_d2h_copy.out): value 0 has to be on a device, but is on the host",
+            "instruction 2 (et_copy::_d2h_copy.out): value 0 must be on a device, but is on the host",
         ),
         (
             call(2, m.KernelCall(1, (2, 5, 5))),
-            "instruction 2 (et_copy::_d2h_copy.out): value 5 has to be on the host, but is on cuda:1",
+            "instruction 2 (et_copy::_d2h_copy.out): value 5 must be on the host, but is on cuda:1",
         ),
-        (call(0, m.KernelCall(0, (0, 1))), "(et_copy::_h2d_copy.out): takes a tensor and an output, which it repeats"),
+        (
+            call(0, m.KernelCall(0, (0, 1))),
+            "(et_copy::_h2d_copy.out): its arguments must be a tensor, an output and the same output again",
+        ),
         (
             value(0, scalar_type=m.ScalarType.INT),
             "instruction 0 (et_copy::_h2d_copy.out): value 0 is int32, but value 1, its copy, is float32",
@@ -168,7 +178,7 @@ SHAPE = {"sizes": (5,), "dim_order": (0,), "allocation_info": None}
         (spec(b"\xff"), "does not name a device: b'\\xff'; use one of cpu, cuda:0 to cuda:127"),
         (
             call(3, m.MoveCall(2, 3)),
-            "instruction 3 (move): value 3 on cpu becomes value 2 on cuda:0; a move passes on an address",
+            "instruction 3 (move): it moves value 3 on cpu to value 2 on cuda:0; a move passes on an address",
         ),
         (call(3, m.JumpFalseCall(2, 4)), "instruction 3 (jump): the condition, value 2, is on cuda:0"),
     ],
@@ -233,7 +243,7 @@ def test_more_than_the_device_has_is_a_missed_gate() -> None:
     check = check_placement(two_devices(), capacity={"cuda:0": 32, "cuda:1": 31, "cpu": 1})
 
     assert (check.status, check.gate) == ("failed", True)
-    assert check.problems == ("more is planned on cuda:1 than its budget: the check `budget` says how much",)
+    assert check.problems == ("the planned memory on cuda:1 exceeds its budget: the check `budget` states by how much",)
 
 
 def test_many_problems_are_cut_short() -> None:
@@ -242,7 +252,7 @@ def test_many_problems_are_cut_short() -> None:
     problems = check_placement(program(method(values, []))).problems
 
     assert len(problems) == 21
-    assert problems[-1] == "there are more like these"
+    assert problems[-1] == "there are more problems of this kind"
 
 
 def test_five_thousand_instructions_take_less_than_a_second() -> None:

@@ -31,10 +31,10 @@ def test_state_in_the_first_buffer_is_not_apart(second_at: int) -> None:
 
     own, other = check_memory_plan(found), check_memory_plan(found, foreign=True)
 
-    said = "method 'second' writes over the state of 'first' (value 1 in buffer 1)"
+    said = "method 'second' overwrites the state of 'first' (value 1 in buffer 1)"
     assert (own.status, own.summary) == ("failed", said)
     assert other.status == "passed"
-    assert other.summary.endswith(f"; where all methods have the same buffers, {said}")
+    assert other.summary.endswith(f"; in a loader that gives all methods the same buffers, {said}")
 
 
 @pytest.mark.parametrize("first", [16, 32, 64], ids=["a part", "all", "more"])
@@ -57,7 +57,7 @@ def test_what_lies_across_state_disturbs_it() -> None:
 
     found = check_memory_plan(program(fills, keeps).program)
 
-    assert found.problems == ("method 'fills' writes over the state of 'keeps' (value 0 in buffer 2)",)
+    assert found.problems == ("method 'fills' overwrites the state of 'keeps' (value 0 in buffer 2)",)
 
 
 def _at(method: Method, nbytes: int, offset: int) -> int:
@@ -96,12 +96,12 @@ def test_a_file_is_compared_with_its_object_program(tmp_path: Path, share_state:
     check = check_existing(found, tmp_path / "model.object.pte", share_state=share_state)
 
     assert check.status == "passed"
-    assert check.summary.startswith("8 instructions do what they did before the link, ")
+    assert check.summary.startswith("8 instructions compute the same as before the link, ")
 
 
 def test_one_is_not_many() -> None:
     assert summarize_proof(ValidationReport((), (), 1, 1)) == (
-        "1 instruction does what it did before the link, 1 value compared"
+        "1 instruction computes the same as before the link, 1 value compared"
     )
 
 
@@ -115,7 +115,7 @@ def _without(folder: Path, suffix: str) -> None:
         (lambda folder: _without(folder, "pte"), "cannot read the program: there is no such file"),
         (lambda folder: _without(folder, "json"), "cannot read the notes: there is no such file"),
         (lambda folder: (folder / "model.object.json").write_text("{"), "this is not JSON: "),
-        (lambda folder: _built(_model(turned=True), folder), "it may be of another build (method 'forward': "),
+        (lambda folder: _built(_model(turned=True), folder), "it may be from another build (method 'forward': "),
     ],
     ids=["no object program", "no sidecar", "a broken sidecar", "another build"],
 )
@@ -148,7 +148,10 @@ def test_a_file_whose_plan_was_changed(tmp_path: Path) -> None:
 def test_a_file_from_elsewhere() -> None:
     good, views = check_alone(chain(3), foreign=True), check_alone(view_of_condition(), foreign=True)
 
-    assert (good.status, good.summary) == ("passed", "4 tensors of 64 B together, none over another that is in use")
+    assert (good.status, good.summary) == (
+        "passed",
+        "4 tensors of 64 B in total, none overlaps another one that is in use",
+    )
     assert views.status == "passed"
     assert views.summary.endswith(
         "method 'forward': instruction 6 (aten::neg.out) reads value 6 at bytes 256 to 272 of buffer 1, but no "

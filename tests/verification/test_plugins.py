@@ -154,7 +154,7 @@ def test_of_a_file(plugin: Install, run: Callable[..., tuple]) -> None:
     plugin(WITH_CONFIG)
     code, out, _ = run("verify", "chain.pte", "--require", "no-float64")
     assert code == 3
-    assert "  no-float64 not run  required, but the config that the file was built from is needed\n" in out
+    assert "  no-float64 not run  required, but this check needs the config that the file was built from\n" in out
 
 
 def test_in_a_config(plugin: Install, tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ BROKEN = {
     "it has another name": (
         GOOD,
         "float64",
-        "the check 'float64' of 'etdev_test_toy' has the name 'no-float64'",
+        "the check 'float64' of 'etdev_test_toy' has another name than its entry point: 'no-float64'",
         "a check must have the members of etdev.verification.Check, and the name of its entry point",
     ),
     "etdev has the name": (
@@ -226,8 +226,8 @@ def test_two_packages_with_one_name(plugin: Install) -> None:
     ("body", "message"),
     [
         ("return {}['x']", "the check 'no-float64' of 'etdev_test_toy' failed: KeyError: 'x'"),
-        ("return None", "`run` returned None, not a result of this check"),
-        ("return subject.results['plan']", "not a result of this check"),
+        ("return None", "`run` returned None instead of a result of this check"),
+        ("return subject.results['plan']", "instead of a result of this check"),
     ],
 )
 def test_an_error_in_a_check_names_its_package(plugin: Install, linear: Prepared, body: str, message: str) -> None:
@@ -241,5 +241,5 @@ def test_an_error_in_a_check_names_its_package(plugin: Install, linear: Prepared
 def test_a_check_states_what_it_needs(plugin: Install, tmp_path: Path) -> None:
     plugin(GOOD.replace("        problems = [", "        return subject.built\n        problems = ["))
     write(chain(1), tmp_path / "chain.pte")
-    with pytest.raises(VerifyError, match=r"uses the config has `Need\.CONFIG` among its `needs`"):
+    with pytest.raises(VerifyError, match=r"uses the config must have `Need\.CONFIG` in its `needs`"):
         verify_files([tmp_path / "chain.pte"])

@@ -108,7 +108,7 @@ def test_on_simulated_devices(judge: Callable[..., dict[str, CheckResult]]) -> N
     assert (checks["device"].status, checks["device"].summary) == ("not run", "cuda:0 and cuda:1 are simulated")
     assert checks["placement"].status == "passed"
     assert checks["accuracy"].status == "passed"
-    assert checks["accuracy"].summary.endswith(", by the replay")
+    assert checks["accuracy"].summary.endswith(", computed by the replay")
 
 
 def test_without_devices_nothing_is_claimed(
@@ -119,7 +119,7 @@ def test_without_devices_nothing_is_claimed(
 
     assert {checks[check].status for check in ("runtime", "replay", "device", "accuracy")} == {"not run"}
     assert checks["replay"].summary == checks["device"].summary == "no CUDA device"
-    assert checks["replay"].hint == "`--device-map cuda:0=sim,cuda:1=sim` simulates cuda:0 and cuda:1"
+    assert checks["replay"].hint == "use `--device-map cuda:0=sim,cuda:1=sim` to simulate cuda:0 and cuda:1"
     assert outcome(tuple(checks.values())) == "built"
     assert [check.name for check in unmet(tuple(checks.values()), ("replay", "device"))] == ["replay", "device"]
 
@@ -133,15 +133,15 @@ def test_a_map_that_leaves_a_device_out_is_named_with_it(
     checks = judge(two_devices(), device_map=device_map)
 
     assert {checks[check].status for check in ("replay", "device")} == {"not run"}
-    assert checks["replay"].summary == f"the device map has no entry for cuda:0 of the program, only for {has}"
+    assert checks["replay"].summary == f"the program uses cuda:0, but the device map has entries only for {has}"
     assert checks["device"].summary == checks["replay"].summary
 
 
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        (without(2), "is off by"),
-        (without(0), "is off by"),
+        (without(2), "has an error of"),
+        (without(0), "has an error of"),
         (changed(1, allocation_info=None), "value 1"),
     ],
     ids=["a copy back is missing", "a copy to a device is missing", "no memory"],
@@ -203,8 +203,8 @@ def test_the_device_check_on_a_registry() -> None:
 
     assert check.status == "passed"
     assert check.summary == (
-        "cuda:0 32 B in device (simulated), cuda:1 32 B in device (simulated); 4 extents written and read back, all "
-        "freed; replayed there: 5 samples"
+        "cuda:0 32 B in device (simulated), cuda:1 32 B in device (simulated); 4 extents written and read "
+        "back, all freed; replay on the device: 5 samples"
     )
     assert [item.size for item in check.allocations] == [32, 32]
     assert [item.device for item in check.device_memory] == ["cuda:0", "cuda:1"]
@@ -222,14 +222,17 @@ def test_what_failed_in_the_replay_failed_on_the_device() -> None:
     replay = CheckResult(name="replay", status="failed", summary="x is off", problems=("x is off",), hint="look")
     check = check_memory(two_devices(), registry(SimulatedDevice(count=2)), replay, alignment=16)
 
-    assert (check.status, check.problems) == ("failed", ("the replay there failed: x is off",))
+    assert (check.status, check.problems) == ("failed", ("the replay on the device failed: x is off",))
 
 
 def test_what_was_not_replayed_is_not_passed() -> None:
     replay = CheckResult(name="replay", status="not run", summary="no kernel")
     check = check_memory(two_devices(), registry(SimulatedDevice(count=2)), replay, alignment=16)
 
-    assert (check.status, check.summary) == ("not run", "its memory holds, but it was not replayed there: no kernel")
+    assert (check.status, check.summary) == (
+        "not run",
+        "the memory test passed, but the program was not replayed on the device: no kernel",
+    )
 
 
 def test_too_little_memory_is_not_the_programs_fault(
@@ -260,8 +263,8 @@ def test_copies_have_a_budget(judge: Callable[..., dict[str, CheckResult]], limi
         )
         assert str(check.where).endswith("(targets.gpu.budget.copies)")
         assert check.hint == (
-            "leave inputs and outputs on their device (io), let a delegate take the ops between two others, "
-            "or raise budget.copies"
+            "leave inputs and outputs on their device (io), let a delegate also take the ops between two "
+            "delegates, or raise budget.copies"
         )
 
 
@@ -272,7 +275,9 @@ def test_a_devices_memory_has_a_budget_whose_figures_are_said_once(
     checks = judge(two_devices(), 'targets.gpu.budget.memory={ "cuda:1" = 31 }')
 
     assert [(checks[check].status, checks[check].gate) for check in ("placement", "budget")] == [("failed", True)] * 2
-    assert checks["placement"].summary == "more is planned on cuda:1 than its budget: the check `budget` says how much"
+    assert checks["placement"].summary == (
+        "the planned memory on cuda:1 exceeds its budget: the check `budget` states by how much"
+    )
     assert (checks["placement"].where, checks["placement"].hint) == (None, None)
     assert checks["budget"].hint == (
         "move a part of the model to another device, make the largest inputs smaller (their shapes), "

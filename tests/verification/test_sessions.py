@@ -145,8 +145,8 @@ def test_calls_of_a_session_share_their_state_and_sessions_do_not(account: Prepa
     check = account.judge()["runtime"]
 
     assert check.status == "passed", check.problems
-    assert (
-        check.summary == "5 samples and 2 sessions with 7 calls in all, then 9 calls in a row, max abs error 0; equal"
+    assert check.summary == (
+        "5 samples and 2 sessions with a total of 7 calls, then 9 calls in a row, max abs error 0; equal"
     )
     assert [(output.method, output.output) for output in check.outputs] == [
         ("put", 0),
@@ -160,8 +160,8 @@ def test_without_shared_state_each_method_has_its_own(apart: Prepared) -> None:
     check = apart.judge()["runtime"]
 
     assert check.status == "passed", check.problems
-    assert (
-        check.summary == "5 samples and 2 sessions with 7 calls in all, then 9 calls in a row, max abs error 0; equal"
+    assert check.summary == (
+        "5 samples and 2 sessions with a total of 7 calls, then 9 calls in a row, max abs error 0; equal"
     )
 
 
@@ -170,7 +170,7 @@ def test_a_program_that_shares_its_state_unasked_is_broken(account: Prepared) ->
     check = account.judge("model.share_state=false")["runtime"]
 
     assert (check.status, check.gate) == ("failed", False)
-    assert check.summary.endswith("that float32 allows by default (session 0, call 3 with all methods in one memory)")
+    assert check.summary.endswith("by default (session 0, call 3 with all methods in one memory)")
     assert [output.max_abs_error for output in check.outputs] == [0, 0, 0, 0]
 
 
@@ -178,8 +178,8 @@ def test_a_program_that_does_not_share_its_state_is_broken(apart: Prepared) -> N
     check = apart.judge("model.share_state=true")["runtime"]
 
     assert (check.status, check.gate) == ("failed", False)
-    assert check.summary.startswith("output 0 of 'put' is off by 3, more than the 0.00")
-    assert check.summary.endswith("that float32 allows by default (session 0, call 3)")
+    assert check.summary.startswith("output 0 of 'put' has an error of 3, but float32 allows at most 0.00")
+    assert check.summary.endswith("by default (session 0, call 3)")
 
 
 def test_the_metric_is_run_on_shared_state(account: Prepared, apart: Prepared) -> None:
@@ -210,7 +210,7 @@ def test_a_wrong_value_in_a_session_is_named(account: Prepared) -> None:
 
     assert (check.status, check.gate) == ("failed", False)
     assert check.problems == (
-        "output 1 of 'look' is off by 1, more than the 0.004 that float32 allows by default (session 0, call 4)",
+        "output 1 of 'look' has an error of 1, but float32 allows at most 0.004 by default (session 0, call 4)",
     )
 
 
@@ -327,7 +327,7 @@ def test_another_number_of_outputs_ends_the_check(account: Prepared) -> None:
     check = account.judge(runtime=Altered("look", lambda outputs, shared: outputs[:1]))["runtime"]
 
     assert (check.status, check.gate) == ("failed", False)
-    assert check.problems == ("method 'look' returns 1 outputs, eager PyTorch returns 2 (session 0, call 2)",)
+    assert check.problems == ("method 'look' returns 1 outputs, but eager PyTorch returns 2 (session 0, call 2)",)
 
 
 def test_state_of_ones_own_has_to_be_right_in_any_memory(apart: Prepared) -> None:
@@ -336,21 +336,21 @@ def test_state_of_ones_own_has_to_be_right_in_any_memory(apart: Prepared) -> Non
     check = apart.judge(runtime=clobbered)["runtime"]
 
     assert (check.status, check.gate) == ("failed", False)
-    assert check.problems[0].startswith("output 0 of 'put' is off by 9, more than the 0.009 ")
+    assert check.problems[0].startswith("output 0 of 'put' has an error of 9, but float32 allows at most 0.009 ")
     assert check.problems[0].endswith("(session 0, call 3 with all methods in one memory)")
 
 
-_A_LIST = "return a list of sessions, each a list of pairs (method, inputs), or yield them"
+_A_LIST = "return or yield sessions, each a list of pairs (method, inputs)"
 _DECLARED = "the config declares x: float32 [4]"
 
 
 @pytest.mark.parametrize(
     ("sessions", "message", "hint"),
     [
-        ("nothing", "'data:nothing' returned no sessions", "check that it finds its data"),
+        ("nothing", "'data:nothing' returned no sessions", "check that the function finds its data"),
         ("number", "'data:number' returned an int, not an iterable of lists of calls", _A_LIST),
         ("no_list", "'data:no_list': session 0 is not a list of calls: it is a str", _A_LIST),
-        ("no_calls", "'data:no_calls': session 0 is not a list of calls: it holds no calls", _A_LIST),
+        ("no_calls", "'data:no_calls': session 0 is not a list of calls: it is empty", _A_LIST),
         (
             "one_session",
             "'data:one_session': session 0, call 0: it is a str, not a pair (method, inputs)",
@@ -360,14 +360,17 @@ _DECLARED = "the config declares x: float32 [4]"
         (
             "three_values",
             (
-                "'data:three_values': session 0, call 0: it holds a str, a tensor of shape [4], a tensor of shape [4], "
-                "not a method's name and its inputs"
+                "'data:three_values': session 0, call 0: it contains a str, a tensor of shape [4], a tensor "
+                "of shape [4] instead of a method's name and its inputs"
             ),
             _A_LIST,
         ),
         (
             "method_last",
-            "'data:method_last': session 0, call 0: it holds a tuple, a str, not a method's name and its inputs",
+            (
+                "'data:method_last': session 0, call 0: it contains a tuple, a str instead of a method's "
+                "name and its inputs"
+            ),
             _A_LIST,
         ),
         (
@@ -378,21 +381,21 @@ _DECLARED = "the config declares x: float32 [4]"
         (
             "foreign_method",
             "'data:foreign_method': session 0, call 0: there is no method 'forward'",
-            "methods here: put, take, look",
+            "the methods are: put, take, look",
         ),
         (
             "bare_tensor",
             (
-                "'data:bare_tensor': session 0, call 0: method 'put' does not take its inputs: "
-                "it is a tensor of shape [4], not a tuple of tensors"
+                "'data:bare_tensor': session 0, call 0: method 'put' does not accept the inputs: it is a "
+                "tensor of shape [4], not a tuple of tensors"
             ),
             _DECLARED,
         ),
         (
             "wrong_inputs",
             (
-                "'data:wrong_inputs': session 1, call 1: method 'take' does not take its inputs: "
-                "input 'x' has the shape [3], declared [4]: axis 0 is 3, not 4"
+                "'data:wrong_inputs': session 1, call 1: method 'take' does not accept the inputs: input 'x' "
+                "has the shape [3], but is declared as [4]: axis 0 is 3 instead of 4"
             ),
             _DECLARED,
         ),
@@ -420,7 +423,7 @@ def test_an_eager_model_that_fails_in_a_session_is_an_error(account: Prepared) -
     finally:
         module.fails = False
     assert caught.value.message.startswith(
-        "method 'take' failed in eager PyTorch in session 0, call 1: ValueError: no credit (model.py:"
+        "method 'take' failed in eager PyTorch: session 0, call 1: ValueError: no credit (model.py:"
     )
     assert caught.value.where is not None
     assert caught.value.where.endswith("(targets.cpu.verify.sessions)")

@@ -1,1 +1,1 @@
-"""Command line, with one file per command. A command parses arguments, calls the API and prints the result."""
+"""The command line, with one file for each command, which parses arguments, calls the API and prints the result."""

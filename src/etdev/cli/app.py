@@ -1,4 +1,4 @@
-"""The ``etdev`` command: its list of subcommands, and the only place that turns an error into an exit code."""
+"""The command ``etdev``: its list of subcommands, and the only place that turns an error into an exit code."""
 
 from __future__ import annotations
 
@@ -18,38 +18,40 @@ from etdev.errors import ExitCode
 
 
 class Commands(LazyGroup):
-    """All commands, in the order in which a project needs them."""
+    """All commands, in the order in which users of a new project need them."""
 
     entries: ClassVar = {
         "init": Entry("Write a new project from a template.", "etdev.cli.init:init"),
         "validate": Entry("Check a config without running any of its code.", "etdev.cli.validate:validate"),
         "build": Entry("Build the config's targets and verify them.", "etdev.cli.build:build"),
-        "verify": Entry("Verify built targets, or any .pte, again.", "etdev.cli.verify:verify"),
+        "verify": Entry("Verify built targets, or any .pte files.", "etdev.cli.verify:verify"),
         "run": Entry("Call a method of a .pte, and show its outputs.", "etdev.cli.run:run"),
         "bench": Entry("Measure a .pte: latency, throughput of workers, memory.", "etdev.cli.bench:bench"),
         "deploy": Entry("Deploy a built target, or roll back.", "etdev.cli.deploy:deploy"),
         "inspect": Entry("Show the methods, memory, operators and delegates of a .pte.", "etdev.cli.inspect:inspect"),
         "report": Entry("Write an HTML page about a .pte: memory map, peak, sizes, checks.", "etdev.cli.report:report"),
         "runner": Entry("Write a C++ project that runs a .pte in static memory.", "etdev.cli.runner:runner"),
-        "diff": Entry("Compare two .pte files.", "etdev.cli.diff:diff"),
-        "relink": Entry("Plan the memory of any .pte again.", "etdev.cli.relink:relink"),
+        "diff": Entry("Compare two .pte programs.", "etdev.cli.diff:diff"),
+        "relink": Entry("Plan the memory of any .pte again, to reduce it.", "etdev.cli.relink:relink"),
         "config": Group(
-            "Show the effective config, explain its keys.",
+            "Show the effective config, or explain its keys.",
             {
-                "show": Entry("Print the effective config and where its values come from.", "etdev.cli.config:show"),
-                "explain": Entry("Explain a key, and where its value comes from.", "etdev.cli.config:explain"),
+                "show": Entry("Print the effective config and the origin of its values.", "etdev.cli.config:show"),
+                "explain": Entry("Explain a key and the origin of its value.", "etdev.cli.config:explain"),
             },
         ),
         "cache": Group(
-            "Show and clean the build cache.",
+            "Show, clean or explain the build cache.",
             {
-                "stats": Entry("Show where the cache is, and its size.", "etdev.cli.cache:stats"),
-                "gc": Entry("Remove the least recently used entries.", "etdev.cli.cache:gc"),
-                "why": Entry("Explain why a target is built again.", "etdev.cli.cache:why"),
+                "stats": Entry("Show the folder, contents and size of the cache.", "etdev.cli.cache:stats"),
+                "gc": Entry("Remove the least recently used entries from the cache.", "etdev.cli.cache:gc"),
+                "why": Entry("Explain why a target would be built again.", "etdev.cli.cache:why"),
             },
         ),
         "schema": Entry("Print the JSON Schema of the config file, for editors.", "etdev.cli.schema:schema"),
-        "doctor": Entry("Show what works on this machine, and what to install.", "etdev.cli.doctor:doctor"),
+        "doctor": Entry(
+            "Show the versions and backends that work on this machine, and what to install.", "etdev.cli.doctor:doctor"
+        ),
     }
 
 
@@ -83,8 +85,8 @@ def root(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line to its end and return its exit code. Never raises; prints a traceback only on request."""
-    with INTERRUPTS:  # This covers even the end of the command, so that no signal cuts off the last output.
+    """Run one command line and return its exit code; never raises an error, and prints a traceback only on request."""
+    with INTERRUPTS:  # This includes the end of the command, so that a signal cannot interrupt the last output.
         try:
             code = _dispatch(arguments)
             sys.stdout.flush()
@@ -101,10 +103,10 @@ def _dispatch(arguments: Sequence[str]) -> int:
     try:
         code = command.main(args=list(arguments), prog_name="etdev", standalone_mode=False)
     except SystemExit as error:
-        # Shell completion ends like this, and so does a broken pipe that typer caught.
+        # Shell completion ends like this, and so does a command whose broken pipe typer caught.
         if isinstance(error.__context__, BrokenPipeError):
             raise error.__context__ from None
         raise
-    if code == ExitCode.INTERRUPTED:  # typer turns the KeyboardInterrupt into this.
+    if code == ExitCode.INTERRUPTED:  # typer converts a KeyboardInterrupt to this code.
         raise KeyboardInterrupt
     return int(code or 0)

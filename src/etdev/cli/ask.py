@@ -1,4 +1,4 @@
-"""Questions to the user at the terminal. They go to stderr, like all output that is not a result."""
+"""Questions to the user at the terminal, on stderr like all output that is not a result."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from etdev.errors import UsageError
 
 
 def can_ask() -> bool:
-    """Return whether a user can answer questions. In a CI job no user can, even if the job has a terminal."""
-    streams = (sys.stdin, sys.stderr)  # Either is None if it is closed.
+    """Return True if a user can answer questions; False in a CI job, even if the job has a terminal."""
+    streams = (sys.stdin, sys.stderr)  # A closed stream is None.
     return all(stream is not None and stream.isatty() for stream in streams) and not os.environ.get("CI")
 
 
 def ask(question: str, default: str, check: Callable[[str], str] = str) -> str:
-    """Ask until ``check`` accepts the answer, and return what ``check`` returns. An empty answer means ``default``.
+    """Ask until ``check`` accepts the answer, and return the result of ``check``; an empty answer means ``default``.
 
     ``check`` raises :class:`~etdev.errors.UsageError` for an invalid answer. At the end of the input, ``typer.Abort``
     is raised.
@@ -33,7 +33,7 @@ def ask(question: str, default: str, check: Callable[[str], str] = str) -> str:
 
 
 def choose(question: str, options: Mapping[str, str], default: str) -> str:
-    """Ask for one of the options, by name or by number. ``options`` has a description for each name."""
+    """Ask for one of the options, by name or by number; ``options`` maps each name to a description."""
     names = list(options)
     for line in columns([(f"{number}", name, options[name]) for number, name in enumerate(names, 1)]):
         note(f"  {line}")
@@ -43,13 +43,15 @@ def choose(question: str, options: Mapping[str, str], default: str) -> str:
             return names[int(answer) - 1]
         if answer in options:
             return answer
-        raise UsageError(f"{answer!r} is none of these", hint=f"a number from 1 to {len(names)}, or a name")
+        raise UsageError(
+            f"{answer!r} is not one of the options", hint=f"enter a number from 1 to {len(names)}, or a name"
+        )
 
     return ask(question, default, check)
 
 
 def confirm(question: str, *, default: bool) -> bool:
-    """Ask for yes or no; return whether the answer is yes."""
+    """Ask for yes or no; return True if the answer is yes."""
 
     def check(answer: str) -> str:
         if answer.lower() in ("y", "yes", "n", "no"):
@@ -60,7 +62,7 @@ def confirm(question: str, *, default: bool) -> bool:
 
 
 def _answer(question: str) -> str:
-    """Ask the question on stderr and return the line that the user types, stripped. ``input`` would ask on stdout."""
+    """Ask the question on stderr, and return the line that the user types, without surrounding space."""
     print(f"{paint('?', 'cyan')} {question}: ", end="", file=sys.stderr, flush=True)
     line = sys.stdin.readline()
     if not line:

@@ -1,4 +1,4 @@
-"""``etdev bench``: the speed of a ``.pte`` on this machine, on one worker and on several, and its memory."""
+"""The command ``etdev bench``, which measures the speed and memory of a ``.pte`` on this machine."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def bench(
     runtime: RuntimeOption = None,
     device_map: DeviceMapOption = None,
     warmup: Annotated[
-        int, typer.Option(metavar="N", help="Calls before each measurement, which are not counted.", min=0)
+        int, typer.Option(metavar="N", help="Number of calls before each measurement, to warm up.", min=0)
     ] = 3,
     calls: Annotated[
         int | None,
         typer.Option(
             metavar="N",
-            help=f"Measure so many calls. Default: {_CALLS} or more, for {_SECONDS:g} s.",
+            help=f"Minimum number of calls to measure. Default: {_CALLS}, for at least {_SECONDS:g} s.",
             min=1,
             show_default=False,
         ),
@@ -66,14 +66,16 @@ def bench(
     seconds: Annotated[
         float | None,
         typer.Option(
-            metavar="S", help="Measure for so long; with --calls, until both are reached.", show_default=False
+            metavar="S",
+            help="Minimum duration of a measurement in seconds, also if --calls is set.",
+            show_default=False,
         ),
     ] = None,
     workers: Annotated[
         str | None,
         typer.Option(
             metavar="LIST",
-            help="Numbers of workers to measure the throughput of: 1,2,4. Default: 1, and the number of cores.",
+            help="Numbers of workers for the throughput, such as 1,2,4. Default: 1 and the number of cores.",
             show_default=False,
         ),
     ] = None,
@@ -84,8 +86,8 @@ def bench(
 ) -> int:
     """Measure a method of a .pte on this machine: latency, throughput of workers, memory.
 
-    A figure that is not known is reported as such. Without --input, a target is called with the samples that the config
-    names, which runs code of the config. Formats of --output: text, json.
+    Figures that cannot be measured are marked as unknown. Without --input, a target is called with the config's
+    samples, which runs code of the config. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     found = named_program(program, target, config, data)
@@ -126,13 +128,15 @@ def bench(
 def _seconds(given: float | None) -> float | None:
     if given is not None and not (math.isfinite(given) and 0 < given <= _LONGEST):
         raise UsageError(
-            f"nothing is measured for {given:g} s", where="--seconds", hint=f"more than 0, and {_LONGEST:,} at most"
+            f"a measurement cannot take {given:g} s",
+            where="--seconds",
+            hint=f"use a number of seconds above 0, and at most {_LONGEST:,}",
         )
     return given
 
 
 def _workers(text: str | None) -> tuple[int, ...]:
-    """Return the numbers of workers in a text such as ``1,2,4``. Without a text: 1 and the number of cores."""
+    """Return the numbers of workers in a text such as ``1,2,4``; without a text, 1 and the number of cores."""
     if text is None:
         from etdev.pipeline.project.machine import usable_cores
 
@@ -141,13 +145,15 @@ def _workers(text: str | None) -> tuple[int, ...]:
     wrong = next((part for part in parts if not is_worker_count(part)), None)
     if wrong is not None:
         raise UsageError(
-            f"{wrong!r} is not a number of workers", where="--workers", hint=f"1 to {MOST_WORKERS}, with commas between"
+            f"{wrong!r} is not a number of workers",
+            where="--workers",
+            hint=f"use numbers from 1 to {MOST_WORKERS}, separated by commas",
         )
     return tuple(dict.fromkeys(map(int, parts)))
 
 
 def render(result: BenchResult, stream: TextIO | None = None) -> str:
-    """Return a heading, then the measurements, then the machine."""
+    """Return the result as text: a heading, the measurements and the machine."""
     stream = stream or sys.stdout
     heading = paint(printable(result.file), stream=stream)
     how = RUNTIME_PHRASES[result.runtime]
@@ -169,7 +175,7 @@ def render(result: BenchResult, stream: TextIO | None = None) -> str:
     )
     if result.way is not None:
         blocks.append(
-            line("", f"not counted: {format_duration(result.way)} to the runtime's process and back (median)")
+            line("", f"not included: {format_duration(result.way)} to the runtime's process and back (median)")
         )
     blocks += lines("workers", [*columns([_worker(found) for found in result.throughput]), _what(result)])
     blocks += lines("memory", _memory(result))
@@ -181,16 +187,16 @@ def render(result: BenchResult, stream: TextIO | None = None) -> str:
 def _worker(found: ThroughputResult) -> tuple[str, ...]:
     over = "" if found.factor is None or found.workers == 1 else f"{found.factor:.2f} times one worker"
     if found.no_factor is not None:
-        over = f"not compared: {found.no_factor}"
+        over = f"not comparable: {found.no_factor}"
     made = f"{count(found.calls, 'call')} in {format_duration(found.seconds)}"
     return str(found.workers), f"{found.calls_per_second:,.1f} calls a second", made, over
 
 
 def _what(result: BenchResult) -> str:
     kind = {"process": "processes", "thread": "threads", "ray": "actors of Ray"}.get(
-        result.transport, f"those of the transport {result.transport!r}"
+        result.transport, f"of the transport {result.transport!r}"
     )
-    return f"workers are {kind}, and keep to one core each"
+    return f"workers are {kind}; each uses one core"
 
 
 def _memory(result: BenchResult) -> Iterator[str]:
@@ -204,13 +210,13 @@ def _memory(result: BenchResult) -> Iterator[str]:
     before, peak = result.memory.resident_before, result.memory.resident_peak
     whose = "the runtime's process" if result.runtime != "replay" else "etdev's own process"
     if before is None or peak is None:
-        yield f"resident: not known here, of {whose}"
+        yield f"resident: unknown for {whose}"
     else:
-        yield f"resident {format_size(peak)} at most, {format_size(before)} before it was loaded, in {whose}"
+        yield f"resident at most {format_size(peak)}, and {format_size(before)} before loading, in {whose}"
 
 
 def _machine(machine: Machine) -> Iterator[str]:
-    load = "load not known" if machine.load is None else f"load {machine.load:.1f} before"
+    load = "load unknown" if machine.load is None else f"load {machine.load:.1f} before"
     yield f"{printable(machine.cpu or 'CPU not known')}, {count(machine.cores, 'core')}, {load}"
     yield machine.system
     versions = [f"{name} {machine.versions.get(name, 'not installed')}" for name in _SHOWN_VERSIONS]

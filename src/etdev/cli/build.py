@@ -1,4 +1,4 @@
-"""``etdev build``: build the config's targets and verify them."""
+"""The command ``etdev build``, which builds the config's targets and verifies them."""
 
 from __future__ import annotations
 
@@ -29,18 +29,19 @@ if TYPE_CHECKING:
     from etdev.pipeline.results.result import BuildResult
 
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Import the model, call it and check the data; export and write nothing.")
+    bool,
+    typer.Option("--dry-run", help="Import the model, call it and check the data, without export or output files."),
 ]
-NoVerifyOption = Annotated[bool, typer.Option("--no-verify", help="Stop after writing; the report says so.")]
+NoVerifyOption = Annotated[
+    bool, typer.Option("--no-verify", help="Stop after writing, without verification; the report says so.")
+]
 NoCacheOption = Annotated[
     bool, typer.Option("--no-cache", help="Build again even if nothing has changed since an earlier build.")
 ]
 LockedOption = Annotated[
-    bool, typer.Option("--locked", help="Fail with exit code 5 if anything is not as etdev.lock says.")
+    bool, typer.Option("--locked", help="Fail with exit code 5 if the build differs from etdev.lock.")
 ]
-KeepGoingOption = Annotated[
-    bool, typer.Option("--keep-going", help="Build the other targets, too, if a stage of one fails.")
-]
+KeepGoingOption = Annotated[bool, typer.Option("--keep-going", help="Build the other targets, too, if a target fails.")]
 
 
 def build(
@@ -63,14 +64,14 @@ def build(
 ) -> int:
     """Build the config's targets: export, quantize, lower, emit, link, write and verify.
 
-    Runs the code that the config names. Formats of --output: text, json, html (the page of `etdev report`, for all
+    Runs the code that the config names. Formats of --output: text, json, html (the page of `etdev report` about all
     targets), github, sarif, md.
     """
     from etdev.cli.reports import ALL_FORMATS, reported_errors
 
     outputs = parse_outputs(output, allowed=(*ALL_FORMATS, "html"))
     if dry:
-        outputs.refuse_format("html", "--dry-run builds nothing that a page could show")
+        outputs.refuse_format("html", "--dry-run does not build anything, so there is nothing for a page")
     from etdev.cli.reports.projects import opened_project
 
     project = opened_project(outputs, "build", config, profile=profile, overrides=overrides or ())
@@ -108,7 +109,7 @@ def _build(project: Project, options: BuildOptions, outputs: Outputs, shown: Det
 
             result = build_project(project, options)
     except EtdevError as error:
-        if not isinstance(error, UsageError):  # A usage error ends a build before it begins any target.
+        if not isinstance(error, UsageError):  # A usage error ends a build before the first target is started.
             _say_built(project)
         raise
     write_result(outputs, result, lambda: render_result(result, shown), html=lambda: _page(result))
@@ -121,7 +122,9 @@ def _say_built(project: Project) -> None:
     from etdev.pipeline.builder.report_file import built_targets
 
     if names := built_targets(project):
-        note(f"{', '.join(names)}: built and good; `--keep-going` says more of each, and builds all others")
+        note(
+            f"{', '.join(names)}: built and good; use `--keep-going` for their results, and to build all other targets"
+        )
 
 
 def _page(result: BuildResult) -> str:
@@ -146,7 +149,7 @@ def _dry_run(project: Project, options: BuildOptions, outputs: Outputs) -> int:
         lines.extend(found.notes)
         lines.append(f"dry run: {', '.join(found.targets)} can be built as far as these calls tell")
         lines.append(
-            "not tried: export, quantization, lowering and verification, which may refuse what these calls take"
+            "not tried: export, quantization, lowering and verification, which may fail although these calls succeeded"
         )
         return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""``etdev cache stats``, ``etdev cache gc`` and ``etdev cache why``."""
+"""The commands ``etdev cache stats``, ``etdev cache gc`` and ``etdev cache why``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SizeOption = Annotated[
     typer.Option(
         "--size",
         metavar="SIZE",
-        help="Keep at most so much, like 2GiB. Default: $ETDEV_CACHE_SIZE, or 10GiB.",
+        help="Maximum size to keep, such as 2GiB. Default: $ETDEV_CACHE_SIZE, or 10GiB.",
         show_default=False,
     ),
 ]
@@ -41,7 +41,7 @@ SizeOption = Annotated[
 def stats(output: OutputOption = None, verbose: VerboseOption = False) -> int:
     """Show the folder, the contents and the size of the cache.
 
-    $ETDEV_CACHE_DIR names another folder. Formats of --output: text, json.
+    $ETDEV_CACHE_DIR sets another folder. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     outputs.refuse()
@@ -65,7 +65,7 @@ def stats(output: OutputOption = None, verbose: VerboseOption = False) -> int:
 
 
 def gc(size: SizeOption = None, output: OutputOption = None, verbose: VerboseOption = False) -> int:
-    """Remove the least recently used builds, and files that nothing needs.
+    """Remove the least recently used builds, and files that no build needs.
 
     Formats of --output: text, json.
     """
@@ -80,7 +80,9 @@ def gc(size: SizeOption = None, output: OutputOption = None, verbose: VerboseOpt
     try:
         limit = None if size is None else int(str(parse_byte_size(size)))
     except ValueError as error:
-        raise UsageError(f"{size!r} is not a size: {error}", where="--size", hint="like `2GiB`") from error
+        raise UsageError(
+            f"{size!r} is not a size: {error}", where="--size", hint="use a size such as `2GiB`"
+        ) from error
     freed = open_store().collect(limit)
 
     def text() -> str:
@@ -101,7 +103,7 @@ def why(
     output: OutputOption = None,
     verbose: VerboseOption = False,
 ) -> int:
-    """Say what a build would reuse from the cache, and for the rest, what has changed.
+    """Explain what a build would take from the cache, and why it would make the rest again.
 
     Formats of --output: text, json.
     """
@@ -141,5 +143,5 @@ def _lines(found: Explanation) -> list[str]:
     if found.state == "found":
         return [f"{head}in the cache"]
     if found.state == "unknown":
-        return [f"{head}made again, for the cache has none of this target"]
+        return [f"{head}made again, because the cache has no build of this target"]
     return [f"{head}made again", *(f"  {printable(difference)}" for difference in found.differences)]

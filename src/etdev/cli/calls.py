@@ -1,4 +1,4 @@
-"""Arguments of the commands that take a program: the program, and for calls its inputs, method, runtime and workers."""
+"""Arguments of the commands that take a program: the program, its inputs, method, runtime and workers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ProgramArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="FILE|TARGET",
-        help="A .pte from any toolchain, or a target that was built.",
+        help="A .pte from any toolchain, or a built target.",
         show_default=False,
         autocompletion=complete_target,
     ),
@@ -41,7 +41,7 @@ OneTargetOption = Annotated[
         "-t",
         "--target",
         metavar="TARGET",
-        help="A target that was built, in place of the argument.",
+        help="A built target, instead of the argument.",
         autocompletion=complete_target,
         show_default=False,
     ),
@@ -51,22 +51,25 @@ InputsOption = Annotated[
     typer.Option(
         "--input",
         metavar="[NAME=]FILE",
-        help="An input, by name or position (a lone one needs neither): .npy, .npz, .safetensors, .txt or .csv; or a "
-        "number where the program takes one. A .npz or .safetensors alone gives all that it holds, by name. "
-        "Repeatable; an input that is given again begins the next call, on the same state. An array with one axis "
-        "more, or a multiple of the rows, is a data set: a call for each piece.",
+        help="An input, by name or position (not needed for a single input): a .npy, .npz, .safetensors, .txt or "
+        ".csv file, or a number if the input is a number. A .npz or .safetensors file without a name sets "
+        "all inputs that it contains, by name. Repeatable: if an input is repeated, the next call begins, "
+        "on the same state. An array with an additional first axis, or with a multiple of the rows, is a "
+        "data set: each piece is a call.",
         show_default=False,
     ),
 ]
-RandomOption = Annotated[bool, typer.Option("--random", help="Use random inputs of the largest sizes.")]
-SeedOption = Annotated[int, typer.Option(metavar="N", help="Another seed makes --random make up other inputs.", min=0)]
+RandomOption = Annotated[bool, typer.Option("--random", help="Use random inputs of the maximum sizes.")]
+SeedOption = Annotated[
+    int, typer.Option(metavar="N", help="Seed for --random; another seed makes other inputs.", min=0)
+]
 MethodOption = Annotated[str, typer.Option(metavar="NAME", help="The method to call.")]
 RuntimeOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
         help="stock (ExecuTorch's Python runtime), native (its C++ runtime) or replay (etdev's interpreter). Default: "
-        "stock if it can run the program and no --device-map is given.",
+        "stock if it can run the program and there is no --device-map.",
         show_default=False,
     ),
 ]
@@ -74,20 +77,20 @@ TransportOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="What the workers are: process (default), thread, ray, or those of a package.",
+        help="Kind of workers: process (default), thread, ray, or one from another package.",
         show_default=False,
     ),
 ]
 
 
 class NamedProgram(NamedTuple):
-    """Program that the user names."""
+    """The program that the user names on the command line."""
 
     file: Path
     data: tuple[Path, ...]
     """Data files of the program."""
     project: Project | None
-    """Project of the target; None if the program is named as a file."""
+    """Project of the target; None if the user named a file."""
 
 
 def named_program(
@@ -95,11 +98,11 @@ def named_program(
 ) -> NamedProgram:
     """Return the program for a command that takes ``FILE|TARGET`` or ``--target``.
 
-    Raises :class:`~etdev.errors.UsageError` as :func:`find_program` does, and if not exactly one of the two is given.
+    Raises the errors of :func:`find_program`, and :class:`~etdev.errors.UsageError` unless one of the two is set.
     """
     if program is not None and target is not None:
         message = f"{program!r} and --target {target} both name a program"
-        raise UsageError(message, where="--target", hint="give one of them")
+        raise UsageError(message, where="--target", hint="use only one of them")
     name = program if target is None else target
     if name is None:
         raise UsageError("Missing argument 'FILE|TARGET'.", hint="name a .pte file, or a target that was built")
@@ -109,10 +112,10 @@ def named_program(
 def find_program(
     name: str, config: Path | None, data: Sequence[Path] | None = None, *, is_target: bool = False
 ) -> NamedProgram:
-    """Return the program that the user names: a file or a target. Its data files are ``data``, or those of the target.
+    """Return the file or target that the user names, with ``data`` or else the target's own data files.
 
-    A name that is both a target and a file means the target, if ``config`` is given. ``is_target`` means that the name
-    is not a file's. A glob selects the only target that it matches.
+    A name that is both a target and a file means the target if ``config`` is set. With ``is_target``, the name cannot
+    mean a file. A glob must match exactly one target.
 
     If code or weights changed since the target was built, a note on stderr says so. Raises
     :class:`~etdev.errors.UsageError` for a target that does not exist or is not built yet.
@@ -143,38 +146,40 @@ def find_program(
 
 
 def _one_target(name: str, targets: Collection[str]) -> str:
-    """Return the only target that a name or a glob matches."""
+    """Return the only target that matches a name or a glob; raise an error if there is none or several."""
     from etdev.config.keys import nearest
 
     found = [name] if name in targets else [target for target in targets if fnmatchcase(target, name)]
     if len(found) > 1:
-        raise UsageError(f"{name!r} matches {', '.join(found)}, and this command takes one target", hint="name one")
+        raise UsageError(
+            f"{name!r} matches {', '.join(found)}, but this command takes one target", hint="use the name of one target"
+        )
     if not found:
         near = nearest(name, targets)
-        others = f"there are {', '.join(targets)}"
+        others = f"the targets are {', '.join(targets)}"
         raise UsageError(f"there is no target {name!r}", hint=f"did you mean {near!r}? {others}" if near else others)
     return found[0]
 
 
 def _shown(path: Path) -> Path:
-    """Return the path as messages show it: relative to the working folder if it is inside that folder."""
+    """Return a path for messages: relative to the working folder if the path is inside that folder."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def require_config(name: str) -> None:
-    """Raise :class:`~etdev.errors.UsageError` if this folder has no config in which ``name`` could be a target."""
+    """Raise :class:`~etdev.errors.UsageError` if this folder has no config, so that ``name`` cannot be a target."""
     from etdev.config.parsing.config_files import has_config
 
     if not has_config(Path.cwd()):
         raise UsageError(
-            f"{name!r} is not a file, and there is no config here whose target it could be",
-            hint="name a .pte file, or the config with -c",
+            f"{name!r} is not a file, and this folder has no config that could have such a target",
+            hint="use the path of a .pte file, or set the config with -c",
         )
 
 
 def check_runtime(name: str | None) -> RuntimeName | None:
-    """Return the name of a runtime if it is valid. Raises :class:`~etdev.errors.UsageError` for an unknown one."""
+    """Return the name of a runtime if it is valid; raises :class:`~etdev.errors.UsageError` otherwise."""
     if name is not None and name not in RUNTIME_PHRASES:
         raise UsageError(
             f"there is no runtime {name!r}", where="--runtime", hint=f"one of: {', '.join(RUNTIME_PHRASES)}"
@@ -191,5 +196,5 @@ def check_transport(name: str | None) -> str:
 
 
 def is_worker_count(text: str) -> bool:
-    """Return whether the text is a valid number of workers."""
+    """Return True if the text is a valid number of workers."""
     return text.isascii() and text.isdigit() and 0 < int(text) <= MOST_WORKERS

@@ -1,4 +1,4 @@
-"""Options that several commands share, one type per option, so that they read the same everywhere.
+"""Options that several commands share, one type for each option, so that all commands describe them in the same way.
 
 A command declares them as parameters::
 
@@ -37,7 +37,7 @@ ConfigOption = Annotated[
         "-c",
         "--config",
         metavar="FILE",
-        help="The config file. Default: etdev.toml, etdev.yaml or [tool.etdev] of pyproject.toml, here.",
+        help="The config file. Default: etdev.toml, etdev.yaml or [tool.etdev] of pyproject.toml in this folder.",
         show_default=False,
     ),
 ]
@@ -56,7 +56,7 @@ TargetsArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="TARGET",
-        help="Only the targets whose name matches one of these globs. Default: all targets.",
+        help="Only the targets whose names match one of these globs. Default: all targets.",
         autocompletion=complete_target,
         show_default=False,
     ),
@@ -67,7 +67,7 @@ ProfileOption = Annotated[
         "-p",
         "--profile",
         metavar="NAME",
-        help="Apply [profiles.NAME] over the config.",
+        help="Apply the profile [profiles.NAME] to the config.",
         autocompletion=complete_profile,
         show_default=False,
     ),
@@ -86,7 +86,8 @@ OutputOption = Annotated[
     typer.Option(
         "--output",
         metavar="FORMAT[=PATH]",
-        help="What to write, and where (standard output without a path). Missing folders are made. Repeatable.",
+        help="Format of the output, and file to write (default: standard output). Missing folders are made. "
+        "Repeatable.",
         show_default=False,
     ),
 ]
@@ -95,7 +96,7 @@ RequireOption = Annotated[
     typer.Option(
         "--require",
         metavar="CHECK",
-        help="A check that must have run; one that did not ends with exit code 3. Repeatable.",
+        help="A check that must run; if it does not run, the exit code is 3. Repeatable.",
         show_default=False,
     ),
 ]
@@ -104,8 +105,8 @@ DeviceMapOption = Annotated[
     typer.Option(
         "--device-map",
         metavar="MAP",
-        help="What stands here for each device of the program: cuda:0=sim simulates cuda:0, cuda:1=cuda:0 has cuda:0 "
-        "stand for cuda:1. With commas between several. Default: CUDA devices stand for themselves.",
+        help="Local devices for the program's devices: cuda:0=sim simulates cuda:0, cuda:1=cuda:0 uses cuda:0 as "
+        "cuda:1. Separate several with commas. Default: CUDA devices stand for themselves.",
         show_default=False,
     ),
 ]
@@ -115,8 +116,8 @@ JobsOption = Annotated[
         "-j",
         "--jobs",
         metavar="N",
-        help="Build N targets, or methods of targets, at the same time, each in a process. Default: `run.jobs` of the "
-        "config, 1 without it.",
+        help="Build N targets, or methods of targets, at the same time, each in a process. Default: `run.jobs` "
+        "of the config, or 1.",
         min=1,
         max=MOST_WORKERS,
         show_default=False,
@@ -127,16 +128,16 @@ DataOption = Annotated[
     typer.Option(
         "--data",
         metavar="FILE",
-        help="A .ptd that the program has data in. Repeatable. Not for a target, whose data files are known.",
+        help="A .ptd file with data of the program. Repeatable. Not for a target, whose data files are known.",
         show_default=False,
     ),
 ]
-QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing but errors and results.")]
-VerboseOption = Annotated[bool, typer.Option("-v", "--verbose", help="Say more, and show tracebacks.")]
+QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Print only errors and results.")]
+VerboseOption = Annotated[bool, typer.Option("-v", "--verbose", help="Print more, and show tracebacks.")]
 DetailOption = Annotated[
     int,
     typer.Option(
-        "-v", "--verbose", count=True, help="Say more, and show tracebacks. Twice: each decision of the linker."
+        "-v", "--verbose", count=True, help="Print more, and show tracebacks. Twice: print each decision of the linker."
     ),
 ]
 
@@ -148,7 +149,7 @@ def _matching(names: Iterable[str], incomplete: str) -> list[str]:
 def _names_in_config(ctx: typer.Context, table: str) -> list[str]:
     """Return the names in a table of the config file, for shell completion.
 
-    It neither validates the config nor reads the files that it extends.
+    This neither validates the config nor reads the files that the config extends.
     """
     from etdev.config.parsing.config_files import find_config, read_document
 

@@ -1,4 +1,4 @@
-"""``etdev config show`` and ``etdev config explain``."""
+"""The commands ``etdev config show`` and ``etdev config explain``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KeyArgument = Annotated[
     str,
     typer.Argument(
         metavar="KEY",
-        help="A key such as targets.cpu.budget.file; `*` or any name stands for names of your own.",
+        help="A key such as targets.cpu.budget.file; `*` or any name stands for a name that you choose.",
         show_default=False,
     ),
 ]
@@ -30,7 +30,8 @@ def show(
     profile: ProfileOption = None,
     overrides: SetOption = None,
     changed: Annotated[
-        bool, typer.Option("--changed", help="Leave out keys that have their default. Not for toml, which is complete.")
+        bool,
+        typer.Option("--changed", help="Omit keys that have their default values. Not with toml, which is complete."),
     ] = False,
     output: OutputOption = None,
     verbose: VerboseOption = False,
@@ -41,7 +42,7 @@ def show(
     """
     outputs = parse_outputs(output, allowed=(TEXT, "toml", "json"))
     if changed:
-        outputs.refuse_format("toml", "--changed leaves keys out, and TOML is the complete config")
+        outputs.refuse_format("toml", "--changed omits keys, but TOML output is the complete config")
     from etdev.backends.opening import open_config
     from etdev.cli.reports import refuse_config
     from etdev.config.describe.show import show_json, show_text, show_toml
@@ -65,7 +66,7 @@ def explain(
     overrides: SetOption = None,
     verbose: VerboseOption = False,
 ) -> int:
-    """Explain a key: its meaning, its valid values, and what sets it. Works without a config, too."""
+    """Explain a key: its meaning, its valid values, and the origin of its value. Works without a config, too."""
     from etdev.config.describe.explain import explain as explanation
 
     print(explanation(key, _load_if_any(config, profile, overrides)), end="")
@@ -73,7 +74,7 @@ def explain(
 
 
 def _load_if_any(config: Path | None, profile: str | None, overrides: list[str] | None) -> LoadedConfig | None:
-    """Return the config, or None if there is no valid one. Keys can be explained without a config."""
+    """Return the config; None if there is no valid config, since keys can be explained without one."""
     from etdev.backends.opening import open_config
     from etdev.config.parsing.config_files import has_config
 

@@ -1,4 +1,4 @@
-"""``etdev deploy``: deploy a built target, go back to an earlier release, or list the releases."""
+"""The command ``etdev deploy``, which deploys a built target, returns to an earlier release, or lists the releases."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NameArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="NAME",
-        help="A deployment of the config: NAME of `deploy.NAME`.",
+        help="A deployment in the config: NAME of `deploy.NAME`.",
         autocompletion=complete_deployment,
         show_default=False,
     ),
@@ -45,7 +45,7 @@ def deploy(
             "-t",
             "--target",
             metavar="TARGET",
-            help="The only deployment of this target, in place of NAME.",
+            help="A target that has only one deployment, instead of NAME.",
             autocompletion=complete_target,
             show_default=False,
         ),
@@ -54,22 +54,22 @@ def deploy(
     profile: ProfileOption = None,
     overrides: SetOption = None,
     dry: Annotated[
-        bool, typer.Option("--dry-run", help="Connect and say what would be done; change nothing there.")
+        bool,
+        typer.Option("--dry-run", help="Connect and report what would be done, without changes at the destination."),
     ] = False,
-    rollback: Annotated[
-        bool, typer.Option("--rollback", help="Go back to the release before the current one.")
-    ] = False,
+    rollback: Annotated[bool, typer.Option("--rollback", help="Return to the release before the current one.")] = False,
     stale: Annotated[
-        bool, typer.Option("--stale", help="Deploy what was built although config, code or weights changed since.")
+        bool,
+        typer.Option("--stale", help="Deploy the built files even if config, code or weights changed since the build."),
     ] = False,
-    listed: Annotated[bool, typer.Option("--list", help="List the releases that were deployed.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the releases at the destination.")] = False,
     output: OutputOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> int:
-    """Deploy the built files of a target as one release, and switch to it at once.
+    """Deploy the built files of a target as one release, and make that release current in one step.
 
-    Refuses a target that was rejected, missed a gate or was not verified. Without --stale, also refuses a target that
+    Rejects a target that was rejected, missed a gate or was not verified. Without --stale, also rejects a target that
     is not what the project would build now. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
@@ -77,7 +77,7 @@ def deploy(
         option for option, wanted in {"--dry-run": dry, "--rollback": rollback, "--list": listed}.items() if wanted
     ]
     if len(chosen) > 1:
-        raise UsageError(f"{chosen[0]} and {chosen[1]} exclude each other", hint="give one of them")
+        raise UsageError(f"{chosen[0]} and {chosen[1]} cannot be used together", hint="remove one of them")
     from etdev.cli.rendering.build_progress import shown_progress
     from etdev.pipeline.api import open_project
     from etdev.pipeline.deploy import DeployOptions, deploy_project, list_project
@@ -100,21 +100,27 @@ def deploy(
 def _deployment(project: Project, name: str | None, target: str | None) -> str:
     """Return the name of a deployment: ``name``, or the only deployment of ``target``."""
     if name is not None and target is not None:
-        raise UsageError(f"{name!r} and --target {target} both name a deployment", where="--target", hint="give one")
+        raise UsageError(
+            f"{name!r} and --target {target} both name a deployment", where="--target", hint="use only one of them"
+        )
     if name is not None:
         return name
     if target is None:
-        raise UsageError("Missing argument 'NAME'.", hint="name a deployment of the config: NAME of `deploy.NAME`")
+        raise UsageError(
+            "Missing argument 'NAME'.", hint="use the name of a deployment in the config: NAME of `deploy.NAME`"
+        )
     found = [deployment for deployment, table in project.config.deploy.items() if table.target == target]
     if len(found) != 1:
         message = f"the target {target!r} has {count(len(found), 'deployment')}"
-        hint = f"name one: {', '.join(found)}" if found else "`etdev config show` lists the deployments"
+        hint = (
+            f"use the name of one: {', '.join(found)}" if found else "run `etdev config show` to list the deployments"
+        )
         raise UsageError(message, where="--target", hint=hint)
     return found[0]
 
 
 def render(result: DeployResult) -> str:
-    """Return a line about the current release, then the changes that the command made or would make."""
+    """Return a line about the current release, and the changes that the command made or would make."""
     return "\n".join([f"{result.name}  {printable(result.uri)}", *_lines(result)])
 
 
@@ -122,14 +128,14 @@ def _lines(result: DeployResult) -> Iterator[str]:
     would = result.dry_run
     yield line("would be" if would else "current", f"{result.release}{_ALREADY[result.action]}")
     if result.action != "unchanged":
-        yield line("before", result.before or "nothing was deployed there")
+        yield line("before", result.before or "nothing")
     if result.action == "published":
         for file in result.files:
             size = f"{format_size(file.size)} ({file.size:,} bytes)"
             yield line("file", f"{file.name}  {size}  sha256 {file.sha256[:12]}…")
     if result.not_run:
         yield line("not run", f"{', '.join(result.not_run)}, as the manifest states")
-    yield from lines("would go" if would else "removed", map(printable, (*result.removed, *result.leftovers)))
+    yield from lines("would be removed" if would else "removed", map(printable, (*result.removed, *result.leftovers)))
     yield from lines("note", map(printable, result.notes))
     if would:
         yield line("dry run", "nothing was changed")
@@ -137,8 +143,8 @@ def _lines(result: DeployResult) -> Iterator[str]:
 
 _ALREADY = {
     "published": "",
-    "switched": ", which was there already",
-    "unchanged": ", which holds the same already: nothing to do",
+    "switched": ", which was already there",
+    "unchanged": ", which has the same content already: nothing to do",
 }
 
 

@@ -1,4 +1,4 @@
-"""``etdev diff``: the differences between two programs."""
+"""The command ``etdev diff``, which shows the differences between two programs."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class _Row(NamedTuple):
     b: str
     """Value in the second file."""
     change: str = ""
-    """Change of a number: ``+1,024 (+5.2%)``."""
+    """Change of a number, such as ``+1,024 (+5.2%)``; empty for other values."""
 
 
 _Block: TypeAlias = tuple[str, Sequence[_Row]]
-"""Heading and the rows of differences under it."""
+"""A heading, and the rows of differences below it."""
 
 
 def diff(
@@ -44,14 +44,14 @@ def diff(
         str | None,
         typer.Argument(
             metavar="A",
-            help="A .pte from any toolchain, or a target that was built.",
+            help="A .pte from any toolchain, or a built target.",
             show_default=False,
             autocompletion=complete_target,
         ),
     ] = None,
     b: Annotated[
         str | None,
-        typer.Argument(metavar="B", help="Another one.", show_default=False, autocompletion=complete_target),
+        typer.Argument(metavar="B", help="Another .pte or target.", show_default=False, autocompletion=complete_target),
     ] = None,
     named: Annotated[
         list[str] | None,
@@ -59,7 +59,7 @@ def diff(
             "-t",
             "--target",
             metavar="TARGET",
-            help="A target, in place of an argument. Repeatable; targets come after the arguments.",
+            help="A target, instead of an argument. Repeatable; targets come after the arguments.",
             autocompletion=complete_target,
             show_default=False,
         ),
@@ -68,7 +68,7 @@ def diff(
     output: OutputOption = None,
     verbose: VerboseOption = False,
 ) -> int:
-    """Show how two programs differ: sections, memory, methods, operators, delegates, addresses.
+    """Show the differences between two programs: sections, memory, methods, operators, delegates, addresses.
 
     Needs neither torch nor executorch. The exit code is 0 whether they differ or not. Formats of --output: text, json,
     md.
@@ -86,18 +86,18 @@ def diff(
 
 
 def _two_programs(a: str | None, b: str | None, targets: Sequence[str]) -> list[tuple[str, bool]]:
-    """Return the names of both programs in order, each with whether it is known to be the name of a target."""
+    """Return the names of both programs in order, each with True if the user marked the name as a target."""
     names = [(name, False) for name in (a, b) if name is not None] + [(name, True) for name in targets]
     if len(names) != 2:
-        message = f"two programs are compared, and {len(names)} {'was' if len(names) == 1 else 'were'} given"
+        message = f"etdev diff compares two programs, but {len(names)} {'was' if len(names) == 1 else 'were'} given"
         raise UsageError(message, hint="name two .pte files or targets: `etdev diff A B`")
     return names
 
 
 def render_text(found: ProgramDiff, stream: TextIO | None = None) -> str:
-    """Return the differences as text, one row each, with the values of both files.
+    """Return the differences as text, one in each row, with the values of both files.
 
-    If there are none, return one line that says so.
+    If the files do not differ, return one line that says so.
     """
     stream = stream or sys.stdout
     verdict = _verdict(found)
@@ -112,7 +112,7 @@ def _lines(rows: Sequence[_Row]) -> list[str]:
 
 
 def render_markdown(found: ProgramDiff) -> str:
-    """Return the differences as Markdown for a pull request: a table for the file, and a folded one for each method."""
+    """Return the differences as Markdown for a pull request: a table for the file, a folded one for each method."""
     a, b = (code(name) for name in (found.a.file, found.b.file))
     verdict = _verdict(found, code)
     if found.identical:
@@ -132,7 +132,7 @@ def _verdict(found: ProgramDiff, name: Callable[[str], str] = printable) -> str:
     if found.identical:
         return f"{a} and {b} are identical"
     if found.same_program:
-        return f"{a} and {b} hold the same program; only its layout in the file differs"
+        return f"{a} and {b} contain the same program; only its layout in the file differs"
     same = [method.name for method in found.methods if method.same]
     unchanged = f"; unchanged: {', '.join(map(name, same))}" if same else ""
     return f"{a} and {b} differ{unchanged}"
@@ -164,9 +164,9 @@ def _file_rows(found: ProgramDiff) -> Iterator[_Row]:
 
 
 def _named_data_rows(found: ProgramDiff) -> Iterator[_Row]:
-    """Yield how many names of named data are in one file only, and how many have other content.
+    """Yield the number of data names that only one file has, and the number whose content differs.
 
-    The names are left out, since most of them are digests.
+    The names themselves are omitted, because most of them are digests.
     """
     a, b = ({item.key for item in each.named_data} for each in (found.a, found.b))
     if a != b:
@@ -210,7 +210,7 @@ def _in_place(method: MethodInfo) -> int | None:
 
 
 def _buffer_rows(a: Iterable[BufferInfo], b: Iterable[BufferInfo]) -> Iterator[_Row]:
-    """Yield a row for each buffer, even if nothing differs: that a buffer is equal is informative too."""
+    """Yield a row for each buffer, including unchanged ones, so that equality is visible."""
     first, second = ({(item.index, item.device): (item.size, item.lower_bound) for item in each} for each in (a, b))
     for key in sorted({*first, *second}):
         (size, bound), (other_size, other_bound) = first.get(key, (0, 0)), second.get(key, (0, 0))
@@ -219,7 +219,7 @@ def _buffer_rows(a: Iterable[BufferInfo], b: Iterable[BufferInfo]) -> Iterator[_
 
 
 def _placement_rows(a: MethodInfo, b: MethodInfo) -> Iterator[_Row]:
-    """Yield the differences in the devices of tensors and in the bytes that a call copies between devices."""
+    """Yield the differences in the devices of tensors, and in the bytes that a call copies between devices."""
     devices = sorted({*a.tensors, *b.tensors}, key=lambda device: (device != "cpu", device))
     for device in devices if set(devices) - {"cpu"} else ():
         yield from _changed(f"tensors on {device}", a.tensors.get(device, 0), b.tensors.get(device, 0), "{:,}".format)

@@ -1,4 +1,4 @@
-"""``etdev doctor``: versions and backends that work on this machine, and what to install."""
+"""The command ``etdev doctor``, which shows the versions and backends that work here, and what to install."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def doctor(
     output: OutputOption = None,
     verbose: VerboseOption = False,
 ) -> int:
-    """Say which versions and backends work on this machine, and what to install.
+    """Show the versions and backends that work on this machine, and what to install.
 
-    With a config (named, or in this folder), also lists what it needs that is missing here; the exit code is then 3.
-    Formats of --output: text, json.
+    If there is a config, also lists its requirements that are missing here; the exit code is then 3. Formats of
+    --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     from etdev.backends.opening import open_config
@@ -89,9 +89,9 @@ def _backend_row(state: BackendState) -> tuple[str, ...]:
 
 def _needs(loaded: LoadedConfig, needs: Sequence[Need]) -> Iterator[str]:
     if not needs:
-        yield f"{loaded.path.name}: everything that it needs is here"
+        yield f"{loaded.path.name}: all requirements are installed"
         return
-    yield f"{loaded.path.name} needs what is missing here"
+    yield f"{loaded.path.name} has requirements that are missing here"
     for need in needs:
         yield f"  {need.key}: {need.message}"
         if need.remedy:

@@ -1,6 +1,6 @@
-"""Endings of a command that does not succeed: the printed message and the exit code.
+"""Endings of a command that fails: the printed message and the exit code.
 
-There are five kinds: an expected error, an interrupt, an output pipe that nobody reads any more, a full disk and a bug.
+There are five kinds: an expected error, an interrupt, an output pipe without a reader, a full disk and a bug.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from etdev.cli.rendering.output import note, print_error
 from etdev.errors import ConfigError, EtdevError, ExitCode, TargetsError
 from etdev.files import describe_os_error
 
-# Since 0.26, typer contains its own copy of click; earlier versions use the installed click. This finds click's base
-# exception in either.
+# Since 0.26, typer contains its own copy of click; earlier versions use the installed click. This finds the base
+# exception of the right click.
 _ClickException: type[BaseException] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 _STDOUT, _STDERR = 1, 2
@@ -36,14 +36,14 @@ _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 def report(error: BaseException, *, debug: bool) -> int:
     """Print the error that ended the command on stderr, and return the exit code.
 
-    ``debug`` also prints the traceback, except for wrong usage, an invalid config and an interrupt.
+    With ``debug``, also print the traceback, except for wrong usage, an invalid config and an interrupt.
     """
     if isinstance(error, SystemExit):  # typer ends `--show-completion` like this.
         return error.code if isinstance(error.code, int) else ExitCode.DONE
-    if isinstance(error, BrokenPipeError):  # Nobody reads the output: print nothing, and do not end with success.
+    if isinstance(error, BrokenPipeError):  # The output has no reader: print nothing, and do not end with success.
         return ExitCode.INTERRUPTED
     if isinstance(error, (KeyboardInterrupt, typer.Abort)):
-        with suppress(OSError):  # The terminal may be gone.
+        with suppress(OSError):  # The terminal may be closed.
             print_error("interrupted", label="")
         return ExitCode.INTERRUPTED
     if isinstance(error, _ClickException):
@@ -71,7 +71,7 @@ def _report_config(error: ConfigError) -> int:
 
 
 def _report_targets(error: TargetsError, *, debug: bool) -> int:
-    """Print each error of the targets once, with the names of the targets that have it."""
+    """Print each error once, with the names of the targets that have it."""
     owners: dict[tuple[str, str | None, str | None], list[str]] = {}
     for name, own in error.errors.items():
         if debug:
@@ -87,7 +87,7 @@ def _report_targets(error: TargetsError, *, debug: bool) -> int:
 def _report_usage(error: BaseException) -> int:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "etdev"
-    print_error(error.format_message(), hint=f"`{path} --help` lists what there is")  # type: ignore[attr-defined]
+    print_error(error.format_message(), hint=f"run `{path} --help` to see the valid arguments")  # type: ignore[attr-defined]
     return ExitCode.CONFIG
 
 
@@ -97,8 +97,8 @@ def _report_bug(error: BaseException, *, shown: bool) -> int:
     system = f"etdev {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     place = "above" if shown else _write_traceback(error)
     print_error(
-        f"This is a bug in etdev ({system}), not a mistake of yours.\n"
-        f"Please report it together with the command line and the traceback {place}.",
+        f"This is a bug in etdev ({system}), not a mistake of yours.\nPlease report it with the command line and "
+        f"the traceback {place}.",
         label="",
     )
     return ExitCode.BUG
@@ -115,15 +115,15 @@ def _write_traceback(error: BaseException) -> str:
 
 
 def wants_traceback(arguments: Sequence[str]) -> bool:
-    """Return whether the user asked for tracebacks: ``-v`` anywhere on the command line, or ``ETDEV_DEBUG`` set."""
+    """Return True if the user asked for tracebacks: ``-v`` anywhere on the command line, or ``ETDEV_DEBUG`` set."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     return os.environ.get("ETDEV_DEBUG", "") not in ("", "0") or not {"-v", "-vv", "--verbose"}.isdisjoint(options)
 
 
 def close_streams(code: int) -> int:
-    """Flush stdout and stderr and return the exit code.
+    """Flush stdout and stderr, and return the exit code.
 
-    If nobody reads a stream any more, it is replaced, so that the interpreter prints no error about it.
+    A stream without a reader is replaced, so that the interpreter does not print an error about it.
     """
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -137,7 +137,7 @@ def close_streams(code: int) -> int:
 def divert_stdout() -> None:
     """Redirect stdout to stderr at the end of the process.
 
-    Output that user code prints while the interpreter exits must not follow the result.
+    Otherwise, output of user code while the interpreter exits would follow the result.
     """
     with suppress(OSError, ValueError):
         sys.stdout.flush()
@@ -145,7 +145,7 @@ def divert_stdout() -> None:
 
 
 def leave_at_once(code: int) -> NoReturn:
-    """End the process as :func:`sys.exit` does, but without unloading the imported modules.
+    """End the process like :func:`sys.exit`, but without unloading the imported modules.
 
     With torch, unloading takes seconds after the results are complete.
     """

@@ -1,4 +1,4 @@
-"""``etdev init``: a new project from a template, or a template added to a project."""
+"""The command ``etdev init``, which writes a new project from a template, or adds a template to a project."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _print_templates(wanted: bool) -> None:
 
 
 def _summaries() -> dict[str, str]:
-    """Return a line about each template: its summary, or the reason why it does not work."""
+    """Return a line about each template, by name: its summary, or the reason why the template does not work."""
     found = {}
     for name in plugins.names(TEMPLATES):
         try:
@@ -48,24 +48,25 @@ def _complete_template(incomplete: str) -> list[tuple[str, str]]:
 
 def init(
     folder: Annotated[
-        Path | None, typer.Argument(metavar="DIR", help="Where to write it; made if missing.", show_default="here")
+        Path | None, typer.Argument(metavar="DIR", help="Folder of the project; made if missing.", show_default="here")
     ] = None,
     template: Annotated[
         str | None,
         typer.Option(
             "--template",
             metavar="NAME",
-            help="What to write.",
+            help="Template of the project.",
             autocompletion=_complete_template,
             show_default=_DEFAULT,
         ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--name", help="Name of the project. Default: the folder's.", show_default=False)
+        str | None,
+        typer.Option("--name", help="Name of the project. Default: the name of the folder.", show_default=False),
     ] = None,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Ask nothing: take the defaults.")] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask; use the defaults.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace files that are there; each is kept as NAME.bak.")
+        bool, typer.Option("--force", help="Replace existing files; each old file is kept as NAME.bak.")
     ] = False,
     list_templates: Annotated[
         bool, typer.Option("--list", is_eager=True, callback=_print_templates, help="List the templates and exit.")
@@ -73,10 +74,10 @@ def init(
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> int:
-    """Write a new project that builds and verifies as it is, or add a template to a project.
+    """Write a new project that builds and verifies without changes, or add a template to a project.
 
-    On a terminal, asks for what is not given, unless there is --yes or the variable CI; otherwise takes the defaults.
-    Never replaces existing files without --force or your consent.
+    On a terminal, asks for values that were not given, unless there is --yes or the variable CI; otherwise uses the
+    defaults. Never replaces existing files without --force or your consent.
     """
     asks = can_ask() and not yes
     template = _template(template, asks=asks)
@@ -107,7 +108,7 @@ def _template(template: str | None, *, asks: bool) -> str:
 def _contents(template: str, folder: Path, name: str | None, *, asks: bool) -> tuple[dict[str, bytes], str]:
     """Return the files to write, and the command that builds the project.
 
-    A template that is added to an existing project needs no name.
+    If the template is added to an existing project, there must be no ``name``.
     """
     chosen = get(template)
     if chosen.base is not None:
@@ -117,9 +118,9 @@ def _contents(template: str, folder: Path, name: str | None, *, asks: bool) -> t
         if has_config(folder):
             if name is not None:
                 raise UsageError(
-                    f"there is a project already, to which {template!r} is added",
+                    f"the folder already contains a project, to which {template!r} is added",
                     where="--name",
-                    hint="leave it out; `[project] name` of the config names the project",
+                    hint="remove it: `[project] name` in the config is the project's name",
                 )
             project = read_project(folder)
             return render_addition(template, project), project.build
@@ -130,25 +131,28 @@ def _contents(template: str, folder: Path, name: str | None, *, asks: bool) -> t
 
 
 def _expanded(folder: str) -> str:
-    """Return the folder with ``~`` expanded, as a shell would do it for an argument."""
+    """Return the folder with ``~`` expanded, like a shell expands an argument."""
     try:
         return str(Path(folder).expanduser())
     except RuntimeError as error:
-        raise UsageError(f"there is no user of whom {folder!r} is a folder", hint="name another folder") from error
+        raise UsageError(
+            f"the home folder in {folder!r} belongs to an unknown user", hint="use another folder"
+        ) from error
 
 
 def _checked_name(name: str) -> str:
     if not is_project_name(name):
         raise UsageError(
-            f"{name!r} cannot be a project's name, which becomes a file name",
+            f"{name!r} cannot be the name of a project, because file names contain it",
             where="--name",
-            hint=f"for example {project_name_from(name)!r}: letters, digits, `.`, `_` and `-`, first a letter or digit",
+            hint="use letters, digits, `.`, `_` and `-`, with a letter or digit first: for example "
+            f"{project_name_from(name)!r}",
         )
     return name
 
 
 def _may_go_on(plan: Plan) -> bool:
-    """Ask before the plan replaces files or mixes its files with others. Return whether files may be replaced.
+    """Ask before files are replaced or mixed with other files; return True if existing files may be replaced.
 
     Raises :class:`UsageError` if the answer is no.
     """
@@ -177,6 +181,6 @@ def _say_what_was_done(plan: Plan, backups: dict[str, str]) -> None:
 
 
 def _for_shell(folder: Path) -> str:
-    """Return the folder as an argument that can be copied into a shell."""
+    """Return the folder as an argument that users can copy into a shell."""
     text = str(folder)
     return shlex.quote(f"./{text}" if text.startswith("-") else text)

@@ -1,4 +1,4 @@
-"""``etdev inspect``: the content of a ``.pte``."""
+"""The command ``etdev inspect``, which shows the content of a ``.pte``."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _ORIGINS = {
     "planned": "in planned memory",
-    "caller": "in memory that the caller brings",
+    "caller": "in memory of the caller",
     "constant": "a constant of the file",
     "alias": "wherever it was computed",
 }
@@ -50,14 +50,17 @@ _COPY_KINDS = {
     "repeat": "the same several times",
 }
 _LISTED_TENSORS = 5
-"""Number of tensors that are listed for a peak, the largest first."""
+"""Number of tensors listed for each peak, the largest first."""
 
 
 def inspect(
     program: ProgramArgument = None,
     target: OneTargetOption = None,
     chart: Annotated[
-        bool, typer.Option("--chart", help="Draw the bytes in use over the instructions, and the tensors by address.")
+        bool,
+        typer.Option(
+            "--chart", help="Draw charts of the bytes in use over the instructions, and of the tensors by address."
+        ),
     ] = False,
     config: ConfigOption = None,
     output: OutputOption = None,
@@ -65,7 +68,7 @@ def inspect(
 ) -> int:
     """Show the content of a .pte: methods, memory and its peak, copies, operators, delegates, weights.
 
-    Needs neither torch nor executorch, and runs nothing of the file. With -v, also shows each segment, each tensor in
+    Needs neither torch nor executorch, and runs no code of the file. With -v, also shows each segment, each tensor in
     use at a peak and each output over an operand. Formats of --output: text, json, operators (the input of a selective
     build of ExecuTorch's runtime).
     """
@@ -86,9 +89,10 @@ def inspect(
     )
     if found.unknown_fields:
         print_error(
-            f"the file has what this version of etdev does not know: {', '.join(found.unknown_fields)}",
+            f"the file has content that this version of etdev does not know: {', '.join(found.unknown_fields)}",
             where=found.file,
-            hint="what is said of it may be incomplete, and `etdev relink` refuses it; use a newer etdev",
+            hint="use a newer version of etdev: this description may be incomplete, and `etdev relink` rejects "
+            "the file",
             label="warning",
         )
     return ExitCode.DONE
@@ -101,9 +105,9 @@ def render(
     verbose: bool = False,
     memories: Sequence[MethodMemory | str] = (),
 ) -> str:
-    """Return a block about the file, then one about each method.
+    """Return a block about the file, and one about each method.
 
-    ``memories`` has the memory of each method for its charts; if it is empty, there are no charts.
+    ``memories`` has the use of memory of each method for its charts; without it, there are no charts.
     """
     stream = stream or sys.stdout
     blocks = [_file_lines(found, stream, verbose=verbose)]
@@ -165,7 +169,7 @@ def _buffer_row(buffer: BufferInfo) -> tuple[str, ...]:
 
 
 def _peak_lines(peak: Peak, *, verbose: bool) -> Iterator[str]:
-    """Yield the peak of a buffer, and the largest tensors in use at that peak."""
+    """Yield lines about the peak of a buffer, and about the largest tensors in use at the peak."""
     during = (
         f"while {peak.during}" if peak.instruction is None else f"at instruction {peak.instruction} ({peak.during})"
     )
@@ -197,13 +201,13 @@ def _copy_row(copy: CopyCalls) -> tuple[str, ...]:
 
 def _state_row(state: StateInfo) -> tuple[str, ...]:
     kind = "shared by methods" if state.shared else "private"
-    initial = "initial value in the file" if state.initialized else "zeros at first"
+    initial = "initial value in the file" if state.initialized else "initially zero"
     place = f"at {state.offset:,} of buffer {state.buffer}"
     return printable(state.name), f"{state.size:,} bytes", place, f"{kind}, {initial}"
 
 
 def _delegate_rows(delegates: Iterable[DelegateInfo]) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each group of delegates that have the same backend and the same settings."""
+    """Yield a row for each group of delegates with the same backend and the same settings."""
     groups: dict[tuple[str, tuple[CompileSpecInfo, ...]], list[DelegateInfo]] = defaultdict(list)
     for delegate in delegates:
         groups[delegate.id, delegate.compile_specs].append(delegate)

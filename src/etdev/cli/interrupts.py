@@ -1,6 +1,6 @@
 """Handling of Ctrl-C, SIGTERM and a closed terminal.
 
-Each of them ends the running command in the same way: half-written files are removed, and child processes end.
+Each of them ends the running command in the same way: incomplete files are removed, and child processes end.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _OURS = frozenset(map(int, _SIGNALS))
 _STDERR = 2
 
 _ECHO = 0.25
-"""Seconds after a SIGINT in which a second SIGINT belongs to the same keystroke: some wrappers forward it."""
+"""Seconds after a SIGINT in which another SIGINT is taken as the same keystroke, because some wrappers forward it."""
 
 
 class Interrupts:
-    """Context that turns the first signal into a KeyboardInterrupt and remembers that a signal came.
+    """A context that turns the first signal into a KeyboardInterrupt, and remembers that there was a signal.
 
-    A second Ctrl-C ends the process at once. A thread waits for it, because the main thread may be in a long call of a
-    library. Half-written files then stay, until the next write of the same file removes them.
+    A second Ctrl-C ends the process immediately. A thread waits for it, because the main thread may be in a long call
+    of a library. Incomplete files then stay, until the next write of the same file removes them.
 
-    Other signals after the first have no effect, since another exception would stop the removal of half-written files.
+    Other signals after the first have no effect, because another exception would stop the removal of incomplete files.
 
-    The signal is remembered because libraries lose the exception: an interrupted import may swallow the
-    KeyboardInterrupt or end in a KeyError instead.
+    Remembering the signal is necessary because libraries lose the exception: an interrupted import may swallow the
+    KeyboardInterrupt or raise a KeyError instead.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Interrupts:
         self.seen = False
         try:
             self._before = {number: signal.signal(number, self._interrupt) for number in _SIGNALS if _is_wanted(number)}
-        except ValueError:  # Not in the main thread: the surrounding program handles signals.
+        except ValueError:  # This is not the main thread: the surrounding program handles signals.
             self._before = {}
             return self
         self._pipe = os.pipe()
@@ -70,8 +70,8 @@ class Interrupts:
     def forget(self) -> None:
         """Close the pipe for signals in a forked process.
 
-        Signals to the forked process must not reach its parent. Also, the parent's thread that reads the pipe ends only
-        when no process can write to the pipe.
+        Signals to the forked process must not reach its parent. In addition, the parent's thread that reads the pipe
+        ends only when no process can write to the pipe any more.
         """
         if self._pipe is not None:
             with suppress(ValueError):
@@ -92,7 +92,7 @@ def _end_at_the_second(pipe: int) -> None:
     while numbers := os.read(pipe, 64):
         now = time.monotonic()
         if first is not None and signal.SIGINT in numbers and now - first > _ECHO:
-            with suppress(OSError):  # The terminal may be gone.
+            with suppress(OSError):  # The terminal may be closed.
                 DISPLAY.abandon()
                 shown = "\x1b[?25h" if os.isatty(_STDERR) else ""  # A progress display hides the cursor.
                 os.write(_STDERR, f"{shown}interrupted\n".encode())
@@ -102,30 +102,30 @@ def _end_at_the_second(pipe: int) -> None:
 
 
 def _is_wanted(number: signal.Signals) -> bool:
-    """Return whether to handle a signal. A SIGHUP that is ignored stays ignored, for the sake of ``nohup``."""
+    """Return True if this signal should be handled; an ignored SIGHUP stays ignored, as ``nohup`` requires."""
     return number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
 
 
 INTERRUPTS = Interrupts()
-"""The only instance, because signals are process-wide."""
+"""The only instance, because signals concern the whole process."""
 
 os.register_at_fork(after_in_child=INTERRUPTS.forget)
 
 
 class Interruptible:
-    """Progress display that ends the build at the next event if a library lost the KeyboardInterrupt."""
+    """A progress display that ends the build at the next event if a library lost the KeyboardInterrupt."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
 
     def started(self, target: str, stage: str) -> None:
-        """Forward the event to the display. Raises KeyboardInterrupt if a signal came."""
+        """Forward the event to the display; raises KeyboardInterrupt if there was a signal."""
         if INTERRUPTS.seen:
             raise KeyboardInterrupt
         self._progress.started(target, stage)
 
     def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
-        """Forward the event to the display. Raises KeyboardInterrupt if a signal came."""
+        """Forward the event to the display; raises KeyboardInterrupt if there was a signal."""
         if INTERRUPTS.seen:
             raise KeyboardInterrupt
         self._progress.counted(target, stage, done, total)
@@ -135,7 +135,7 @@ class Interruptible:
         self._progress.finished(target, stage, seconds)
 
     def failed(self, target: str, stage: str) -> None:
-        """Forward the event to the display, unless a signal came: then the stage was interrupted, it did not fail."""
+        """Forward the event to the display, unless there was a signal, which interrupted the stage."""
         if not INTERRUPTS.seen:
             self._progress.failed(target, stage)
 
@@ -145,6 +145,6 @@ class Interruptible:
 
 
 def ignore_from_now_on() -> None:
-    """Ignore signals from now on. Called at the end of the process, when only libraries still clean up."""
+    """Ignore signals from now on; called at the end of the process, when only libraries still clean up."""
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)

@@ -1,7 +1,7 @@
-"""Command group that imports a command only when it is called.
+"""A command group that imports a command only when the command is called.
 
-This lets ``etdev --help`` start at once. If the file of one command is broken or needs a missing package, the other
-commands still work. The group is therefore a table of names, summaries and ``module:function`` texts.
+This lets ``etdev --help`` start quickly. If the file of one command is broken or needs a missing package, the other
+commands still work. Therefore, the group is a table of names, summaries and ``module:function`` texts.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Command: its function is at ``module:function``, takes typer parameters and returns an exit code."""
+    """A command: the function at ``module:function`` takes typer parameters and returns an exit code."""
 
     summary: str
-    """One line about the command, in the list of commands."""
+    """Description of the command, in one line, for the list of commands."""
     target: str
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Command with subcommands."""
+    """A command with subcommands."""
 
     summary: str
     entries: Mapping[str, Entry | Group]
 
 
 class LazyGroup(TyperGroup):
-    """Typer group whose commands are in a table. Subclasses define the table."""
+    """A typer group whose commands are in a table, which subclasses define."""
 
     entries: ClassVar[Mapping[str, Entry | Group]] = {}
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        # To suggest names for a misspelled command, typer reads this dictionary, and only its keys.
+        # typer uses the keys of this dictionary to suggest a name for a misspelled command.
         self.commands: dict[str, Any] = dict.fromkeys(self.entries)
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -70,7 +70,7 @@ def load(name: str, entry: Entry | Group) -> Any:
 
 
 def _typer_app(**settings: Any) -> typer.Typer:
-    # Without rich's markup, help is plain text, the same in a pipe and on a terminal, and rich is not imported for it.
+    # Without rich's markup, help is plain text, the same in a pipe and on a terminal, and rich is not imported.
     return typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=CONTEXT_SETTINGS, **settings)
 
 

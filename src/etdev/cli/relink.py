@@ -1,4 +1,4 @@
-"""``etdev relink``: plan the memory of any ``.pte`` again."""
+"""The command ``etdev relink``, which plans the memory of any ``.pte`` again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def relink(
         typer.Option(
             "-o",
             metavar="FILE",
-            help="Where to write the result; may be the same file. Missing folders are made.",
+            help="Path of the result; may be the same file. Missing folders are made.",
             show_default=False,
         ),
     ],
@@ -36,22 +36,26 @@ def relink(
         typer.Option(
             "--data",
             metavar="FILE",
-            help="A .ptd that the program has data in, which is put into the result. Without it the data stays there. "
-            "Repeatable.",
+            help="A .ptd file with data of the program, to put into the result. Without it, the data stays in "
+            "its file. Repeatable.",
             show_default=False,
         ),
     ] = None,
-    planner: Annotated[str, typer.Option(metavar="NAME", help="best, greedy, naive, or that of a package.")] = "best",
+    planner: Annotated[
+        str, typer.Option(metavar="NAME", help="best, greedy, naive, or one from another package.")
+    ] = "best",
     alignment: Annotated[
         int | None,
-        typer.Option(metavar="BYTES", help="Of each tensor's place, a power of two. Default: 16.", show_default=False),
+        typer.Option(
+            metavar="BYTES", help="Alignment of each tensor, a power of two. Default: 16.", show_default=False
+        ),
     ] = None,
     no_elide: Annotated[
         list[str] | None,
         typer.Option(
             "--no-elide",
             metavar="KIND",
-            help=f"Leave these copies in: {', '.join(KINDS)} or all. Repeatable.",
+            help=f"Keep copies of this kind: {', '.join(KINDS)} or all. Repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -64,8 +68,8 @@ def relink(
 ) -> int:
     """Plan the memory of a .pte again, remove copies and compute in place. The outputs stay the same.
 
-    Needs neither torch nor executorch, and runs no code of a project. The result is checked and then replaces the file
-    as a whole. With -v, lists each decision. Formats of --output: text, json.
+    Needs neither torch nor executorch, and runs no code of a project. The result is checked, and then replaces the file
+    atomically. With -v, lists each decision. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     outputs.refuse(file, place, *data or ())
@@ -79,7 +83,7 @@ def relink(
 
 
 def render(result: RelinkResult, stream: TextIO | None = None, *, verbose: bool = False) -> str:
-    """Return a block for the file, then one for each method that has something to report."""
+    """Return a block for the file, and one for each method that has something to report."""
     stream = stream or sys.stdout
     blocks = [_file_lines(result, stream)]
     blocks += [_method_lines(method, stream, verbose=verbose) for method in result.methods if _says_something(method)]
@@ -106,40 +110,40 @@ def _file_lines(result: RelinkResult, stream: TextIO) -> Iterator[str]:
     if last:
         yield last + _moved_to_file(result)
     if sum(result.memory_after.values()) > sum(result.memory_before.values()):
-        yield line("note", f"it needs more memory than before: {_why_more(result)}")
+        yield line("note", f"the program needs more memory than before: {_why_more(result)}")
     if result.shared_state:
         names = ", ".join(map(printable, result.shared_state))
-        yield line("note", f"methods share {names}: load it so that all methods have the same buffers")
+        yield line("note", f"methods share {names}: the program's loader must give all methods the same buffers")
     if result.external_data:
-        yield line("note", f"the data of {some(result.external_data)} is in another file, as before")
+        yield line("note", f"the data of {some(result.external_data)} stays in another file")
     yield line("plan", f"{result.plan}: {printable(result.plan_summary)}")
 
 
 def _moved_to_file(result: RelinkResult) -> str:
-    """Return how many more bytes of constants the file has than before, and how memory and constants together changed.
+    """Return a text on the growth of constants in the file, and on the change of memory and constants in total.
 
-    This text follows the planned memory. It is empty if the file has no more constants.
+    The text follows the text on planned memory. It is empty if the bytes of constants did not grow.
     """
     more = result.constants_after - result.constants_before
     if more <= 0:
         return ""
     before = sum(result.memory_before.values()) + result.constants_before
     after = sum(result.memory_after.values()) + result.constants_after
-    return f", and {count(more, 'byte')} more of constants in the file: together {_change(before, after)}"
+    return f", and {count(more, 'byte')} more of constants in the file: in total {_change(before, after)}"
 
 
 def _switched_off(result: RelinkResult) -> list[str]:
-    """Return the kinds of changes that are switched off."""
+    """Return the kinds of changes that the options turned off."""
     kinds = [kind_name(kind) for kind in KINDS if kind not in result.elide]
     return [*kinds, *(["in place"] if result.inplace == "none" else [])]
 
 
 def _why_more(result: RelinkResult) -> str:
     if any(buffer.state for method in result.methods for buffer in method.after):
-        return "what the methods keep between calls has bytes of its own, where no other method writes"
+        return "state of the methods has its own bytes, so that no other method overwrites it"
     if result.planner != "best":
-        return f"the planner {result.planner} was asked for"
-    return "the planner found nothing smaller with this alignment"
+        return f"the planner {result.planner} was chosen"
+    return "the planner found no smaller plan with this alignment"
 
 
 def _method_lines(method: MethodChange, stream: TextIO, *, verbose: bool) -> Iterator[str]:
@@ -147,7 +151,7 @@ def _method_lines(method: MethodChange, stream: TextIO, *, verbose: bool) -> Ite
     yield f"{heading}  {_change(method.instructions_before, method.instructions_after, 'instruction')}"
     yield from lines("memory", columns(list(_buffer_rows(method))))
     if method.kept is not None:
-        yield line("kept", f"the plan that it had: {printable(method.kept)}")
+        yield line("kept", f"the old plan: {printable(method.kept)}")
     yield from decision_lines(method.copy_decisions, method.inplace_decisions, verbose=verbose)
 
 

@@ -1,4 +1,4 @@
-"""``etdev report``: a program as one HTML page."""
+"""The command ``etdev report``, which writes one HTML page about a program."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def report(
 ) -> int:
     """Write a page about a .pte: memory map, bytes in use and their peak, file size, devices, verification.
 
-    The page is one HTML file that needs no network: NAME.html next to the program, unless --output says where. It
-    includes the files that the build left next to the program, also its data files. Needs neither torch nor executorch,
-    and runs nothing of the file. Formats of --output: html.
+    The page is one HTML file that needs no network: NAME.html next to the program, or the path in --output. It includes
+    facts from the files that the build left next to the program, and from its data files. Needs neither torch nor
+    executorch, and runs no code of the file. Formats of --output: html.
     """
     outputs = parse_outputs(output, allowed=("html",))
     file = named_program(program, target, config).file

@@ -1,4 +1,4 @@
-"""``etdev run``: call a method of a ``.pte`` and show its outputs."""
+"""The command ``etdev run``, which calls a method of a ``.pte`` and shows the outputs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _PER_DEVICE = "devices"
 _SHOWN = 8
-"""Largest number of calls whose outputs are shown separately."""
+"""Maximum number of calls whose outputs are shown separately."""
 
 
 def run(
@@ -49,31 +49,35 @@ def run(
     seed: SeedOption = 0,
     method: MethodOption = "forward",
     data: DataOption = None,
-    repeat: Annotated[int, typer.Option(metavar="N", help="How often to make the calls.", min=1, max=100_000)] = 1,
+    repeat: Annotated[
+        int, typer.Option(metavar="N", help="Number of times to make the calls.", min=1, max=100_000)
+    ] = 1,
     runtime: RuntimeOption = None,
     device_map: DeviceMapOption = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Begin each call in initial state, so that no call follows from another.")
+        bool,
+        typer.Option("--fresh", help="Start each call from initial state, not from the state of the previous call."),
     ] = False,
     workers: Annotated[
         str | None,
         typer.Option(
             metavar="N|devices",
-            help="Make the calls on N workers at once, each with the whole program; or have a worker for each device "
-            "of the program.",
+            help="Make the calls on N workers in parallel, each with the whole program; or use one worker for "
+            "each device of the program.",
             show_default=False,
         ),
     ] = None,
     transport: TransportOption = None,
     ray_address: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Join this Ray cluster, rather than start one here.", show_default=False),
+        typer.Option(metavar="ADDRESS", help="Join this Ray cluster instead of starting one here.", show_default=False),
     ] = None,
     save: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Write each output there, as .npy; of a data set, all calls in one. Missing folders are made.",
+            help="Write each output to this folder as .npy, with the outputs for a data set in one file. Missing "
+            "folders are made.",
             show_default=False,
         ),
     ] = None,
@@ -83,8 +87,8 @@ def run(
 ) -> int:
     """Call a method of a .pte, and show the shape, figures and digest of each output.
 
-    Without --input, a target is called with the samples that the config names, which runs code of the config. Files
-    that may run code when they are read (.pt, .pkl) are refused. Formats of --output: text, json.
+    Without --input, a target is called with the config's samples, which runs code of the config. Rejects input files
+    that may run code when they are read (.pt, .pkl). Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     found = named_program(program, target, config, data)
@@ -117,24 +121,24 @@ def _workers(count: str | None, transport: str | None, ray_address: str | None) 
     from etdev.execution.workers import WorkerOptions
 
     if ray_address is not None and transport != "ray":
-        raise UsageError(
-            "only the workers of Ray are on a cluster", where="--ray-address", hint="add `--transport ray`"
-        )
+        raise UsageError("only Ray's workers can be on a cluster", where="--ray-address", hint="add `--transport ray`")
     if count is None:
         if transport is not None:
-            raise UsageError("nothing says how many workers", where="--transport", hint="add `--workers 2`")
+            raise UsageError("the number of workers is missing", where="--transport", hint="add `--workers 2`")
         return None
     chosen = check_transport(transport)
     if count != _PER_DEVICE and not is_worker_count(count):
         raise UsageError(
-            f"{count!r} is not a number of workers", where="--workers", hint=f"1 to {MOST_WORKERS}, or `{_PER_DEVICE}`"
+            f"{count!r} is not a number of workers",
+            where="--workers",
+            hint=f"use a number from 1 to {MOST_WORKERS}, or `{_PER_DEVICE}`",
         )
     number = None if count == _PER_DEVICE else int(count)
     return WorkerOptions(number, chosen, ray_address)
 
 
 def render(result: RunResult, stream: TextIO | None = None) -> str:
-    """Return a heading, then the outputs of each call."""
+    """Return a heading, and the outputs of each call."""
     stream = stream or sys.stdout
     heading = paint(printable(result.file), stream=stream)
     how = RUNTIME_PHRASES[result.runtime]
@@ -149,7 +153,7 @@ def render(result: RunResult, stream: TextIO | None = None) -> str:
         label = f"call {number}" if len(result.calls) > 1 else "outputs"
         blocks += lines(label, columns([_row(item) for item in call.outputs]) or ["none"])
     if len(shown) < len(result.calls):
-        blocks.append(line("more", f"{len(result.calls) - len(shown):,} calls more; `--output json` has them all"))
+        blocks.append(line("more", f"{len(result.calls) - len(shown):,} more calls; `--output json` has all of them"))
     saved = dict.fromkeys(printable(item.saved) for call in result.calls for item in call.outputs if item.saved)
     blocks += lines("saved", [*saved] if len(saved) <= _SHOWN else [f"{len(saved):,} files"])
     blocks += lines("workers", columns([_worker(found) for found in result.workers]))
@@ -158,8 +162,8 @@ def render(result: RunResult, stream: TextIO | None = None) -> str:
 
 
 def _worker(found: WorkerResult) -> tuple[str, ...]:
-    copied = f"{format_size(found.bytes_to)} to it, {format_size(found.bytes_from)} back"
-    there = f"{format_size(found.bytes_avoided)} were there already" if found.bytes_avoided else ""
+    copied = f"{format_size(found.bytes_to)} copied to it, {format_size(found.bytes_from)} copied back"
+    there = f"{format_size(found.bytes_avoided)} already there" if found.bytes_avoided else ""
     moved = found.bytes_to or found.bytes_from or found.bytes_avoided
     return str(found.worker), found.memory, count(found.tasks, "task"), copied if moved else "", there
 
@@ -185,7 +189,7 @@ def _times(result: RunResult) -> Iterator[str]:
     seconds = [call.seconds for call in result.calls]
     yield format_duration(seconds[0]) + (" for the first call" if len(seconds) > 1 else "")
     if len(seconds) > 1:
-        after = f"those after it (median of {len(seconds) - 1:,})" if len(seconds) > 2 else "the one after it"
+        after = f"later calls (median of {len(seconds) - 1:,})" if len(seconds) > 2 else "the second call"
         yield f"{format_duration(median(seconds[1:]))} for {after}"
     if len(seconds) > _SHOWN:
         yield f"{format_duration(result.seconds)} for all, {len(seconds) / result.seconds:,.1f} calls a second"

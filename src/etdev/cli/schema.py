@@ -1,4 +1,4 @@
-"""``etdev schema``: the JSON Schema of the config file."""
+"""The command ``etdev schema``, which prints the JSON Schema of the config file."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from etdev.cli.rendering.output import Output, Outputs
 
 PathOption = Annotated[
     Path | None,
-    typer.Option(
-        "-o", "--output", metavar="FILE", help="Where to write it. Default: standard output.", show_default=False
-    ),
+    typer.Option("-o", "--output", metavar="FILE", help="File to write. Default: standard output.", show_default=False),
 ]
 
 

@@ -1,4 +1,4 @@
-"""``etdev validate``: check configs, and report everything that is wrong with them."""
+"""The command ``etdev validate``, which checks configs and reports all of their problems."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 def validate(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="FILE", help="Config files, in place of --config.", show_default=False),
+        typer.Argument(metavar="FILE", help="Config files, instead of --config.", show_default=False),
     ] = None,
     config: ConfigOption = None,
     profile: ProfileOption = None,
     overrides: SetOption = None,
-    strict: Annotated[bool, typer.Option("--strict", help="End with exit code 2 also for a warning.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Return exit code 2 also for a warning.")] = False,
     output: OutputOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> int:
-    """Check configs, with all of their profiles, without running any code that they name.
+    """Check configs, with all of their profiles, without running the code that they name.
 
-    A file that does not exist (yet) is a warning, as is a required check that cannot run. The exit code is 2 for an
+    A file that does not exist (yet) is a warning, and so is a required check that cannot run. The exit code is 2 for an
     error, and with --strict also for a warning. Formats of --output: text, json, github, sarif, md.
     """
     from etdev.backends.opening import open_config
@@ -43,11 +43,15 @@ def validate(
     from etdev.pipeline.project.required_checks import unrunnable_checks
 
     if files and config is not None:
-        raise UsageError("files and --config say the same", where="--config", hint="name all files as arguments")
+        raise UsageError(
+            "config files cannot be passed both as arguments and with --config",
+            where="--config",
+            hint="pass all files as arguments",
+        )
     outputs = parse_outputs(output, allowed=ALL_FORMATS)
     opened: list[LoadedConfig] = []
     summaries: list[str] = []
-    problems: dict[Problem, None] = {}  # Without duplicates: configs may share a file.
+    problems: dict[Problem, None] = {}  # A mapping, to avoid duplicates, because configs may share a file.
     warnings: dict[Problem, None] = {}
     wanted = files or (config,)
     for file in wanted:
@@ -91,7 +95,7 @@ def _text(summaries: Sequence[str], warnings: Sequence[Problem]) -> str:
 
 
 def _report(error: ConfigError, report: Report, outputs: Outputs) -> int:
-    """Write all requested outputs except text for the terminal. If that was requested too, raise the error.
+    """Write all requested outputs except text for the terminal; raise the error if that text was requested too.
 
     The command line prints any raised error on stderr.
     """

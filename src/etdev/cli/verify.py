@@ -1,4 +1,4 @@
-"""``etdev verify``: run the checks on artifacts that were built before, or on any ``.pte``."""
+"""The command ``etdev verify``, which runs the checks on artifacts of an earlier build, or on any ``.pte``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ArtifactsArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="TARGET|FILE",
-        help="Targets to verify, as globs, or .pte files. Default: all targets.",
+        help="Globs of targets to verify, or .pte files. Default: all targets.",
         autocompletion=complete_target,
     ),
 ]
@@ -57,7 +57,7 @@ def verify(
             "-j",
             "--jobs",
             metavar="N",
-            help="Run the samples that a metric passes to `run.map` on N workers, if the program keeps no state.",
+            help="Use N workers for the samples that a metric passes to `run.map`, if the program keeps no state.",
             min=1,
             max=MOST_WORKERS,
         ),
@@ -68,8 +68,8 @@ def verify(
 ) -> int:
     """Verify built targets again, against the models and data of the config; or any .pte, without a config.
 
-    For a target, runs the code that the config names. For a file, runs only the program, in etdev's interpreter.
-    Changes no file. Formats of --output: text, json, github, sarif, md.
+    For a target, runs the code that the config names. For a file, runs only the program, in etdev's interpreter. Does
+    not change files. Formats of --output: text, json, github, sarif, md.
     """
     from etdev.cli.reports import ALL_FORMATS, reported_errors
 
@@ -86,7 +86,7 @@ def verify(
         with reported_errors(outputs, "verify"):
             return _verify_files(files, require or (), device_map, data or (), outputs, shown)
     if data:
-        raise UsageError("the data files of a target are known", where="--data", hint="leave it out")
+        raise UsageError("etdev knows the data files of a target", where="--data", hint="remove it")
     if config is None and targets:
         require_config(targets[0])
     from etdev.cli.reports.projects import opened_project
@@ -138,13 +138,11 @@ def _verify_files(
 
 
 def _refuse_mixture(files: Sequence[str], names: Sequence[str], settings: Sequence[str]) -> None:
-    """Raise an error if files are given together with targets or settings: no config applies to files."""
+    """Raise an error if files are passed together with targets or settings, because no config applies to files."""
     others = [name for name in names if name not in files]
     if others:
-        raise UsageError(
-            f"{files[0]!r} is a file, {others[0]!r} is none", hint="verify files and targets one after the other"
-        )
+        raise UsageError(f"{files[0]!r} is a file, {others[0]!r} is none", hint="verify files and targets separately")
     if settings:
         raise UsageError(
-            f"{files[0]!r} is a file, which is verified without a config", where=settings[0], hint="leave it out"
+            f"{files[0]!r} is a file, which is verified without a config", where=settings[0], hint="remove it"
         )

@@ -1,1 +1,1 @@
-"""Reading, merging and checking config files. Imports no torch, no executorch and no numpy."""
+"""Functions that read, merge and check config files. They do not import torch, executorch or numpy."""

@@ -11,38 +11,40 @@ from etdev.config.types import BaselineSource, ByteSize, DeviceName, Duration, G
 class Latency(Table):
     """Limits on the time of one call in the stock runtime on this machine. At least one percentile is required."""
 
-    p50: Duration | None = Field(None, description="Longest time that half of the calls may take.")
-    p95: Duration | None = Field(None, description="Longest time that 95 of 100 calls may take.")
-    p99: Duration | None = Field(None, description="Longest time that 99 of 100 calls may take.")
+    p50: Duration | None = Field(None, description="Maximum time for half of the calls.")
+    p95: Duration | None = Field(None, description="Maximum time for 95 of 100 calls.")
+    p99: Duration | None = Field(None, description="Maximum time for 99 of 100 calls.")
     method: Identifier | None = Field(
-        None, description="The method that is called, with its `samples` in turn. Required if there are several."
+        None, description="The method to call, with its `samples` in turn. Required if there are several methods."
     )
 
 
 class GrowthLimits(Table):
-    """Largest growth over the baseline: a percentage of it (`"2%"`) or a size."""
+    """Maximum growth over the baseline: a percentage of the baseline's figure (`"2%"`) or a size."""
 
     file: Growth | None = Field(None, description="Growth of the `.pte` file.")
-    weights: Growth | None = Field(None, description="Growth of the weights in it or next to it.")
+    weights: Growth | None = Field(None, description="Growth of the weights in the program and its data files.")
     memory: Growth | None = Field(None, description="Growth of the planned memory of each device.")
     copies: Growth | None = Field(
-        None, description="Growth of what one call of a method copies between devices, both ways together."
+        None,
+        description="Growth of the bytes that one call of a method copies between the host and devices, in "
+        "both directions.",
     )
 
 
 class Budget(Table):
-    """Limits on the artifact. A build that misses one fails with exit code 1 and keeps the artifact."""
+    """Limits on the artifact. A build that misses a limit fails with exit code 1 and keeps the artifact."""
 
-    file: ByteSize | None = Field(None, description="Largest size of the `.pte` file, without external weights.")
+    file: ByteSize | None = Field(None, description="Maximum size of the `.pte` file, without external weights.")
     weights: ByteSize | None = Field(
         None,
-        description="Most bytes of weights, in the file or next to it: constants, and the data that delegates look up "
-        "by name. Weights inside a delegate's blob count for `file` alone.",
+        description="Maximum bytes of weights, in the program and its data files: constants, and the data that "
+        "delegates look up by name. Weights inside a delegate's blob only count for `file`.",
     )
     memory: dict[DeviceName, ByteSize] = Field(
         default_factory=dict,
-        description="Largest planned memory of each device, that of programs in delegates included: "
-        '`{ cpu = "256KiB", "cuda:0" = "64MiB" }`.',
+        description="Maximum planned memory of each device, including programs in delegates: `{ cpu = "
+        '"256KiB", "cuda:0" = "64MiB" }`.',
     )
     ram: ByteSize | None = Field(
         None,
@@ -51,23 +53,27 @@ class Budget(Table):
         "runtime on this machine.",
     )
     copies: ByteSize | None = Field(
-        None, description="Most bytes that one call of a method copies between devices, both ways together."
+        None,
+        description="Maximum bytes that one call of a method copies between the host and devices, in both directions.",
     )
     delegated: Share | None = Field(
-        None, description="Smallest share of the ops that delegates take, from 0 to 1, of all methods together."
+        None, description="Minimum share of the ops in delegates, from 0 to 1, over all methods."
     )
-    latency: Latency | None = Field(None, description="Limits on the time of a call. The check `latency` measures it.")
+    latency: Latency | None = Field(
+        None, description="Limits on the time of a call, which the check `latency` measures."
+    )
     growth: GrowthLimits = Field(
         default_factory=GrowthLimits,
-        description="How much larger than the baseline's the file and what it takes may be. Needs `baseline.from`.",
+        description="Maximum growth of the file and of its memory, weights and copies over the baseline. Needs "
+        "`baseline.from`.",
     )
 
 
 class Baseline(Table):
-    """Earlier build that `budget.growth` compares with. If it has no figures, the check `growth` does not run."""
+    """An earlier build for comparison with `budget.growth`. If it has no figures, the check `growth` does not run."""
 
     from_: BaselineSource = Field(
         alias="from",
-        description="`git:REF`, whose `etdev.lock` has the figures; the output folder of another build; or a `.pte` "
-        "file, if one target is built.",
+        description="`git:REF`, the commit whose `etdev.lock` has the figures; the output folder of another "
+        "build; or a `.pte` file, if only one target is built.",
     )

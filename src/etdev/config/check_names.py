@@ -1,4 +1,4 @@
-"""Names of checks: those of etdev, and those that other packages register. This module imports no check.
+"""Names of checks: those of etdev, and those that other packages register. This module does not import the checks.
 
 A package registers a :class:`etdev.verification.Check` in the entry-point group ``etdev.checks``.
 """
@@ -25,22 +25,24 @@ class CheckFacts:
     failure: str
     """Description of the check's failures, for code scanners."""
     unjudged: Literal["warning", "note"] = "warning"
-    """Level of a finding that a limit of the config was not judged."""
+    """Level of the finding that a limit of the config was not checked."""
 
 
 BUILT_IN: Mapping[str, CheckFacts] = {
-    "bytes": CheckFacts("A file that the strict reader does not accept, or that was changed since it was built"),
-    "plan": CheckFacts("A file that does not do what was linked, or that overwrites what it still reads"),
-    "placement": CheckFacts("Devices of tensors, buffers, copies and delegates that do not agree"),
+    "bytes": CheckFacts("A file that the strict reader does not accept, or that has changed since it was built"),
+    "plan": CheckFacts(
+        "A file that does not compute the same as its object program, or that overwrites values before they are read"
+    ),
+    "placement": CheckFacts("Tensors, buffers, copies or delegates whose devices do not agree"),
     "kernels": CheckFacts("Operators or delegates that the target's runtime does not have"),
     "budget": CheckFacts("A budget that was missed"),
-    "growth": CheckFacts("More growth against the baseline than is allowed", unjudged="note"),
-    "runtime": CheckFacts("The stock runtime does not compute what the model computes"),
-    "replay": CheckFacts("The interpreter does not compute what the model computes"),
-    "native": CheckFacts("ExecuTorch's C++ runtime does not compute what the model computes, or leaves its memory"),
-    "device": CheckFacts("Memory on a device that is not as planned"),
-    "accuracy": CheckFacts("A limit of the project's own metric that was missed"),
-    "latency": CheckFacts("Calls that take longer than they may"),
+    "growth": CheckFacts("More growth over the baseline than the config allows", unjudged="note"),
+    "runtime": CheckFacts("The stock runtime does not compute the same as the model"),
+    "replay": CheckFacts("The interpreter does not compute the same as the model"),
+    "native": CheckFacts("ExecuTorch's C++ runtime does not compute the same as the model, or leaves its memory"),
+    "device": CheckFacts("Memory on a device that does not match the plan"),
+    "accuracy": CheckFacts("A missed limit of the project's own metric"),
+    "latency": CheckFacts("Calls that take longer than the config allows"),
 }
 """Facts about etdev's checks, by name.
 
@@ -51,7 +53,7 @@ The order is that of :data:`etdev.verification.order.BUILT_IN`; a test ensures i
 def check_names() -> tuple[str, ...]:
     """Return the names of all checks, in the order in which they run.
 
-    Raises :class:`~etdev.errors.MissingRequirementError` for a name that two packages use.
+    Raises :class:`~etdev.errors.MissingRequirementError` if two packages use the same name.
     """
     return (*BUILT_IN, *plugins.registered(CHECKS))
 
@@ -68,7 +70,7 @@ def _meant(text: str) -> str | None:
 
 
 class _Schema:
-    """JSON Schema of a check's name: lists etdev's checks and those of the installed packages."""
+    """JSON Schema of a check's name, with the names of etdev's checks and those of installed packages."""
 
     def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
         return {"enum": list(check_names()), "type": "string"}

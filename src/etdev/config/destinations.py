@@ -1,7 +1,7 @@
-"""Destinations of deployments: parsing and checking of ``file:``, ``sftp:``, ``s3:`` and ``adb:`` URIs.
+"""Destinations of deployments: parses and checks ``file:``, ``sftp:``, ``s3:`` and ``adb:`` URIs.
 
-Other packages may register further schemes. This module checks only the general URI syntax of those. The package's
-transport checks the rest of such a URI.
+Other packages may register further schemes. For these, this module checks only the general URI syntax, and the
+package's transport checks the rest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FORMS: dict[str, str] = {
     "s3": "s3://BUCKET/PREFIX",
     "adb": "adb:/PATH or adb://SERIAL/PATH",
 }
-"""Pattern of a valid URI for each scheme, as messages show it."""
+"""Pattern of a valid URI by scheme, as shown in messages."""
 
 OPTIONS: dict[str, tuple[str, ...]] = {
     "smoke": ("file", "sftp", "adb"),
@@ -27,7 +27,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "password_env": ("sftp",),
     "endpoint_url": ("s3",),
 }
-"""Keys of a deployment that only some of etdev's schemes use, each with these schemes.
+"""Keys of a deployment that only some of etdev's schemes use, with these schemes.
 
 Schemes of other packages may use all of these keys.
 """
@@ -37,7 +37,7 @@ _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):")
 
 
 class DestinationError(ValueError):
-    """Error for a URI that is not a valid destination. Its message never repeats text that may be a secret."""
+    """Error for a URI that is not a valid destination; its message never repeats text that may be a secret."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -50,12 +50,12 @@ class Destination:
 
     scheme: str
     path: str
-    """Folder on the destination. It is relative only for ``file`` and for schemes of other packages.
+    """Folder at the destination, relative only for ``file`` and for schemes of other packages.
 
-    For ``s3``: the prefix of all keys, without slashes at its ends.
+    For ``s3``, the prefix of all keys, without slashes at its ends.
     """
     host: str | None = None
-    """Host for ``sftp``, bucket for ``s3``, serial number of the device for ``adb``."""
+    """Host for ``sftp``, bucket for ``s3``, or serial number of the device for ``adb``."""
     user: str | None = None
     port: int | None = None
 
@@ -70,11 +70,11 @@ class Destination:
 
 
 def parse_destination(uri: str) -> Destination:
-    """Parse the URI of a destination. Raises :class:`DestinationError` for an invalid one."""
+    """Parse the URI of a destination. Raises :class:`DestinationError` if the URI is invalid."""
     scheme = scheme_of(uri)
     if scheme is None:
         forms = map(_form, plugins.names(DEPLOY_TRANSPORTS))
-        raise DestinationError("has no scheme that etdev deploys to", f"one of: {', '.join(forms)}")
+        raise DestinationError("has no scheme that etdev supports", f"use one of: {', '.join(forms)}")
     parts = _split(uri, scheme)
     path = unquote(parts.path)
     _check_path(path, scheme)
@@ -92,29 +92,29 @@ def parse_destination(uri: str) -> Destination:
 
 
 def scheme_of(uri: str) -> str | None:
-    """Return the scheme of a URI, or None if no transport has this scheme. The rest of the URI may be invalid."""
+    """Return the scheme of a URI; None if no transport supports it. The rest of the URI may be invalid."""
     found = _SCHEME.match(uri)
     name = found["scheme"].lower() if found else ""
     return name if name in plugins.names(DEPLOY_TRANSPORTS) else None
 
 
 def _form(scheme: str) -> str:
-    """Return the pattern of a scheme's URIs, as messages show it."""
+    """Return the pattern of a scheme's URIs for messages."""
     return FORMS.get(scheme, f"{scheme}:PATH or {scheme}://[USER@]HOST[:PORT]/PATH")
 
 
 def _split(uri: str, scheme: str) -> SplitResult:
     form = f"write {_form(scheme)}"
     if not uri.isprintable() or " " in uri.partition("/")[0]:
-        raise DestinationError("has characters that a URI cannot have", form)
+        raise DestinationError("has characters that are not valid in a URI", form)
     try:
         parts = urlsplit(uri)
         _ = parts.port
     except ValueError:
-        raise DestinationError("names no host and port", form) from None
+        raise DestinationError("does not have a valid host and port", form) from None
     may_have_user = scheme not in ("file", "s3", "adb")
     if parts.password is not None or ("@" in parts.netloc and not may_have_user):
-        hint = "name the variable that holds it in `password_env`" if may_have_user else "leave it out"
+        hint = "set `password_env` to the name of the variable with the password" if may_have_user else "remove it"
         raise DestinationError("contains a password or a key, which must not be in a config", hint)
     if parts.query or parts.fragment:
         raise DestinationError("has a query or a fragment, which would have no effect", form)
@@ -130,23 +130,23 @@ def _check_path(path: str, scheme: str) -> None:
 
 def _file(parts: SplitResult, path: str) -> Destination:
     if parts.netloc not in ("", "localhost"):
-        raise DestinationError("names a host", "write file:///PATH for a folder of this machine, or sftp://HOST/PATH")
+        raise DestinationError("names a host", "write file:///PATH for a folder on this machine, or sftp://HOST/PATH")
     if not path.strip("/"):
-        raise DestinationError("names no folder", f"write {FORMS['file']}")
+        raise DestinationError("does not have a folder", f"write {FORMS['file']}")
     return Destination("file", path)
 
 
 def _sftp(parts: SplitResult, path: str) -> Destination:
     if not parts.hostname:
-        raise DestinationError("names no host", f"write {FORMS['sftp']}")
+        raise DestinationError("does not have a host", f"write {FORMS['sftp']}")
     if not path.strip("/"):
-        raise DestinationError("names no folder", f"write {FORMS['sftp']}")
+        raise DestinationError("does not have a folder", f"write {FORMS['sftp']}")
     return Destination("sftp", path, parts.hostname, unquote(parts.username) if parts.username else None, parts.port)
 
 
 def _s3(parts: SplitResult, path: str) -> Destination:
     if not _BUCKET.fullmatch(parts.netloc):
-        raise DestinationError("names no bucket", f"write {FORMS['s3']}")
+        raise DestinationError("does not have a bucket", f"write {FORMS['s3']}")
     prefix = path.strip("/")
     if "//" in prefix:
         raise DestinationError("has an empty part in its prefix", f"write {FORMS['s3']}")
@@ -155,5 +155,5 @@ def _s3(parts: SplitResult, path: str) -> Destination:
 
 def _adb(parts: SplitResult, path: str) -> Destination:
     if not path.startswith("/") or not path.strip("/"):
-        raise DestinationError("names no absolute path on the device", f"write {FORMS['adb']}")
+        raise DestinationError("does not have an absolute path on the device", f"write {FORMS['adb']}")
     return Destination("adb", path, parts.netloc or None)

@@ -14,13 +14,13 @@ _FIELDS = ("rule", "message", "hint", "key", "source", "line", "column")
 def as_text(problems: Sequence[Problem]) -> str:
     """Return each problem as ``place: message`` with its hint.
 
-    People read this form, and editors jump to its ``file:line:column``.
+    This form is for people, and editors jump to its ``file:line:column``.
     """
     return f"{ConfigError(tuple(problems))}\n" if problems else ""
 
 
 def as_warnings(problems: Sequence[Problem]) -> str:
-    """Return the problems as text, each marked as a warning. Warnings do not make a config invalid."""
+    """Return the problems as text, each marked as a warning, since warnings do not make a config invalid."""
     return as_text([replace(problem, message=f"warning: {problem.message}") for problem in problems])
 
 

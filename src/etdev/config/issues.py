@@ -1,4 +1,4 @@
-"""Problems that checks find in a config's values, before their positions in files are known."""
+"""Issues that checks find in a config's values, before the positions of the values in files are known."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from etdev.config.keys import KeyPath
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """Problem that a check finds in a value, before the value's position in a file is known."""
+    """A problem with a value, before the position of the value in a file is known."""
 
     key: KeyPath
     message: str
@@ -26,18 +26,18 @@ WRONG_NAME = "wrong-name"
 """Rule for an invalid name that the user chose, such as the name of a method or a target."""
 DUPLICATE = "duplicate"
 REFERENCE = "reference"
-"""Rule for a value that refers to something that does not exist."""
+"""Rule for the unknown name of a target, a method or the like in a profile or an override."""
 UNKNOWN_NAME = "unknown-name"
-"""Rule for a name of a target, a method, … that a profile or an override uses but no file defines."""
+"""Rule for the unknown name of a target, a method or the like in a profile or an override."""
 MISSING_FILE = "missing-file"
 """Rule for a value that names a file or a module that does not exist, or does not exist yet."""
 UNRUNNABLE_CHECK = "unrunnable-check"
 """Rule for a required check that cannot run for its target."""
 CONFLICT = "conflict"
-"""Rule for two keys that exclude each other, and for a key that needs another one."""
+"""Rule for two keys that cannot be used together, and for a key that needs another one."""
 
 NOT_IN_PROFILE = "not-in-profile"
-"""Rule for a key that a profile cannot hold."""
+"""Rule for a key that is not allowed in a profile."""
 
 AT_KEY = frozenset({UNKNOWN_KEY, WRONG_NAME, UNKNOWN_NAME, NOT_IN_PROFILE})
-"""Rules whose issues are reported at the position of the key, not at that of its value."""
+"""Rules whose issues are reported at the position of the key, not of its value."""

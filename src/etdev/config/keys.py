@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Callable, Iterable
 
 KeyPath = tuple[str | int, ...]
-"""Path of a value: ``("targets", "cpu", "partitioners", 0, "backend")``."""
+"""Path of a value, such as ``("targets", "cpu", "partitioners", 0, "backend")``."""
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _PIECE = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\[^\n])*"|'[^'\n]*')"""
@@ -34,7 +34,7 @@ def toml_name(name: str) -> str:
 
 
 def parse_dotted(text: str) -> tuple[str, ...] | None:
-    """Return the names in a TOML dotted key; None if the text is not a dotted key."""
+    """Return the names in a dotted TOML key; None if the text is not a dotted key."""
     if not _DOTTED.fullmatch(text):
         return None
     try:
@@ -50,7 +50,7 @@ def parse_dotted(text: str) -> tuple[str, ...] | None:
 
 
 def split_assignment(text: str) -> tuple[str, str] | None:
-    """Split ``key=value`` at the first ``=`` outside quotes; return None if no key precedes it."""
+    """Split ``key=value`` at the first ``=`` outside quotes; return None if there is no key before it."""
     key = _DOTTED.match(text)
     if key is None or text[key.end() : key.end() + 1] != "=":
         return None
@@ -58,12 +58,12 @@ def split_assignment(text: str) -> tuple[str, str] | None:
 
 
 def folded(name: str) -> str:
-    """Return a name in the form for comparisons that ignore case and treat ``-`` as ``_``."""
+    """Return a name in a form for comparisons that ignore case and the difference between ``-`` and ``_``."""
     return name.casefold().replace("-", "_")
 
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:
-    """Return the valid name that was probably meant; None if no name is close."""
+    """Return the valid name that the user probably meant; None if no name is similar."""
     candidates = list(valid)
     same = [candidate for candidate in candidates if folded(candidate) == folded(name)]
     if same:
@@ -76,9 +76,9 @@ def nearest(name: str, valid: Iterable[str]) -> str | None:
 def suggest(
     name: str, valid: Iterable[str], otherwise: str | None = None, written: Callable[[str], str] = "`{}`".format
 ) -> str | None:
-    """Return the hint ``did you mean …?`` with the valid name that was probably meant; ``otherwise`` if none is close.
+    """Return the hint ``did you mean …?`` with the most similar valid name; ``otherwise`` if none is similar.
 
-    ``written`` puts quotes around the name.
+    ``written`` puts the name in quotes.
     """
     near = nearest(name, valid)
     return f"did you mean {written(near)}?" if near else otherwise

@@ -1,4 +1,4 @@
-"""Layers of a config and how they are merged: tables are merged key by key, any other value is replaced."""
+"""Layers of a config, and their merge: tables are merged key by key, other values are replaced."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ LayerName = Literal["extends", "file", "profile", "environment", "command line"]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """File, variable or option that states a value, and the position in it."""
+    """The file, variable or option that sets a value, and the position of the value in it."""
 
     layer: LayerName
     source: str
     """Source of the value: a file as the user would name it, ``environment variable ETDEV__X``, or ``--set x=1``."""
     base: Path
-    """Folder in which relative paths and module names of this value are looked up."""
+    """Folder to which relative paths and module names in this value refer."""
     line: int | None = None
     column: int | None = None
 
     @property
     def place(self) -> str:
-        """Place of the value: ``file:line:column``; for a variable or an option, its name."""
+        """Location of the value: ``file:line:column``, or the name of the variable or option."""
         return self.source if self.line is None else f"{self.source}:{self.line}:{self.column}"
 
     def problem(self, key: KeyPath, message: str, rule: str, hint: str | None) -> Problem:
-        """Return a problem at the place of this value."""
+        """Return a problem at the location of this value."""
         return Problem(message, format_key(key), self.source, self.line, self.column, hint, rule)
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Record of where a value comes from: its origin, and the position of its key."""
+    """Origin of a value, and the position of the value's key."""
 
     origin: Origin
     key: Position | None = None
     written: KeyPath = ()
-    """Key as written; for a profile's value, it begins with ``profiles.NAME``."""
+    """Key as the user wrote it; for a profile's value, the key begins with ``profiles.NAME``."""
     as_text: bool = False
-    """True for an override whose value is not TOML and was taken as text."""
+    """True for an override whose value is not valid TOML and was taken as text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Data from one source, with a mark for every table, list element and value in it."""
+    """Data from one source, with a mark for each of its tables, list elements and values."""
 
     data: Mapping[str, Any] = field(default_factory=dict)
     marks: Mapping[KeyPath, Mark] = field(default_factory=dict)
@@ -79,7 +79,7 @@ def single_value_layer(path: KeyPath, value: object, mark: Mark) -> Layer:
 
 
 def overlay(below: Layer, above: Layer) -> Layer:
-    """Return the merge of two layers. If both state a value, that of ``above`` wins."""
+    """Return the merge of two layers; if both have a value, that of ``above`` wins."""
     marks = dict(below.marks)
     data = _merge((), below.data, above.data, marks, above.marks)
     if () in above.marks:
@@ -100,7 +100,7 @@ def _merge(
         before = below.get(key)
         if isinstance(before, Mapping) and isinstance(value, Mapping):
             mark = above_marks.get(inner)
-            # Authors look for a table in the file that states it. Profiles and overrides only add to such a table.
+            # Authors look for a table in the file that has it. Profiles and overrides only add to such a table.
             if mark is not None and (inner not in marks or mark.origin.layer in ("extends", "file")):
                 marks[inner] = mark
             merged[key] = _merge(inner, before, value, marks, above_marks)
@@ -115,7 +115,7 @@ def _merge(
 
 
 def paths_of(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
-    """Yield the path of a value and of everything in it."""
+    """Yield the path of a value, and the paths of all values in it."""
     yield path
     if isinstance(value, Mapping):
         for key, item in value.items():
@@ -126,7 +126,7 @@ def paths_of(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
 
 
 def lookup(data: object, path: KeyPath) -> tuple[bool, Any]:
-    """Look up a path in raw data. Return whether there is a value, and the value."""
+    """Look up a path in raw data; return True if there is a value, and the value."""
     for part in path:
         if isinstance(data, list) and isinstance(part, int) and part < len(data):
             data = data[part]
@@ -138,7 +138,7 @@ def lookup(data: object, path: KeyPath) -> tuple[bool, Any]:
 
 
 def mark_of(marks: Mapping[KeyPath, Mark], path: KeyPath) -> Mark | None:
-    """Return the mark of a value, or of the nearest table around it that has one."""
+    """Return the mark of a value, or of the innermost table around it that has a mark."""
     for length in range(len(path), -1, -1):
         if path[:length] in marks:
             return marks[path[:length]]

@@ -4,8 +4,8 @@ This module imports nothing, so that the command line starts quickly.
 """
 
 RESULTS = "results.json"
-"""Name of the file in which a build states the result of each target."""
+"""Name of the file in which a build stores the results of all targets."""
 PRODUCTS = (".pte", ".ptd", ".etrecord")
-"""Suffixes of the files that a build makes for its users. No report may have one of them."""
+"""Suffixes of the files that a build makes for its users; reports must not have these suffixes."""
 MOST_WORKERS = 1024
-"""Largest number of worker processes."""
+"""Maximum number of worker processes."""

@@ -1,6 +1,6 @@
-"""Loading of a config: merges all of its sources into one validated :class:`Config`.
+"""Function that merges all sources of a config into one validated :class:`Config`.
 
-The layers are, from the lowest: defaults, ``extends``, the file, the profile, ``ETDEV__SECTION__KEY``, ``--set``. The
+The layers are, lowest first: defaults, ``extends``, the file, the profile, ``ETDEV__SECTION__KEY``, ``--set``. The
 result also has the origin of every value.
 """
 
@@ -28,7 +28,7 @@ from etdev.errors import ConfigError, Problem
 
 @dataclass(frozen=True)
 class LoadedConfig:
-    """Validated config with the origin of every value."""
+    """A validated config, with the origin of every value."""
 
     config: Config
     path: Path
@@ -37,9 +37,9 @@ class LoadedConfig:
     origins: Mapping[KeyPath, Origin]
     """Origin of every value, table and list element that is not a default."""
     files: tuple[Path, ...] = ()
-    """Absolute paths of all files that were read, the main one first. The config depends on them."""
+    """Absolute paths of all files that were read, the main file first; the config depends on them."""
     layers: tuple[Layer, ...] = field(default=(), repr=False)
-    """Unmerged layers, from the lowest; the defaults are not among them."""
+    """Layers before the merge, lowest first, without the defaults."""
 
     @property
     def root(self) -> Path:
@@ -48,40 +48,40 @@ class LoadedConfig:
 
     @property
     def name(self) -> str:
-        """Main config file as the user would name it."""
+        """Name of the main config file, as the user would write it."""
         return self.origins[()].source if () in self.origins else str(self.path)
 
     def origin(self, *key: str | int) -> Origin | None:
-        """Return the origin of a value, or of the nearest table around it; None if no layer states either."""
+        """Return the origin of a value or of the innermost table around it; None if no layer has either."""
         for length in range(len(key), 0, -1):
             if key[:length] in self.origins:
                 return self.origins[key[:length]]
         return None
 
     def where(self, *key: str | int) -> str:
-        """Return ``file:line:column`` of a value, or of the nearest table around it, for error messages."""
+        """Return the location ``file:line:column`` of a value, or of the innermost table around it, for messages."""
         origin = self.origin(*key) or self.origins.get(())
         return str(self.path) if origin is None else origin.place
 
     def base(self, *key: str | int) -> Path:
-        """Return the folder in which relative paths and module names of this value are looked up."""
+        """Return the folder to which relative paths and module names in this value refer."""
         origin = self.origin(*key)
         return self.root if origin is None else origin.base
 
     def problem(self, message: str, *key: str | int, hint: str | None, rule: str) -> Problem:
-        """Return a problem at a value, or at the nearest table around it."""
+        """Return a problem at a value, or at the innermost table around it."""
         origin = self.origin(*key)
         if origin is None:
             return Problem(message, format_key(key), hint=hint, rule=rule)
         return origin.problem(key, message, rule, hint)
 
     def resolve(self, *key: str | int) -> Path:
-        """Return the path that a key states as an absolute path. A relative one starts at the folder of its file."""
+        """Return the path in a value as an absolute path; a relative path refers to the folder of its file."""
         value: Any = self.config
         for part in key:
             value = entries_of(value)[part]
         if not isinstance(value, str):
-            raise TypeError(f"{format_key(key)} holds no path")
+            raise TypeError(f"{format_key(key)} is not a path")
         origin = self.origins.get(key)
         return Path(os.path.normpath((origin.base if origin else self.root) / value))
 
@@ -95,11 +95,12 @@ def load_config(
     cwd: Path,
     checks: Sequence[Check] = (),
 ) -> LoadedConfig:
-    """Read, merge and validate a config. Raises :class:`etdev.errors.ConfigError` with every problem found.
+    """Read, merge and validate a config.
 
-    If ``path`` is None, ``cwd`` is searched for ``etdev.toml``, ``etdev.yaml``, ``etdev.yml`` and ``[tool.etdev]`` of
-    ``pyproject.toml``. ``overrides`` are ``key=value`` texts of ``--set``. ``environ`` has the variables
-    ``ETDEV__SECTION__KEY``. All profiles are validated, not only the chosen one.
+    Raises :class:`etdev.errors.ConfigError` with all problems. If ``path`` is None, ``cwd`` is searched for
+    ``etdev.toml``, ``etdev.yaml``, ``etdev.yml`` and ``[tool.etdev]`` of ``pyproject.toml``. ``overrides`` are
+    ``key=value`` texts of ``--set``. ``environ`` has the variables ``ETDEV__SECTION__KEY``. All profiles are validated,
+    not only the chosen one.
     """
     cwd = Path(os.path.abspath(cwd))
     main = find_config(cwd) if path is None else Path(os.path.normpath(cwd / path))
@@ -131,11 +132,11 @@ def _profile_problems(profile: str | None, names: Sequence[str]) -> list[Problem
     if profile is None or profile in names:
         return []
     near = nearest(profile, names)
-    known = f"profiles here: {', '.join(names)}" if names else "this config has no profiles"
+    known = f"the profiles are: {', '.join(names)}" if names else "this config has no profiles"
     hint = f"did you mean `{near}`?" if near else known
     return [Problem(f"there is no profile `{profile}`", "profiles", f"--profile {profile}", hint=hint, rule=REFERENCE)]
 
 
 def _empty(source: str) -> Problem:
     message = "the file is empty; a config needs at least `version`, `model` and `targets`"
-    return Problem(message, "", source, 1, 1, "`etdev init` writes one to begin with", "missing-key")
+    return Problem(message, "", source, 1, 1, "run `etdev init` to write a first config", "missing-key")

@@ -1,4 +1,4 @@
-"""Translation of pydantic's errors to messages with the key, the expected value and the value probably meant."""
+"""Translation of pydantic's errors into messages with the key, the expected value and the probable meaning."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from etdev.config.layers import lookup, paths_of
 
 _MISSING = object()
 _KEY_OF_MAP = "[key]"
-"""Last part of the location that pydantic reports for an invalid key of a dictionary."""
+"""Last part of pydantic's location for an invalid key of a dictionary."""
 _TABLE_TYPES = frozenset({"model_type", "model_attributes_type", "dict_type"})
 
 
 def model_issues(model: type[BaseModel], data: Mapping[str, Any], prefix: KeyPath = ()) -> list[Issue]:
-    """Validate raw data against a model and return the issues. ``prefix`` is the key path of the data in the config."""
+    """Validate raw data against a model and return the issues; ``prefix`` is the key path of the data in the config."""
     try:
         model.model_validate(dict(data))
     except ValidationError as error:
@@ -50,15 +50,15 @@ def translate(error: ValidationError, root: TableOf, data: Mapping[str, Any], pr
     around = {item.path[:length] for item in found for length in range(len(item.path))}
     issues: dict[KeyPath, Issue] = {}
     for item in found:
-        # Pydantic reports an error for every alternative of a union. If one alternative has an error further in, the
-        # user meant that one. The errors about the union itself are then dropped.
+        # Pydantic reports an error for every alternative of a union. If one alternative has an error at a deeper key,
+        # the user meant that alternative. The errors about the union itself are then dropped.
         if not (item.in_union and item.path in around):
             issues.setdefault(item.path, _issue(item, root, prefix))
     return _without_misspelled(issues, found, prefix)
 
 
 def null_issues(root: TableOf, data: Mapping[str, Any]) -> Iterator[Issue]:
-    """Yield an issue for each null in the data of one file, at any depth. The models accept a null as an unset key."""
+    """Yield an issue for each null in the data of one file, at any depth; the models accept it as an unset key."""
     for path in paths_of(data):
         if path and lookup(data, path) == (True, None):
             within = path[2:] if path[0] == "profiles" and len(path) > 2 else path
@@ -70,16 +70,16 @@ def null_issues(root: TableOf, data: Mapping[str, Any]) -> Iterator[Issue]:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """One error from pydantic, located in the grammar."""
+    """One of pydantic's errors, located in the grammar."""
 
     path: KeyPath
     node: Node
-    """Grammar node of the expected value. For an unknown key: node of the table that does not have the key."""
+    """Grammar node of the expected value; for an unknown key, the node of the table without that key."""
     value: object
     type: str
     text: str
     table: Mapping[str, Any]
-    """Raw table around the value."""
+    """Raw table that contains the value."""
     in_union: bool
 
 
@@ -95,7 +95,7 @@ def _locate(root: TableOf, error: Any, data: Mapping[str, Any]) -> _Found:
             kind_of_error, node = WRONG_NAME, name
             break
         if isinstance(node, OneOf):
-            # In a union, pydantic's location includes the name of the alternative that it tried.
+            # In a union, pydantic's location includes the name of the tested alternative.
             node, in_union = _form(node, part, value), True
             continue
         if isinstance(node, Leaf | Anything):
@@ -128,9 +128,9 @@ def _item(value: object, part: str | int) -> object:
 
 
 def _form(union: OneOf, label: str | int, value: object) -> Node:
-    """Return the alternative of a union that a value was probably meant for.
+    """Return the alternative of a union that the user probably meant with a value.
 
-    If several alternatives accept the kind of the value, return a union of those. If none does, return all.
+    If several alternatives accept the kind of the value, return a union of these. If none does, return all.
     """
     if union.tag is not None:
         for option in union.options:
@@ -206,11 +206,11 @@ def _unknown_hint(item: _Found, root: TableOf, prefix: KeyPath) -> str:
         return f"did you mean `{meant}`?"
     if home := _home(name, item.path, root):
         return f"`{name}` is a key of `{format_key((*prefix, *home))}`"
-    return f"keys here: {', '.join(valid)}" if valid else "this table has no keys"
+    return f"the keys are: {', '.join(valid)}" if valid else "this table has no keys"
 
 
 def _home(name: str, path: KeyPath, root: TableOf) -> KeyPath | None:
-    """Return the path of the table that has a key of this name; None unless exactly one table has it.
+    """Return the path of the only table that has a key of this name; None if no table or several tables have it.
 
     Where the table's path has ``*`` or an index, the result has the names of ``path``.
     """
@@ -233,7 +233,7 @@ def _meant(item: _Found) -> str | None:
 
 
 def _without_misspelled(issues: dict[KeyPath, Issue], found: Iterable[_Found], prefix: KeyPath) -> list[Issue]:
-    """Remove each "missing" issue of a key that is present but misspelled. The misspelling is reported already."""
+    """Remove each "missing" issue of a key that the user misspelled, because the misspelling is already reported."""
     meant = {(*item.path[:-1], _meant(item)) for item in found if item.type == "extra_forbidden"}
     return [issue for path, issue in issues.items() if not (issue.rule == MISSING_KEY and path in meant)]
 
@@ -251,13 +251,13 @@ def _description(root: TableOf, path: KeyPath) -> str | None:
 
 def _null_hint(node: Node, path: KeyPath) -> str:
     if isinstance(path[-1], int):
-        return "leave the element out"
+        return "remove the element"
     kinds = _kinds(node)
     if kinds == {"table"}:
-        return "leave the key out, or write {} for an empty table"
+        return "remove the key, or write {} for an empty table"
     if kinds == {"list"}:
-        return "leave the key out, or write [] for an empty list"
-    return "write a value, or leave the key out"
+        return "remove the key, or write [] for an empty list"
+    return "write a value, or remove the key"
 
 
 def _value_hint(node: Node, value: object, path: KeyPath) -> str | Example | None:
@@ -283,7 +283,7 @@ def _value_hint(node: Node, value: object, path: KeyPath) -> str | Example | Non
 
 
 def _choice_hint(node: Node, value: object) -> str | None:
-    """Return a hint with the valid choice that was probably meant; None if there is none."""
+    """Return a hint with the valid choice that the user probably meant; None if there is none."""
     leaves = node.options if isinstance(node, OneOf) else (node,)
     choices = [choice for leaf in leaves if isinstance(leaf, Leaf) for choice in leaf.values if isinstance(choice, str)]
     if not isinstance(value, str):
@@ -293,7 +293,7 @@ def _choice_hint(node: Node, value: object) -> str | None:
 
 
 _MEANT = {"float": "float32", "double": "float64", "half": "float16", "int": "int32", "long": "int64", "short": "int16"}
-"""Element types, by the other names that PyTorch has for them."""
+"""Element types, by other names that PyTorch uses for them."""
 _WHOLE = re.compile(r"[+-]?[0-9][0-9_]*")
 _NUMBER = re.compile(r"[+-]?[0-9][0-9_]*(\.[0-9]+)?(e[+-]?[0-9]+)?")
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}

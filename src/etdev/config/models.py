@@ -1,9 +1,9 @@
-"""Frozen models of the config file: one class per table, one described field per key.
+"""Frozen models of the config file: one class for each table, one described field for each key.
 
 These models, with the limits in :mod:`etdev.config.budget`, are the single source of the validation, the JSON Schema
-(``etdev schema``), ``etdev config explain`` and ``docs/config.md``. A key is listed here only if this version gives it
-an effect. Code that needs the origin of a value (relative paths, positions) is in :mod:`etdev.config.loader`. Rules
-that involve several keys are in :mod:`etdev.config.checks`. Nothing here accesses the file system.
+(``etdev schema``), ``etdev config explain`` and ``docs/config.md``. Every key has an effect in this version. Code that
+needs the origin of a value (relative paths, positions) is in :mod:`etdev.config.loader`. Rules that involve several
+keys are in :mod:`etdev.config.checks`. This module does not access the file system.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ KernelLibrary = Literal["portable", "optimized", "quantized"]
 Owner = Literal["host", "device", "caller"]
 """Owner of the memory of an input or output.
 
-``host``: the program's plan, on the host. ``device``: the caller, on the device where the value is used or made.
+``host``: the program's plan, on the host. ``device``: the caller, on the device that uses or computes the value.
 ``caller``: the caller, on the host.
 """
 
 
 Constant = bool | int | Number | str
-"""Value that a constant method returns, or one item of the list that it returns."""
+"""A value that a constant method returns, or one item of the list that it returns."""
 Constants = dict[Identifier, Constant | Annotated[Many[Constant], Field(min_length=1)]]
 """Values of constant methods, by name."""
 
@@ -56,26 +56,27 @@ Size = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
 class Project(Table):
-    """The project as a whole."""
+    """Settings of the whole project."""
 
     name: SafeName | None = Field(
         None, description="Name of the built files (`build/TARGET/NAME.pte`). Default: the name of the config's folder."
     )
     imports: Many[ModuleName] = Field(
-        (), description="Python modules next to the config that register custom ops; imported before the model."
+        (),
+        description="Python modules next to the config that register custom ops; etdev imports them before the model.",
     )
-    out: Text = Field("build", description="Folder that the artifacts are written to.")
+    out: Text = Field("build", description="Folder for the artifacts.")
 
 
 class ModelSource(Table):
     """Source of the model: exactly one of `entry`, `hf` and `pt2`."""
 
     entry: Entry | None = Field(
-        None, description="`module:callable` next to the config file; called with `kwargs`, returns the `nn.Module`."
+        None, description="`module:callable` next to the config file; called with `kwargs`, it returns the `nn.Module`."
     )
     kwargs: dict[str, Any] = Field(
         default_factory=dict,
-        description="Keyword arguments of `entry`, or the attributes of `hf`'s configuration that are overridden.",
+        description="Keyword arguments of `entry`, or attributes of `hf`'s configuration to override.",
     )
     weights: Text | None = Field(
         None,
@@ -85,51 +86,52 @@ class ModelSource(Table):
         None,
         description="A local transformers directory (`./dir`), or a model name on the hub, which needs `revision`.",
     )
-    revision: CommitHash | None = Field(None, description="The full commit hash that pins a hub model named by `hf`.")
+    revision: CommitHash | None = Field(None, description="The full commit hash of the hub model in `hf`.")
     pt2: Text | None = Field(None, description="A program saved by `torch.export.save`. Needs `trust = true`.")
     trust: bool = Field(
-        False, description="Says that the `pt2` file is trusted: loading one may run code that it contains."
+        False, description="True to trust the `pt2` file: loading such a file may run code that it contains."
     )
     inputs: Many[Text] = Field(
         (),
-        description="Other files that the model's code reads. When one changes, a build exports the model again.",
+        description="Other files that the model's code reads. If one of them changes, a build exports the model again.",
     )
-    share_state: bool = Field(False, description="Methods share the buffers of the same name.")
+    share_state: bool = Field(False, description="True if methods share buffers of the same name.")
 
 
 class Input(Table):
-    """One tensor that a method takes."""
+    """One input tensor of a method."""
 
     name: Identifier = Field(
-        description="Name in messages and in the report. For `hf`, the model's argument of this name takes the input; "
-        "otherwise inputs are passed in this order."
+        description="Name in messages and in the report. For `hf`, the name of the model's argument; otherwise, "
+        "inputs are passed in this order."
     )
     dtype: DType = Field(description="Element type.")
     shape: Many[Size | Identifier] = Field(
-        description="Sizes: a number, or the name of a dynamic dimension declared under `dims`."
+        description="Sizes, each a number or the name of a dynamic dimension in `dims`."
     )
 
 
 class Dim(Table):
     """The range of a dynamic dimension."""
 
-    min: Size = Field(1, description="Smallest size.")
-    max: Size = Field(description="Largest size. Required: it is what memory gets planned for.")
+    min: Size = Field(1, description="Minimum size.")
+    max: Size = Field(description="Maximum size. Required, because memory is planned for it.")
 
 
 class Method(Table):
     """One method of the program: `[methods.X]` exports `module.X`."""
 
     inputs: Many[Input] | None = Field(
-        None, description="The tensors that the method takes, in order. Required, except for a `pt2` model."
+        None, description="The input tensors of the method, in order. Required, except for a `pt2` model."
     )
     dims: dict[Identifier, Dim] = Field(
-        default_factory=dict, description="Dynamic dimensions that the shapes of `inputs` name."
+        default_factory=dict, description="Dynamic dimensions, by the name that the shapes of `inputs` use."
     )
     samples: Entry | None = Field(
         None,
-        description="`module:callable` giving an iterable of tuples of tensors, one tensor per input. Verification "
-        "runs each on fresh state. Without it, random inputs are used and the report says `weak`.",
+        description="`module:callable` that returns an iterable of tuples of tensors, one tensor for each input. "
+        "Verification runs each tuple on fresh state. Without samples, random inputs are used and "
+        "the report says `weak`.",
     )
 
 
@@ -139,11 +141,13 @@ class Pt2eXnnpack(Table):
     scheme: Literal["pt2e-xnnpack"] = Field(description="The quantization scheme.")
     calibration: Entry | dict[Identifier, Entry] | None = Field(
         None,
-        description="`module:callable` giving inputs to calibrate on, in the form of a method's `samples`; with "
-        "several methods a table from method to callable. Required unless `dynamic`.",
+        description="`module:callable` that returns calibration inputs, in the form of a method's `samples`; "
+        "with several methods, a table from method to callable. Required unless `dynamic`.",
     )
-    per_channel: bool = Field(True, description="One scale per output channel of a weight, instead of one per tensor.")
-    dynamic: bool = Field(False, description="Compute activation scales at run time (linear layers only).")
+    per_channel: bool = Field(
+        True, description="True for one scale for each output channel of a weight, false for one scale for each tensor."
+    )
+    dynamic: bool = Field(False, description="True to compute activation scales at run time (linear layers only).")
 
 
 class Int8DynamicInt4Weight(Table):
@@ -151,7 +155,10 @@ class Int8DynamicInt4Weight(Table):
 
     scheme: Literal["8da4w"] = Field(description="The quantization scheme.")
     group_size: int = Field(
-        32, ge=32, multiple_of=32, description="Weights per scale. Must divide the input width of every linear layer."
+        32,
+        ge=32,
+        multiple_of=32,
+        description="Number of weights with the same scale. Must divide the input width of every linear layer.",
     )
 
 
@@ -159,51 +166,56 @@ Scheme = Annotated[Pt2eXnnpack | Int8DynamicInt4Weight, Field(discriminator="sch
 
 
 class Partitioner(Table):
-    """One step of lowering: the backend takes what it can from what the earlier steps left."""
+    """One step of lowering: the backend takes ops that the earlier steps left."""
 
     backend: Text = Field(description="Name of a backend; `etdev doctor` lists them.")
     device: DeviceName | None = Field(
         None,
-        description="Where the backend's delegates run: `cpu`, `cuda:0`, `cuda:1` and so on, one that the backend "
-        "serves. It is written as the compile spec `target_device`; for `cpu` none is written. Default: the backend's "
-        "own, which `etdev doctor` lists first.",
+        description="Device of the backend's delegates: `cpu`, `cuda:0`, `cuda:1` and so on. The backend must "
+        "support it. It becomes the compile spec `target_device`, except for `cpu`. Default: the "
+        "backend's default device, which `etdev doctor` lists first.",
     )
-    options: dict[str, Any] = Field(default_factory=dict, description="The backend's own options, checked by it.")
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="The backend's own options; the backend checks them."
+    )
     compile_specs: dict[Text, CompileSpecValue] = Field(
         default_factory=dict,
-        description="Compile specs handed to the backend. Keys that the backend does not know are refused.",
+        description="Compile specs for the backend. Keys that the backend does not know are errors.",
     )
 
 
 class Accuracy(Table):
-    """Gate on the project's own metric."""
+    """Limits on the project's own metric."""
 
     fn: Entry = Field(
-        description="`module:callable`, called as `fn(run) -> float`, where `run(*inputs)` calls the built program in "
-        "the stock runtime, `run.map(iterable)` over many inputs, `run.method(name)` another method."
+        description="`module:callable`, called as `fn(run) -> float`. `run(*inputs)` calls the built program in "
+        "the stock runtime, `run.map(iterable)` calls it on many inputs, `run.method(name)` selects "
+        "another method."
     )
-    min: Number | None = Field(None, description="Smallest value that passes.")
-    max: Number | None = Field(None, description="Largest value that passes.")
+    min: Number | None = Field(None, description="Minimum value of the metric.")
+    max: Number | None = Field(None, description="Maximum value of the metric.")
 
 
 class Verify(Table):
-    """Requirements of verification beyond its defaults."""
+    """Requirements for verification, in addition to its defaults."""
 
     atol: Number | None = Field(
-        None, ge=0, description="Largest absolute error against the reference. A gate, on top of etdev's default."
+        None,
+        ge=0,
+        description="Maximum absolute error against the reference. A gate, in addition to etdev's default tolerance.",
     )
-    rtol: Number | None = Field(None, ge=0, description="Largest error relative to the reference; used with `atol`.")
+    rtol: Number | None = Field(None, ge=0, description="Maximum error relative to the reference; used with `atol`.")
     min_snr_db: Number | None = Field(
-        None, description="Smallest signal-to-noise ratio of any output against the float model, in dB."
+        None, description="Minimum signal-to-noise ratio of each output against the float model, in dB."
     )
-    accuracy: Accuracy | None = Field(None, description="Gate on the project's own metric.")
+    accuracy: Accuracy | None = Field(None, description="Limits on the project's own metric.")
     sessions: Entry | None = Field(
         None,
-        description="`module:callable` giving lists of (method, inputs) run in order on one fresh state, for programs "
-        "with state.",
+        description="`module:callable` that returns lists of (method, inputs), each run in order on one fresh "
+        "state, for programs with state.",
     )
     require: Many[CheckName] = Field(
-        (), description="Checks that must have run: one that did not makes the build end with exit code 3."
+        (), description="Checks that must run: if one of them does not run, the build ends with exit code 3."
     )
 
 
@@ -212,16 +224,17 @@ class Memory(Table):
 
     planner: PlannerName | Entry = Field(
         "best",
-        description="`best` reaches the least memory that a plan can have on almost every model, `greedy` places "
-        "values in ExecuTorch's order, `naive` reuses nothing; `module:callable` is given a planning problem and "
-        "returns offsets. Other packages may register more names (docs/extending.md).",
+        description="`best` finds the smallest possible plan for almost every model, `greedy` places values in "
+        "ExecuTorch's order, `naive` reuses no memory; a `module:callable` takes a planning problem "
+        "and returns offsets. Other packages may register more names (docs/extending.md).",
     )
-    alignment: Alignment = Field(16, description="Bytes that every planned address is a multiple of.")
+    alignment: Alignment = Field(16, description="Alignment of every planned address, in bytes.")
     tiling: Literal["auto", "off", "always"] = Field(
         "auto",
-        description="Ops in pieces, one after the other, need less memory and more instructions, which make the file "
-        "larger. `auto` tiles where the memory saved is larger than the growth of the file, `always` wherever it saves "
-        "memory, `off` nowhere. Read by lowering, so a change of it builds from the export on.",
+        description="Tiling computes ops part by part, which needs less memory but more instructions, so the "
+        "file grows. `auto` tiles where the memory saved is larger than the growth of the file, "
+        "`always` wherever it saves memory, `off` nowhere. A change of this key builds from the "
+        "export on.",
     )
 
 
@@ -229,32 +242,34 @@ class MethodIo(Table):
     """Owners of the memory of a method's inputs and outputs.
 
     * `host`: the program's plan, on the host.
-    * `device`: the caller, on the device of the delegates that use the input or make the output. Neither copied nor
+    * `device`: the caller, on the device of the delegates that use the input or compute the output. Neither copied nor
       planned.
     * `caller`: the caller, on the host. Not planned.
     """
 
     inputs: Owner | dict[Identifier, Owner] = Field(
-        "host", description="Of all inputs, or a table from an input's name. Inputs that it leaves out are `host`."
+        "host", description="Owner of all inputs, or a table with owners by the input's name. Other inputs are `host`."
     )
     outputs: Owner | dict[Position, Owner] = Field(
         "host",
-        description='Of all outputs, or a table from an output\'s position: `{ 0 = "caller" }`. Outputs that it leaves '
-        "out are `host`.",
+        description='Owner of all outputs, or a table with owners by the output\'s position: `{ 0 = "caller" '
+        "}`. Other outputs are `host`.",
     )
 
 
 class Elide(Table):
     """Copies that the linker removes."""
 
-    views: bool = Field(True, description="Removes copies that only change the shape.")
-    slices: bool = Field(True, description="Reads parts of a tensor (`slice`, `select`, `split`) where the whole is.")
-    cat: bool = Field(True, description="Computes what `cat` and `stack` put together at its place in their output.")
-    write_back: bool = Field(True, description="Computes the new content of a buffer in the buffer itself.")
+    views: bool = Field(True, description="Remove copies that only change the shape.")
+    slices: bool = Field(
+        True, description="Read parts of a tensor (`slice`, `select`, `split`) directly from the whole tensor."
+    )
+    cat: bool = Field(True, description="Compute the parts of `cat` and `stack` directly in their output.")
+    write_back: bool = Field(True, description="Compute the new content of a buffer directly in the buffer.")
     constants: bool = Field(
         True,
-        description="Puts weights into the file as they are needed, where the program would permute or cut them, if "
-        "file and memory together do not grow.",
+        description="Store weights in the file permuted or cut, as the program needs them, if the total of file "
+        "and memory does not grow.",
     )
 
 
@@ -263,15 +278,16 @@ class InPlace(Table):
 
     ops: Literal["default", "none"] | Many[OperatorName] = Field(
         "default",
-        description="`default` is etdev's own table, `none` turns it off; or a list. `relu`, `aten.relu.default` and "
-        "`aten::relu.out` name the same operator; a name without an overload means all of them.",
+        description="`default` is etdev's own table, `none` turns this off; or a list. `relu`, "
+        "`aten.relu.default` and `aten::relu.out` name the same operator; a name without an overload "
+        "means all overloads.",
     )
     add: Many[OperatorName] = Field(
         (),
-        description="Further operators. One that is not in etdev's table is tried first, with the runtime's kernels on "
-        "many shapes, and refused if a result differs.",
+        description="Additional operators. If an operator is not in etdev's table, its kernel is first tried on "
+        "many shapes, and rejected if a result differs.",
     )
-    remove: Many[OperatorName] = Field((), description="Operators to leave out.")
+    remove: Many[OperatorName] = Field((), description="Operators to exclude.")
 
 
 class TargetRuntime(Table):
@@ -282,48 +298,52 @@ class TargetRuntime(Table):
         None, description="A selected-operators YAML of ExecuTorch's selective build, instead of `kernels`."
     )
     backends: Many[Text] | None = Field(
-        None, description="Registered names of the runtime's backends, for example `XnnpackBackend`."
+        None, description="Registered names of the runtime's backends, such as `XnnpackBackend`."
     )
 
 
 class Target(Table):
     """One artifact to build: `build/TARGET/NAME.pte`."""
 
-    quantize: SafeName | None = Field(None, description="Name of a `[quantize.X]` table to apply.")
+    quantize: SafeName | None = Field(None, description="Name of the `[quantize.X]` table to apply.")
     partitioners: Many[Partitioner] = Field(
-        (), description="Backends in the order in which they are offered the program. None means `portable`."
+        (), description="Backends, in the order in which they take ops. None means `portable`."
     )
     lowering: Literal["kernels", "stock"] = Field(
         "kernels",
-        description="`kernels` computes what is left to the runtime's kernels by those that are fast, if the runtime "
-        "has the optimized library; `stock` leaves it as ExecuTorch lowers it.",
+        description="`kernels` lets lowering replace ops outside delegates with ops that have fast kernels, if "
+        "the runtime has the optimized library; `stock` keeps ExecuTorch's lowering.",
     )
-    memory: Memory = Field(default_factory=Memory, description="How planned memory is laid out.")
+    memory: Memory = Field(default_factory=Memory, description="Layout of planned memory.")
     io: dict[Identifier, MethodIo] = Field(
-        default_factory=dict, description="Per method, the owner of the memory of its inputs and outputs."
+        default_factory=dict, description="Owners of the memory of inputs and outputs, by method."
     )
-    elide: Elide = Field(default_factory=Elide, description="Which copies the linker removes.")
-    inplace: InPlace = Field(default_factory=InPlace, description="Which operators may write an output over an input.")
+    elide: Elide = Field(default_factory=Elide, description="Copies that the linker removes.")
+    inplace: InPlace = Field(default_factory=InPlace, description="Operators that may write an output over an input.")
     external_weights: DataFileName | None = Field(
         None,
-        description="Name of a file next to the program, such as `weights.ptd`, that its weights are written to: the "
-        "constants, and what delegates look up by name. Default: they are inside the program. A backend may have files "
-        "of its own as well.",
+        description="Name of a data file next to the program for its weights, such as `weights.ptd`: the "
+        "constants, and the data that delegates look up by name. Default: the weights are inside the "
+        "program. A backend may have data files of its own as well.",
     )
-    etrecord: bool = Field(False, description="Writes `NAME.etrecord` next to the program, for ExecuTorch's Inspector.")
+    etrecord: bool = Field(
+        False, description="True to write `NAME.etrecord` next to the program, for ExecuTorch's Inspector."
+    )
     selected_operators: bool = Field(
         False,
-        description="Writes `NAME.operators.yaml` next to the program: the operators that it needs, for a selective "
-        "build of ExecuTorch's runtime.",
+        description="True to write `NAME.operators.yaml` next to the program: the operators that the program "
+        "needs, for a selective build of ExecuTorch's runtime.",
     )
     runner: bool = Field(
         False,
-        description="Writes a C++ project that runs the program in static memory to the folder `runner` next to the "
-        "program (`etdev runner`).",
+        description="True to write a C++ project that runs the program in static memory, in the folder `runner` next "
+        "to the program (`etdev runner`).",
     )
     verify: Verify = Field(default_factory=Verify, description="Tolerances, gates and required checks.")
     budget: Budget = Field(default_factory=Budget, description="Limits on the artifact.")
-    runtime: TargetRuntime = Field(default_factory=TargetRuntime, description="The runtime that the artifact is for.")
+    runtime: TargetRuntime = Field(
+        default_factory=TargetRuntime, description="The runtime for which the artifact is built."
+    )
 
 
 class Config(Table):
@@ -331,31 +351,33 @@ class Config(Table):
 
     version: FormatVersion = Field(description="Version of the config format.")
     extends: Many[Text] | Text = Field(
-        (), description="Config files that this one builds on, relative to it; later ones win over earlier ones."
+        (), description="Config files that this config extends, relative to it; later files override earlier ones."
     )
-    project: Project = Field(default_factory=Project, description="The project as a whole.")
-    model: ModelSource = Field(description="Where the model comes from.")
+    project: Project = Field(default_factory=Project, description="Settings of the whole project.")
+    model: ModelSource = Field(description="Source of the model.")
     constants: Entry | Constants = Field(
         default_factory=dict,
-        description="Constant methods: programs answer these values without running anything. A list is several "
-        "answers of one method. Or `module:callable`, called with the model, that returns such a table.",
+        description="Constant methods: the program returns these values without running instructions. For a "
+        "list, the method returns several values. Or a `module:callable` that takes the model and "
+        "returns such a table.",
     )
     methods: dict[Identifier, Method] = Field(
         default_factory=dict, description="Methods to export. At least one, except for a `pt2` model."
     )
     quantize: dict[SafeName, Scheme] = Field(
-        default_factory=dict, description="Quantization schemes, by a name of your own that targets refer to."
+        default_factory=dict, description="Quantization schemes, by a name that you choose and that targets refer to."
     )
-    targets: dict[SafeName, Target] = Field(min_length=1, description="What to build.")
-    baseline: Baseline | None = Field(None, description="What `budget.growth` of targets compares with.")
+    targets: dict[SafeName, Target] = Field(min_length=1, description="Targets to build, by a name that you choose.")
+    baseline: Baseline | None = Field(None, description="The baseline for `budget.growth` of targets.")
     deploy: dict[SafeName, Deploy] = Field(
-        default_factory=dict, description="Where built targets are deployed to, by a name of your own."
+        default_factory=dict, description="Destinations of built targets, by a name that you choose."
     )
-    run: Run = Field(default_factory=Run, description="Where targets are built, and how many at a time.")
+    run: Run = Field(default_factory=Run, description="Where targets are built, and how many at the same time.")
     profiles: dict[SafeName, dict[str, Any]] = Field(
         default_factory=dict,
-        description="Named overlays, chosen with `--profile`. May hold any key but `version`, `extends`, `profiles`. A "
-        "method, target, quantization scheme or deployment that no file defines needs `new = true` in its table.",
+        description="Named overlays, chosen with `--profile`. They may contain all keys except `version`, "
+        "`extends` and `profiles`. A method, target, quantization scheme or deployment that no file "
+        "defines needs `new = true` in its table.",
     )
 
 
@@ -367,8 +389,8 @@ LINK_KEYS: tuple[KeyPath, ...] = (
     ("targets", "*", "inplace"),
     ("targets", "*", "external_weights"),
 )
-"""Keys that only the linker reads. If only these change, a build links again but does not export, lower or emit.
+"""Keys that only the linker reads; if only these change, a build links again without export, lowering or emission.
 
-``*`` is any name. ``model.share_state`` is not one of them: emission uses it to decide which buffers of a method are
+``*`` is any name. ``model.share_state`` is not included: emission uses it to decide which buffers of a method are
 state.
 """

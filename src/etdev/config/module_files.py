@@ -1,4 +1,4 @@
-"""Files of Python modules and the names that those files define, found without importing any module."""
+"""Files of Python modules, and the names that those files define, found without importing modules."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from pathlib import Path
 from etdev.files import read_file
 
 MODULE_ENDS = ("/__init__.py", *EXTENSION_SUFFIXES, *SOURCE_SUFFIXES)
-"""Endings of a module's file after its dotted path, in the order in which Python looks for them."""
+"""Endings of a module's file after the module's dotted path, in the order in which Python searches them."""
 
 _DYNAMIC = frozenset({"__dict__", "__getattr__", "eval", "exec", "globals", "locals", "setattr", "sys.modules", "vars"})
-"""Names whose use in a module may define more names than its source shows."""
+"""Names whose use in a module may define names that its source does not show."""
 
 
 def module_place(dotted: str, base: Path) -> Path | None:
-    """Return the file of a module in ``base``; for a namespace package, its folder. None if neither exists."""
+    """Return the file of a module in ``base``, or the folder of a namespace package; None if neither exists."""
     place = base.joinpath(*dotted.split("."))
     found = next((Path(file) for end in MODULE_ENDS if os.path.isfile(file := f"{place}{end}")), None)
     return found or (place if os.path.isdir(place) else None)  # os.path, since Path's methods raise for invalid names.
 
 
 def is_installed(name: str) -> bool:
-    """Return whether a top-level module can be imported here. Runs none of its code."""
+    """Return True if a top-level module can be imported here; does not run its code."""
     try:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):
@@ -73,8 +73,8 @@ def _bound(node: ast.AST) -> Iterator[str]:
 def _bound_in_package(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
     """Yield the names that an import adds to its package: every part of a submodule's dotted name.
 
-    Python sets an imported submodule as an attribute of its package, whatever names the statement binds. Every part
-    counts, since the package's own name is not known here.
+    Python sets an imported submodule as an attribute of its package, regardless of the names that the statement binds.
+    All parts are included, because the package's own name is not known here.
     """
     modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
     yield from (part for module in modules for part in module.split("."))

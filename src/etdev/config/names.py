@@ -1,7 +1,7 @@
-"""Check of the user's own names in profiles and overrides: only names that a config file defines are valid.
+"""Check of user-chosen names in profiles and overrides: only names that a config file defines are valid.
 
 A profile declares a new name with ``new = true``. Without this rule, a misspelled target would silently be a new
-target. A limit in it would not apply to the target that was meant.
+target, and the target that the user meant would not get its limits.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ NAMED_TABLES = {
     "targets": "target",
     "deploy": "deployment",
 }
-"""Tables of the config whose entries are tables that the user names, with the word for one entry in messages."""
+"""Tables of the config whose entries are tables with user-chosen names; maps each to the word for an entry."""
 NEW = "new"
-"""Key by which a profile declares a name as new."""
+"""Key with which a profile declares a name as new."""
 _NO_TABLES = {"constants": "constant method"}
-"""Tables of the config whose entries are plain values that the user names. They cannot contain the key ``new``."""
+"""Tables of the config whose entries are plain values with user-chosen names; they cannot have the key ``new``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileNames:
-    """Result of checking a profile's names: its issues, and the profile's data without the key ``new``."""
+    """Result of checking a profile's names: the issues, and the profile's data without the key ``new``."""
 
     data: Mapping[str, Any]
     spent: tuple[KeyPath, ...]
@@ -65,7 +65,7 @@ def _profile_issues(entry: Raw, word: str, known: Collection[str] | None) -> Ite
     elif known is None:
         return
     elif new.value and entry.name in known:
-        hint = f"remove `{NEW}`, or give the new {word} another name"
+        hint = f"remove `{NEW}`, or use another name for the new {word}"
         yield new.issue(f"is true, but a file defines this {word}", CONFLICT, hint)
     elif not new.value and entry.name not in known:
         yield _unknown(entry.path, word, known, f"for a new {word}, set `{NEW}` to true in this table")
@@ -74,7 +74,7 @@ def _profile_issues(entry: Raw, word: str, known: Collection[str] | None) -> Ite
 def override_issues(
     path: KeyPath, value: object, below: Raw, profiles: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[Issue]:
-    """Yield an issue for each name in an override that the layers below it do not define."""
+    """Yield an issue for each name in an override that the lower layers do not define."""
     table = str(path[0])
     word = {**NAMED_TABLES, **_NO_TABLES}.get(table)
     known = None if word is None else _names_in(below, table)
@@ -84,14 +84,14 @@ def override_issues(
     for name in names:
         if name not in known:
             adding = [profile for profile, data in profiles.items() if name in Raw(data)[table]]
-            remedy = f"add a new {word} to the config file"
+            remedy = f"add the new {word} to the config file"
             if adding:
-                remedy = f"add `--profile {adding[0]}`, which defines this {word}"
+                remedy = f"use `--profile {adding[0]}`, which defines this {word}"
             yield _unknown((table, str(name)), word, () if adding else known, remedy)
 
 
 def without_new(merged: Layer) -> Layer:
-    """Remove the key ``new`` from each table of a profile whose name the merged data define."""
+    """Remove the key ``new`` from each table of a profile whose name is in the merged data."""
     config = Raw(merged.data)
     profiles = dict(config["profiles"].table)
     spent: set[KeyPath] = set()

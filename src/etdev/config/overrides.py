@@ -1,6 +1,6 @@
 """Layers from outside the files: the variables ``ETDEV__SECTION__KEY``, and ``--set key=value``.
 
-The values of both are read as TOML. Text that is not TOML is the value itself (``--set model.entry=model:make``).
+Both values are read as TOML. Text that is not valid TOML is taken as text (``--set model.entry=model:make``).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from etdev.errors import Problem
 
 PREFIX = "ETDEV__"
 _NOT_OVERRIDABLE = {"extends": "add it to the config file", "profiles": "add it to the config file"}
-"""Keys that are read before overrides apply, so that overriding them would have no effect."""
+"""Keys that are read before overrides are applied, each with a hint; overriding them would have no effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """Key and value that an environment variable or a ``--set`` states."""
+    """A key and the value that an environment variable or a ``--set`` sets."""
 
     path: KeyPath
     value: Any
@@ -36,7 +36,7 @@ class Override:
 
 
 def parse_value(text: str) -> tuple[Any, bool]:
-    """Read a text as a TOML value. Return the value, and True if the text is not TOML and is itself the value."""
+    """Read a text as a TOML value; return the value, and True if the text is not valid TOML and was taken as text."""
     if max(text.count("["), text.count("{")) <= MAX_DEPTH:
         try:
             table = tomllib.loads(f"value = {text}")
@@ -48,7 +48,7 @@ def parse_value(text: str) -> tuple[Any, bool]:
 
 
 def from_command_line(texts: Sequence[str], base: Path) -> tuple[list[Override], list[Problem]]:
-    """Return the overrides of the ``key=value`` texts of ``--set``, in order, and their problems."""
+    """Return the overrides from the ``key=value`` texts of ``--set``, in order, and their problems."""
     overrides: list[Override] = []
     problems: list[Problem] = []
     for text in texts:
@@ -66,10 +66,10 @@ def from_command_line(texts: Sequence[str], base: Path) -> tuple[list[Override],
 def from_environment(
     environ: Mapping[str, str], base: Path, root: Node, data: Mapping[str, Any]
 ) -> tuple[list[Override], list[Problem]]:
-    """Return the overrides of the variables ``ETDEV__SECTION__KEY``, shorter keys first, and their problems.
+    """Return the overrides from the variables ``ETDEV__SECTION__KEY``, shorter keys first, and their problems.
 
-    Each part of a name matches a key of the models or of ``data``. Case is ignored, and ``-`` and ``_`` are equal. A
-    part that matches none is taken in lower case.
+    Each part of a name matches a key of the models or of ``data``, ignoring case and the difference between ``-`` and
+    ``_``. A part that matches no key is converted to lower case.
     """
     overrides: list[Override] = []
     problems: list[Problem] = []
@@ -79,7 +79,7 @@ def from_environment(
         source = f"environment variable {name}"
         parts = name.removeprefix(PREFIX).split("__")
         if not all(parts):
-            message = "the name does not say which key it sets"
+            message = "the name does not contain a key to set"
             problems.append(
                 _problem(source, (), message, "write ETDEV__SECTION__KEY, with two underscores between names")
             )
@@ -99,7 +99,7 @@ def from_environment(
 def override_layers(
     overrides: Iterable[Override], data: Mapping[str, Any], root: Node, profiles: Mapping[str, Mapping[str, Any]]
 ) -> tuple[list[Layer], list[Problem], set[KeyPath]]:
-    """Return a layer for each override, the problems of all, and the keys of tables whose names nothing defines.
+    """Return a layer for each override, all problems, and the keys of tables whose names are not defined.
 
     ``data`` is the merged data below the overrides. ``profiles`` has the data of all profiles, for hints.
     """
@@ -109,7 +109,7 @@ def override_layers(
     for override in overrides:
         source, path = override.mark.origin.source, override.path
         if remedy := _NOT_OVERRIDABLE.get(str(path[0])):
-            message = f"`{path[0]}` cannot be set here: it is read before overrides apply"
+            message = f"`{path[0]}` cannot be set here, because it is read before overrides are applied"
             problems.append(_problem(source, path, message, remedy))
         elif (outer := _list_on_the_way(path, data, root)) is not None:
             name = format_key(outer)
@@ -124,15 +124,15 @@ def override_layers(
 
 
 def short_text(text: str, limit: int = 60) -> str:
-    """Return the text on one line, without passwords, cut if it is long."""
+    """Return the text on one line, without passwords, and shortened if it is long."""
     line = without_password(" ".join(text.split()))
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 def _match(parts: Sequence[str], root: Node, data: object) -> tuple[KeyPath, str | None]:
-    """Return the key that the parts of a variable's name mean, and None.
+    """Return the key for the parts of a variable's name, and None.
 
-    If a part matches several keys, return a message in place of None.
+    If a part matches several keys, return a message instead of None.
     """
     path: KeyPath = ()
     nodes: list[Node] = [root]
@@ -152,9 +152,9 @@ def _match(parts: Sequence[str], root: Node, data: object) -> tuple[KeyPath, str
 
 
 def _list_on_the_way(path: KeyPath, data: Mapping[str, Any], root: Node) -> KeyPath | None:
-    """Return the path of the first list that contains the value; None if no list does.
+    """Return the path of the first list around the value; None if there is none.
 
-    An override cannot set single elements of a list.
+    An override cannot set a single element of a list.
     """
     nodes: list[Node] = [root]
     for length in range(1, len(path)):
@@ -171,9 +171,9 @@ def _malformed_set(text: str, source: str) -> Problem:
     if not equals:
         return _problem(source, (), "there is no `=`", "write --set key=value, such as --set project.out=dist")
     if "[" in key:
-        hint = "elements of lists cannot be set one by one: set the whole list"
+        hint = "set the whole list, because its elements cannot be set one by one"
     else:
-        hint = "write names joined by dots; a name with other characters than letters, digits, _ and - needs quotes"
+        hint = "write names separated by dots; quote a name with characters other than letters, digits, _ and -"
     return _problem(source, (), f"`{short_text(key)}` is not a key", hint)
 
 

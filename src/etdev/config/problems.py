@@ -14,7 +14,7 @@ from etdev.errors import Problem
 def problem_of(issue: Issue, marks: Mapping[KeyPath, Mark]) -> Problem:
     """Return the issue as a problem at the position of its value or key.
 
-    If the key is missing, the position is that of the nearest table around it.
+    If the key is missing, the position is that of the innermost table around it.
     """
     mark = mark_of(marks, issue.key)
     if mark is None:
@@ -34,20 +34,20 @@ def problem_of(issue: Issue, marks: Mapping[KeyPath, Mark]) -> Problem:
 
 
 def _hint(issue: Issue, source: str) -> str | None:
-    """Return the hint of an issue, in TOML or YAML as its file is."""
+    """Return the hint of an issue, in YAML notation for a YAML file, else in TOML notation."""
     if isinstance(issue.hint, Example):
         return issue.hint.text(yaml=source.endswith((".yaml", ".yml")))
     return issue.hint
 
 
 def with_nulls(problems: Sequence[Problem], nulls: Iterable[Problem]) -> list[Problem]:
-    """Return the problems, plus those of ``nulls`` whose key has no other problem."""
+    """Return the problems, and those of ``nulls`` whose key has no other problem."""
     said = {(problem.source, problem.key) for problem in problems}
     return [*problems, *(null for null in nulls if (null.source, null.key) not in said)]
 
 
 def in_file_order(problems: Iterable[Problem], sources: Sequence[str]) -> tuple[Problem, ...]:
-    """Return the problems without duplicates, by file (in the order of ``sources``) and then by position.
+    """Return the problems without duplicates, sorted by file (in the order of ``sources``) and then by position.
 
     Problems without a file come last.
     """

@@ -1,4 +1,4 @@
-"""Access to raw data of a config that is not validated and may be wrong anywhere."""
+"""Access to raw data of a config, which is not validated and may be wrong anywhere."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from etdev.config.layers import lookup
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Value of the merged raw data, with its key. The value may have the wrong type, or be absent.
+    """A value of the merged raw data, with its key; the value may have the wrong type or be absent.
 
-    Checks skip values of the wrong type, since the models report them.
+    Checks ignore values of the wrong type, because the models report them.
     """
 
     value: Any
@@ -58,32 +58,32 @@ class Raw:
         return [*map(self.__getitem__, self.table), *self.elements]
 
     def lacks(self, key: str) -> bool:
-        """Return whether this table has neither the key nor a similar one.
+        """Return True if this table has neither the key nor a similar key.
 
-        A similar one is a misspelling, which the models report.
+        A similar key is a misspelling, which the models report.
         """
         return nearest(key, self.table) is None
 
     def is_settled(self, key: str) -> bool:
-        """Return whether the key holds a table or is absent. A misspelled key does not count as absent."""
+        """Return True if the key's value is a table or the key is absent; a misspelled key does not count as absent."""
         return isinstance(self.table[key], Mapping) if key in self else self.lacks(key)
 
     def range(self, least: str, most: str) -> tuple[object, object]:
-        """Return the values of two keys, the bounds of a range; ``(None, None)`` if one is a boolean."""
+        """Return the values of two keys, which are the bounds of a range; ``(None, None)`` if one is a boolean."""
         values = self.table.get(least), self.table.get(most)
         return (None, None) if any(isinstance(value, bool) for value in values) else values
 
     def issue(self, text: str, rule: str, hint: str | Example | None = None, *, at: str | None = None) -> Issue:
         """Return an issue about this value, or about its key ``at``.
 
-        The message is the name of this value's key followed by ``text``, such as ``is missing`` or ``: a reason``.
+        The message is the key's name followed by ``text``, such as ``is missing`` or ``: a reason``.
         """
         message = f"`{self}`{text}" if text.startswith(":") else f"`{self}` {text}"
         return Issue(self.path if at is None else (*self.path, at), message, rule, hint)
 
 
 Check = Callable[[Raw], Iterable[Issue]]
-"""Function that checks the merged raw data and returns the issues."""
+"""A function that checks the merged raw data and returns the issues."""
 
 
 def listed(what: str, names: Iterable[str], otherwise: str | None = None) -> str | None:

@@ -1,7 +1,7 @@
-"""Check of the files, modules and functions that a config names. It imports none of them.
+"""Check of the files, modules and functions that a config names, without importing them.
 
-What is missing gives only a warning: a step of CI may still train, export or download it. A module may also be
-installed only where the build runs. Something that exists but is plainly of the wrong kind is an error.
+Something that is missing only causes a warning: a step of CI may still train, export or download it, or a module may be
+installed only where the build runs. Something that exists but is of the wrong kind is an error.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class References:
     """Problems with the files, modules and functions that a config names."""
 
     wrong: tuple[Problem, ...]
-    """Errors: things that exist but are of the wrong kind."""
+    """Errors about things that exist but are of the wrong kind."""
     absent: tuple[Problem, ...]
-    """Warnings: things that do not exist, or do not exist yet."""
+    """Warnings about things that do not exist, or not yet."""
 
 
 def check_references(loaded: LoadedConfig) -> References:
@@ -43,15 +43,17 @@ def check_references(loaded: LoadedConfig) -> References:
 def _check_files(loaded: LoadedConfig) -> Iterator[Problem]:
     for key in _file_keys(loaded.config):
         path = loaded.resolve(*key)
-        if not os.path.exists(path):  # os.path, since Path's method raises for invalid names.
-            otherwise = "a build needs it: make it, or get it, before"
+        if not os.path.exists(path):  # os.path, because Path's method raises for invalid names.
+            otherwise = "make or download it before the build"
             hint = suggest(path.name, _names_in(path.parent), otherwise, literal)
             yield _problem(loaded, key, f"there is no file {path}", MISSING_FILE, hint)
         elif path.is_dir():
             if key[:2] != ("model", "inputs"):
-                yield _problem(loaded, key, f"{path} is a folder", REFERENCE, "name the file")
+                yield _problem(loaded, key, f"{path} is a folder", REFERENCE, "use the path of a file in it")
         elif not path.is_file():
-            yield _problem(loaded, key, f"{path} is a pipe, a device or a socket", REFERENCE, "name a file")
+            yield _problem(
+                loaded, key, f"{path} is a pipe, a device or a socket", REFERENCE, "use the path of a regular file"
+            )
     if loaded.config.model.hf is not None and is_local(loaded.config.model.hf):
         yield from _check_directory(loaded, ("model", "hf"))
 
@@ -70,7 +72,9 @@ def _check_directory(loaded: LoadedConfig, key: KeyPath) -> Iterator[Problem]:
     path = loaded.resolve(*key)
     hint = "save the model there with model.save_pretrained"
     if path.is_file():
-        yield _problem(loaded, key, f"{path} is a file", REFERENCE, "name the directory that has config.json")
+        yield _problem(
+            loaded, key, f"{path} is a file", REFERENCE, "use the path of the directory that has config.json"
+        )
     elif not (path / "config.json").is_file():
         yield _problem(loaded, key, f"there is no file {path / 'config.json'}", MISSING_FILE, hint)
 
@@ -85,16 +89,16 @@ def _check_modules(loaded: LoadedConfig) -> Iterator[Problem]:
             meant = module.removesuffix(".py")
             others = _names_in(base.joinpath(*meant.split(".")[:-1]), ".py")
             hint = suggest(meant.rpartition(".")[2], others, written=literal)
-            text = f"there is no module {module!r} in {base}" + ("" if hint else ", nor is one installed here")
+            text = f"there is no module {module!r} in {base}" + ("" if hint else ", and it is not installed here")
             yield _problem(loaded, key, text, MISSING_FILE, hint)
         elif place is not None and place.suffix == ".py" and attribute:
             yield from _check_name(loaded, key, place, attribute.partition(".")[0])
 
 
 def _is_found_elsewhere(module: str, base: Path) -> bool:
-    """Return whether Python may find the module outside ``base``, as an installed one.
+    """Return True if Python may find the module outside ``base``, as an installed module.
 
-    It may if ``base`` has no such module, or only a folder of its name.
+    This is possible if ``base`` has no such module, or only a folder with its name.
     """
     place = module_place(module, base)
     return place is None or place.is_dir()
@@ -104,7 +108,7 @@ def _check_name(loaded: LoadedConfig, key: KeyPath, file: Path, name: str) -> It
     names = defined_names(file)
     if names is not None and name not in names:
         hint = suggest(name, sorted(names), written=literal)
-        yield _problem(loaded, key, f"{file} defines no {name!r}", REFERENCE, hint)
+        yield _problem(loaded, key, f"{file} does not define {name!r}", REFERENCE, hint)
 
 
 def _module_keys(config: Config) -> Iterator[tuple[KeyPath, str]]:
@@ -139,7 +143,7 @@ def _model_keys(config: Config) -> Iterator[tuple[KeyPath, str]]:
 def _names_in(folder: Path, suffix: str = "") -> Iterable[str]:
     """Return the names of the files in a folder.
 
-    With a suffix, return only the files that have it, without the suffix.
+    With a suffix, return only the names of files that have it, without the suffix.
     """
     try:
         names = sorted(path.name for path in folder.iterdir() if path.is_file())

@@ -13,13 +13,13 @@ from etdev.plugins import PLANNERS, Group
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """Mark of a text type whose values are the names of an extension point: etdev's and those of installed packages."""
+    """Marks a text type whose values are the names of an extension point: etdev's and those of installed packages."""
 
     group: Group
 
 
 def refuse_unregistered(group: Group) -> AfterValidator:
-    """Return a validator that accepts the names of an extension point. It imports no plug-in."""
+    """Return a validator that accepts the names of an extension point, without importing plug-ins."""
 
     def check(value: str) -> str:
         if value not in plugins.names(group):
@@ -42,7 +42,7 @@ PlannerName = Annotated[
         }
     ),
 ]
-"""Name of a planner of etdev or of another package.
+"""Name of a planner, of etdev or of another package.
 
 The JSON Schema of this type does not depend on the installed packages.
 """

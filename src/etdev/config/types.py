@@ -16,23 +16,23 @@ from etdev.devices import DeviceNameError, DeviceType, parse_device, valid_names
 
 T = TypeVar("T")
 Many = Annotated[tuple[T, ...], Field(strict=False)]
-"""List in the config file, stored as a tuple because configs are immutable."""
+"""A list in the config file, stored as a tuple because configs are immutable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Description of a type's valid values, for messages (``expected <phrase>``) and the reference."""
+    """Description of a type's valid values, for messages (``expected <phrase>``) and for the reference."""
 
     phrase: str
     also: frozenset[str] = frozenset()
-    """Kinds of raw value that are accepted besides that of the annotated type.
+    """Accepted kinds of raw value, in addition to that of the annotated type.
 
-    :func:`etdev.config.describe.notation.kind` names the kinds.
+    The names are those of :func:`etdev.config.describe.notation.kind`.
     """
     example: str | None = None
-    """One valid value that messages show as an example; None if they show none."""
+    """A valid value that messages show as an example; None for no example."""
     meant: Callable[[str], str | None] | None = None
-    """Function that returns a hint with the probable meaning of an invalid text."""
+    """Function that takes an invalid text and returns a hint with its probable meaning."""
 
 
 _UNITS = {
@@ -49,7 +49,7 @@ UNITS = ", ".join(_UNITS)
 
 
 def refuse_negative(value: int | str) -> int | str:
-    """Return the value; raise an error if it is a number below 0."""
+    """Return the value; raise an error if it is negative."""
     if isinstance(value, int) and value < 0:
         raise ValueError("negative")
     return value
@@ -59,12 +59,12 @@ def refuse_bad_reference(value: str) -> str:
     """Return the value; raise an error if it is ``git:`` followed by an invalid name of a commit."""
     reference = value.removeprefix(GIT_PREFIX)
     if value.startswith(GIT_PREFIX) and not re.fullmatch(r"[^\s:\-][^\s:]*", reference):
-        raise ValueError("no name of a commit")
+        raise ValueError("not a name of a commit")
     return value
 
 
 def parse_byte_size(value: object) -> object:
-    """Return the bytes of ``"64KiB"``; a whole number is in bytes. Other values are left for pydantic to refuse."""
+    """Convert a size such as ``"64KiB"`` to bytes; a whole number is in bytes. Pydantic rejects other values."""
     if not isinstance(value, str):
         return value
     match = _SIZE.fullmatch(value.strip())
@@ -79,9 +79,9 @@ def parse_byte_size(value: object) -> object:
 
 
 def meant_size(text: str) -> str | None:
-    """Return a hint with the valid forms for a size with an unknown unit.
+    """Return a hint with the valid forms of a size with an unknown unit.
 
-    ``64KB`` and ``64k`` have two possible meanings, and the hint shows both.
+    ``64KB`` and ``64k`` have two possible meanings, so the hint shows both.
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
@@ -127,7 +127,7 @@ TIME_UNITS = ", ".join(_SECONDS)
 
 
 def parse_duration(value: object) -> object:
-    """Return the seconds of ``"12ms"``; a number is in seconds. Other values are left for pydantic to refuse."""
+    """Convert a duration such as ``"12ms"`` to seconds; a number is in seconds. Pydantic rejects other values."""
     if not isinstance(value, str):
         return value
     match = _DURATION.fullmatch(value.strip())
@@ -157,7 +157,7 @@ _PERCENT = re.compile(r"\d{1,9}(\.\d{1,9})?\s*%")
 
 
 def parse_growth(value: object) -> object:
-    """Return a percentage such as ``"2%"`` unchanged, and a size in bytes as :func:`parse_byte_size` does."""
+    """Return a percentage such as ``"2%"`` unchanged; convert a size to bytes like :func:`parse_byte_size`."""
     if isinstance(value, str) and value.strip().endswith("%"):
         if _PERCENT.fullmatch(value.strip()) is None:
             raise ValueError("not a percentage")
@@ -166,7 +166,7 @@ def parse_growth(value: object) -> object:
 
 
 def allowed_growth(growth: int | str, before: int) -> int:
-    """Return by how many bytes something of ``before`` bytes may grow. A percentage is rounded down."""
+    """Return the number of bytes by which a figure of ``before`` bytes may grow; a percentage is rounded down."""
     if isinstance(growth, int):
         return growth
     return int(Fraction(growth.removesuffix("%").strip()) * before / 100)
@@ -205,9 +205,9 @@ BaselineSource = Annotated[
 
 
 def parse_base64_table(value: object) -> object:
-    """Return the bytes that ``{ base64 = "..." }`` contains, and any other value unchanged.
+    """Return the bytes in ``{ base64 = "..." }``; return any other value unchanged.
 
-    This is the notation for binary data that works in both TOML and YAML.
+    This notation for binary data works in both TOML and YAML.
     """
     if not isinstance(value, Mapping):
         return value
@@ -241,7 +241,7 @@ CompileSpecValue = Annotated[
         }
     ),
 ]
-"""Value of one compile spec; bytes are written ``{ base64 = "…" }``, in YAML also ``!!binary``."""
+"""Value of one compile spec; bytes are written as ``{ base64 = "…" }``, in YAML also as ``!!binary``."""
 
 Text = Annotated[str, Field(min_length=1), Expected("text that is not empty")]
 
@@ -253,7 +253,7 @@ DestinationUri = Annotated[
 ]
 """Destination of a deployment.
 
-:mod:`etdev.config.checks.operation` validates it; its messages repeat no secret that the URI may contain.
+:mod:`etdev.config.checks.operation` validates it; its messages never repeat the URI, which may contain a secret.
 """
 
 EnvironmentName = Annotated[
@@ -272,7 +272,7 @@ Share = Annotated[float, AllowInfNan(False), Field(ge=0, le=1), Expected("a numb
 def refuse_non_integer(value: object) -> object:
     """Return the value; raise an error if it is not an ``int``.
 
-    ``Literal[1]`` compares with ``==``, so ``true`` and ``1.0`` would pass for 1.
+    ``Literal[1]`` compares with ``==``, so it would accept ``true`` and ``1.0``.
     """
     if type(value) is not int:
         raise ValueError("not a whole number")
@@ -289,14 +289,14 @@ Identifier = Annotated[
     Field(pattern=rf"^{_NAME}$", max_length=128),
     Expected("a name of letters, digits and `_` that does not begin with a digit"),
 ]
-"""Python identifier: the name of a method, an input or a dimension."""
+"""A Python identifier: the name of a method, an input or a dimension."""
 
 SafeName = Annotated[
     str,
     Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=128),
     Expected("a name of letters, digits, `.`, `_` and `-` that begins with a letter or digit"),
 ]
-"""Name that is a valid file name on every system."""
+"""A name that is a valid file name on every system."""
 
 _DATA_FILE = r"^[A-Za-z0-9][A-Za-z0-9._-]*\.ptd$"
 _MOST_OF_A_NAME = 128
@@ -306,11 +306,11 @@ DataFileName = Annotated[
     Field(pattern=_DATA_FILE, max_length=_MOST_OF_A_NAME),
     Expected('a plain file name that ends with ".ptd", such as "weights.ptd"'),
 ]
-"""Name of a file of external data, in the folder of the program."""
+"""Name of a data file, in the folder of the program."""
 
 
 def is_data_file_name(name: str) -> bool:
-    """Return whether a data file may have this name."""
+    """Return True if a data file may have this name."""
     return len(name) <= _MOST_OF_A_NAME and re.fullmatch(_DATA_FILE, name) is not None
 
 
@@ -318,7 +318,7 @@ ModuleName = Annotated[str, Field(pattern=rf"^{_DOTTED}$"), Expected('a module n
 """Dotted name of a Python module."""
 
 Entry = Annotated[str, Field(pattern=rf"^{_DOTTED}:{_DOTTED}$"), Expected('"module:callable"')]
-"""``module:callable``. Python looks for the module first in the folder of the file that states it, then as usual."""
+"""``module:callable``. Python searches the module first in the folder of the file that sets it, then as usual."""
 
 OperatorName = Annotated[
     str,
@@ -327,7 +327,7 @@ OperatorName = Annotated[
     ),
     Expected('an operator such as "aten::relu.out"'),
 ]
-"""Operator in one of the notations that :func:`etdev.program.analysis.inplace.parse_operator` reads."""
+"""An operator, in a notation that :func:`etdev.program.analysis.inplace.parse_operator` accepts."""
 
 CommitHash = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$"), Expected("a full commit hash, 40 hexadecimal digits")]
 
@@ -348,14 +348,14 @@ Alignment = Annotated[
     Expected(f"a power of two from 1 to {MAX_ALIGNMENT}"),
     WithJsonSchema({"enum": [2**power for power in range(MAX_ALIGNMENT.bit_length())]}),
 ]
-"""Alignment in bytes: addresses are multiples of it."""
+"""Alignment in bytes; addresses are multiples of it."""
 
 Position = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$"), Expected('a position such as "0"')]
-"""Position of an output of a method, 0-based. Keys of tables are text in TOML."""
+"""Position of an output of a method, from 0; text, because keys of TOML tables are text."""
 
 
 def canonical_device(value: str) -> str:
-    """Return the canonical name of a device: ``cuda`` and ``CUDA:0`` are ``cuda:0``."""
+    """Return the canonical name of a device, such as ``cuda:0`` for ``cuda`` and ``CUDA:0``."""
     try:
         return str(parse_device(value))
     except DeviceNameError as error:
@@ -365,7 +365,7 @@ def canonical_device(value: str) -> str:
 def _device_pattern() -> str:
     """Return a JSON Schema pattern for device names.
 
-    It matches all names that :func:`~etdev.devices.parse_device` accepts, except those with spaces.
+    It matches all names that :func:`~etdev.devices.parse_device` accepts, except names with spaces.
     """
     kinds = ["".join(f"[{letter}{letter.lower()}]" for letter in kind.name) for kind in DeviceType if kind]
     digits = "|".join(["0*[0-9]{1,2}", "0*1[01][0-9]", "0*12[0-7]"])
@@ -378,4 +378,4 @@ DeviceName = Annotated[
     Expected(f"a device ({valid_names()})", example="cpu"),
     WithJsonSchema({"type": "string", "pattern": _device_pattern()}),
 ]
-"""Device with memory, by its canonical name."""
+"""A device with memory, by its canonical name."""

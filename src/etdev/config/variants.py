@@ -25,25 +25,21 @@ from etdev.errors import Problem
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """Layers of one variant, and the result of merging them."""
+    """Layers of one variant, and their merge."""
 
     layers: list[Layer]
     merged: Layer
     problems: list[Problem]
-    """Problems found while merging.
-
-    They are undefined names in the profile, and overrides with unknown keys or values that cannot be set.
-    """
+    """Problems found while merging: undefined names in the profile, and overrides that cannot be applied."""
     unknown: frozenset[KeyPath] = frozenset()
-    """Tables whose name no file defines. The name is probably misspelled, so keys missing from them are not reported.
-    """
+    """Tables whose names no file defines and are probably misspelled; keys missing in them are not reported."""
 
 
 class Variants:
     """All variants that the config files define: one for each profile.
 
-    The chosen variant includes the data of all profiles, because names in them are validated there. The other variants
-    leave the profiles out, so that the work is linear in the number of profiles.
+    The chosen variant includes the data of all profiles, because their names are validated there. The other variants
+    omit the profiles, so that the work is linear in the number of profiles.
     """
 
     def __init__(self, read: FileSet, environ: Mapping[str, str], texts: Sequence[str]) -> None:
@@ -63,14 +59,14 @@ class Variants:
     def chosen(self, profile: str | None) -> Stack:
         """Return the chosen variant: the files, then the profile, then the environment and ``--set``."""
         found = self._stack(self._read.merged, profile)
-        # The config includes its profiles. In them, names that the chosen profile added are no longer new.
+        # The config includes its profiles. Names that the chosen profile added are no longer new in them.
         return replace(found, merged=without_new(found.merged)) if profile is not None else found
 
     def other(self, profile: str) -> Stack:
         """Return the variant of a profile that was not chosen.
 
-        A name in an override that this profile does not define is no problem: the override is meant for the chosen
-        profile.
+        A name in an override that this profile does not define is not a problem, because the override is meant for the
+        chosen profile.
         """
         found = self._stack(self._without, profile)
         problems = [problem for problem in found.problems if problem.rule != UNKNOWN_NAME or problem.line is not None]
@@ -99,9 +95,9 @@ class Variants:
 
 
 def validate(variant: Stack, checks: Iterable[Check]) -> tuple[Config | None, list[Problem]]:
-    """Validate a variant; return the config and all problems that models and checks find.
+    """Validate a variant; return the config, and all problems that the models and checks find.
 
-    The config is None if the models refuse the data.
+    The config is None if the models reject the data.
     """
     data, marks = variant.merged.data, variant.merged.marks
     config, issues = None, []
@@ -116,14 +112,14 @@ def validate(variant: Stack, checks: Iterable[Check]) -> tuple[Config | None, li
 
 
 def in_profile(problem: Problem, profile: str) -> Problem:
-    """Return the problem with the profile's name in its message, unless its key already shows the profile."""
+    """Add the profile's name to the problem's message, unless the problem's key already shows the profile."""
     if problem.key.startswith("profiles."):
         return problem
     return replace(problem, message=f"{problem.message} (with the profile `{profile}`)")
 
 
 def identity(problem: Problem) -> tuple[object, ...]:
-    """Return a value that is equal for the same problem in different variants."""
+    """Return a key that is equal for the same problem in different variants."""
     return problem.key, problem.rule, problem.source, problem.line, problem.column
 
 
@@ -133,7 +129,7 @@ def _without_profiles(merged: Layer) -> Layer:
 
 
 def _profiles(merged: Layer) -> dict[str, Layer]:
-    """Return a layer for each ``[profiles.NAME]`` in the merged files. Values that are not tables are left out."""
+    """Return a layer for each ``[profiles.NAME]`` in the merged files; omit values that are not tables."""
     tables = merged.data.get("profiles")
     tables = tables if isinstance(tables, Mapping) else {}
     marks: defaultdict[str | int, dict[KeyPath, Mark]] = defaultdict(dict)

@@ -1,4 +1,4 @@
-"""Reader of arrays from ``.npy``, ``.npz`` and ``.safetensors`` files, which runs no code in the files."""
+"""Reader of arrays from ``.npy``, ``.npz`` and ``.safetensors`` files; never runs code that a file contains."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FORMATS = ".npy, .npz, .safetensors, .txt or .csv"
 NAMED = frozenset({".npz", ".safetensors"})
-"""Suffixes of files that hold several arrays by name."""
+"""Suffixes of files that contain several arrays with names."""
 WHERE = "--input"
 
 Arrays = Mapping[str, "torch.Tensor"]
@@ -28,20 +28,20 @@ class _Format:
 
     read: Callable[[Path], Arrays]
     magic: tuple[bytes, ...]
-    """First bytes by which such a file is known, in all variants; empty if there are none."""
+    """First bytes of such a file, one entry for each variant; empty if the format has none."""
     remedy: str
 
 
 def read_arrays(path: Path, label: str = "") -> Arrays:
-    """Return all arrays of a file by name. The only array of a ``.npy`` file has an empty name.
+    """Return all arrays of a file by name; the only array of a ``.npy`` file has an empty name.
 
-    ``label`` says in messages what the file is for, such as ``input 'image'``. Raises
+    ``label`` describes the purpose of the file in messages, such as ``input 'image'``. Raises
     :class:`~etdev.errors.UsageError`, without the library's own message, which is not meant for users.
     """
     what = f"{label}: {path}" if label else str(path)
     form = _FORMATS.get(path.suffix.lower())
     if form is None:
-        raise UsageError(f"{what} is not a kind of file that inputs are read from", where=WHERE, hint=f"give {FORMATS}")
+        raise UsageError(f"{what} is not in a format that etdev reads inputs from", where=WHERE, hint=f"use {FORMATS}")
     try:
         with open_file(path) as file:
             start = file.read(8)
@@ -54,10 +54,10 @@ def read_arrays(path: Path, label: str = "") -> Arrays:
         cause, remedy = describe_os_error(error)
         raise UsageError(f"cannot read {what}: {cause}", where=WHERE, hint=remedy) from error
     except _ObjectsError as error:
-        message = f"{what} holds Python objects, which etdev does not read because they may run code"
+        message = f"{what} contains Python objects, which etdev does not read because they may run code"
         raise UsageError(message, where=WHERE, hint="save plain numbers: `array.astype(...)`") from error
-    except Exception as error:  # The readers raise arbitrary errors for damaged bytes.
-        raise UsageError(f"{what} is damaged or cut short", where=WHERE, hint=form.remedy) from error
+    except Exception as error:  # For damaged bytes, the readers raise arbitrary errors.
+        raise UsageError(f"{what} is damaged or incomplete", where=WHERE, hint=form.remedy) from error
 
 
 class _ObjectsError(Exception):

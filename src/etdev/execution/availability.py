@@ -1,4 +1,4 @@
-"""Which devices of a program are available on this machine."""
+"""Availability of a program's devices on this machine, and notes on the device map."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from etdev.runtime.device_map import DeviceMap, is_simulated
 
 
 def simulated(devices: Sequence[Device], device_map: DeviceMap) -> tuple[Device, ...]:
-    """Return those of the devices that the device map simulates."""
+    """Return the devices that the device map simulates."""
     return tuple(device for device in devices if is_simulated(device_map, device))
 
 
 def left_out(devices: Sequence[Device], device_map: DeviceMap) -> str | None:
-    """Return a message if the map simulates devices of a type, but has no entry for others of it; else None."""
+    """Return a message if the map simulates some devices of a type but has no entry for others; else None."""
     types = {device.type for device in simulated(tuple(device_map), device_map)}
     left = [device for device in devices if device.type in types and device not in device_map]
     if not left:
         return None
-    return f"the device map has no entry for {named(left)} of the program, only for {named(sorted(device_map))}"
+    return f"the program uses {named(left)}, but the device map has entries only for {named(sorted(device_map))}"
 
 
 def absent(devices: Sequence[Device], device_map: DeviceMap) -> str | None:
-    """Return a message if some devices are neither available nor simulated: ``no CUDA device``; otherwise None."""
+    """Return a message such as ``no CUDA device`` if some devices are neither available nor simulated; else None."""
     reason = left_out(devices, device_map)
     if reason is not None:
         return reason
@@ -34,7 +34,7 @@ def absent(devices: Sequence[Device], device_map: DeviceMap) -> str | None:
         return None
     others = sorted({device.type.name for device in real if device.type is not DeviceType.CUDA})
     if others:
-        return f"nothing here runs on {', '.join(others)} devices"
+        return f"this machine cannot run programs on {', '.join(others)} devices"
     if not cuda_is_visible():
         return "no CUDA device"
     import torch
@@ -43,18 +43,18 @@ def absent(devices: Sequence[Device], device_map: DeviceMap) -> str | None:
     for device in real:
         ordinal = int(device_map[device].partition(":")[2]) if device in device_map else device.index
         if ordinal >= count:
-            return f"cuda:{ordinal} is not here, there {'is' if count == 1 else 'are'} {count}"
+            return f"cuda:{ordinal} is not available, there {'is' if count == 1 else 'are'} {count}"
     return None
 
 
 def remedy(devices: Sequence[Device]) -> str:
-    """Return a sentence with the command-line option that simulates these devices."""
+    """Return a hint with the command-line option that simulates these devices."""
     pairs = ",".join(f"{device}=sim" for device in devices)
-    return f"`--device-map {pairs}` simulates {named(devices)}"
+    return f"use `--device-map {pairs}` to simulate {named(devices)}"
 
 
 def describe_map(answers: Iterable[Sequence[CheckResult]], device_map: DeviceMap) -> Iterator[str]:
-    """Yield each note on the device map once. ``answers`` are the check results of several programs.
+    """Yield the notes on the device map, each once; ``answers`` are the check results of several programs.
 
     The notes name devices that could be simulated, and devices of the map that no program uses.
     """
@@ -76,11 +76,11 @@ def describe_map(answers: Iterable[Sequence[CheckResult]], device_map: DeviceMap
 
 
 def describe_unused(devices: Iterable[Device], device_map: DeviceMap) -> Iterator[str]:
-    """Yield a note if devices of the map are not among ``devices``, those that programs use."""
+    """Yield a note if devices of the map are not in ``devices``, the devices that programs use."""
     used = sorted(set(devices))
     others = [device for device in sorted(device_map) if device not in used]
     if others:
-        yield f"nothing uses {named(others)} of the device map; in use: {named(used) or 'none'}"
+        yield f"no program uses {named(others)} of the device map; used devices: {named(used) or 'none'}"
 
 
 def named(devices: Sequence[Device]) -> str:

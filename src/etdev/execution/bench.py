@@ -28,31 +28,31 @@ from etdev.runtime.native.measure import measure_memory
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
 
 _RARE = 100
-"""Number of calls. With fewer calls than this, p99 is the slowest call."""
+"""Number of calls below which p99 is the time of the slowest call."""
 
 
 @dataclass(frozen=True)
 class BenchOptions(CallSpec):
-    """What ``etdev bench`` measures: the method, the inputs, the number of calls and the workers."""
+    """Options of ``etdev bench``: the method, the inputs, the number of calls and the workers."""
 
     thoroughness: Thoroughness = field(default_factory=Thoroughness)
     workers: Sequence[int] = (1,)
-    """Numbers of workers whose throughput is measured."""
+    """Numbers of workers to measure; the throughput is measured once for each number."""
     transport: str = "process"
     progress: Progress = field(default_factory=Silent)
 
 
 class MemoryResult(Part):
-    """Memory that the program needs."""
+    """Memory that the program needs, and resident memory of the process that runs it."""
 
     planned: Mapping[str, int]
-    """Planned bytes per device, as stated in the file. They hold the tensors of all methods, without constants."""
+    """Planned bytes by device, as stated in the file: for the tensors of all methods, without constants."""
     resident_before: int | None
-    """Peak resident bytes of the process that runs the program, before the program is loaded. None if unknown."""
+    """Peak resident bytes, before the program is loaded, of the process that runs the program; None if unknown."""
     outside: MemoryOutside | None = None
-    """Memory of the method outside of its planned buffers. None if another runtime than the native one ran it."""
+    """Memory of the method outside of its planned buffers; None unless the native runtime ran the method."""
     resident_peak: int | None
-    """Peak resident bytes of that process after the latency measurement. None if unknown."""
+    """Peak resident bytes of the same process after the latency measurement; None if unknown."""
 
 
 class BenchResult(Part):
@@ -63,15 +63,16 @@ class BenchResult(Part):
     method: str
     runtime: RuntimeName
     reason: str | None
-    """Reason why the replay ran the program by default. None if the stock runtime did, or if the user chose."""
+    """Reason why the replay ran the program by default; None if the stock runtime ran it or the user chose the replay.
+    """
     inputs: str | None
-    """Where the inputs come from, in words. None if the user gave them."""
+    """Description of the source of the inputs; None if the user passed them."""
     notes: tuple[str, ...]
-    """Notes on how far the figures can be trusted."""
+    """Notes on the reliability of the figures."""
     warmup: int
     latency: LatencyResult
     way: float | None
-    """Median seconds for inputs and outputs to reach the runtime's process and return. The latency excludes them.
+    """Median seconds to send inputs to the runtime's process and outputs back; the latency does not include them.
 
     None if the program runs in this process.
     """
@@ -82,9 +83,9 @@ class BenchResult(Part):
 
 
 def bench_file(file: Path, options: BenchOptions) -> BenchResult:
-    """Measure a method of a program. Calls use the samples in turn.
+    """Measure a method of a program; the calls use the samples in turn.
 
-    Raises as :func:`~etdev.execution.run.run_file` does.
+    Raises the errors of :func:`~etdev.execution.run.run_file`.
     """
     program, plan, calls = read_program(file, options)
     machine = describe_machine()
@@ -143,8 +144,11 @@ def _notes(runtime: RuntimeName, method: str, calls: int, machine: Machine, *, s
     if busy := describe_load(machine):
         yield busy
     if runtime == "replay":
-        yield "the interpreter checks each step, so ExecuTorch's runtime takes other times"
+        yield "the interpreter checks each step, so the times in ExecuTorch's runtime are different"
     if state:
-        yield f"method {method!r} keeps state: calls continue from those before, and each worker has its own state"
+        yield (
+            f"method {method!r} keeps state: each call continues from the state of the previous call, and each "
+            "worker has its own state"
+        )
     if calls < _RARE:
         yield f"with fewer than {_RARE} calls, p99 is the slowest call"

@@ -1,4 +1,4 @@
-"""Inputs of a program, read from files of arrays or given as numbers. No format that can run code is read."""
+"""Inputs of a program, read from files of arrays or passed as numbers; formats that can run code are rejected."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _TEXT = frozenset({".txt", ".csv"})
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """One argument of the command line: ``NAME=FILE`` or ``NAME=NUMBER``."""
+    """One ``--input`` of the command line: ``NAME=FILE`` or ``NAME=NUMBER``."""
 
     label: str
-    """Label of the input that gets it, for messages."""
+    """Label of the input in messages."""
     names: tuple[str, ...]
-    """Names by which that input is known: on the command line, in the method, and by position."""
+    """Names of the input: on the command line, in the method, and by position."""
     text: str
 
 
 def input_names(file: Path, plan: m.ExecutionPlan) -> tuple[str, ...]:
     """Return the names of a method's inputs, from the ``report.json`` next to the file.
 
-    Without it, the positions are the names.
+    If there is no such report, the positions are the names.
     """
     positions = tuple(map(str, range(len(plan.inputs))))
     report = find_report(report_beside(file))
@@ -55,18 +55,18 @@ class Calls:
 
     samples: Sequence[tuple[Any, ...]]
     cut: Literal["rows", "axis"] | None = None
-    """How a data set was cut into calls: by ``rows``, or along its first ``axis``. None without a data set."""
+    """Kind of split of a data set into calls: by ``rows``, or along its first ``axis``; None without a data set."""
     source: str | None = None
-    """Where the inputs come from, in words. None if the user gave them."""
+    """Description of the source of the inputs; None if the user passed them."""
 
 
 def read_calls(plan: m.ExecutionPlan, names: Sequence[str], texts: Sequence[str]) -> Calls:
     """Return the inputs of each call, in the order of the method's inputs.
 
     Each of ``texts`` is ``NAME=FILE``, ``NAME=NUMBER`` (for an input that is not a tensor), or a file of several
-    arrays. ``NAME`` may be a position, and may be left out if the method has one input. An input that is given again
-    starts the next call. An array with more rows than the input is a data set: it is cut into pieces, one per call. The
-    other inputs are the same in these calls.
+    arrays. ``NAME`` may be a position, and may be omitted if the method has one input. If an input is repeated, the
+    next call starts. An array with more rows than the input is a data set: it is split into pieces, one for each call.
+    The other inputs are the same in these calls.
 
     Raises :class:`~etdev.errors.UsageError`, which names the input and the type that the method takes.
     """
@@ -82,9 +82,10 @@ def read_calls(plan: m.ExecutionPlan, names: Sequence[str], texts: Sequence[str]
         if missing:
             which = f" in call {number}" if len(given) > 1 else ""
             raise UsageError(
-                f"nothing is given for {_labels(names, missing)}{which}",
+                f"there is no value for {_labels(names, missing)}{which}",
                 where=WHERE,
-                hint=f"method {plan.name!r} takes {describe_inputs(plan, names)}; `--random` makes random ones",
+                hint=f"pass the inputs of method {plan.name!r}, {describe_inputs(plan, names)}; or use `--random` "
+                "for random inputs",
             )
         calls += _each(names, call)
     sets = {value.cut for call in given for value in call.values() if isinstance(value, DataSet)}
@@ -92,14 +93,14 @@ def read_calls(plan: m.ExecutionPlan, names: Sequence[str], texts: Sequence[str]
 
 
 def _each(names: Sequence[str], call: Mapping[int, Any]) -> list[tuple[Any, ...]]:
-    """Return the calls that one set of inputs stands for: one call, or one for each piece of a data set."""
+    """Return the calls for one set of inputs: a single call, or one call for each piece of a data set."""
     counts = {position: len(value.pieces) for position, value in call.items() if isinstance(value, DataSet)}
     if len(set(counts.values())) > 1:
         (one, first), (other, second) = list(counts.items())[:2]
         raise UsageError(
-            f"{input_label(names, one)} is given for {first} calls, and {input_label(names, other)} for {second}",
+            f"{input_label(names, one)} has values for {first} calls, but {input_label(names, other)} for {second}",
             where=WHERE,
-            hint="give data sets of the same length",
+            hint="pass data sets of the same length",
         )
     return [
         tuple(call[position].pieces[number] if position in counts else call[position] for position in range(len(call)))
@@ -109,7 +110,7 @@ def _each(names: Sequence[str], call: Mapping[int, Any]) -> list[tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """An array with the inputs of several calls, cut into one piece per call."""
+    """An array with the inputs of several calls, split into one piece for each call."""
 
     pieces: Sequence[torch.Tensor]
     cut: Literal["rows", "axis"]
@@ -147,7 +148,7 @@ def _wanted(value: m.Value) -> str:
 
 def _read(plan: m.ExecutionPlan, names: Sequence[str], text: str) -> Iterator[tuple[int, Any]]:
     if not names:
-        raise UsageError(f"method {plan.name!r} takes no inputs", where=WHERE, hint="leave it out")
+        raise UsageError(f"method {plan.name!r} takes no inputs", where=WHERE, hint="remove it")
     name, equals, rest = text.partition("=")
     if not equals and len(names) == 1:
         name, equals, rest = names[0], "=", text
@@ -159,9 +160,9 @@ def _read(plan: m.ExecutionPlan, names: Sequence[str], text: str) -> Iterator[tu
     path = Path(text)
     if path.suffix.lower() not in NAMED:
         raise UsageError(
-            f"{text!r} does not say which input it is",
+            f"{text!r} does not state to which input it belongs",
             where=WHERE,
-            hint=f"write `NAME={text}`; only .npz and .safetensors hold several by name",
+            hint=f"write `NAME={text}`; only .npz and .safetensors files have several arrays with names",
         )
     for key, tensor in read_arrays(path).items():
         position = _position(plan, names, key)
@@ -178,7 +179,7 @@ def _position(plan: m.ExecutionPlan, names: Sequence[str], name: str) -> int:
     raise UsageError(
         f"method {plan.name!r} has no input {name!r}",
         where=WHERE,
-        hint=f"{hint}it takes {describe_inputs(plan, names)}, by name or by position",
+        hint=f"{hint}its inputs are {describe_inputs(plan, names)}, by name or by position",
     )
 
 
@@ -200,7 +201,7 @@ def _value(declared: m.Value, given: _Given) -> Any:
     except (ValueError, KeyError):
         kind = type(declared).__name__.lower()
         raise UsageError(
-            f"{given.label} is not a tensor but a single {kind}, not {given.text!r}",
+            f"{given.label} is a single {kind}, so {given.text!r} cannot be its value",
             where=WHERE,
             hint=f"write `--input {given.names[1]}={_EXAMPLES[kind]}`",
         ) from None
@@ -213,7 +214,7 @@ def _tensor(declared: m.Tensor, given: _Given) -> torch.Tensor:
         return _numbers(declared, path, given.label)
     if suffix in _REFUSED:
         raise UsageError(
-            f"{given.label}: files like {path.name!r} are not read, because they may run code",
+            f"{given.label}: etdev does not read files like {path.name!r}, because they may run code",
             where=WHERE,
             hint=f"save it as {FORMATS}",
         )
@@ -224,16 +225,16 @@ def _tensor(declared: m.Tensor, given: _Given) -> torch.Tensor:
     if len(found) == 1:
         return next(iter(found.values()))
     raise UsageError(
-        f"{path} holds {', '.join(map(repr, found)) or 'nothing'}, and none is named like {given.label}",
+        f"{path} contains {', '.join(map(repr, found)) or 'nothing'}, but no array with the name of {given.label}",
         where=WHERE,
-        hint="give a file of one array, or name the array like the input",
+        hint="pass a file of one array, or name the array like the input",
     )
 
 
 def _numbers(declared: m.Tensor, path: Path, label: str) -> torch.Tensor:
-    """Return a tensor of the shape in the program, from numbers in a text file.
+    """Return a tensor of the shape in the program, from the numbers in a text file.
 
-    They are separated by white space or commas.
+    White space or commas separate the numbers.
     """
     import torch
 
@@ -246,15 +247,15 @@ def _numbers(declared: m.Tensor, path: Path, label: str) -> torch.Tensor:
     except ValueError:
         kind = "numbers" if declared.scalar_type.name in _FLOATS else "whole numbers"
         raise UsageError(
-            f"{label}: {path} holds more than {kind}", where=WHERE, hint=f"write {kind} with spaces or commas between"
+            f"{label}: {path} must contain only {kind}", where=WHERE, hint=f"separate {kind} with spaces or commas"
         ) from None
     try:
         return torch.tensor(numbers, dtype=torch_dtype(declared.scalar_type)).reshape(declared.sizes)
     except (RuntimeError, OverflowError):
         raise UsageError(
-            f"{label} is {_wanted(declared)}, and {path} holds {len(numbers)} number{'s' * (len(numbers) != 1)}",
+            f"{label} is {_wanted(declared)}, but {path} contains {len(numbers)} number{'s' * (len(numbers) != 1)}",
             where=WHERE,
-            hint="for other sizes than the largest, give a .npy, which says its shape",
+            hint="for sizes below the maximum, pass a .npy file, which states its shape",
         ) from None
 
 
@@ -263,14 +264,14 @@ _EXAMPLES = {"int": "3", "double": "0.5", "bool": "true"}
 
 
 def misfit(declared: m.Value, value: torch.Tensor, called: str) -> str | None:
-    """Return why a value cannot be a method's input with this declaration; None if it can."""
+    """Return the reason why a value cannot be a method's input with this declaration; None if it can."""
     if not isinstance(declared, m.Tensor):
-        return f"{called} is not a tensor but a single {type(declared).__name__.lower()}"
+        return f"{called} is a single {type(declared).__name__.lower()}, not a tensor"
     is_kind = value.dtype == torch_dtype(declared.scalar_type) and value.dim() == len(declared.sizes)
     if is_kind and _wrong_axis(declared, value.shape) is None:
         return None
     found = f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
-    return f"{called} is {_wanted(declared)}, and {found} is given"
+    return f"{called} is {_wanted(declared)}, but the value is {found}"
 
 
 def _checked(declared: m.Value, tensor: torch.Tensor, called: str) -> torch.Tensor | DataSet:
@@ -283,7 +284,7 @@ def _checked(declared: m.Value, tensor: torch.Tensor, called: str) -> torch.Tens
         raise UsageError(problem, where=WHERE, hint="write `NAME=VALUE`")
     axes = len(declared.sizes)
     if tensor.dtype != torch_dtype(declared.scalar_type) or tensor.dim() not in (axes, axes + 1):
-        raise UsageError(problem, where=WHERE, hint="convert it before: nothing is converted here")
+        raise UsageError(problem, where=WHERE, hint="convert the array first, because etdev does not convert inputs")
     wrong = _wrong_axis(declared, tensor.shape)
     if tensor.dim() > axes and _wrong_axis(declared, tensor.shape[1:]) is None:
         return DataSet(tensor.unbind(), "axis")
@@ -291,14 +292,18 @@ def _checked(declared: m.Value, tensor: torch.Tensor, called: str) -> torch.Tens
     if tensor.dim() == axes and wrong == 0 and rows and tensor.shape[0] % rows == 0:
         return DataSet(torch.split(tensor, rows), "rows")
     if wrong is None or tensor.dim() > axes:
-        raise UsageError(problem, where=WHERE, hint="a data set has one axis more in front, or a multiple of the rows")
-    raise UsageError(f"{problem}: axis {wrong} is {tensor.shape[wrong]}", where=WHERE, hint="give one of that size")
+        raise UsageError(
+            problem, where=WHERE, hint="pass a data set with an additional first axis, or with a multiple of the rows"
+        )
+    raise UsageError(
+        f"{problem}: axis {wrong} is {tensor.shape[wrong]}", where=WHERE, hint="pass an array of that size"
+    )
 
 
 def _wrong_axis(declared: m.Tensor, sizes: Sequence[int]) -> int | None:
     """Return the last axis whose size the program does not allow; None if it allows all sizes.
 
-    The last axis is returned so that 0 means that only the first axis is wrong.
+    If the result is 0, only the first axis is wrong.
     """
     fixed = declared.shape_dynamism is m.TensorShapeDynamism.STATIC
     bounded = declared.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_BOUND

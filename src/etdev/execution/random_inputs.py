@@ -1,4 +1,4 @@
-"""Random inputs for a program of which only the file is known."""
+"""Random inputs for a program that has only its file, without a config."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     import torch
 
 _MOST_ELEMENTS = 1 << 28
-"""Maximum number of elements of one input; a file may state any size."""
+"""Maximum number of elements of one input; needed because a file may state any size."""
 
 
 def random_inputs(plan: m.ExecutionPlan, seed: int) -> tuple[Any, ...]:
     """Return random inputs of the types and largest sizes that the program states, in the order of its inputs.
 
-    The same seed gives the same inputs. Floats are normally distributed. Integers are zero: they may be indices, and
-    zero is valid for every table. An input that is not a tensor has the value in the file. Raises
-    :class:`~etdev.errors.UsageError` for an input without a largest size, or with too many elements.
+    The same seed produces the same inputs. Floats are normally distributed. Integers are zero: they may be indices, and
+    zero is valid for every table. An input that is not a tensor gets the value in the file. Raises
+    :class:`~etdev.errors.UsageError` for an input without a maximum size, or with too many elements.
     """
     import torch
 
@@ -42,8 +42,10 @@ def _random(plan: m.ExecutionPlan, position: int, value: m.Value, generator: tor
 def _require_bound(plan: m.ExecutionPlan, position: int, tensor: m.Tensor) -> None:
     where = f"input {position} of method {plan.name!r}"
     if tensor.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND:
-        raise UsageError(f"{where} has no maximum size, so it cannot be random", hint="give it: --input")
+        raise UsageError(
+            f"{where} has no maximum size, so etdev cannot make a random input", hint="pass a value: --input"
+        )
     if tensor.nbytes // tensor.scalar_type.itemsize > _MOST_ELEMENTS:
         raise UsageError(
-            f"{where} has {tensor.sizes} elements, too many to fill with random numbers", hint="give it: --input"
+            f"{where} has {tensor.sizes} elements, too many for a random input", hint="pass a value: --input"
         )

@@ -1,4 +1,4 @@
-"""Runs of a ``.pte``: in the stock runtime if that can run it, else in etdev's interpreter (the replay)."""
+"""Runs of a ``.pte``: in the stock runtime if it can run the program, else in etdev's interpreter (the replay)."""
 
 from __future__ import annotations
 
@@ -37,54 +37,54 @@ from etdev.runtime.errors import RunError
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
 
 CallProgress = Callable[[int], AbstractContextManager[Callable[[], None]]]
-"""Context manager that shows progress. It gets the number of calls, and yields a function to call after each."""
+"""Context manager that shows progress: takes the number of calls, and yields a function to call after each one."""
 
 
 @contextmanager
 def no_progress(total: int) -> Iterator[Callable[[], None]]:
-    """Yield a function that shows no progress."""
+    """Yield a function that does nothing, for callers without progress."""
     yield lambda: None
 
 
 @dataclass(frozen=True)
 class CallSpec:
-    """How to call a program: the method, its inputs and the runtime."""
+    """Specification of the calls of a program: the method, its inputs and the runtime."""
 
     method: str = "forward"
     inputs: Sequence[str] = ()
     """Texts of the options ``--input``."""
     random: bool = False
-    """True if the inputs are random."""
+    """True to use random inputs."""
     seed: int = 0
     runtime: RuntimeName | None = None
-    """Runtime to use. None means the stock runtime if it can run the program, else the replay."""
+    """Runtime to use; None for the stock runtime if it can run the program, else the replay."""
     device_map: DeviceMap = field(default_factory=lambda: NO_MAP)
     data: tuple[Path, ...] = ()
     """Data files of the program."""
     project: Project | None = None
-    """Project with the target that the program was built for. If no inputs are given, its samples are used."""
+    """Project with the target that the program was built for; its samples are used if there are no inputs."""
 
 
 @dataclass(frozen=True)
 class RunOptions(CallSpec):
-    """Options of a run: how the method is called, and where the outputs go."""
+    """Options of a run: a call specification, and where the outputs are saved."""
 
     repeat: int = 1
-    """Number of times that the whole series of calls is made."""
+    """Number of times to make the whole series of calls."""
     save: Path | None = None
-    """Folder to save the outputs to; None to save none."""
+    """Folder to save the outputs to; None to save nothing."""
     fresh: bool = False
-    """True if each call starts from initial state, False if state carries over."""
+    """True if each call starts from initial state, False if it continues from the previous call's state."""
     workers: WorkerOptions | None = None
-    """Options for workers; None runs the calls in this process, one after the other."""
+    """Options for workers; None to run the calls in this process, one after another."""
     progress: CallProgress = no_progress
 
 
 def run_file(file: Path, options: RunOptions) -> RunResult:
     """Call a method of a program, and return the results.
 
-    Raises :class:`~etdev.errors.UsageError` for inputs that do not fit, :class:`~etdev.runtime.errors.RunError` if the
-    program fails, and :class:`~etdev.errors.MissingRequirementError` if this machine lacks something.
+    Raises :class:`~etdev.errors.UsageError` for invalid inputs, :class:`~etdev.runtime.errors.RunError` if the program
+    fails, and :class:`~etdev.errors.MissingRequirementError` if this machine lacks a requirement.
     """
     program, plan, calls = read_program(file, options)
     found: list[tuple[float, tuple[Any, ...]]] = []
@@ -130,13 +130,13 @@ def run_file(file: Path, options: RunOptions) -> RunResult:
 
 
 def read_program(file: Path, spec: CallSpec) -> tuple[Program, m.ExecutionPlan, Calls]:
-    """Return a program, its method to call, and the inputs of each call. Raises as :func:`run_file` does."""
+    """Return a program, its method to call, and the inputs of each call; raises the errors of :func:`run_file`."""
     program = read_joined(file, spec.data)
     outside = sorted(missing.name for missing in missing_data(program))
     if outside:
-        message = f"the program has weights in another file: {outside[0]!r}"
+        message = f"the program needs weights from another file: {outside[0]!r}"
         more = f" and {len(outside) - 1:,} more" if len(outside) > 1 else ""
-        raise UsageError(message + more, where=str(file), hint="say which file: `--data FILE.ptd`")
+        raise UsageError(message + more, where=str(file), hint="pass that file: `--data FILE.ptd`")
     plan = program.method(spec.method)
     devices = named_devices(program)
     forgotten = left_out(devices, spec.device_map)
@@ -144,14 +144,18 @@ def read_program(file: Path, spec: CallSpec) -> tuple[Program, m.ExecutionPlan, 
         raise UsageError(forgotten, where="--device-map", hint=remedy(devices))
     problem = torch_obstacle()
     if problem is not None:
-        raise MissingRequirementError(f"programs are run with torch: {problem}")
+        raise MissingRequirementError(f"running a program requires torch: {problem}")
     if spec.random and spec.inputs:
-        raise UsageError("inputs are both given and random", where="--random", hint="leave one out")
+        raise UsageError(
+            "`--random` and `--input` cannot be used together",
+            where="--random",
+            hint="remove one of them",
+        )
     return program, plan, _calls(file, plan, spec)
 
 
 def _calls(file: Path, plan: m.ExecutionPlan, spec: CallSpec) -> Calls:
-    """Return the inputs of each call: those given, random ones, or the config's samples."""
+    """Return the inputs of each call: from the user, random ones, or the config's samples."""
     if spec.random:
         return Calls([random_inputs(plan, spec.seed)], source=f"random, seed {spec.seed}")
     names = input_names(file, plan)
@@ -167,18 +171,20 @@ def _calls(file: Path, plan: m.ExecutionPlan, spec: CallSpec) -> Calls:
 def program_failed(error: ProgramFailureError, file: Path, plan: m.ExecutionPlan, spec: CallSpec) -> RunError:
     """Return the error for a program that failed.
 
-    If its delegates may lack weights in a data file, the hint says so. Such a delegate fails in its own way: XNNPACK's
-    crashes.
+    If the program's delegates may lack weights in a data file, the hint says so. Backends report this differently;
+    XNNPACK crashes.
     """
     lacks = not spec.data and plan.delegates
-    hint = "if its delegates have weights in another file, say which: `--data FILE.ptd`" if lacks else None
+    hint = (
+        "if the program's delegates have weights in another file, pass that file: `--data FILE.ptd`" if lacks else None
+    )
     return RunError(f"the program failed: {error}", where=str(file), hint=hint)
 
 
 def _one_after_the_other(
     runtime: Runtime, options: RunOptions, samples: Sequence[tuple[Any, ...]], each: Each
 ) -> float:
-    """Make all calls in this process, one after the other. Return the seconds that they took."""
+    """Make all calls in this process, one after another; return the seconds that they took."""
     start = time.perf_counter()
     for _ in range(options.repeat):
         for inputs in samples:
@@ -192,9 +198,10 @@ def _one_after_the_other(
 def chosen_runtime(
     program: Program, wanted: RuntimeName | None, device_map: DeviceMap, *, watch: bool = True
 ) -> Iterator[tuple[RuntimeName, str | None, Runtime]]:
-    """Yield the runtime's name, a reason, and the runtime. ``watch`` is for the native runtime (:func:`open_native`).
+    """Yield the runtime's name, the reason why it is not the stock runtime, and the runtime.
 
-    The reason says why the stock runtime was not chosen. It is None if the stock runtime is used.
+    The reason is None if this is the stock runtime, or if the user chose the runtime. ``watch`` is for the native
+    runtime (:func:`open_native`).
     """
     if wanted == "native":
         with open_native(program, device_map, watch=watch) as native:
@@ -208,7 +215,9 @@ def chosen_runtime(
                 yield "stock", None, stock
                 return
         if wanted == "stock":
-            raise MissingRequirementError(reason, hint="leave out `--runtime stock`: the interpreter may run it")
+            raise MissingRequirementError(
+                reason, hint="remove `--runtime stock`: the interpreter may be able to run the program"
+            )
     obstacle = replay_obstacle(program, device_map)
     if obstacle is not None:
         why = obstacle.reason if reason is None or device_map else f"{reason}; {obstacle.reason}"

@@ -1,4 +1,4 @@
-"""Results of calls: descriptions of the outputs, and files that the outputs are saved to."""
+"""Results of calls: descriptions of the outputs, and the files in which outputs are saved."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class OutputResult(Part):
     dtype: str | None = None
     shape: tuple[int, ...] | None = None
     smallest: float | None = None
-    """Smallest finite element; None if there is none."""
+    """Smallest finite element; None if there are no finite elements."""
     largest: float | None = None
     mean: float | None = None
     strange: int = 0
-    """Number of elements that are NaN or infinite. Smallest, largest and mean leave them out."""
+    """Number of elements that are NaN or infinite; smallest, largest and mean ignore these elements."""
     digest: str
     """First digits of the SHA-256 of the output's bytes, with elements in logical order."""
     saved: str | None = None
-    """File that the output was saved to; None if it was not saved."""
+    """Path of the file in which the output was saved; None if it was not saved."""
 
 
 class CallResult(Part):
@@ -53,33 +53,34 @@ class WorkerResult(Part):
 
     worker: int
     memory: str
-    """Where the worker's memory is, such as ``cuda:0``."""
+    """Device that has the worker's memory, such as ``cuda:0``."""
     tasks: int
     bytes_to: int
-    """Number of bytes copied to the worker's memory."""
+    """Bytes copied to the worker's memory."""
     bytes_from: int
     bytes_avoided: int
-    """Bytes that needed no copy because they were in the worker's memory already, summed over its tasks."""
+    """Bytes that were not copied because they were already in the worker's memory, summed over the worker's tasks."""
 
 
 class RunResult(Part):
-    """Results of all calls, in order, which shared one state unless each was fresh."""
+    """Results of all calls, in order; the calls shared one state unless the options had ``fresh``."""
 
     format: Literal[1] = 1
     file: str
     method: str
     runtime: RuntimeName
     reason: str | None
-    """Reason why the replay ran the program by default. None if the stock runtime did, or if the user chose."""
+    """Reason why the replay ran the program by default; None if the stock runtime ran it or the user chose the replay.
+    """
     inputs: str | None = None
-    """Where the inputs come from, in words. None if the user gave them."""
+    """Description of the source of the inputs; None if the user passed them."""
     notes: tuple[str, ...] = ()
     """Notes on entries of the device map that the program does not use."""
     calls: tuple[CallResult, ...]
     seconds: float
-    """Seconds from the start of the first call to the end of the last, without loading."""
+    """Seconds from the start of the first call to the end of the last call, without loading."""
     workers: tuple[WorkerResult, ...] = ()
-    """Statistics per worker; empty without ``--workers``."""
+    """Statistics of each worker; empty without ``--workers``."""
 
 
 def describe_output(position: int, value: Any) -> OutputResult:
@@ -119,8 +120,8 @@ def saved_outputs(
 ) -> tuple[CallResult, ...]:
     """Write the outputs to ``.npy`` files, each atomically, and return the results with the files' paths.
 
-    Each output of each call has its own file. But if ``cut`` says that the calls are pieces of a data set, an output's
-    values of all calls are joined in one file, which reverses the cut.
+    By default, each output of each call has its own file. If the calls are pieces of a data set (``cut``), the values
+    of an output from all calls are joined in one file.
     """
     if cut is not None:
         places = [folder / f"output-{item.position}.npy" for item in results[0].outputs]
@@ -144,7 +145,7 @@ def _with_places(result: CallResult, places: Sequence[Path]) -> CallResult:
 
 
 def _together(values: Sequence[Any], cut: Literal["rows", "axis"]) -> Any:
-    """Return one output's values from all calls of a data set as one array. Raise an error if their shapes differ."""
+    """Join one output's values from all calls of a data set in one array; raise an error if the shapes differ."""
     import torch
 
     if not isinstance(values[0], torch.Tensor):
@@ -154,7 +155,7 @@ def _together(values: Sequence[Any], cut: Literal["rows", "axis"]) -> Any:
         raise RunError(
             f"the outputs of the calls have different shapes, {' and '.join(map(str, sorted(shapes)[:2]))}",
             where="--save",
-            hint="pass the samples one by one, so that each has its own files",
+            hint="pass the samples one by one, so that each call has its own files",
         )
     return torch.cat(list(values)) if cut == "rows" and values[0].dim() else torch.stack(list(values))
 

@@ -1,4 +1,4 @@
-"""Runtimes that can call programs, and reasons why a program cannot run in one of them here."""
+"""Runtimes that can call programs, and reasons why a program cannot run in a runtime on this machine."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Reason why a program cannot be replayed on this machine, with the remedy."""
+    """The reason why a program cannot be replayed on this machine, with advice."""
 
     reason: str
     remedy: str | None = None
 
 
 def replay_obstacle(program: Program, device_map: DeviceMap) -> Obstacle | None:
-    """Return why the program cannot be replayed on this machine; None if it can."""
+    """Return the reason why the program cannot be replayed on this machine; None if it can."""
     problem = torch_obstacle()
     if problem is not None:
         return Obstacle(problem)
     from etdev.runtime.replay import missing_executors, missing_kernels
 
-    delegates = missing_executors(program)  # Checked first: without executors, devices do not help.
+    delegates = missing_executors(program)  # Check this first: devices do not help without executors.
     if delegates:
         return Obstacle(f"{', '.join(delegates)} cannot be replayed: no executor for its blobs is installed")
     devices = named_devices(program)
@@ -49,10 +49,10 @@ def replay_obstacle(program: Program, device_map: DeviceMap) -> Obstacle | None:
 
 
 def torch_obstacle() -> str | None:
-    """Return why torch is not available; None if it is."""
+    """Return the reason why torch is not available; None if it is available."""
     package = find_packages("torch", remedy=BUILD_EXTRA)
     if not package.available:
-        return f"{package.reason}; `{package.remedy}` brings it"
+        return f"{package.reason}; run `{package.remedy}` to install it"
     try:
         import torch  # noqa: F401
     except ImportError as error:
@@ -63,10 +63,10 @@ def torch_obstacle() -> str | None:
 def open_replay(
     device_map: DeviceMap, inplace: InPlaceTable = DEFAULT, *, poison: bool = True, bounds: Bounds | None = None
 ) -> ReplayRuntime:
-    """Return the replay: etdev's interpreter.
+    """Return the replay, which runs programs in etdev's interpreter.
 
-    ``inplace`` says which kernels may write an output over an operand. It is the table that the program was linked
-    with, in addition to etdev's own.
+    ``inplace`` is the table of kernels that may write an output over an operand: the table of the program's link. It
+    extends etdev's own table.
     """
     from etdev.runtime.replay import ReplayRuntime
 
@@ -74,9 +74,9 @@ def open_replay(
 
 
 def stock_obstacle(program: Program, required: Requirements, runtime: StockRuntime) -> str | None:
-    """Return why the runtime of the ExecuTorch wheel cannot run the program; None if it can.
+    """Return the reason why the runtime of the ExecuTorch wheel cannot run the program; None if it can.
 
-    The wheel may lack an operator or backend that the file names, or may be known to compute a wrong result.
+    The wheel may lack an operator or backend that the program names, or may be known to compute a wrong result.
     """
     devices = named_devices(program)
     if devices:
@@ -89,21 +89,21 @@ def stock_obstacle(program: Program, required: Requirements, runtime: StockRunti
         return f"the wheel's runtime has no backend {', '.join(sorted(delegates - runtime.backends))}"
     if delegates - runtime.usable_backends:
         names = ", ".join(sorted(delegates - runtime.usable_backends))
-        return f"the wheel's runtime finds no library for its backend {names}"
+        return f"the wheel's runtime does not find a library for its backend {names}"
     return None
 
 
 class Runtime(Protocol):
     """A runtime that loads a program and calls its methods.
 
-    It is the stock runtime, in a process of its own, or the replay, in this process. Both raise
-    :class:`~etdev.runtime.stock.ProgramFailureError` if the program fails.
+    There are two: the stock runtime, which has a process of its own, and the replay, which is in this process. Both
+    raise :class:`~etdev.runtime.stock.ProgramFailureError` if the program fails.
     """
 
     def load(self, file: Path, *, shared: bool = False, data: Sequence[Path] = ()) -> tuple[str, ...]:
         """Load a program with its data files, and return the names of its methods.
 
-        If ``shared`` is true, all methods use the same planned buffers.
+        If ``shared`` is True, all methods use the same planned buffers.
         """
 
     def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False) -> tuple[Any, ...]:

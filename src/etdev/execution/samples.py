@@ -1,4 +1,4 @@
-"""Default inputs for a target's method: the samples that the config names."""
+"""Default inputs for a target's method: the samples in the config."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from etdev.program import model as m
 
 
 def config_calls(project: Project, plan: m.ExecutionPlan, names: Sequence[str]) -> Calls | None:
-    """Return one call for each sample of ``[methods.NAME] samples``; None if the config names no samples.
+    """Return one call for each sample of ``[methods.NAME] samples``; None if the config does not set samples.
 
-    This runs the user's code. Raises :class:`~etdev.errors.LoadError` if the config's method does not take the samples.
-    Raises :class:`~etdev.errors.UsageError` if the method in the file does not.
+    This runs the user's code. Raises :class:`~etdev.errors.LoadError` if the config's method does not accept the
+    samples, and :class:`~etdev.errors.UsageError` if the method in the file does not.
     """
     declared = project.config.methods.get(plan.name)
     if declared is None or declared.samples is None:
@@ -39,8 +39,8 @@ def config_calls(project: Project, plan: m.ExecutionPlan, names: Sequence[str]) 
 
 
 def _require_fit(plan: m.ExecutionPlan, names: Sequence[str], sample: Sequence[Any], what: str, where: str) -> None:
-    """Raise an error if the method in the file does not take a sample, for example after a change of the config."""
-    problem: str | None = f"it holds {len(sample)}, and the file takes {len(plan.inputs)}"
+    """Raise an error if the method in the file does not accept a sample, for example after a change of the config."""
+    problem: str | None = f"it contains {len(sample)}, but the method takes {len(plan.inputs)}"
     if len(sample) == len(plan.inputs):
         fits = (
             misfit(plan.values[index], value, input_label(names, position))
@@ -49,5 +49,7 @@ def _require_fit(plan: m.ExecutionPlan, names: Sequence[str], sample: Sequence[A
         problem = next((one for one in fits if one is not None), None)
     if problem is not None:
         raise UsageError(
-            f"{what} is not for this file: {problem}", where=where, hint="the config has changed: `etdev build` first"
+            f"{what} does not match this file: {problem}",
+            where=where,
+            hint="build the target again with `etdev build`, because the config has changed",
         )

@@ -1,4 +1,4 @@
-"""Measurement of throughput on several workers, and a judgement of whether the figures can be compared."""
+"""Measurement of throughput on several workers, and tests of whether the results can be compared."""
 
 from __future__ import annotations
 
@@ -16,39 +16,40 @@ from etdev.pipeline.results.result import Part
 from etdev.runtime.pool import outputs_of
 
 _TASK_SECONDS = 0.05
-"""Duration of a task's calls in seconds. It is long because sending a task and its result takes 0.1 to 2 ms."""
+"""Target duration of a task's calls, in seconds; sending a task and its result takes 0.1 to 2 ms."""
 _LEAST_BUSY = 0.9
-"""Smallest share of their time that workers must spend in calls. With less, overhead distorts the figure."""
+"""Minimum share of the time that workers must spend in calls; below it, overhead distorts the throughput."""
 _LEAST_TASKS = 5
-"""Minimum number of tasks per worker from which one can tell whether the times are steady."""
+"""Minimum number of tasks for each worker; with fewer, it is unknown if the times are steady."""
 _MOST_SPREAD = 1.5
-"""Largest ratio between a call's time in slow tasks and in fast tasks for which a machine counts as steady."""
+"""Maximum ratio between a call's time in slow and in fast tasks on a steady machine."""
 
 
 class ThroughputResult(Part):
-    """Throughput of some number of workers. Each has a core of its own if there are enough cores."""
+    """Throughput of a number of workers; each worker has a core of its own if there are enough cores."""
 
     workers: int
     calls: int
     calls_per_task: int
-    """Number of calls that a worker makes in one task. Between them, nothing is sent."""
+    """Number of calls that a worker makes in one task; nothing is sent between them."""
     seconds: float
-    """Seconds from the first call to the end of the last."""
+    """Seconds from the start of the first call to the end of the last call."""
     calls_per_second: float
     busy: float
-    """Share of their time that the workers spent in calls."""
+    """Share of the time that the workers spent in calls."""
     spread: float
-    """Time of a call in slow tasks (the 90th percentile), divided by its time in fast tasks (the 10th)."""
+    """Time of a call in slow tasks (90th percentile), divided by the time of a call in fast tasks (10th percentile)."""
     factor: float | None = None
-    """Throughput divided by that of one worker. None if that was not measured, or if the figures cannot be compared."""
+    """Throughput divided by that of one worker; None if one worker was not measured or the results cannot be compared.
+    """
     no_factor: str | None = None
-    """Reason why the figures cannot be compared; None if they can."""
+    """Reason why the results cannot be compared; None if they can."""
 
 
 def batch_size(call_seconds: float, workers: int, thoroughness: Thoroughness) -> int:
-    """Return the number of calls per task. It makes a task much longer than the time to send it and its result."""
+    """Return the number of calls for each task, so that a task takes much longer than sending it and its result."""
     wanted = math.ceil(_TASK_SECONDS / max(call_seconds, 1e-9))
-    if not thoroughness.seconds:  # The user asked for a number of calls, and each worker must get some.
+    if not thoroughness.seconds:  # The user asked for a number of calls; every worker must get some of them.
         wanted = min(wanted, thoroughness.calls // (workers * _LEAST_TASKS))
     return max(wanted, 1)
 
@@ -56,7 +57,7 @@ def batch_size(call_seconds: float, workers: int, thoroughness: Thoroughness) ->
 def measure_throughput(
     on_workers: OnWorkers, workers: int, samples: Sequence[tuple[Any, ...]], thoroughness: Thoroughness, batch: int
 ) -> ThroughputResult:
-    """Measure calls on workers, with about ``batch`` calls per task. Tasks use the samples in turn."""
+    """Measure calls on workers, with about ``batch`` calls in each task; tasks use the samples in turn."""
     method = on_workers.plan.name
     with on_workers.opened(workers, samples, pinned=True) as (_, pool):
         for future in [
@@ -86,7 +87,7 @@ def measure_throughput(
 
 
 def compare(found: Sequence[ThroughputResult], machine: Machine) -> tuple[ThroughputResult, ...]:
-    """Return the results with their factors over one worker, or with the reasons why they have none."""
+    """Return the results with their speedup over one worker, or with the reason why the speedup is unknown."""
     one = next((each for each in found if each.workers == 1), None)
     if one is None:
         return tuple(found)
@@ -100,23 +101,23 @@ def _over(one: ThroughputResult, found: ThroughputResult, machine: Machine) -> T
     reason = next(filter(None, (_doubt(each, machine) for each in (found, one))), None)
     if reason is None and factor > found.workers * 1.1:
         reason = (
-            f"{factor:.2f} times is more than {found.workers} workers can reach: something disturbed the single worker"
+            f"{factor:.2f} times is more than {found.workers} workers can reach: other load disturbed the single worker"
         )
     return found.model_copy(update={"factor": factor if reason is None else None, "no_factor": reason})
 
 
 def _doubt(found: ThroughputResult, machine: Machine) -> str | None:
-    """Return why a measurement cannot be compared; None if it can."""
+    """Return the reason why a measurement cannot be compared with others; None if it can."""
     who = f"{found.workers} worker{'s' * (found.workers != 1)}"
     tasks = found.calls // found.calls_per_task
     if found.workers > machine.cores:
         return f"{who} share {machine.cores} core{'s' * (machine.cores != 1)}"
     if tasks < _LEAST_TASKS * found.workers:
-        return f"{who} had {tasks} task{'s' * (tasks != 1)}, too few to tell: measure for longer with `--seconds`"
+        return f"{who} had only {tasks} task{'s' * (tasks != 1)}: measure for longer with `--seconds`"
     if found.busy < _LEAST_BUSY:
-        return f"{who} spent {found.busy:.0%} of the time in calls: the rest is transfer"
+        return f"{who} spent only {found.busy:.0%} of the time in calls, and the rest on transfers"
     if found.spread > _MOST_SPREAD:
-        return f"calls of {who} took up to {found.spread:.1f} times as long as others: the machine is not steady"
+        return f"some calls of {who} took {found.spread:.1f} times as long as others: the machine is not steady"
     if describe_load(machine) is not None:
-        return f"other processes ran before, with a load of {machine.load:.1f}"
+        return f"other processes were running before, with a load of {machine.load:.1f}"
     return None

@@ -18,10 +18,10 @@ from etdev.runtime.stock import StockRuntime
 
 @dataclass(frozen=True)
 class Thoroughness:
-    """How many calls a measurement makes, and how long it takes at least."""
+    """Number of calls of a measurement, and its minimum duration."""
 
     warmup: int = 3
-    """Number of calls that each worker makes before a measurement."""
+    """Number of calls that each worker makes before the measurement."""
     calls: int = 20
     """Minimum number of calls measured."""
     seconds: float = 2.0
@@ -31,10 +31,10 @@ class Thoroughness:
 def measure_latency(
     runtime: Runtime, method: str, samples: Sequence[tuple[Any, ...]], thoroughness: Thoroughness
 ) -> tuple[LatencyResult, float | None]:
-    """Measure calls one after the other, each on all threads that the runtime uses. Calls use the samples in turn.
+    """Measure calls one after another, each on all threads that the runtime uses; the calls use the samples in turn.
 
-    Also return the median seconds for inputs and outputs to reach the runtime's process and return. They are None if
-    the runtime is in this process.
+    Also return the median seconds to send inputs to the runtime's process and outputs back; None if the runtime is in
+    this process.
     """
     for sample in islice(cycle(samples), thoroughness.warmup):
         runtime.call(method, sample)
@@ -50,7 +50,7 @@ def measure_latency(
 
 
 def summarize(times: Sequence[float]) -> LatencyResult:
-    """Return the distribution of times, of which there is at least one."""
+    """Return statistics of measured times; there must be at least one time."""
     ordered = sorted(times)
 
     def percentile(percent: int) -> float:
@@ -68,7 +68,7 @@ def summarize(times: Sequence[float]) -> LatencyResult:
 
 
 def enough(samples: Sequence[tuple[Any, ...]], thoroughness: Thoroughness) -> Iterator[tuple[Any, ...]]:
-    """Yield the samples in turn, until both the number of calls and the duration are reached."""
+    """Yield the samples in turn until both the number of calls and the duration are reached."""
     end = time.perf_counter() + thoroughness.seconds
     for number, sample in enumerate(cycle(samples)):
         if number >= thoroughness.calls and time.perf_counter() >= end:

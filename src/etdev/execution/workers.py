@@ -1,4 +1,4 @@
-"""Calls of a program on workers: each runs whole samples in parallel, or each is one device of the program."""
+"""Calls of a program on workers: each worker runs whole samples, or each worker is one device of the program."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class WorkerOptions:
     """Options for the workers on which calls run."""
 
     count: int | None = None
-    """Number of workers, each with the whole program. None means one worker for each device of the program."""
+    """Number of workers, each with the whole program; None for one worker for each device of the program."""
     transport: str = "process"
     ray_address: str | None = None
-    """Address of a Ray cluster. None means that Ray starts its own."""
+    """Address of a Ray cluster; None to let Ray start a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnWorkers:
-    """A program, with everything that is needed to call it on workers."""
+    """A program, with all data needed to call it on workers."""
 
     file: Path
     program: Program
@@ -61,10 +61,10 @@ class OnWorkers:
     def run(
         self, samples: Sequence[tuple[Any, ...]], repeat: int, each: Each
     ) -> tuple[float, tuple[WorkerResult, ...]]:
-        """Make all calls, ``repeat`` times. Return the seconds that they took, and the workers' statistics.
+        """Make all calls, ``repeat`` times; return the seconds that they took, and the workers' statistics.
 
-        Loading the program on the workers is not part of the seconds. Raises as
-        :class:`~etdev.runtime.pool.ProgramPool` does.
+        The seconds do not include loading the program on the workers. Raises the errors of
+        :class:`~etdev.runtime.pool.ProgramPool`.
         """
         again = (sample for _ in range(repeat) for sample in samples)
         if self.options.count is None:
@@ -76,9 +76,9 @@ class OnWorkers:
             and keeps_state(self.program, self.plan)
         ):
             raise UsageError(
-                f"method {self.plan.name!r} keeps state from call to call, and calls on several workers have no order",
+                f"method {self.plan.name!r} keeps state from call to call, but calls on several workers have no order",
                 where="--workers",
-                hint="`--fresh` begins each call in initial state; `--workers 1` makes them one after the other",
+                hint="use `--fresh` to start each call from initial state, or `--workers 1` to make the calls in order",
             )
         count = self.options.count
         with self.opened(count, samples, pinned=count > 1) as (orchestrator, pool):
@@ -93,7 +93,7 @@ class OnWorkers:
     ) -> Iterator[tuple[Orchestrator, ProgramPool]]:
         """Yield workers that have loaded the whole program.
 
-        An input on a device that is the same in all samples is sent to each worker once.
+        If ``pinned``, an input on a device that is the same in all samples is sent to each worker only once.
         """
         home = self._home(tuple(named_devices(self.program)))
         spec = self._spec(home) if home is not None and self.runtime == "replay" else WorkerSpec()
@@ -118,9 +118,9 @@ class OnWorkers:
         devices = tuple(named_devices(self.program))
         if not devices or self.runtime != "replay":
             raise UsageError(
-                "a worker for each device needs a program with delegates on devices, run by the interpreter",
+                "one worker for each device requires a program with delegates on devices, and the interpreter",
                 where="--workers",
-                hint="say how many workers: `--workers 2`",
+                hint="set the number of workers: `--workers 2`",
             )
         with ExitStack() as stack:
             orchestrator = stack.enter_context(self._orchestrator([self._spec(device) for device in devices]))
@@ -144,10 +144,9 @@ class OnWorkers:
         return WorkerSpec(str(device), device_map=text)
 
     def _home(self, devices: Sequence[Device]) -> Device | None:
-        """Return the device whose memory the workers own; None if the program is on the host only.
+        """Return the device that has the memory of the workers; None if the program uses the host only.
 
-        It is the device of the first input that is on a device. Without such an input, it is the program's first
-        device.
+        This is the device of the first input on a device. Without such an input, it is the program's first device.
         """
         declared = [self.plan.values[value] for value in self.plan.inputs]
         ends = [one.device for one in declared if isinstance(one, m.Tensor) and not one.device.is_host]
@@ -155,9 +154,10 @@ class OnWorkers:
 
 
 def keeps_state(program: Program, plan: m.ExecutionPlan) -> bool:
-    """Return whether a method, or a nested program in its reference delegates, keeps state from call to call.
+    """Return True if a method, or a nested program in its reference delegates, keeps state from call to call.
 
-    Return True if the data flow cannot be followed. State in delegates of other backends is unknown and does not count.
+    Return True also if the data flow cannot be analyzed. State in delegates of other backends is unknown and is
+    ignored.
     """
     nested = (
         nested_program(program, owner, index) for owner, index, _ in reference_delegates(program) if owner is plan
@@ -169,7 +169,7 @@ def keeps_state(program: Program, plan: m.ExecutionPlan) -> bool:
 
 
 def _changed(plan: m.ExecutionPlan) -> frozenset[int]:
-    """Return the values that instructions write. A delegate call with unknown outputs counts as writing none."""
+    """Return the values that instructions write; a delegate call with unknown outputs counts as writing nothing."""
     known = delegate_inputs(plan)
     found: set[int] = set()
     for position, call in enumerate(flow_graph(plan).instructions):

@@ -1,1 +1,1 @@
-"""Commands that describe programs and change none: `etdev inspect`, `diff` and `report`. None of them needs torch."""
+"""Commands that describe programs without changing them and without torch: `etdev inspect`, `diff`, `report`."""

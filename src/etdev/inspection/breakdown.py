@@ -1,6 +1,6 @@
 """Breakdown of a program's figures into tensors in use, constants, sections of the file, copies and ops.
 
-A message about a missed limit lists the largest of them. A message about growth lists those that are new or larger.
+A message about a missed limit lists the largest parts. A message about growth lists the parts that are new or larger.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from etdev.program.info import MethodInfo, Peak, TensorInUse
 
 _LISTED = 3
 _KEY_LENGTH = 16
-"""Maximum number of characters that are shown of a data name. Most names are digests."""
+"""Maximum number of characters shown of a data name; most names are digests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The items that make up one figure, in any order."""
+    """The parts of one figure, in any order."""
 
     items: tuple[tuple[str, int], ...]
-    """Name and amount of each item. The amount is bytes or a number of ops. Several items may have the same name."""
+    """Name and amount of each part; the amount is in bytes or a number of ops, and names may repeat."""
     when: str = ""
-    """For memory, a text that says when the peak is; otherwise empty."""
+    """For memory, a text with the time of the peak; otherwise empty."""
     unit: str = " bytes"
 
     def largest(self) -> str:
-        """Return the largest items as text: ``float32 [8, 8] of aten::mm.out x2 512 bytes, … and 4 more``.
+        """Return the largest parts as text, such as ``float32 [8, 8] of aten::mm.out x2 512 bytes, … and 4 more``.
 
-        The text is empty if there are none.
+        The text is empty if there are no parts.
         """
         return self._listed(self._totals(), "")
 
     def grown_since(self, before: Parts) -> str:
-        """Return, as text, the items that are new or have grown since ``before``; empty if there are none."""
+        """Return, as text, the parts that are new or have grown since ``before``; empty if there are none."""
         return self._listed(self._totals() - before._totals(), "+")
 
     def _totals(self) -> Counter[str]:
@@ -68,7 +68,7 @@ class Parts:
 def memory_parts(program: Program, device: str) -> Parts:
     """Return the tensors in use at the peak of each buffer on a device.
 
-    For each buffer, the peak is that in the method in which the buffer is largest.
+    For each buffer, this is the peak in the method in which the buffer is largest.
     """
     found: list[tuple[str, int]] = []
     highest: Peak | None = None
@@ -118,7 +118,7 @@ def _moment(peak: Peak | None, method: str) -> str:
 def weight_parts(program: Program) -> Parts:
     """Return a program's constants, each with the first op that uses it, and the data that delegates look up by name.
 
-    Constants and data of nested programs, in its reference delegates, are included.
+    Constants and data of nested programs in reference delegates are included.
     """
     return Parts(tuple(part for each in (program, *nested_programs(program)) for part in _weights(each)))
 

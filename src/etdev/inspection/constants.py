@@ -13,7 +13,7 @@ from etdev.program.info import ConstantInfo, ConstantKind
 def describe_constants(program: Program) -> tuple[ConstantInfo, ...]:
     """Return the constants and initial values of a program, each once.
 
-    Those in the file are identified by index, those in data files by name.
+    The index identifies those in the program's file, and the name identifies those in data files.
     """
     found: dict[tuple[ConstantKind, int | str], ConstantInfo] = {}
     for plan in program.execution_plan:
@@ -52,7 +52,7 @@ def _constant(
 
 
 def _first_uses(plan: m.ExecutionPlan) -> dict[int, tuple[int, m.Instruction]]:
-    """Return, per tensor, the first instruction that has it as an argument, with the instruction's position."""
+    """Return the first instruction that has each tensor as an argument, and the instruction's position, by tensor."""
     found: dict[int, tuple[int, m.Instruction]] = {}
     for position, call in enumerate(plan.instructions):
         if isinstance(call, m.KernelCall | m.DelegateCall):

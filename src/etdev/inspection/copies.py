@@ -1,4 +1,4 @@
-"""Copies in a method and its in-place outputs, found from the instructions in the file."""
+"""Copies and in-place outputs of a method, found from the instructions in the file."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _KINDS: Mapping[str, CopyKind] = {
     "dim_order_ops::_clone_dim_order": "views",
     "dim_order_ops::_to_dim_order_copy": "views",
 }
-"""Kind of copy, by the operator's name without its overload."""
+"""Kind of copy by the operator's name, without its overload."""
 
 
 def copy_calls(plan: m.ExecutionPlan) -> tuple[CopyCalls, ...]:
-    """Return the copies among a method's instructions, summed per operator, those with the most bytes first.
+    """Return the copies among a method's instructions, summed by operator, most bytes first.
 
-    A copy that changes the element type is a computation, so it does not count.
+    A copy that changes the element type is a computation and is not included.
     """
     found: dict[tuple[str, CopyKind], tuple[int, int]] = {}
     for call in plan.instructions:
@@ -51,7 +51,7 @@ def _kind(plan: m.ExecutionPlan, call: m.KernelCall) -> CopyKind | None:
 
 
 def _source(plan: m.ExecutionPlan, call: m.KernelCall, argument: int) -> m.Tensor | None:
-    """Return the tensor that a call copies; of a list of tensors, the first."""
+    """Return the tensor that a call copies, or the first one if it copies a list of tensors."""
     value = plan.values[call.args[argument]] if argument < len(call.args) else None
     if isinstance(value, m.TensorList) and value.items:
         value = plan.values[value.items[0]]
@@ -72,7 +72,7 @@ def _written(plan: m.ExecutionPlan, call: m.KernelCall) -> Iterator[m.Tensor]:
 def outputs_in_place(plan: m.ExecutionPlan, memory: MethodMemory) -> tuple[OutputInPlace, ...]:
     """Return the outputs that share bytes with an operand of their instruction, in order of position.
 
-    An argument that the operator always updates, such as that of ``index_put_``, does not count.
+    An operand that the operator always updates, such as that of ``index_put_``, is not included.
     """
     found = memory.reaching
     outs: dict[tuple[int, Place], int] = {

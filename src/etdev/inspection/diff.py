@@ -1,7 +1,7 @@
 """Comparison of two ``.pte`` files, for ``etdev diff``.
 
-It works without torch and executorch, and runs no code of the files. The dataclasses here are the JSON that the command
-writes, field by field.
+This module needs neither torch nor executorch, and runs no code of the files. The fields of the dataclasses here are
+the fields of the command's JSON.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class MethodDiff:
 
     name: str
     same: bool
-    """True if nothing differs except the content of constants."""
+    """True if the methods differ at most in the content of constants."""
     same_code: bool
-    """True if the methods are equal, except for addresses, buffer sizes and content that nothing uses."""
+    """True if the methods differ at most in addresses, buffer sizes and content that is never used."""
     planned: int | None
-    """Number of tensors in planned memory; None if the code differs, so that tensors cannot be matched."""
+    """Number of tensors in planned memory; None if the code differs, because then tensors cannot be matched."""
     moved: int | None
     """Number of planned tensors that have another address in the other file; None if the code differs."""
     delegates: tuple[str, ...]
@@ -41,31 +41,31 @@ class MethodDiff:
 
 @dataclass(frozen=True, slots=True)
 class ProgramDiff:
-    """Two ``.pte`` files: their descriptions, and what a comparison of their content adds."""
+    """Comparison of two ``.pte`` files, with the description of each file."""
 
     format: int
     identical: bool
     """True if the files are equal byte for byte."""
     same_program: bool
-    """True if the files hold the same program, even if their layout differs."""
+    """True if the files contain the same program, even if their layout differs."""
     same_weights: bool
     """True if the constants are equal byte for byte."""
     changed_data: tuple[str, ...]
-    """Names of data that both files have with different content, sorted."""
+    """Names of data with different content in the two files, sorted."""
     methods: tuple[MethodDiff, ...]
     """Comparison of each method that both files have, in the order of the first file."""
     a: ProgramInfo
     b: ProgramInfo
 
     def to_json(self) -> str:
-        """Return the JSON of ``etdev diff --output json``, which states its version."""
+        """Return the JSON of ``etdev diff --output json``, which includes the format's version."""
         return json.dumps(asdict(self), indent=2)
 
 
 def diff(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> ProgramDiff:
     """Compare two ``.pte`` files from any toolchain.
 
-    Raises :class:`~etdev.errors.ProgramError` if one of them cannot be read or is malformed.
+    Raises :class:`~etdev.errors.ProgramError` if one of the files cannot be read or is malformed.
     """
     first, second = pte.read(a), pte.read(b)
     found = describe(first, Path(a)), describe(second, Path(b))
@@ -115,7 +115,7 @@ def _calls(method: MethodInfo, name: str) -> int:
 
 
 def _moved(a: m.ExecutionPlan, b: m.ExecutionPlan) -> tuple[int, int] | tuple[None, None]:
-    """Return the number of planned tensors, and how many of them have another address; None if the code differs."""
+    """Return the numbers of planned tensors and of those with another address; None for both if the code differs."""
     if _without_addresses(a) != _without_addresses(b):
         return None, None
     places = [
@@ -134,7 +134,7 @@ def _without_addresses(plan: m.ExecutionPlan) -> m.ExecutionPlan:
         else value
         for value in plan.values
     )
-    # Where a delegate's data is in the file does not affect what the method does.
+    # The position of a delegate's data in the file does not affect the method.
     delegates = tuple(
         replace(item, processed=m.BackendDelegateDataReference(m.DataLocation.INLINE, 0)) for item in plan.delegates
     )

@@ -1,6 +1,6 @@
 """Description of a program (:class:`ProgramInfo`), derived from its file.
 
-It works without torch and executorch, and runs no code of the program.
+This module needs neither torch nor executorch, and runs no code of the program.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ from etdev.program.info import (
 def inspect(file: str | os.PathLike[str]) -> ProgramInfo:
     """Describe a ``.pte`` from any toolchain.
 
-    Raises :class:`~etdev.errors.ProgramError` if it cannot be read or is malformed. A program that overwrites its own
-    values is described too; :attr:`MethodInfo.memory_unknown` states the problem.
+    Raises :class:`~etdev.errors.ProgramError` if the file cannot be read or is malformed. A program that overwrites
+    values it still needs is described too; :attr:`MethodInfo.memory_unknown` then has the problem.
     """
     return inspect_memory(file)[0]
 
 
 def inspect_memory(file: str | os.PathLike[str]) -> tuple[ProgramInfo, tuple[MethodMemory | str, ...]]:
-    """Describe a ``.pte`` as :func:`inspect` does.
+    """Describe a ``.pte`` like :func:`inspect`; also return each method's use of planned memory.
 
-    Also return each method's use of planned memory, or the reason why that is unknown.
+    If the use of memory is unknown, return the reason as a text instead.
     """
     program = pte.read(file)
     memories = method_memories(program)
@@ -63,7 +63,7 @@ def inspect_memory(file: str | os.PathLike[str]) -> tuple[ProgramInfo, tuple[Met
 def describe(program: Program, file: Path, memories: Sequence[MethodMemory | str] | None = None) -> ProgramInfo:
     """Describe a program that was read from ``file``.
 
-    ``memories`` states each method's use of planned memory. Without it, it is derived from the program.
+    ``memories`` has each method's use of planned memory. If it is None, the use is derived from the program.
     """
     memories = method_memories(program) if memories is None else memories
     holds = _holders(program)
@@ -92,7 +92,10 @@ def describe(program: Program, file: Path, memories: Sequence[MethodMemory | str
 
 
 def describe_methods(program: Program, memories: Sequence[MethodMemory | str]) -> tuple[MethodInfo, ...]:
-    """Describe the methods of a program; ``memories`` are the results of :func:`method_memories`. Raises nothing."""
+    """Describe the methods of a program. Never raises an error.
+
+    ``memories`` are the results of :func:`method_memories`.
+    """
     state = describe_state(program, memories)
     return tuple(
         _method(program, plan, memory, state.get(number, ()))
@@ -166,7 +169,7 @@ def _scalar(value: m.Value) -> str | None:
 
 
 def _set_by_code(plan: m.ExecutionPlan) -> set[int]:
-    """Return the tensors that a move or a view instruction sets, so that they need no memory of their own."""
+    """Return the tensors that a move or a view instruction sets, and that therefore need no memory of their own."""
     found = set()
     for call in plan.instructions:
         if isinstance(call, m.MoveCall):
@@ -203,7 +206,7 @@ def _text(content: bytes) -> str | None:
 
 
 def _holders(program: Program) -> dict[int, tuple[str, ...]]:
-    """Return, by segment, what uses it (such as constants or delegates), in a fixed order."""
+    """Return the users of each segment (such as constants or delegates), by segment and in a fixed order."""
     found: dict[int, dict[str, None]] = defaultdict(dict)
     for index, kind in _references(program):
         found[index][kind] = None
@@ -224,7 +227,7 @@ def _references(program: Program) -> Iterator[tuple[int, str]]:
 
 
 def file_sections(program: Program, file: Path) -> Sections:
-    """Return the bytes of the file by purpose. A segment with several purposes counts for the first of them."""
+    """Return the bytes of the file by purpose; a segment with several purposes counts for the first of them."""
     size, flatbuffer = _sizes(file)
     holds = _holders(program)
     spent: Counter[str] = Counter()
@@ -242,7 +245,7 @@ def file_sections(program: Program, file: Path) -> Sections:
 
 
 def _sizes(file: Path) -> tuple[int, int]:
-    """Return the size of the file, and that of the flatbuffer at its start, in bytes."""
+    """Return the sizes in bytes of the file, and of the flatbuffer at its start."""
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
         with memoryview(content) as view:
             header = parse_header(view)

@@ -14,7 +14,7 @@ from etdev.program.analysis.storage import MethodMemory, Storage
 class TensorLife:
     """Lifetime of a tensor in planned memory.
 
-    Instants are counted as in :class:`~etdev.program.analysis.storage.Storage`.
+    Instants are numbered like in :class:`~etdev.program.analysis.storage.Storage`.
     """
 
     value: int
@@ -24,13 +24,13 @@ class TensorLife:
     offset: int
     """Offset in bytes from the start of the planned buffer."""
     size: int
-    """Bytes at the largest size of the tensor."""
+    """Size in bytes at the largest size of the tensor."""
     start: int
     """First instant at which the tensor itself is in use."""
     end: int
-    """First instant at which the tensor is no longer in use; equal to ``start`` if it is never in use.
+    """First instant at which the tensor is no longer in use; equal to ``start`` if the tensor is never in use.
 
-    Its bytes may be in use for longer: because of an alias, or because they are state.
+    The tensor's bytes may be in use for longer: because of an alias, or because they are state.
     """
 
 

@@ -17,7 +17,7 @@ from etdev.program.footprint import constant_bytes, named_bytes
 def measure_program(program: Program, size: int, methods: Sequence[MethodResult] = ()) -> Figures:
     """Return the figures of a program whose file has ``size`` bytes.
 
-    ``methods`` are the build's results. Without them, the numbers of delegated and undelegated ops are unknown.
+    ``methods`` are the build's results. If there are none, the numbers of delegated and undelegated ops are unknown.
     """
     return Figures(
         file=size,
@@ -35,7 +35,7 @@ def weight_bytes(program: Program) -> int:
 
 
 def nested_programs(program: Program) -> Iterator[Program]:
-    """Yield the nested programs in a program's reference delegates, each once, except those that cannot be read."""
+    """Yield the nested programs in a program's reference delegates, each once; skip those that cannot be read."""
     seen = set()
     for plan, index, delegate in reference_delegates(program):
         if delegate.processed not in seen:

@@ -15,7 +15,7 @@ _NAMES = {
     m.ScalarType.FLOAT: "float32",
     m.ScalarType.DOUBLE: "float64",
 }
-"""PyTorch's names of dtypes that ExecuTorch's schema names differently."""
+"""PyTorch's names of the dtypes that have another name in ExecuTorch's schema."""
 
 
 def dtype_name(scalar_type: m.ScalarType) -> str:
@@ -24,7 +24,7 @@ def dtype_name(scalar_type: m.ScalarType) -> str:
 
 
 def instruction_name(plan: m.ExecutionPlan, call: m.Instruction) -> str:
-    """Return the operator or delegate that an instruction calls (``aten::add.out``), else its kind (``MoveCall``)."""
+    """Return the operator or delegate that an instruction calls (``aten::add.out``), or its kind (``MoveCall``)."""
     match call:
         case m.KernelCall():
             return operator_name(plan.operators[call.op_index])

@@ -1,4 +1,4 @@
-"""Planned memory of a program: buffers with lower bounds on their size, and the state in them."""
+"""Planned memory of a program: its buffers, with lower bounds on their sizes, and the state in them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _MOST_ALIGNMENT = 16
 def method_memories(
     program: Program, inputs: Mapping[str, DelegateInputs] | None = None
 ) -> tuple[MethodMemory | str, ...]:
-    """Return, for each method, its use of planned memory, or the reason why that is unknown.
+    """Return each method's use of planned memory, or the reason why its use is unknown. Never raises an error.
 
-    It is derived from the data flow in the file. ``inputs`` states, per method, how many arguments of each delegate
-    call are inputs. For other methods, the numbers are derived from the file. Raises nothing.
+    The result is derived from the data flow in the file. ``inputs`` maps methods to the number of inputs of each
+    delegate call. For methods that it lacks, the numbers are derived from the file.
     """
     found: list[MethodMemory | str] = []
     for plan in program.execution_plan:
@@ -42,7 +42,7 @@ def method_memories(
 
 
 def describe_buffers(plan: m.ExecutionPlan, memory: MethodMemory | str, *, several: bool) -> tuple[BufferInfo, ...]:
-    """Return the planned buffers of a method. ``several`` is true if the program has more than one method."""
+    """Return the planned buffers of a method; ``several`` is True if the program has more than one method."""
     buffers = planned_buffers(plan)
     if isinstance(memory, str):
         return buffers
@@ -52,15 +52,15 @@ def describe_buffers(plan: m.ExecutionPlan, memory: MethodMemory | str, *, sever
 def _bounded(plan: m.ExecutionPlan, buffer: BufferInfo, memory: MethodMemory, *, several: bool) -> BufferInfo:
     storages = [storage for storage in memory.storages if storage.memory_id == buffer.index]
     bound = lower_bound(_problem(storages, several=several)) + padding(plan)
-    # Lifetimes do not show that two branches never both run. A plan that uses this can be below the bound.
+    # Lifetimes do not show that only one of two branches runs. A plan that uses this fact can need less than the bound.
     state = bool(storages) and all(storage.persistent for storage in storages)
     return replace(buffer, lower_bound=min(bound, buffer.size), state=state)
 
 
 def _problem(storages: Iterable[Storage], *, several: bool) -> Problem:
-    """Return the planning problem that a buffer's storages pose.
+    """Return the planning problem with the storages of one buffer.
 
-    In a program with ``several`` methods, shared state must keep its offset, since other methods rely on it.
+    In a program with ``several`` methods, shared state must keep its offset, because other methods use that offset.
     """
     storages = tuple(storages)
     alignment = _MOST_ALIGNMENT
@@ -81,9 +81,9 @@ def _problem(storages: Iterable[Storage], *, several: bool) -> Problem:
 
 
 def describe_state(program: Program, known: Sequence[MethodMemory | str]) -> dict[int, tuple[StateInfo, ...]]:
-    """Return each method's state by the method's index, sorted by address.
+    """Return each method's state, sorted by address, by the method's index.
 
-    Methods whose use of memory is unknown are left out.
+    Methods whose use of memory is unknown are omitted.
     """
     numbers = [number for number, memory in enumerate(known) if not isinstance(memory, str)]
     plans = [program.execution_plan[index] for index in numbers]
@@ -99,7 +99,7 @@ def describe_state(program: Program, known: Sequence[MethodMemory | str]) -> dic
 
 
 def _name_elsewhere(plans: Sequence[m.ExecutionPlan], state: State) -> str | None:
-    """Return the name that any method has for a state. A method that only writes the state may have no name for it."""
+    """Return the name of a state from any method; a method that only writes the state may not have its name."""
     names = (state_name(plans[position], (value,)) for position, value, _ in state.members)
     return next(filter(None, names), None)
 

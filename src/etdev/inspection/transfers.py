@@ -1,4 +1,4 @@
-"""Copies between the host and devices: their list, and the bytes that one call of a method copies."""
+"""Copies between the host and devices: a list of them, and the bytes that one call of a method copies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Transfer:
     """True for a copy from the host to the device, False for one from the device to the host."""
     device: str
     value: int
-    """Index of the tensor that is written, among the method's values."""
+    """Value index of the tensor that is written."""
     nbytes: int
     """Number of bytes copied, at the tensor's largest size."""
 
@@ -40,7 +40,7 @@ def transfers(plan: m.ExecutionPlan) -> Iterator[Transfer]:
 
 
 def transfers_per_call(plan: m.ExecutionPlan) -> Transfers:
-    """Return the bytes that one call of a method copies in each direction: those of the call that copies most."""
+    """Return the bytes that one call of a method copies in each direction, for the call that copies the most."""
     found = tuple(transfers(plan))
     if not found:
         return Transfers(0, 0)
@@ -57,10 +57,10 @@ def transfers_per_call(plan: m.ExecutionPlan) -> Transfers:
 
 
 def _heaviest_path(flow: FlowGraph, cycles: tuple[int, ...], weights: dict[int, tuple[int, int]]) -> tuple[int, int]:
-    """Return the bytes copied to and from devices on the path through a method that copies most.
+    """Return the bytes copied to and from devices on the path through a method that copies the most bytes.
 
-    ``cycles`` gives the group of each instruction: all instructions of a loop are one group. ``weights`` are the bytes
-    that each group copies.
+    ``cycles`` has the group of each instruction: all instructions of a loop are one group. ``weights`` maps each group
+    to the bytes that it copies.
     """
     group = {number: cycles[block.start] for number, block in enumerate(flow.blocks) if block.start < block.end}
     following: dict[int, set[int]] = defaultdict(set)
@@ -86,7 +86,7 @@ def _heaviest_path(flow: FlowGraph, cycles: tuple[int, ...], weights: dict[int, 
 
 
 def _repeating(flow: FlowGraph, cycles: tuple[int, ...]) -> set[int]:
-    """Return the numbers of the groups that are loops. A group is all blocks of one loop, or one other block."""
+    """Return the numbers of the groups that are loops; a group is all blocks of one loop, or one other block."""
     groups = {number: cycles[block.start] for number, block in enumerate(flow.blocks) if block.start < block.end}
     several = {group for group, count in Counter(groups.values()).items() if count > 1}
     return several | {group for number, group in groups.items() if number in flow.blocks[number].successors}

@@ -1,4 +1,4 @@
-"""The commands as functions: the API of ``import etdev``, which the command line calls too."""
+"""The commands of etdev as Python functions, for ``import etdev`` and for the command line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ def open_project(
     overrides: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
 ) -> Project:
-    """Return the project of a config; arguments and errors are those of :func:`~etdev.backends.opening.open_config`."""
+    """Load a config and return its project.
+
+    The arguments and errors are those of :func:`~etdev.backends.opening.open_config`.
+    """
     return Project(open_config(config, profile=profile, overrides=overrides, environ=environ))
 
 
@@ -47,16 +50,16 @@ def build(
 
     * ``targets``: glob patterns; none means all targets.
     * ``overrides``: ``key=value`` texts as for ``--set``.
-    * ``require``: names of checks that must have run.
+    * ``require``: names of checks that must run.
     * ``verify=False``: stop after writing.
     * ``cache=False``: build again even if nothing has changed since an earlier build.
-    * ``locked``: require that everything matches ``etdev.lock``.
+    * ``locked``: require that all inputs and outputs match ``etdev.lock``.
     * ``device_map``: the local devices for the programs' devices, as for ``--device-map``.
-    * ``jobs``: number of targets built at the same time, each in a process; None takes the config's number.
+    * ``jobs``: number of targets built at the same time, each in a process of its own; None for the config's number.
     * ``keep_going``: report a target's error in :attr:`BuildResult.failed` instead of raising it.
 
-    Returns the built targets and the results of verification, also if a gate was missed or an artifact was rejected:
-    see :attr:`BuildResult.ok`. Raises an :class:`~etdev.errors.EtdevError` if the config, the environment or a stage
+    Returns the built targets with the results of verification, even if a target missed a gate or was rejected: see
+    :attr:`BuildResult.ok`. Raises an :class:`~etdev.errors.EtdevError` if the config, the environment or a stage
     prevents the build, and :class:`~etdev.pipeline.cache.lock.LockStaleError` if the lock does not match.
     """
     from etdev.pipeline.builder.build import build_project
@@ -91,7 +94,8 @@ def verify(
     """Verify the artifacts that an earlier build left in the output folder; arguments as for :func:`build`.
 
     If the program keeps no state, ``jobs`` workers run the samples that a metric passes to ``run.map``. The workers are
-    processes that import the main module, so a script calls this below ``if __name__ == "__main__":``.
+    processes that import the main module. A script therefore has to call this function below ``if __name__ ==
+    "__main__":``.
     """
     from etdev.pipeline.verify_target import verify_project
 
@@ -118,14 +122,14 @@ def deploy(
     environ: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> DeployResult:
-    """Deploy the built files of a target to the place that ``[deploy.NAME]`` of the config states.
+    """Deploy the built files of a target to the destination in the config's table ``[deploy.NAME]``.
 
-    ``dry_run`` connects and reports what would be done. ``rollback`` returns to the release before the current one.
-    ``stale`` deploys the built files even if config, code or weights have changed since they were built. The other
-    arguments are those of :func:`build`.
+    ``dry_run`` connects to the destination and reports the changes that a deployment would make. ``rollback`` returns
+    to the release before the current one. ``stale`` deploys the built files even if config, code or weights have
+    changed since the build. The other arguments are those of :func:`build`.
 
-    Raises an :class:`~etdev.errors.EtdevError` if the config, the environment, the built files or the place prevent it.
-    The place then has the same current release as before.
+    Raises an :class:`~etdev.errors.EtdevError` if the config, the environment, the built files or the destination
+    prevent the deployment. The current release then stays the same.
     """
     from etdev.pipeline.deploy import DeployOptions, deploy_project
 

@@ -1,4 +1,4 @@
-"""``etdev deploy``: publishes a built target as a release."""
+"""The command ``etdev deploy``, which publishes a built target as a release."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from etdev.pipeline.results.result import Part
 
 
 class DeployResult(Part):
-    """The result of a deployment. With ``dry_run``, it is the result that a deployment would have."""
+    """The result of a deployment; with ``dry_run``, the result that the deployment would have."""
 
     format: Literal[1] = 1
     name: str
@@ -35,29 +35,29 @@ class DeployResult(Part):
     uri: str
     dry_run: bool
     action: Literal["published", "switched", "unchanged"]
-    """What happens to the current release.
+    """Effect on the current release.
 
     * ``published``: a new release was uploaded and is current.
     * ``switched``: a release that was uploaded before became current.
     * ``unchanged``: the release was current already.
     """
     release: str
-    """Name of the release that is current now."""
+    """Name of the release that is current after the deployment."""
     before: str | None
-    """Name of the release that was current before; None for the first."""
+    """Name of the previous current release; None if there was none."""
     files: tuple[ReleasedFile, ...]
     """Files of the release, except its manifest; empty for a rollback."""
     not_run: tuple[str, ...] = ()
-    """Checks that did not run when the target was verified; the manifest lists them."""
+    """Checks that did not run when the target was verified; the manifest lists these checks."""
     removed: tuple[str, ...] = ()
-    """Names of old releases that were removed, because the config's ``keep`` limits their number."""
+    """Names of old releases that were removed, because the config's ``keep`` limits the number of releases."""
     leftovers: tuple[str, ...] = ()
-    """Files that interrupted deployments left, which are removed."""
+    """Files that interrupted deployments had left; this deployment removes them."""
     notes: tuple[str, ...] = ()
 
 
 class ReleaseInfo(Part):
-    """A release that was found at the place to which the config deploys."""
+    """A release found at the destination in the config."""
 
     name: str
     time: datetime
@@ -70,11 +70,11 @@ class ReleaseInfo(Part):
     etdev: str | None
     """Version of etdev that built the release."""
     problem: str | None
-    """Why the manifest cannot be read; the fields that come from it are None then."""
+    """Reason why the manifest cannot be read; the fields that come from the manifest are None then."""
 
 
 class ReleaseList(Part):
-    """The releases at the place to which the config deploys, newest first."""
+    """The releases at the destination in the config, newest first."""
 
     format: Literal[1] = 1
     name: str
@@ -84,7 +84,7 @@ class ReleaseList(Part):
 
 @dataclass(frozen=True)
 class DeployOptions:
-    """Options of one deployment. What is deployed, and where to, is in the config."""
+    """Options of one deployment; the config states the target and the destination."""
 
     dry_run: bool = False
     rollback: bool = False
@@ -96,13 +96,15 @@ class DeployOptions:
 def deploy_project(project: Project, name: str, options: DeployOptions) -> DeployResult:
     """Deploy the built files, or return to the release before the current one.
 
-    Raises :class:`~etdev.errors.UsageError` for a deployment that the config does not have,
-    :class:`~etdev.errors.DeployError` if the built files must not be deployed or the place fails, and
+    Raises :class:`~etdev.errors.UsageError` if the config has no deployment of this name,
+    :class:`~etdev.errors.DeployError` if the built files must not be deployed or the destination fails, and
     :class:`~etdev.errors.MissingRequirementError`.
     """
     settings = _settings(project, name)
     if options.rollback and options.dry_run:
-        raise UsageError("a rollback has no dry run", where="--dry-run", hint="`--list` shows what is there")
+        raise UsageError(
+            "a rollback has no dry run", where="--dry-run", hint="run it with `--list` to see the releases"
+        )
     clock = StageClock(name, options.progress)
     terms, now = Terms(settings.keep, settings.smoke), datetime.now(UTC)
     if options.rollback:
@@ -118,7 +120,7 @@ def deploy_project(project: Project, name: str, options: DeployOptions) -> Deplo
 
 
 def list_project(project: Project, name: str) -> ReleaseList:
-    """List the releases at the place to which the config deploys; raise the errors of :func:`deploy_project`."""
+    """List the releases at the destination in the config; raises the errors of :func:`deploy_project`."""
     settings = _settings(project, name)
     with _connected(project, name) as transport:
         found = tuple(map(_info, listing(transport)))
@@ -137,9 +139,9 @@ def _settings(project: Project, name: str) -> Deploy:
 
 @contextmanager
 def _connected(project: Project, name: str) -> Iterator[Transport]:
-    """Open the connection to the place to which the config deploys.
+    """Open the connection to the destination in the config.
 
-    An error of the block that has no location gets the place's URI as its location.
+    If an error in the block has no location, its location becomes the destination's URI.
     """
     try:
         with open_transport(_reach(project, name)) as transport:

@@ -1,6 +1,6 @@
-"""Releases of built files: whether a target may be deployed, its files, and its manifest.
+"""Releases of built files: tests whether a target may be deployed, and makes the list of files and the manifest.
 
-This module runs no code of the project.
+This module does not run code of the project.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _BUILD_PACKAGES = ("etdev", "python", "torch", "executorch")
 
 
 def make_release(project: Project, target: str) -> Release:
-    """Return the release of a target as it was built.
+    """Return the release of a target, with the files of the last build.
 
-    Raises :class:`~etdev.errors.DeployError` if the target was not built or did not pass its checks, or if its file
-    changed since the build.
+    Raises :class:`~etdev.errors.DeployError` if the target was not built or did not pass its checks, or if one of its
+    files changed since the build.
     """
     path = project.artifact(target)
     build = f"run `etdev build {target}` first"
     if not path.is_file():
         rejected = path.with_name(path.name + REJECTED_SUFFIX).exists()
-        why = "the last build of it was rejected" if rejected else "it was not built"
+        why = "the last build rejected it" if rejected else "it was not built"
         raise DeployError(f"target {target!r} cannot be deployed: {why}", where=str(path), hint=build)
     report = _report(project, target, build)
     built = report[target]
@@ -57,16 +57,16 @@ def make_release(project: Project, target: str) -> Release:
 
 
 def check_current(project: Project, target: str) -> tuple[str, ...]:
-    """Refuse a target that was built from another config or other code than the project has now.
+    """Raise :class:`~etdev.errors.DeployError` if config, code or weights of a target changed since it was built.
 
-    Returns notes on inputs that cannot be compared. Raises :class:`~etdev.errors.DeployError`.
+    Returns notes on inputs that cannot be compared.
     """
     since = since_built(project, target)
     if since.said is not None:
         raise DeployError(
-            f"target {target!r} is not what the project would build: {since.said}",
+            f"target {target!r} is not what the project would build now: {since.said}",
             where=str(project.artifact(target)),
-            hint="or deploy what was built, with `--stale`",
+            hint="or use `--stale` to deploy the files as they were built",
         )
     return () if since.unknown is None else (since.unknown,)
 
@@ -80,7 +80,7 @@ def _report(project: Project, target: str, hint: str) -> BuildResult:
     if report is None:
         raise DeployError("there is no report of the build", where=str(place), hint=hint)
     if target not in [item.name for item in report.targets]:
-        raise DeployError(f"the report says nothing of the target {target!r}", where=str(place), hint=hint)
+        raise DeployError(f"the report does not contain the target {target!r}", where=str(place), hint=hint)
     return report
 
 
@@ -89,13 +89,13 @@ def _refuse_unverified(built: TargetResult, place: Path) -> None:
         failed = [check for check in built.checks if check.status == "failed"]
         said = "; ".join(f"{check.name}: {check.summary}" for check in failed)
         what = "missed a gate" if built.status == "gate failed" else "was rejected"
-        raise DeployError(f"target {built.name!r} {what}: {said}", where=str(place), hint="fix that and build again")
+        raise DeployError(f"target {built.name!r} {what}: {said}", where=str(place), hint="fix this and build again")
     if built.unmet:
         names = ", ".join(check.name for check in built.unmet)
         raise DeployError(
             f"target {built.name!r} requires checks that did not run: {names}",
             where=str(place),
-            hint="build it where they run",
+            hint="build it on a machine where these checks run",
         )
     if not any(check.name == "bytes" and check.status == "passed" for check in built.checks):
         raise DeployError(
@@ -106,13 +106,13 @@ def _refuse_unverified(built: TargetResult, place: Path) -> None:
 
 
 def _files(path: Path, built: TargetResult) -> tuple[ReleasedFile, ...]:
-    """Return the program and its data files; refuse files that changed since the build."""
+    """Return the program and its data files; raise an error for a file that changed since the build."""
     digests = {path.name: built.sha256, **{data.name: data.sha256 for data in built.data}}
     files = tuple(_file(path.with_name(name)) for name in digests)
     for file in files:
         if file.sha256 != digests[file.name]:
             raise DeployError(
-                f"the file is not the one that was built: its sha256 is {file.sha256[:12]}…, the report says "
+                f"the file has changed since it was built: its sha256 is {file.sha256[:12]}…, the report has "
                 f"{digests[file.name][:12]}…",
                 where=str(path.with_name(file.name)),
                 hint=f"run `etdev build {built.name}` again",
@@ -123,9 +123,9 @@ def _files(path: Path, built: TargetResult) -> tuple[ReleasedFile, ...]:
 def _file(path: Path) -> ReleasedFile:
     if not FileName.fullmatch(path.name) or path.name == MANIFEST:
         raise DeployError(
-            f"a file of a release cannot be called {path.name!r}",
+            f"a release cannot contain a file with the name {path.name!r}",
             where=str(path),
-            hint="names are of letters, digits, `.`, `_` and `-`, and begin with a letter or a digit",
+            hint="use a name of letters, digits, `.`, `_` and `-` that begins with a letter or a digit",
         )
     try:
         with open_file(path) as file:

@@ -1,4 +1,4 @@
-"""``build --dry-run``: imports the code that the config names and checks shapes, without lowering or writing."""
+"""The command ``build --dry-run``: imports the code that the config names and checks shapes, without lowering."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 
 class CheckedMethod(Part):
-    """A method that accepted all inputs it was called with."""
+    """A method that the dry run called without an error."""
 
     name: str
     inputs: str
-    """Declared inputs: ``image: float32 [batch, 1, 8, 8]``."""
+    """Declared inputs, such as ``image: float32 [batch, 1, 8, 8]``."""
     outputs: tuple[str, ...]
-    """Outputs with every dynamic dimension at its maximum: ``float32 [32, 10]``."""
+    """Outputs for the maximum of every dynamic dimension, such as ``float32 [32, 10]``."""
     sizes: tuple[dict[str, int], ...]
-    """Sizes of the dynamic dimensions in each call on fake tensors."""
+    """Sizes of the dynamic dimensions in each call on fake tensors, by dimension name."""
     samples: bool
-    """True if it was computed on the first of the config's samples, False if on random inputs of the smallest sizes."""
+    """True if the method ran on the first of the config's samples, False if on random inputs of the smallest sizes."""
 
 
 class DryRun(Part):
@@ -48,20 +48,20 @@ class DryRun(Part):
 
 
 def describe_calls(method: CheckedMethod) -> str:
-    """Return a text on the calls of a method: ``batch = 1, 32, 16, 31; computed on the first sample``."""
+    """Describe the calls of a method, such as ``batch = 1, 32, 16, 31; computed on the first sample``."""
     if not method.inputs:
         return "no inputs"
     names = method.sizes[0]
     sizes = "; ".join(f"{name} = {', '.join(str(choice[name]) for choice in method.sizes)}" for name in names)
-    sample = "the first sample" if method.samples else "random inputs, for want of samples"
+    sample = "the first sample" if method.samples else "random inputs, because there are no samples"
     return f"{sizes or 'the declared sizes'}; computed on {sample}"
 
 
 def dry_run(project: Project, options: BuildOptions) -> DryRun:
     """Load the model, call each method with several sizes and on its first sample, and check all other samples.
 
-    Raises the errors that a build would raise for the same mistakes, in less time. Errors of ``torch.export`` and of
-    later stages are not found.
+    For the same mistakes, this raises the same errors as a build, in less time. It does not find errors of
+    ``torch.export`` and of later stages.
     """
     names = choose_targets(project, options.targets)
     for name in names:
@@ -100,7 +100,7 @@ def _check_method(project: Project, user: UserCode, loaded: LoadedModel, signatu
 
 
 def _fake_calls(project: Project, user: UserCode, loaded: LoadedModel, signature: Signature) -> tuple[str, ...]:
-    """Call a method on fake tensors of various sizes; return its outputs for the largest sizes."""
+    """Call a method on fake tensors of various sizes; return descriptions of its outputs for the largest sizes."""
     outputs: tuple[str, ...] = ()
     with as_forward(loaded.module, signature.method):
         for choice in sizes_to_try(signature):
@@ -114,9 +114,9 @@ def _fake_calls(project: Project, user: UserCode, loaded: LoadedModel, signature
 
 
 def _call(project: Project, user: UserCode, loaded: LoadedModel, signature: Signature, inputs: Tensors) -> None:
-    """Compute one call in the way that verification does.
+    """Run one call on real tensors, in the same way as verification.
 
-    Fake tensors alone are not enough: they accept dtypes that no kernel accepts.
+    Fake tensors do not find all errors: they accept dtypes that no kernel accepts.
     """
     model = unexported_model(project, loaded, {})
     try:

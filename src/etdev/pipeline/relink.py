@@ -1,6 +1,6 @@
-"""Relink of a ``.pte`` to one that needs less memory, for ``etdev relink``.
+"""Relink of a ``.pte`` to a ``.pte`` that needs less memory, for ``etdev relink``.
 
-This module works without torch, executorch and a project's code.
+This module needs neither torch nor executorch, and runs no code of a project.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ FORMAT = 1
 _DEFAULT_ALIGNMENT = 16
 _OBJECT = ".object.pte"
 _TABLES = {"default": DEFAULT, "none": {}}
-"""Tables of kernels that may write over an operand, by the names that callers use for the tables."""
+"""Tables of kernels that may write over an operand, by the name that callers pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class MethodChange:
-    """What a relink changed in one method."""
+    """Changes of a relink to one method."""
 
     name: str
     before: tuple[BufferInfo, ...]
     """Planned buffers of the method in the input file."""
     after: tuple[BufferInfo, ...]
-    """Planned buffers of the method in the output file; without lower bounds if the method kept its plan."""
+    """Planned buffers of the method in the output file; they have no lower bounds if the method kept its plan."""
     instructions_before: int
     instructions_after: int
     copies: tuple[CopiesOfKind, ...]
@@ -66,12 +66,12 @@ class MethodChange:
     inplace_decisions: tuple[InPlace, ...]
     """The linker's decision on each output that may be written over an operand, by position in the input file."""
     kept: str | None
-    """Reason why the method kept its plan; None if it has a new one."""
+    """Reason why the method kept its plan; None if the method has a new plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelinkResult:
-    """The result of a relink: figures of the input file (``before``) and of the output file (``after``)."""
+    """The result of a relink; ``before`` and ``after`` refer to the input file and the output file."""
 
     format: int
     input: str
@@ -80,37 +80,37 @@ class RelinkResult:
     alignment: int
     """Alignment in bytes of each storage."""
     elide: tuple[ElisionKind, ...]
-    """Kinds of copies that the linker was to remove."""
+    """Kinds of copies that the caller asked the linker to remove."""
     inplace: str
     """Name of the table of kernels that may write over an operand: ``default`` or ``none``."""
     size_before: int
     """Bytes of the input file."""
     size_after: int | None
-    """Bytes of the output file; None if it cannot be read again, such as a pipe or ``/dev/null``."""
+    """Bytes of the output file; None if the file cannot be read again, such as a pipe or ``/dev/null``."""
     memory_before: dict[str, int]
-    """Planned bytes per device: the sum over planned buffers, each at its largest size in any method."""
+    """Planned bytes by device: the sum over planned buffers, each at its largest size in any method."""
     memory_after: dict[str, int]
     constants_before: int
     """Bytes of constants in the input program."""
     constants_after: int
     """Bytes of constants in the output program.
 
-    They are more than before if the file now has copies of constants that were in planned memory.
+    The number grows if the file now has copies of constants that were in planned memory before.
     """
     methods: tuple[MethodChange, ...]
     shared_state: tuple[str, ...]
-    """Names of states that several methods share; they need a loader that gives all methods the same buffers."""
+    """Names of states that several methods share; the program's loader must give all methods the same buffers."""
     data: tuple[str, ...]
     """Data files whose content is now in the program."""
     external_data: tuple[str, ...]
-    """Names of data in another file, which is unchanged and still needed.
+    """Names of data that another file still has to provide; the relink does not change that file.
 
-    This is data of tensors, and of delegates whose blobs tell what they look up.
+    This is the data of tensors, and of delegates whose blobs show the names that they look up.
     """
     plan: Literal["passed", "not run"]
-    """Result of the check of the new plans, after reading the output file again."""
+    """Result of the check of the new plans, which reads the output file."""
     plan_summary: str
-    """What the check of the new plans found, or the reason why it did not run."""
+    """Findings of the check of the new plans, or the reason why it did not run."""
 
     def to_json(self) -> str:
         """Return the versioned document of ``etdev relink --output json``."""
@@ -127,22 +127,22 @@ def relink(
     elide: Collection[str] = ALL_ELISIONS,
     inplace: str = "default",
 ) -> RelinkResult:
-    """Plan the memory of a ``.pte`` from any toolchain again, with fewer copies and with outputs over their operands.
+    """Plan the memory of a ``.pte`` from any toolchain again, with fewer copies and more outputs in place.
 
-    ``output`` may be ``file``; it is replaced atomically. ``data`` are the ``.ptd`` files that hold data of the
-    program. That data goes into the output; without ``data``, it stays in its files.
+    ``output`` may be the same path as ``file``. The output is replaced atomically. ``data`` are the ``.ptd`` files that
+    have data of the program; this data is put into the output. Without ``data``, it stays in its files.
 
     ``planner`` is ``best``, ``greedy``, ``naive`` or a name that another package registers. ``alignment`` is in bytes,
     a power of two, 16 by default. ``elide`` are the kinds of copies to remove, by default all: ``views``, ``slices``,
-    ``cat``, ``write_back``, ``constants``. ``inplace`` is ``default``, etdev's own table of kernels that may write over
-    an operand, or ``none``.
+    ``cat``, ``write_back``, ``constants``. ``inplace`` names a table of kernels that may write over an operand:
+    ``default`` is etdev's own table, ``none`` is empty.
 
-    With ``best`` and without ``alignment``, a method keeps its own plan if that needs less memory than the new one. If
-    state has a separate buffer, either all methods keep their plans or none.
+    With ``best`` and without ``alignment``, a method keeps its old plan if the new one needs more memory. If state has
+    a separate buffer, either all methods keep their plans or none.
 
-    Raises :class:`~etdev.errors.ProgramError` for a file that is malformed or has content that this version would lose.
-    Its subclass :class:`~etdev.errors.UnlinkableError` is raised for a program that overwrites values that it still
-    reads. Raises :class:`~etdev.errors.WriteError`, and :class:`~etdev.errors.UsageError` for invalid arguments.
+    Raises :class:`~etdev.errors.ProgramError` for a file that is malformed or has content that this version would lose,
+    and the subclass :class:`~etdev.errors.UnlinkableError` for a program that overwrites values and reads them later.
+    Raises :class:`~etdev.errors.WriteError`, and :class:`~etdev.errors.UsageError` for invalid arguments.
     """
     _check_arguments(planner, alignment, inplace)
     kinds = check_kinds(elide, "elide")
@@ -151,7 +151,7 @@ def relink(
     _refuse_place(target, files)
     program, size_before = _read(source, files), source.stat().st_size
     options = _options(planner, alignment, kinds, inplace)
-    # A caller that chooses a planner or an alignment gets its plan; otherwise the smaller plan counts.
+    # A caller that chooses a planner or an alignment gets a new plan, even if the old plan is smaller.
     linked = _linked(program, options, source, keep=planner == "best" and alignment is None)
     proof = _prove(program, linked, source, target)
     check, size_after = _write(program, linked, target, None if files else source)
@@ -189,7 +189,7 @@ def _options(planner: str, alignment: int | None, kinds: Sequence[ElisionKind], 
 
 
 def _linked(program: Program, options: LinkOptions, source: Path, *, keep: bool) -> Linked:
-    """Return the program with new plans; with ``keep``, a method keeps its own plan if that is smaller."""
+    """Return the program with new plans; with ``keep``, a method whose old plan is smaller keeps the old plan."""
     try:
         return link_foreign(program, options) if keep else link(program, options)
     except LinkError as error:
@@ -199,8 +199,8 @@ def _linked(program: Program, options: LinkOptions, source: Path, *, keep: bool)
 def check_kinds(names: Collection[str], where: str) -> tuple[ElisionKind, ...]:
     """Return kinds of copies by name, in the order in which they are reported.
 
-    A string is one kind; ``all`` means all kinds. Raises :class:`~etdev.errors.UsageError`, at ``where``, for an
-    unknown name.
+    A string stands for one kind; ``all`` stands for all kinds. Raises :class:`~etdev.errors.UsageError`, at ``where``,
+    for an unknown name.
     """
     names = {names} if isinstance(names, str) else set(names)
     known = (*KINDS, "all")
@@ -212,24 +212,27 @@ def check_kinds(names: Collection[str], where: str) -> tuple[ElisionKind, ...]:
 
 
 def _prove(program: Program, linked: Linked, source: Path, target: Path) -> ValidationReport:
-    """Compare the program with the program linked from it; raise an error if that computes something else.
+    """Prove that the linked program computes the same as the program before; raise an error otherwise.
 
-    The behaviour of a file that reads unwritten bytes is undefined. In that case, the file is at fault.
+    If the file's own behavior is undefined because it reads unwritten bytes, the error says that the file is wrong.
     """
     inputs = {plan.name: delegate_inputs(plan) for plan in program.execution_plan}
     found = compare_link(program, linked, inputs, foreign=True)
     for violation in found.violations:
         if reason := _why_unclear(program, inputs, violation.method):
-            hint = "its behavior is undefined: build it again from its model with etdev, or report it with the file"
+            hint = (
+                "its behavior is undefined: build the file again from its model with etdev, or report this "
+                "and attach the file"
+            )
             raise UnlinkableError(reason, where=str(source), hint=hint)
         raise wrong_link(violation, str(target))
     return found
 
 
 def _why_unclear(program: Program, inputs: Mapping[str, Mapping[int, int]], method: str) -> str | None:
-    """Return why a method's result is undefined; None if it is defined.
+    """Return the reason why a method's result is undefined; None if it is defined.
 
-    It is undefined if the method reads bytes that were overwritten or never written.
+    The result is undefined if the method reads bytes that were overwritten or never written.
     """
     alone = validate_file(program, inputs)
     for violation in (*alone.violations, *alone.never_written, *alone.overlapping):
@@ -237,11 +240,11 @@ def _why_unclear(program: Program, inputs: Mapping[str, Mapping[int, int]], meth
             return violation.message
     for item in alone.not_validated:
         if item.method == method:
-            return f"method {item.method!r} cannot be followed: {item.reason}"
+            return f"method {item.method!r} cannot be analyzed: {item.reason}"
     same = {}
     for plan in program.execution_plan:
         same[plan.name] = Correspondence({at: at for at in range(len(plan.instructions))}, inputs.get(plan.name, {}))
-    # With violations here, the program does not even match itself.
+    # If there are violations here, the program does not even match itself.
     for violation in validate_link(program, program, same, foreign=True).violations:
         if violation.method == method:
             return f"method {violation.method!r} depends on a value that no instruction sets"
@@ -250,7 +253,11 @@ def _why_unclear(program: Program, inputs: Mapping[str, Mapping[int, int]], meth
 
 def _check_arguments(planner: str, alignment: int | None, inplace: str) -> None:
     if planner not in planner_names():
-        own = "relink runs no one's code; a planner of your own is for `etdev build`" if ":" in planner else None
+        own = (
+            "relink does not run code of other packages or projects; use `etdev build` with such a planner"
+            if ":" in planner
+            else None
+        )
         known = ", ".join(sorted(planner_names()))
         raise UsageError(f"there is no planner {planner!r}", where="--planner", hint=own or f"one of: {known}")
     if alignment is not None and (
@@ -259,48 +266,52 @@ def _check_arguments(planner: str, alignment: int | None, inplace: str) -> None:
         raise UsageError(
             f"{alignment!r} bytes is not an alignment",
             where="--alignment",
-            hint=f"give a power of two up to {MAX_ALIGNMENT}: 16, 64, 128",
+            hint=f"use a power of two up to {MAX_ALIGNMENT}: 16, 64, 128",
         )
     if inplace not in _TABLES:
         raise UsageError(
-            f"{inplace!r} does not say which operators may write in place",
+            f"{inplace!r} is not a table of operators that may write in place",
             where="--inplace",
-            hint=f"one of: {', '.join(_TABLES)}; operators of your own are for `etdev build`",
+            hint=f"use one of: {', '.join(_TABLES)}; for operators of your own, use `etdev build`",
         )
 
 
 def _refuse_object(source: Path) -> None:
-    """Refuse an object program, because its shared state is recorded only in the sidecar and in the config."""
+    """Raise an error for an object program: only its sidecar and its config record which state is shared."""
     if source.name.endswith(_OBJECT) and source.with_suffix(".json").exists():
         built = source.name.removesuffix(_OBJECT) + ".pte"
         raise UsageError(
-            "this is an object program, which `etdev build` links",
+            "this is an object program; only `etdev build` can link it",
             where=str(source),
-            hint=f"link what was built from it: {built}; or change the target's memory in the config and build",
+            hint=f"relink the program that was built from it: {built}; or change the target's memory settings in "
+            "the config and build",
         )
 
 
 def _refuse_place(target: Path, data: Sequence[Path]) -> None:
-    """Refuse an output path whose name is that of another kind of file, or that is one of the data files."""
+    """Raise an error if the output path has the suffix of another kind of file, or is one of the data files."""
     if target.suffix in PRODUCTS and target.suffix != ".pte":
         raise UsageError(
-            f"{str(target)!r} cannot be a program: {target.suffix} files are other products of builds",
+            f"{str(target)!r} cannot be the output program: builds write other kinds of files with the suffix "
+            f"{target.suffix}",
             where="-o",
-            hint="let it end in .pte",
+            hint="use a name that ends in .pte",
         )
     if real_path(target) in set(map(real_path, data)):
-        raise UsageError(f"{str(target)!r} is a file that `--data` reads", where="-o", hint="write to another file")
+        raise UsageError(
+            f"{str(target)!r} is a file that `--data` reads", where="-o", hint="write the output to another file"
+        )
 
 
 def _read(source: Path, data: Sequence[Path]) -> Program:
-    """Return the program with its data; refuse a program with content that would be lost."""
+    """Return the program with its data; raise an error if the file has content that a relink would lose."""
     program = without_constant_names(read_joined(source, data)) if data else pte.read(source)
     if program.unknown_fields:
         lost = ", ".join(program.unknown_fields)
         raise ProgramError(
-            f"the file has what this version of etdev does not know and would lose: {lost}",
+            f"the file has content that this version of etdev does not know and would lose: {lost}",
             where=str(source),
-            hint="use a newer etdev, or the file as it is",
+            hint="use a newer version of etdev, or use the file without a relink",
         )
     return program
 
@@ -312,7 +323,8 @@ def _place(source: Path, error: LinkError) -> str:
 def _write(program: Program, linked: Linked, target: Path, source: Path | None) -> tuple[Finding, int | None]:
     """Write the program, check the written file and move it to ``target``; return the check and the size in bytes.
 
-    ``source`` is the file that has all of ``program``. If the link changed nothing, its bytes are copied.
+    ``source`` is a file with all of ``program``, or None. If the link changed nothing, the bytes of ``source`` are
+    copied.
     """
     with atomic_path(target) as place:
         try:
@@ -323,7 +335,7 @@ def _write(program: Program, linked: Linked, target: Path, source: Path | None) 
                 pte.write(linked.program, place)
         except WriteError as error:
             raise WriteError(error.message, where=str(target), hint=error.hint) from error
-        if place == target:  # A target such as a pipe cannot be replaced or read again.
+        if place == target:  # A pipe or a similar target cannot be replaced or read again.
             return _check(linked.program, program, linked.methods, target), None
         return _check(pte.read(place), program, linked.methods, target), place.stat().st_size
 
@@ -331,7 +343,7 @@ def _write(program: Program, linked: Linked, target: Path, source: Path | None) 
 def _check(written: Program, before: Program, reports: Sequence[MethodReport], target: Path) -> Finding:
     """Check the new plans in the written program.
 
-    Kept plans are not checked: they come from another toolchain, and the link has read them already.
+    Old plans are not checked: they come from another toolchain, and the link has already read them.
     """
     new = {report.name: report for report in reports if report.kept is None}
     if not new:
@@ -347,7 +359,7 @@ def _check(written: Program, before: Program, reports: Sequence[MethodReport], t
         raise LinkError(
             f"the new plan is wrong, so nothing was written: {check.summary}",
             where=str(target),
-            hint="this is a bug in etdev: please report it with the file",
+            hint="this is a bug in etdev: please report it and attach the file",
         )
     return check
 

@@ -21,35 +21,35 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class SinceBuilt:
-    """Differences between a target's current inputs and the inputs that its file was built from."""
+    """Differences between a target's current inputs and the inputs of its last build."""
 
     target: str
     changed: tuple[str, ...] = ()
-    """The settings, files and folders that changed, one sentence each."""
+    """The settings, files and folders that changed, with one sentence for each."""
     missing: tuple[str, ...] = ()
-    """The files that are missing here, so that they cannot be compared; one sentence each."""
+    """The files that are missing here and cannot be compared, with one sentence for each."""
 
     @property
     def said(self) -> str | None:
-        """Text on the changes, with a remedy; None if nothing changed."""
+        """Sentence on the changes, with advice; None if nothing changed."""
         if not self.changed:
             return None
-        return f"since it was built, {_some(self.changed)}: `etdev build {self.target}` builds it again"
+        return f"since it was built, {_some(self.changed)}: run `etdev build {self.target}` to build it again"
 
     @property
     def unknown(self) -> str | None:
-        """Text on the inputs that cannot be compared; None if all can be."""
+        """Sentence on the inputs that cannot be compared; None if all can be compared."""
         if not self.missing:
             return None
         return f"etdev cannot tell whether the project would build the same file: {_some(self.missing)}"
 
 
 def since_built(project: Project, target: str, *, settings: bool = True) -> SinceBuilt:
-    """Compare the project with the inputs that a target's file was built from; the lock or the cache has these.
+    """Compare the project with the inputs that a target's file was built from, according to the lock or the cache.
 
-    Without ``settings`` only files are compared: the caller may not know the profile of the build. Versions of packages
-    are ignored, because a file may be verified and deployed on a machine with other packages. The result is empty if
-    the lock and the cache do not know the file, or if it cannot be read; other code reports that.
+    Without ``settings``, only files are compared: the caller may not know the profile of the build. Versions of
+    packages are ignored, because a file may be verified and deployed on a machine with other packages. The result is
+    empty if the lock and the cache have no entry for the file, or if they cannot be read, which other code reports.
     """
     counted = ("setting", *_FILES) if settings else _FILES
     with Cache(open_store()) as cache:
@@ -66,9 +66,9 @@ def since_built(project: Project, target: str, *, settings: bool = True) -> Sinc
 
 
 def _file_test(project: Project, target: str, cache: Cache) -> Callable[[LockedTarget], bool]:
-    """Return a test of whether the files of a build are the files in the output folder.
+    """Return a function that tells if the files of a locked build are the files in the output folder.
 
-    The test compares data files too. If the weights are in data files, builds with other weights have the same program.
+    The function compares data files too, because builds with different weights in data files have the same program.
     """
     program = cache.digests.of(project.artifact(target))
     data = {path.name: cache.digests.of(path) for path in data_places(project, target) if path.is_file()}
@@ -92,11 +92,11 @@ def _some(sentences: tuple[str, ...]) -> str:
 
 
 def _known(project: Project, target: str, cache: Cache) -> Iterator[LockedTarget]:
-    """Yield what the lock and the cache know of builds of a target."""
+    """Yield the entries for a target in the lock and in the cache."""
     with suppress(UsageError):  # Other code reports a damaged lock.
         lock = find_lock(project)
         if lock is not None and target in lock.targets:
             yield lock.targets[target]
     for entry in cache.store.entries(project.name, target, "linked"):
-        with suppress(ValidationError):  # The entry comes from another version of etdev.
+        with suppress(ValidationError):  # An entry of another version of etdev may be invalid.
             yield Finished.model_validate_json(entry.record).locked

@@ -1,4 +1,4 @@
-"""Verification of artifacts of an earlier build, in comparison with their targets' models."""
+"""Verification of an earlier build's artifacts, in comparison with the models of their targets."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def verify_project(project: Project, options: BuildOptions) -> BuildResult:
     for name, path in paths.items():
         if not path.is_file():
             rejected = path.with_name(path.name + REJECTED_SUFFIX).exists()
-            why = "; the last build of it was rejected" if rejected else ""
+            why = "; the last build rejected it" if rejected else ""
             raise LoadError(f"target {name!r} has no artifact: {path}{why}", hint=f"run `etdev build {name}` first")
     check_baseline(project, names)
     require_packages(project, names, "verifying")
@@ -104,7 +104,7 @@ def _verify_target(
         checks = verify(Subject.read_built(built_target, runtime, options.device_map))
         if found is not None:
             keep_reference(project, name, cache, reference, found[1])
-    notes = models.notes if change is None else (f"the file is not the one that was built: {change}", *models.notes)
+    notes = models.notes if change is None else (f"the file has changed since it was built: {change}", *models.notes)
     if since.said is not None:
         notes = (since.said, *notes)
     return TargetResult(
@@ -131,7 +131,7 @@ def _models(
 ) -> tuple[ExportedModel, ExportedModel]:
     """Return the float model and the model that was lowered.
 
-    ``found`` is what the cache has of the object program; None if it has nothing.
+    ``found`` has the cached record and reads of the object program; None if the cache does not have them.
     """
     if found is None:
         return remembering(models.prepare(name, clock), KnownOutputs())
@@ -141,7 +141,7 @@ def _models(
 
 
 def _built(path: Path, target: str) -> TargetResult | None:
-    """Return the result for a file from the report next to it; None without a report on this target and file."""
+    """Return the result of a target from the report next to its file; None if the report lacks this target and file."""
     report = find_report(report_beside(path))
     for built in () if report is None else report.targets:
         if built.name == target and PurePath(built.artifact).name.removesuffix(REJECTED_SUFFIX) == path.name:
@@ -150,7 +150,7 @@ def _built(path: Path, target: str) -> TargetResult | None:
 
 
 def _lookups(project: Project, target: str) -> Mapping[str, tuple[str, ...]]:
-    """Return, for each method, the names of data that its delegates look up; empty without an object program."""
+    """Return the names of data that each method's delegates look up, by method; empty if there is no object program."""
     try:
         return read_sidecar(sidecar_place(object_place(project, target))).lookups
     except ProgramError:
@@ -158,28 +158,28 @@ def _lookups(project: Project, target: str) -> Mapping[str, tuple[str, ...]]:
 
 
 def _change_since_build(built: TargetResult | FileBeside, size: int, digest: str) -> str | None:
-    """Return how a file differs from the file that was built; None if it does not differ."""
+    """Return the difference between a file and the file that was built; None if there is none."""
     if size != built.size:
-        return f"it has {size:,} bytes, {REPORT} says {built.size:,}"
+        return f"it has {size:,} bytes, but {REPORT} has {built.size:,}"
     if digest != built.sha256:
-        return f"its sha256 is {digest[:12]}…, {REPORT} says {built.sha256[:12]}…"
+        return f"its sha256 is {digest[:12]}…, but {REPORT} has {built.sha256[:12]}…"
     return None
 
 
 def _data_change(built: TargetResult, data: Sequence[Path]) -> str | None:
-    """Return how data files differ from those that were built; None if they do not differ or are missing."""
+    """Return the difference between data files and those that were built; None if there is none or they are missing."""
     stated = {item.name: item for item in built.data}
     if [path.name for path in data] != sorted(stated):
         wanted = _in_files(path.name for path in data)
-        return f"its weights are to be {wanted}, by {REPORT} they are {_in_files(stated)}"
+        return f"according to the config, its weights are {wanted}; according to {REPORT}, they are {_in_files(stated)}"
     for path in data:
         if path.is_file():
             change = _change_since_build(stated[path.name], path.stat().st_size, file_sha256(path))
             if change is not None:
-                return f"of its weights in {path.name}, {change}"
+                return f"its data file {path.name} differs: {change}"
     return None
 
 
 def _in_files(names: Iterable[str]) -> str:
     listed = ", ".join(sorted(names))
-    return f"in {listed}" if listed else "inside it"
+    return f"in {listed}" if listed else "inside the program"

@@ -4,7 +4,7 @@ The interface is that of ``DeviceAllocator`` and ``DeviceAllocatorRegistry`` in 
 ``runtime/core/device_allocator.h``. A public method checks its arguments and counts the operation. Then it calls the
 private method of the same name, which each type of device implements.
 
-An address has a meaning only on its own device. All sizes are in bytes.
+An address is valid only on its own device. All sizes are in bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import torch
 
 DEFAULT_ALIGNMENT = 16
-"""Default alignment of an allocation, as ExecuTorch's ``MemoryAllocator::kDefaultAlignment``."""
+"""Default alignment of an allocation, equal to ExecuTorch's ``MemoryAllocator::kDefaultAlignment``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +43,16 @@ class PointerAttributes:
     """Properties of an address, as the device's driver reports them."""
 
     device: Device
-    """Device that has the memory, with the index that programs use."""
+    """Device that has the memory, with the index that programs use for it."""
     kind: str
     """Kind of memory: ``device``, ``host`` or ``managed``."""
     source: str
-    """Reporter of the properties: ``cuda-bindings``, ``libcudart``, ``torch``, ``simulated`` or ``host``."""
+    """Source of the properties: ``cuda-bindings``, ``libcudart``, ``torch``, ``simulated`` or ``host``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Allocated memory that has not been freed."""
+    """Memory that is allocated and not yet freed."""
 
     address: int
     size: int
@@ -61,13 +61,13 @@ class Allocation:
 
     @property
     def end(self) -> int:
-        """Address after the last byte."""
+        """Address of the first byte after the allocation."""
         return self.address + self.size
 
 
 @dataclass(slots=True)
 class Counters:
-    """Number of operations of an allocator, and the bytes that they copied or allocated."""
+    """Numbers of an allocator's operations, and of the bytes that these copied or allocated."""
 
     allocations: int = 0
     frees: int = 0
@@ -85,7 +85,7 @@ class Counters:
 
 
 class DeviceAllocator(MoveOnly, ABC):
-    """Allocator of all devices of one type. Its methods are thread-safe."""
+    """Allocator of all devices of one type, with thread-safe methods."""
 
     def __init__(self) -> None:
         self._lock = RLock()
@@ -93,7 +93,7 @@ class DeviceAllocator(MoveOnly, ABC):
         """Addresses of allocations that have not been freed, in ascending order."""
         self._live: dict[int, Allocation] = {}
         self._buffers: dict[tuple[int, int], Allocation] = {}
-        """``(memory_id, index)`` → planned buffer that :meth:`init_buffer` allocated."""
+        """Planned buffers that :meth:`init_buffer` allocated, by ``(memory_id, index)``."""
         self.counters = Counters()
 
     # Implemented by each type of device
@@ -109,7 +109,7 @@ class DeviceAllocator(MoveOnly, ABC):
 
     @abstractmethod
     def memory_info(self, index: int = 0) -> MemoryInfo | None:
-        """Return the free and total memory of a device, or ``None`` if unknown."""
+        """Return the free and total memory of a device; None if unknown."""
 
     @abstractmethod
     def _allocate(self, nbytes: int, index: int, alignment: int) -> int: ...
@@ -134,8 +134,8 @@ class DeviceAllocator(MoveOnly, ABC):
     def allocate(self, nbytes: int, index: int = 0, alignment: int = DEFAULT_ALIGNMENT) -> int:
         """Allocate memory on a device and return its address, a multiple of ``alignment``.
 
-        ``alignment`` is a power of two. Raises :class:`~etdev.runtime.errors.OutOfDeviceMemoryError` if the device has
-        too little free memory.
+        ``alignment`` must be a power of two. Raises :class:`~etdev.runtime.errors.OutOfDeviceMemoryError` if the device
+        has too little free memory.
         """
         self._check_index(index)
         if nbytes <= 0:
@@ -156,7 +156,7 @@ class DeviceAllocator(MoveOnly, ABC):
         return allocation.address
 
     def deallocate(self, address: int, index: int = 0) -> None:
-        """Free the allocation at an address. Raises an error if it was freed before."""
+        """Free the allocation at an address; raise an error if there is none, or if it was already freed."""
         with self._lock:
             allocation = self._live.get(address)
             if allocation is None or allocation.index != index:
@@ -170,7 +170,7 @@ class DeviceAllocator(MoveOnly, ABC):
             self._deallocate(allocation)
 
     def copy_host_to_device(self, dst_address: int, src: Any, nbytes: int, index: int = 0) -> None:
-        """Copy ``nbytes`` from the start of ``src`` to a device. ``src`` is a buffer or a contiguous CPU tensor."""
+        """Copy ``nbytes`` from the start of ``src``, a buffer or a contiguous CPU tensor, to a device."""
         source = self._host_part(src, nbytes, index, writable=False)
         with self._lock:
             self.find(dst_address, nbytes, index)
@@ -190,14 +190,14 @@ class DeviceAllocator(MoveOnly, ABC):
             self.counters.device_to_host_bytes += nbytes
 
     def init_buffer(self, memory_id: int, size: int, index: int = 0) -> None:
-        """Allocate planned buffer ``memory_id`` on a device. It must not exist already."""
+        """Allocate the planned buffer ``memory_id`` on a device; raise an error if it already exists."""
         if (memory_id, index) in self._buffers:
-            raise UsageError(f"planned buffer {memory_id} on {self._device(index)} exists already")
+            raise UsageError(f"planned buffer {memory_id} on {self._device(index)} already exists")
         address = self.allocate(size, index) if size else 0
         self._buffers[memory_id, index] = Allocation(address, size, index)
 
     def get_offset_address(self, memory_id: int, offset: int, size: int, index: int = 0) -> int:
-        """Return the address of ``size`` bytes that begin at ``offset`` in a planned buffer of :meth:`init_buffer`."""
+        """Return the address of ``size`` bytes at ``offset`` in a planned buffer that :meth:`init_buffer` allocated."""
         buffer = self._buffers.get((memory_id, index))
         if buffer is None:
             raise UsageError(
@@ -222,26 +222,26 @@ class DeviceAllocator(MoveOnly, ABC):
     # Inspection
 
     def pointer_attributes(self, address: int) -> PointerAttributes:
-        """Return what the driver knows about an address in an allocation that is not freed."""
+        """Return the driver's information about an address in an allocation."""
         return self._pointer_attributes(address)
 
     def device_tensor(self, address: int, nbytes: int, index: int = 0) -> torch.Tensor:
         """Return device memory as a ``uint8`` tensor on that device, without a copy.
 
-        Only code that runs on the device may use the tensor. Host code copies instead.
+        Only code that runs on the device may use the tensor. Host code must copy the memory instead.
         """
         with self._lock:
             self.find(address, nbytes, index)
             return self._device_tensor(address, nbytes)
 
     def torch_device(self, index: int = 0) -> str:
-        """Return the torch device that tensors of :meth:`device_tensor` are on."""
+        """Return the name of the torch device on which tensors of :meth:`device_tensor` are."""
         return "cpu"
 
     def find(self, address: int, nbytes: int, index: int = 0) -> Allocation:
         """Return the allocation that contains this address range.
 
-        Raises :class:`~etdev.runtime.errors.DeviceMemoryError` if none contains all of it.
+        Raises :class:`~etdev.runtime.errors.DeviceMemoryError` if no allocation contains the whole range.
         """
         self._check_index(index)
         with self._lock:
@@ -267,7 +267,7 @@ class DeviceAllocator(MoveOnly, ABC):
         self.counters.peak_bytes = max(self.counters.peak_bytes, self.counters.live_bytes)
 
     def _flaw(self, allocation: Allocation, alignment: int) -> str | None:
-        """Return the reason why a new allocation is wrong, or None if its address and device are right."""
+        """Return the problem with a new allocation; None if its address and device are right."""
         device = self._device(allocation.index)
         if allocation.address % alignment:
             return (
@@ -304,15 +304,15 @@ class DeviceAllocator(MoveOnly, ABC):
 
 
 class DistantAllocator(DeviceAllocator):
-    """Allocator of devices whose memory torch cannot access in this process, such as memory of workers."""
+    """Allocator of devices whose memory torch cannot access in this process, such as the memory of workers."""
 
     @abstractmethod
     def fill(self, address: int, nbytes: int, pattern: bytes, index: int) -> None:
-        """Fill device memory with a repeated pattern. The last repetition may be cut off."""
+        """Fill device memory with a repeated pattern; the last repetition may be incomplete."""
 
     @abstractmethod
     def copy_on_device(self, dst_address: int, src_address: int, nbytes: int, index: int) -> None:
-        """Copy between two ranges of one device. They must not overlap."""
+        """Copy between two ranges on one device; the ranges must not overlap."""
 
 
 class Registry:
@@ -324,12 +324,12 @@ class Registry:
             self.register(allocator)
 
     def register(self, allocator: DeviceAllocator) -> None:
-        """Add an allocator. Raises an error if its type has one already."""
+        """Add an allocator; raise an error if its type of device already has one."""
         kind = allocator.device_type
         if kind in self._allocators:
             raise UsageError(
-                f"an allocator for {kind.name} is registered already",
-                hint="unregister it before you register another",
+                f"{kind.name} already has an allocator",
+                hint="unregister that allocator before you register another",
             )
         self._allocators[kind] = allocator
 
@@ -355,7 +355,7 @@ class Registry:
 
     @contextmanager
     def replaced(self, *allocators: DeviceAllocator) -> Iterator[Registry]:
-        """Replace the allocators of some types until the block ends."""
+        """Replace the allocators of some types in the block."""
         before = dict(self._allocators)
         self._allocators.update({allocator.device_type: allocator for allocator in allocators})
         try:
@@ -365,14 +365,14 @@ class Registry:
 
 
 DEFAULT_REGISTRY = Registry()
-"""Registry of this process. Importing :mod:`etdev.runtime.host` adds the allocator of the host."""
+"""Registry of this process; importing :mod:`etdev.runtime.host` adds the host's allocator."""
 
 
 def register_device_allocator(allocator: DeviceAllocator) -> None:
-    """Add an allocator to the process's registry. Raises an error if its type has one already."""
+    """Add an allocator to the process's registry; raise an error if its type of device already has one."""
     DEFAULT_REGISTRY.register(allocator)
 
 
 def get_device_allocator(kind: DeviceType) -> DeviceAllocator:
-    """Return the allocator for a type of device from the process's registry."""
+    """Return the allocator of a type of device from the process's registry."""
     return DEFAULT_REGISTRY.get(kind)

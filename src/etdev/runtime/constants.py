@@ -1,4 +1,4 @@
-"""Data of constants, and of initial values of state."""
+"""Data of constants, and initial values of state."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ from etdev.runtime.owners import MoveOnly
 
 
 def constant_bytes(program: Program, value: int, tensor: m.Tensor) -> Blob:
-    """Return the data of a constant. Raises :class:`~etdev.errors.MissingRequirementError` if it is in a data file."""
+    """Return the data of a constant.
+
+    Raises :class:`~etdev.errors.MissingRequirementError` if the data is in a data file.
+    """
     if tensor.is_external:
         info = tensor.extra_tensor_info
         name = info.fully_qualified_name if info else None
         raise MissingRequirementError(
-            f"value {value} ({name!r}) is a constant whose data is in another file",
-            hint="name that file: `--data FILE.ptd`",
+            f"value {value} ({name!r}) is a constant, and its data is in another file",
+            hint="pass that file: `--data FILE.ptd`",
         )
     if program.constant_buffer:
         return program.constant_buffer[tensor.data_buffer_idx].cut(0, tensor.nbytes)
@@ -35,7 +38,7 @@ def constant_bytes(program: Program, value: int, tensor: m.Tensor) -> Blob:
 
 
 def initial_bytes(program: Program, value: int, tensor: m.Tensor) -> Blob:
-    """Return the initial value of state. Like the runtime, use only the first of the mutable data segments."""
+    """Return the initial value of state, from the first of the mutable data segments, which the runtime also uses."""
     if tensor.is_external:
         return constant_bytes(program, value, tensor)
     if not program.mutable_data_segments:
@@ -45,14 +48,14 @@ def initial_bytes(program: Program, value: int, tensor: m.Tensor) -> Blob:
 
 
 class Constants(MoveOnly):
-    """Constants of a method. On the host they are in the memory of the file; for a device they are copied.
+    """Constants of a method: on the host in the memory of the file, on a device as copies.
 
     A second close has no effect.
     """
 
     def __init__(self, program: Program, plan: m.ExecutionPlan, home: Device, registry: Registry) -> None:
         self.memories: dict[int, Memory] = {}
-        """Index of a value → memory of the constant."""
+        """Maps the index of a value to the memory of the constant."""
         self._buffer = DeviceMemoryBuffer()
         data = {value: constant_bytes(program, value, tensor) for value, tensor in plan.tensors() if tensor.is_constant}
         if home == HOST:

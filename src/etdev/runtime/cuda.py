@@ -1,4 +1,4 @@
-"""Allocator of CUDA memory. It uses torch, which is imported only when a CUDA device is used."""
+"""Allocator of CUDA memory. It uses torch, and imports torch only when a program uses a CUDA device."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     import torch
 
 _TORCH_ALIGNMENT = 512
-"""Alignment of all addresses that torch's allocator returns, in bytes."""
+"""Alignment in bytes of all addresses from torch's allocator."""
 _KINDS = {0: "unregistered", 1: "host", 2: "device", 3: "managed"}
-"""Kind of memory → name. The numbers are CUDA's ``cudaMemoryType``."""
+"""Names of kinds of memory, by their numbers in CUDA's ``cudaMemoryType``."""
 
 
 def cuda_is_visible() -> bool:
-    """Return whether torch is installed and can use a CUDA device."""
+    """Return True if torch is installed and can use a CUDA device."""
     try:
         import torch
     except ImportError:
@@ -30,10 +30,10 @@ def cuda_is_visible() -> bool:
 
 
 class CudaAllocator(DeviceAllocator):
-    """Allocator of CUDA memory. Each allocation is a ``uint8`` tensor, which is kept alive until it is freed.
+    """Allocator of CUDA memory. Each allocation is a ``uint8`` tensor that stays alive until the allocation is freed.
 
-    ``ordinals`` maps the device indices of a program to devices of this machine, so a program for two devices can run
-    on one. By default, index and ordinal are equal.
+    ``ordinals`` maps the device indices of a program to CUDA devices of this machine, so a program for two devices can
+    run on one. By default, index and ordinal are equal.
     """
 
     def __init__(self, ordinals: Mapping[int, int] | None = None) -> None:
@@ -45,7 +45,7 @@ class CudaAllocator(DeviceAllocator):
             )
         self._ordinals = dict(ordinals) if ordinals else None
         self._tensors: dict[int, torch.Tensor] = {}
-        """Address of an allocation → its bytes as a tensor."""
+        """Maps the address of an allocation to its bytes, as a tensor."""
 
     @property
     def device_type(self) -> DeviceType:
@@ -59,11 +59,11 @@ class CudaAllocator(DeviceAllocator):
         return max(self._ordinals) + 1 if self._ordinals else torch.cuda.device_count()
 
     def ordinal(self, index: int) -> int:
-        """Return the number that CUDA on this machine has for a program's device index."""
+        """Return CUDA's number on this machine for a program's device index."""
         return self._ordinals.get(index, index) if self._ordinals else index
 
     def memory_info(self, index: int = 0) -> MemoryInfo:
-        """Return free and total memory. Unused memory in the cache of torch counts as free."""
+        """Return the free and total memory; unused memory in torch's cache counts as free."""
         import torch
 
         ordinal = self.ordinal(index)
@@ -72,7 +72,7 @@ class CudaAllocator(DeviceAllocator):
         return MemoryInfo(free + reserve, total)
 
     def torch_device(self, index: int = 0) -> str:
-        """Return torch's name of the CUDA device: ``cuda:0``."""
+        """Return torch's name of the CUDA device, such as ``cuda:0``."""
         return f"cuda:{self.ordinal(index)}"
 
     def release_reserve(self) -> None:
@@ -136,10 +136,9 @@ class CudaAllocator(DeviceAllocator):
         return PointerAttributes(self._as_program(address, ordinal), "device", "torch")
 
     def _as_program(self, address: int, ordinal: int) -> Device:
-        """Return the device of a program that has the memory at an address.
+        """Return the program's device that has the memory at an address.
 
-        Several devices of the program can be the same CUDA device ``ordinal``. The allocation knows for which one it
-        was made.
+        Several devices of the program can be the same CUDA device ``ordinal``. The allocation records its device.
         """
         for allocation in self.live():
             if allocation.address <= address < allocation.end and self.ordinal(allocation.index) == ordinal:
@@ -148,7 +147,7 @@ class CudaAllocator(DeviceAllocator):
 
 
 def _from_bindings(address: int) -> tuple[str, int, str] | None:
-    """Ask NVIDIA's ``cuda-bindings`` for kind, ordinal and source of an address. Return None if not installed."""
+    """Return kind, ordinal and source of an address from NVIDIA's ``cuda-bindings``; None if not installed."""
     try:
         from cuda.bindings import runtime  # type: ignore[import-not-found]
     except ImportError:
@@ -172,7 +171,7 @@ class _Attributes(ctypes.Structure):
 
 
 def _from_library(address: int) -> tuple[str, int, str] | None:
-    """Ask torch's CUDA library for kind, ordinal and source of an address. Return None if there is none."""
+    """Return kind, ordinal and source of an address from torch's CUDA library; None if there is no such library."""
     ask = _runtime_function()
     attributes = _Attributes()
     if ask is None or ask(ctypes.byref(attributes), ctypes.c_void_p(address)):

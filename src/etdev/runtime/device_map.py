@@ -1,4 +1,4 @@
-"""Device maps. They replace devices of a program by simulated ones or other devices: ``cuda:0=sim,cuda:1=cuda:0``."""
+"""Device maps, which replace devices of a program with simulated or other devices: ``cuda:0=sim,cuda:1=cuda:0``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from etdev.runtime.host import HostAllocator
 from etdev.runtime.simulated import SimulatedDevice
 
 SIMULATED = "sim"
-"""Name that stands for a simulated device in a map."""
+"""Name of a simulated device in a map."""
 
 DeviceMap = Mapping[Device, str]
-"""Device of the program → ``sim``, or the name of a device of this machine."""
+"""Maps a device of the program to ``sim`` or to the name of a device of this machine."""
 
 NO_MAP: DeviceMap = MappingProxyType({})
-"""Empty map: every device of the program is the device of the same name."""
+"""An empty map: every device of the program is the local device of the same name."""
 
 _FORMS = "write pairs `DEVICE=sim` or `DEVICE=DEVICE`, separated by commas: `cuda:0=sim,cuda:1=sim`"
 
@@ -27,8 +27,8 @@ _FORMS = "write pairs `DEVICE=sim` or `DEVICE=DEVICE`, separated by commas: `cud
 def parse_device_map(text: str) -> DeviceMap:
     """Parse a device map: pairs separated by commas, as in ``cuda:0=sim,cuda:1=cuda:0``.
 
-    Raises :class:`~etdev.errors.UsageError` for a wrong map. An empty map is wrong, too: its text often comes from a
-    variable that is not set.
+    Raises :class:`~etdev.errors.UsageError` for an invalid map. An empty map is invalid, too: its text often comes from
+    a variable that is not set.
     """
     found: dict[Device, str] = {}
     for pair in (part.strip() for part in text.split(",")):
@@ -68,23 +68,23 @@ def _target(device: Device, kind: str) -> str:
 
 
 def _check_kinds(found: DeviceMap) -> None:
-    """Raise an error if a type has both simulated and real devices. One allocator serves all devices of a type."""
+    """Raise an error if a type has both simulated and real devices, since each type has only one allocator."""
     for kind in {device.type for device in found}:
         targets = {target == SIMULATED for device, target in found.items() if device.type is kind}
         if len(targets) > 1:
             raise UsageError(
                 f"the device map mixes simulated and real {kind.name} devices",
-                hint=f"map all {kind.name} devices to `sim`, or none",
+                hint=f"map either all {kind.name} devices to `sim` or none",
             )
 
 
 def is_simulated(device_map: DeviceMap, device: Device) -> bool:
-    """Return whether a map replaces a device of the program by a simulated one."""
+    """Return True if a map replaces a device of the program with a simulated one."""
     return device_map.get(device) == SIMULATED
 
 
 def registry_for(device_map: DeviceMap = NO_MAP, *, capacity: int = 1 << 32) -> Registry:
-    """Return a new registry: the host, the simulated devices of the map, and CUDA devices if any are visible.
+    """Return a new registry with the host, the map's simulated devices, and CUDA devices if any are visible.
 
     Each simulated device has ``capacity`` bytes.
     """
@@ -99,7 +99,7 @@ def registry_for(device_map: DeviceMap = NO_MAP, *, capacity: int = 1 << 32) -> 
 
 
 def default_registry() -> Registry:
-    """Return the process's registry, after adding an allocator for CUDA if a CUDA device is visible."""
+    """Return the process's registry; first add an allocator for CUDA if a CUDA device is visible."""
     if DeviceType.CUDA not in DEFAULT_REGISTRY.types() and cuda_is_visible():
         DEFAULT_REGISTRY.register(CudaAllocator())
     return DEFAULT_REGISTRY

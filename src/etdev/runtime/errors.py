@@ -1,4 +1,4 @@
-"""Errors of loading a program, running it, and using device memory."""
+"""Errors in loading a program, running it, and using device memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class OutOfDeviceMemoryError(MissingRequirementError):
         self.asked = asked
         """Bytes that were requested."""
         self.free = free
-        """Free bytes on the device; ``None`` if unknown."""
+        """Free bytes on the device; None if unknown."""
         reason = f": {cause}" if cause else ""
         super().__init__(
             f"{device} cannot allocate {asked} bytes: {count_bytes(free)} free{reason}",
@@ -41,7 +41,7 @@ class OutOfDeviceMemoryError(MissingRequirementError):
 class PlannedBufferError(RunError):
     """Error for a planned buffer that cannot be allocated or initialized on its device.
 
-    All memory allocated so far has been freed. The exit code is the exit code of the cause.
+    All memory allocated before the error was freed. The exit code is that of the cause.
     """
 
     def __init__(self, what: str, buffer: int, device: Device, asked: int, free: int | None, cause: EtdevError) -> None:
@@ -51,7 +51,7 @@ class PlannedBufferError(RunError):
         self.asked = asked
         """Bytes that were requested."""
         self.free = free
-        """Free bytes on the device, after the buffers were freed; ``None`` if unknown."""
+        """Free bytes on the device after the buffers were freed; None if unknown."""
         self.exit_code = cause.exit_code
         super().__init__(
             f"{what}: planned buffer {buffer} on {device} needs {asked} bytes, {count_bytes(free)} free: "
@@ -62,5 +62,5 @@ class PlannedBufferError(RunError):
 
 
 def count_bytes(number: int | None) -> str:
-    """Format a number of bytes for a message. ``None`` stands for an unknown number."""
+    """Format a number of bytes for a message; None stands for an unknown number."""
     return "an unknown number of bytes" if number is None else f"{number} bytes"

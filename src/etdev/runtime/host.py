@@ -1,4 +1,4 @@
-"""Allocator of host memory. It has the same interface as the allocators of devices."""
+"""Allocator of host memory, with the same interface as the allocators of devices."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     import torch
 
 HOST_ALIGNMENT = 64
-"""Minimum alignment of every allocation in bytes, for vector instructions."""
+"""Minimum alignment in bytes of every allocation, for vector instructions."""
 
 
 class HostAllocator(DeviceAllocator):
-    """Allocator of memory in this process. Addresses are pointers, and new memory is filled with zeros."""
+    """Allocator of memory in this process; addresses are pointers, and new memory is filled with zeros."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,11 +38,11 @@ class HostAllocator(DeviceAllocator):
         return 1
 
     def memory_info(self, index: int = 0) -> MemoryInfo | None:
-        """Return None, because other processes can use the free memory of the system, too."""
+        """Return None, because other processes can also use the free memory of the system."""
         return None
 
     def device_view(self, address: int, nbytes: int) -> memoryview:
-        """Return writable access to bytes of an allocation."""
+        """Return writable access to the bytes of an allocation."""
         allocation = self.find(address, nbytes)
         memory = self._memory[allocation.address]
         start = address - ctypes.addressof(ctypes.c_char.from_buffer(memory))

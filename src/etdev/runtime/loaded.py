@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 class Method(MoveOnly):
-    """Method that is loaded into planned buffers. Its state persists from call to call.
+    """A method that is loaded into planned buffers; its state persists from call to call.
 
-    ``memories`` are the planned buffers. The caller owns them and closes them after the method. If loading fails,
-    everything loaded so far is released.
+    ``memories`` are the planned buffers. The caller owns them and must close them after the method. If loading fails,
+    everything loaded before the error is released.
     """
 
     def __init__(
@@ -82,15 +82,15 @@ class Method(MoveOnly):
         return self._plan.name
 
     def declared_input(self, position: int) -> m.Value | None:
-        """Return the file's description of an input, or None if there is no input at this position."""
+        """Return the file's description of an input; None if there is no input at this position."""
         return self._plan.values[self._plan.inputs[position]] if position < len(self._plan.inputs) else None
 
     def declared_output(self, position: int) -> m.Value | None:
-        """Return the file's description of an output, or None if there is no output at this position."""
+        """Return the file's description of an output; None if there is no output at this position."""
         return self._plan.values[self._plan.outputs[position]] if position < len(self._plan.outputs) else None
 
     def execute(self, inputs: Sequence[Any]) -> tuple[Output, ...]:
-        """Run the method. Inputs and outputs are host tensors and plain values.
+        """Run the method; inputs and outputs are host tensors and plain values.
 
         A tensor that the file places on a device is a :class:`~etdev.runtime.tensors.DeviceTensor` instead.
         """
@@ -107,7 +107,7 @@ class Method(MoveOnly):
             raise
 
     def execute_on_device(self, arguments: Sequence[RunTensor | int | float | bool | None]) -> None:
-        """Run the method as the program of a delegate. ``arguments`` are the inputs, then the outputs, on ``home``."""
+        """Run the method as the program of a delegate; ``arguments`` are the inputs, then the outputs, on ``home``."""
         count = len(self._plan.inputs)
         self._inputs.bind(arguments[:count], arguments[count:])
         self._outputs.direct(arguments[count:])
@@ -117,7 +117,7 @@ class Method(MoveOnly):
             executor.finish()
 
     def start(self) -> None:
-        """Set all values to the content that they have in the file. Planned buffers must be filled with zeros."""
+        """Set all values to their content in the file; the planned buffers must contain only zeros."""
         self._machine.values = [self._value(index, value) for index, value in enumerate(self._plan.values)]
         self._inputs.begin()
         self._outputs.begin()
@@ -128,16 +128,16 @@ class Method(MoveOnly):
                 self._write_initial(index, tensor)
 
     def state(self) -> list[State]:
-        """Return the byte ranges of state, which keep their content between calls. Empty without poison."""
+        """Return the byte ranges of state, which keep their content between calls; empty without poison."""
         return self._machine.poison.state() if self._machine.poison else []
 
     def spare(self, state: Iterable[State]) -> None:
-        """Never overwrite these bytes with poison. They are the state of another method in the same memory."""
+        """Never poison these bytes, which are the state of another method in the same memory."""
         if self._machine.poison:
             self._machine.poison.spare(state)
 
     def own(self, memory: PlannedMemory) -> None:
-        """Become the owner of the planned buffers. :meth:`close` then frees them, and :meth:`reset` clears them."""
+        """Become the owner of the planned buffers, so that :meth:`close` frees them and :meth:`reset` clears them."""
         self._owned = memory
 
     def reset(self) -> None:
@@ -147,7 +147,7 @@ class Method(MoveOnly):
         self.start()
 
     def close(self) -> None:
-        """Release everything that the method owns. A second call has no effect."""
+        """Release everything that the method owns; a second call has no effect."""
         self._closing.close()
         if self._owned is not None:
             self._owned.close()
@@ -228,7 +228,7 @@ class Method(MoveOnly):
         return found
 
     def _poison(self) -> Poison:
-        """Return the poison for this method. Raise :class:`RunError` if the analysis of its memory fails."""
+        """Return the poison for this method; raise :class:`RunError` if the analysis of the method's memory fails."""
         inputs = dict(delegate_inputs(self._plan))
         for position, call in enumerate(flow_graph(self._plan).instructions):
             if isinstance(call, m.DelegateCall):

@@ -19,7 +19,7 @@ from etdev.runtime.owners import MoveOnly
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Range of memory that another object owns."""
+    """A range of memory that another object owns."""
 
     address: int
     size: int
@@ -27,10 +27,10 @@ class Span:
 
 
 class DeviceMemoryBuffer(MoveOnly):
-    """Owner of one allocation. A context manager.
+    """The owner of one allocation; a context manager.
 
-    It frees the allocation exactly once: when it is closed, or when it is garbage-collected. An empty buffer owns
-    nothing.
+    It frees the allocation exactly once: when it is closed, or when it is garbage-collected. An empty buffer does not
+    own memory.
     """
 
     def __init__(
@@ -50,13 +50,16 @@ class DeviceMemoryBuffer(MoveOnly):
         *,
         registry: Registry = DEFAULT_REGISTRY,
     ) -> Self:
-        """Allocate memory from the registry. A size of 0 allocates nothing, but the type must have an allocator."""
+        """Allocate memory from the registry.
+
+        A size of 0 allocates nothing, but still requires an allocator for the type.
+        """
         allocator = registry.get(device_type)
         return cls(allocator, allocator.allocate(size, index, alignment) if size else 0, size, index)
 
     @property
     def allocator(self) -> DeviceAllocator | None:
-        """Allocator of the memory; ``None`` for an empty buffer that :meth:`create` did not make."""
+        """Allocator of the memory; None for an empty buffer that :meth:`create` did not make."""
         return self._allocator
 
     def data(self) -> int:
@@ -68,11 +71,11 @@ class DeviceMemoryBuffer(MoveOnly):
         return self._size
 
     def as_span(self) -> Span:
-        """Return the address range, as :class:`HierarchicalAllocator` takes it."""
+        """Return the address range as an argument for :class:`HierarchicalAllocator`."""
         return Span(self._address, self._size)
 
     def close(self) -> None:
-        """Free the memory. A second call has no effect."""
+        """Free the memory; a second call has no effect."""
         self._address = self._size = 0
         if self._free is not None:
             self._free()
@@ -85,7 +88,7 @@ class DeviceMemoryBuffer(MoveOnly):
 
 
 class HierarchicalAllocator:
-    """Planned buffers, numbered from 0. This class computes addresses in them and never accesses the memory."""
+    """Planned buffers, numbered from 0; this class computes addresses in them and never accesses the memory."""
 
     def __init__(self, buffers: Sequence[Span], planned_buffer_devices: Sequence[Device] = ()) -> None:
         if planned_buffer_devices and len(planned_buffer_devices) != len(buffers):
@@ -94,7 +97,7 @@ class HierarchicalAllocator:
         self._devices = tuple(planned_buffer_devices)
 
     def get_offset_address(self, memory_id: int, offset: int, size: int) -> int:
-        """Return the address of the range that begins ``offset`` bytes into a buffer and has ``size`` bytes."""
+        """Return the address of ``size`` bytes that begin at ``offset`` in a buffer."""
         if not 0 <= memory_id < len(self.buffers):
             raise UsageError(
                 f"there is no planned buffer {memory_id}", hint=f"there are {len(self.buffers)}, numbered from 0"
@@ -113,7 +116,7 @@ class HierarchicalAllocator:
 
 
 class MemoryManager:
-    """Caller's memory for a method. A method that is loaded without it allocates its own buffers."""
+    """The caller's memory for a method; a method without it allocates its own buffers."""
 
     def __init__(self, planned_memory: HierarchicalAllocator | None = None) -> None:
         self._planned = planned_memory
@@ -127,5 +130,5 @@ class MemoryManager:
         return self._planned.planned_buffer_devices() if self._planned else ()
 
     def has_device_memory(self) -> bool:
-        """Return whether the planned buffers have devices."""
+        """Return True if the planned buffers have devices."""
         return bool(self.planned_buffer_devices())

@@ -1,4 +1,4 @@
-"""Metadata of a method, available before it is loaded. The interface is that of ExecuTorch's ``MethodMeta``."""
+"""Metadata of a method, available before the method is loaded; the interface is that of ExecuTorch's ``MethodMeta``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class TensorMeta:
     """Metadata of a tensor that is an input or output."""
 
     sizes: tuple[int, ...]
-    """Number of elements per dimension; the maximum for dynamic dimensions."""
+    """Size of each dimension; the maximum for dynamic dimensions."""
     dim_order: tuple[int, ...]
     scalar_type: m.ScalarType
     dynamic: bool
@@ -46,11 +46,11 @@ class MethodMeta:
         return self._plan.non_const_buffer_sizes[self._checked(index)]
 
     def memory_planned_buffer_device(self, index: int) -> Device:
-        """Return the device of a planned buffer. Without a table of devices in the file, it is the host."""
+        """Return the device of a planned buffer: the host, unless the file has a table of devices."""
         return self._plan.buffer_device(self._checked(index))
 
     def num_inputs(self) -> int:
-        """Return the number of inputs, numbers and tensors."""
+        """Return the number of inputs, including inputs that are not tensors."""
         return len(self._plan.inputs)
 
     def num_outputs(self) -> int:
@@ -58,15 +58,15 @@ class MethodMeta:
         return len(self._plan.outputs)
 
     def input_tensor_meta(self, index: int) -> TensorMeta:
-        """Return the metadata of an input. Raises :class:`~etdev.errors.UsageError` if it is not a tensor."""
+        """Return the metadata of an input. Raises :class:`~etdev.errors.UsageError` if the input is not a tensor."""
         return self._tensor(self._plan.inputs, index, "input")
 
     def output_tensor_meta(self, index: int) -> TensorMeta:
-        """Return the metadata of an output. Raises :class:`~etdev.errors.UsageError` if it is not a tensor."""
+        """Return the metadata of an output. Raises :class:`~etdev.errors.UsageError` if the output is not a tensor."""
         return self._tensor(self._plan.outputs, index, "output")
 
     def _checked(self, index: int) -> int:
-        """Return the index that a planned buffer has in the file, after checking that the buffer exists."""
+        """Return the index of a planned buffer in the file; raise an error if the buffer does not exist."""
         _item(range(self.num_memory_planned_buffers()), index, f"planned buffer of method {self._plan.name!r}")
         return index + 1
 

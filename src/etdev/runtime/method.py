@@ -1,4 +1,4 @@
-"""Functions and a class that load one or all methods of a program, with memory for their planned buffers."""
+"""Loading of one or all methods of a program, with memory for their planned buffers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def load_method(
     inplace: InPlaceTable = DEFAULT,
     bounds: Bounds | None = None,
 ) -> Method:
-    """Load one method. Its planned buffers come from ``memory``, or are allocated through ``registry``.
+    """Load one method, with planned buffers from ``memory`` or allocated through ``registry``.
 
     The default registry is that of the process. Raises :class:`~etdev.runtime.errors.PlannedBufferError` and other
     errors. Memory allocated before an error is freed.
@@ -60,7 +60,7 @@ def load_method(
 
 
 class LoadedProgram(MoveOnly):
-    """Program with all methods loaded. A context manager.
+    """A program with all methods loaded; a context manager.
 
     With ``shared``, all methods use the same planned buffers, as in ``executorch.runtime.Runtime``. Each buffer is as
     large as the largest method needs. Methods then share state that has the same place in the file. Without ``shared``,
@@ -96,7 +96,7 @@ class LoadedProgram(MoveOnly):
         return self.methods[self.program.method(name).name]
 
     def execute(self, name: str, inputs: Sequence[Any]) -> tuple[Output, ...]:
-        """Run a method as :meth:`Method.execute` does."""
+        """Run a method; parameters and result are those of :meth:`Method.execute`."""
         return self.method(name).execute(inputs)
 
     def reset(self) -> None:
@@ -107,7 +107,7 @@ class LoadedProgram(MoveOnly):
             method.start()
 
     def close(self) -> None:
-        """Unload all methods and free their planned buffers. A second call has no effect."""
+        """Unload all methods and free their planned buffers; a second call has no effect."""
         for method in self.methods.values():
             method.close()
         for planned in self._planned:
@@ -133,7 +133,7 @@ def load_program(
 ) -> LoadedProgram:
     """Load all methods of a program, or of a file. Raises the errors of :func:`load_method`.
 
-    Devices come from ``registry`` if given, else from ``device_map``.
+    Devices come from ``registry`` if it is set, otherwise from ``device_map``.
     """
     return LoadedProgram(
         read(program) if isinstance(program, Path) else program,
@@ -146,7 +146,7 @@ def load_program(
 def _settings(
     poison: bool, executors: Mapping[str, ExecutorFactory] | None, inplace: InPlaceTable, bounds: Bounds | None
 ) -> Settings:
-    """Return the settings. By default, they have all registered executors."""
+    """Return the settings, by default with all registered executors."""
     found = registered_executors() if executors is None else executors
     return Settings(poison=poison, bounds=bounds or Bounds(), inplace=inplace, executors=found)
 
@@ -157,7 +157,7 @@ def _allocate(plans: Sequence[m.ExecutionPlan], registry: Registry, settings: Se
     names = ", ".join(repr(plan.name) for plan in plans)
     if total > most:
         raise RunError(
-            f"the planned buffers of {names} take {total} bytes, more than the limit of {most}",
+            f"the planned buffers of {names} need {total} bytes, more than the limit of {most}",
             hint="raise `Bounds.memory` if you trust the file",
         )
     return PlannedMemory(sizes, registry, f"method {names}")

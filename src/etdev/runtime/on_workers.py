@@ -1,4 +1,4 @@
-"""Execution of one program on several workers: each device of the program is a worker.
+"""Execution of one program on several workers, one for each device of the program.
 
 A worker has the memory of its device and runs the delegates on it. Only copy instructions of the program move data
 between workers.
@@ -55,17 +55,17 @@ if TYPE_CHECKING:
     import torch
 
 _BASE = 1 << 59
-"""First address. It is above all pointers of a process and below all addresses of simulated devices."""
+"""First address for devices; above all pointers of a process, and below all addresses of simulated devices."""
 _SPACE = 1 << 48
 """Number of addresses for each device."""
 _GAP = 4096
 
 Places = Mapping[Device, int]
-"""Device of the program → number of its worker."""
+"""Maps a device of the program to the number of its worker."""
 
 
 class WorkerDevices(DistantAllocator):
-    """Allocator for devices that are workers. Its addresses stand for handles and differ from those on a worker."""
+    """Allocator for devices that are workers; its addresses stand for handles, and differ from those on a worker."""
 
     def __init__(self, orchestrator: Orchestrator, kind: DeviceType, places: Places) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class WorkerDevices(DistantAllocator):
         self._handles: dict[int, Handle] = {}
         self._next = {index: _BASE + index * _SPACE for index in self._workers}
         self._gone: deque[tuple[int, int]] = deque()
-        """Address and device index of memory that is still to be freed."""
+        """Address and device index of each allocation that must still be freed."""
 
     @property
     def device_type(self) -> DeviceType:
@@ -82,22 +82,22 @@ class WorkerDevices(DistantAllocator):
         return self._type
 
     def device_count(self) -> int:
-        """Return the highest device index that has a worker, plus one."""
+        """Return the highest device index with a worker, plus one."""
         return max(self._workers, default=-1) + 1
 
     def memory_info(self, index: int = 0) -> MemoryInfo | None:
-        """Return None, because a worker itself raises the error if it has too little memory."""
+        """Return None, because a worker with too little memory raises the error itself."""
         return None
 
     def allocate(self, nbytes: int, index: int = 0, alignment: int = DEFAULT_ALIGNMENT) -> int:
-        """Free the memory of :meth:`deallocate` calls that had to wait. Then allocate as the base class does."""
+        """Free the memory of earlier :meth:`deallocate` calls that had to wait, then allocate like the base class."""
         self._sweep()
         return super().allocate(nbytes, index, alignment)
 
     def deallocate(self, address: int, index: int = 0) -> None:
-        """Free memory now, or in a later call if this thread holds one of the locks.
+        """Free memory now, or during a later call if this thread holds one of the locks.
 
-        The garbage collector can call this at any time, also while the thread holds them.
+        The garbage collector can call this at any time, even while the thread holds a lock.
         """
         self._gone.append((address, index))
         self._sweep()
@@ -124,7 +124,7 @@ class WorkerDevices(DistantAllocator):
             self._orchestrator.submit(_fill, part, pattern)
 
     def copy_on_device(self, dst_address: int, src_address: int, nbytes: int, index: int) -> None:
-        """Copy between two ranges in the memory of one worker."""
+        """Copy between two ranges in one worker's memory."""
         if nbytes:
             source = self.resident(src_address, nbytes, index).resident(Access.READ)
             target = self.resident(dst_address, nbytes, index).resident(Access.WRITE)
@@ -163,7 +163,7 @@ class WorkerDevices(DistantAllocator):
 
 
 class RemoteDelegate(MoveOnly):
-    """Delegate that is loaded on a worker. :meth:`execute` starts a call and usually does not wait for its end."""
+    """A delegate that is loaded on a worker; :meth:`execute` starts a call and usually does not wait for its end."""
 
     def __init__(self, context: DelegateContext, orchestrator: Orchestrator, worker: int) -> None:
         self._orchestrator, self._device = orchestrator, context.device
@@ -179,13 +179,13 @@ class RemoteDelegate(MoveOnly):
 
     @property
     def input_count(self) -> int:
-        """Number of inputs among the arguments of a call. The worker knows it."""
+        """Number of inputs among a call's arguments, as reported by the worker."""
         return self._inputs
 
     def execute(self, arguments: Sequence[RunTensor | int | float | bool | None]) -> None:
-        """Start a call. It runs in order with all other tasks that use the same bytes.
+        """Start a call, which runs in order with all other tasks that use the same bytes.
 
-        Wait for the call if the size of an output depends on it.
+        Wait for the call only if the size of an output depends on it.
         """
         sent: list[Any] = []
         for position, argument in enumerate(arguments):
@@ -209,11 +209,11 @@ class RemoteDelegate(MoveOnly):
             _result(future)
 
     def reset(self) -> None:
-        """Reset all state, after the calls that :meth:`execute` started."""
+        """Reset all state after the calls that :meth:`execute` started."""
         self._begun.append(self._orchestrator.submit(_reset, self._loaded()))
 
     def close(self) -> None:
-        """Unload the delegate from its worker. A second call has no effect."""
+        """Unload the delegate from its worker; a second call has no effect."""
         if self._object is not None:
             _free(self._orchestrator, self._object)
             self._object = None
@@ -224,7 +224,7 @@ class RemoteDelegate(MoveOnly):
         return self._object.resident(access)
 
     def _bytes(self, argument: RunTensor, *, is_input: bool) -> Any:
-        """Return an argument's memory on the worker as a task argument, or None for an argument of 0 bytes."""
+        """Return an argument's memory on the worker as a task argument; None for an argument of 0 bytes."""
         size = argument.nbytes if is_input or argument.static else argument.capacity
         if size is None:
             raise RunError(f"{argument.describe()} has no maximum size, which a worker needs")
@@ -241,7 +241,7 @@ class RemoteDelegate(MoveOnly):
 
 
 def across_workers(orchestrator: Orchestrator, places: Places) -> tuple[Registry, Mapping[str, ExecutorFactory]]:
-    """Return a registry and executors with which a program uses workers as its devices."""
+    """Return a registry and executors that let a program use workers as its devices."""
     kinds = sorted({device.type for device in places})
     registry = Registry(HostAllocator(), *(WorkerDevices(orchestrator, kind, places) for kind in kinds))
 
@@ -261,13 +261,13 @@ def across_workers(orchestrator: Orchestrator, places: Places) -> tuple[Registry
 
 
 def _free(orchestrator: Orchestrator, handle: Handle | ObjectHandle) -> None:
-    """Free memory or an object on a worker. Do nothing if the worker is lost."""
+    """Free memory or an object on a worker; do nothing if the worker is lost."""
     with suppress(WorkerLost, HandleError, ClosedError):
         orchestrator.free(handle)
 
 
 def _result(future: TaskFuture) -> Any:
-    """Return the result of a task. For a :class:`PoisonedError`, raise the error that caused it."""
+    """Return the result of a task; instead of a :class:`PoisonedError`, raise the error that caused it."""
     try:
         return future.result()
     except PoisonedError as error:
@@ -279,7 +279,7 @@ def _result(future: TaskFuture) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Recipe:
-    """Data from which a worker loads a delegate. The worker adds its own device."""
+    """Data with which a worker loads a delegate; the worker adds its own device."""
 
     id: str
     data: bytes
@@ -289,7 +289,7 @@ class _Recipe:
 
 @dataclass(frozen=True, slots=True)
 class _Tensor:
-    """Metadata of a tensor argument. The argument after it is the memory of the tensor."""
+    """Metadata of a tensor argument; the next argument is the tensor's memory."""
 
     value: int
     declared: m.Tensor
@@ -298,7 +298,7 @@ class _Tensor:
 
 
 class _Loaded:
-    """Loaded delegate, as an object on a worker."""
+    """A loaded delegate, as an object on a worker."""
 
     def __init__(self, executor: DelegateExecutor) -> None:
         self.executor = executor

@@ -34,7 +34,7 @@ def buffer_sizes(plans: Iterable[m.ExecutionPlan], home: Device) -> dict[BufferK
 
 
 def placed(device: Device, home: Device) -> Device:
-    """Return the device that a tensor or buffer is on at run time.
+    """Return the device of a tensor or buffer at run time.
 
     Usually this is ``device``, as in the file. In the program of a delegate, the host stands for the delegate's device,
     ``home``.
@@ -43,7 +43,7 @@ def placed(device: Device, home: Device) -> Device:
 
 
 class PlannedMemory(MoveOnly):
-    """Allocated planned buffers. A context manager. A second close has no effect."""
+    """Allocated planned buffers; a context manager, whose second close has no effect."""
 
     def __init__(self, sizes: Mapping[BufferKey, int], registry: Registry, what: str) -> None:
         self._buffers: dict[BufferKey, DeviceMemoryBuffer] = {}
@@ -84,7 +84,7 @@ class PlannedMemory(MoveOnly):
 def given_memory(
     plan: m.ExecutionPlan, manager: MemoryManager, registry: Registry, home: Device
 ) -> dict[BufferKey, Memory]:
-    """Return the caller's memory for each planned buffer. Raise an error if it is too small or on the wrong device."""
+    """Return the caller's memory for each planned buffer; raise an error if it is too small or on the wrong device."""
     planned = manager.planned_memory()
     devices = manager.planned_buffer_devices()
     found: dict[BufferKey, Memory] = {}
@@ -94,7 +94,9 @@ def given_memory(
         device = placed(plan.buffer_device(index), home)
         where = f"method {plan.name!r}"
         if planned is None or index > len(planned.buffers) or planned.buffers[index - 1].size < size:
-            raise RunError(f"the caller provides no memory of {size} bytes for planned buffer {index}", where=where)
+            raise RunError(
+                f"the caller does not provide memory of {size} bytes for planned buffer {index}", where=where
+            )
         given = devices[index - 1] if devices else Device()
         if given != device:
             raise RunError(
@@ -111,7 +113,7 @@ def given_memory(
 def buffer_error(
     what: str, index: int, device: Device, size: int, registry: Registry, cause: EtdevError
 ) -> PlannedBufferError:
-    """Return an error for a failure with a planned buffer, with the free memory of its device."""
+    """Return an error for a failure with a planned buffer, including the free memory of its device."""
     try:
         info = registry.get(device.type).memory_info(device.index)
     except EtdevError:

@@ -1,4 +1,4 @@
-"""Pool of workers that each load the same program. It spreads calls for many samples over them."""
+"""A pool of workers that each load the same program, and to which calls for many samples are distributed."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 RuntimeName = Literal["stock", "replay", "native"]
 _AHEAD = 2
-"""Maximum number of unfinished calls per worker: one that runs, and one that waits."""
+"""Maximum number of unfinished calls for each worker: one that runs, and one that waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramSource:
-    """Program that each worker of a pool loads, and how it runs it."""
+    """The program that each worker of a pool loads, and how the worker runs it."""
 
     file: Path
     runtime: RuntimeName
@@ -55,28 +55,28 @@ class ProgramSource:
     imports: tuple[str, ...] = ()
     """Python modules that register custom kernels for the stock runtime."""
     path: tuple[Path, ...] = ()
-    """Folders that are searched for these modules first."""
+    """Folders to search first for these modules."""
     host: Path | None = None
     """Executable of the native runtime; only for that runtime."""
     devices: Devices = NO_DEVICES
     """The program's devices in the native runtime."""
     pinned: bool = True
-    """True to pin each worker to one core. If the worker is a process, torch then uses only one thread there."""
+    """True to pin each worker to one core; if the worker is a process, torch then uses only one thread in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """Input that is stored on every worker, for all calls."""
+    """An input that is stored on every worker, for all calls."""
 
     handles: tuple[Handle, ...]
-    """Its memory on each worker, in the order of the workers."""
+    """The input's memory on each worker, in the order of the workers."""
     scalar_type: m.ScalarType
     sizes: tuple[int, ...]
     dim_order: tuple[int, ...]
 
 
 class ProgramPool(MoveOnly):
-    """Program that every worker of an orchestrator has loaded. A context manager.
+    """A program that every worker of an orchestrator has loaded; a context manager.
 
     Each worker has its own state, which persists from call to call. If the program fails, calls raise
     :class:`~etdev.runtime.stock.ProgramFailureError`.
@@ -85,7 +85,7 @@ class ProgramPool(MoveOnly):
     def __init__(self, orchestrator: Orchestrator, source: ProgramSource) -> None:
         self._orchestrator = orchestrator
         self._kept: dict[tuple[str, int], _Kept] = {}
-        """Method and position of an input → the input as it is stored on the workers."""
+        """Stored inputs, by method and position of the input."""
         self._sessions: list[ObjectHandle] = []
         self._memory: list[Handle] = []
         """Memory of the stored inputs."""
@@ -100,7 +100,7 @@ class ProgramPool(MoveOnly):
     def keep(self, method: str, position: int, tensor: torch.Tensor, declared: m.Tensor) -> None:
         """Store an input on the device of each worker, so that calls do not copy it.
 
-        ``declared`` is the input in the file. The memory of the workers must be on its device.
+        ``declared`` is the input in the file. The workers' memory must be on the device of ``declared``.
         """
         dense = dense_in(tensor.detach(), declared.dim_order)
         order = sorted(range(dense.dim()), key=dense.stride, reverse=True)
@@ -116,16 +116,16 @@ class ProgramPool(MoveOnly):
         )
 
     def call(self, method: str, inputs: Sequence[Any], *, worker: int, fresh: bool = False) -> TaskFuture:
-        """Call a method on a worker. Use :func:`outputs_of` to get the outputs from the future.
+        """Call a method on a worker; :func:`outputs_of` returns the outputs from the future.
 
         Values in ``inputs`` at the positions of stored inputs are ignored.
         """
         return self._submit(_call, method, inputs, worker, fresh)
 
     def repeat(self, method: str, samples: Iterable[Sequence[Any]], times: int) -> Iterator[float]:
-        """Call the method ``times`` times for each sample. Yield the seconds per sample, in the order of the samples.
+        """Call the method ``times`` times for each sample; yield the seconds for each sample, in order.
 
-        Samples go to workers as in :meth:`map`. Outputs are not returned.
+        Samples are distributed to workers like in :meth:`map`. Outputs are not returned.
         """
         for future in self._spread(
             samples, lambda sample, worker: self._submit(_repeat, method, sample, worker, times)
@@ -135,7 +135,7 @@ class ProgramPool(MoveOnly):
     def map(
         self, method: str, samples: Iterable[Sequence[Any]], *, fresh: bool = False
     ) -> Iterator[tuple[float, tuple[Any, ...]]]:
-        """Call the method for each sample. Yield seconds and outputs, in the order of the samples.
+        """Call the method for each sample; yield seconds and outputs, in the order of the samples.
 
         Each sample goes to the next free worker. It is taken from ``samples`` only when a worker can accept it. With
         ``fresh``, each call starts from initial state.
@@ -159,7 +159,7 @@ class ProgramPool(MoveOnly):
     def _spread(
         self, samples: Iterable[Sequence[Any]], submit: Callable[[Sequence[Any], int], TaskFuture]
     ) -> Iterator[TaskFuture]:
-        """Submit a task per sample to the next free worker. Yield the tasks in the order of the samples."""
+        """Submit a task for each sample to the next free worker; yield the tasks in the order of the samples."""
         waiting: deque[TaskFuture] = deque()
         busy: list[list[TaskFuture]] = [[] for _ in self._sessions]
         """Unfinished calls of each worker."""
@@ -177,10 +177,10 @@ class ProgramPool(MoveOnly):
                 future.cancel()
 
     def close(self) -> None:
-        """Unload the program and free the stored inputs on all workers. A second call has no effect."""
+        """Unload the program and free the stored inputs on all workers; a second call has no effect."""
         gone: list[Handle | ObjectHandle] = [*self._sessions, *self._memory]
         for handle in gone:
-            with suppress(WorkerLost, HandleError, ClosedError):  # The worker, and with it the memory, may be lost.
+            with suppress(WorkerLost, HandleError, ClosedError):  # The worker may be lost, including its memory.
                 self._orchestrator.free(handle)
         self._sessions, self._memory, self._kept = [], [], {}
 
@@ -192,7 +192,7 @@ class ProgramPool(MoveOnly):
 
 
 def _least_busy(busy: list[list[TaskFuture]]) -> int:
-    """Wait until a worker can accept another call. Return the worker with the fewest calls."""
+    """Wait until a worker can accept another call; return the worker with the fewest calls."""
     while True:
         for calls in busy:
             calls[:] = [future for future in calls if not future.done()]
@@ -203,14 +203,14 @@ def _least_busy(busy: list[list[TaskFuture]]) -> int:
 
 
 def outputs_of(future: TaskFuture) -> tuple[float, tuple[Any, ...]]:
-    """Return the seconds that a call took on its worker, and its outputs: host tensors and plain values."""
+    """Return the seconds that a call took on its worker, and the call's outputs: host tensors and plain values."""
     seconds, outputs = future.result()
     return seconds, tuple(_unpack(value) for value in outputs)
 
 
 @dataclass(frozen=True, slots=True)
 class _Packed:
-    """Tensor as it is sent between processes: a numpy array with the elements in memory order."""
+    """A tensor in the form for sending between processes: a numpy array with the elements in memory order."""
 
     data: Any
     order: tuple[int, ...]
@@ -237,11 +237,11 @@ def _unpack(value: Any) -> Any:
 
 
 _Forms: TypeAlias = Mapping[int, tuple[m.ScalarType, tuple[int, ...], tuple[int, ...]]]
-"""Position of a stored input → its element type, sizes and dimension order."""
+"""Element type, sizes and dimension order of each stored input, by the input's position."""
 
 
 class _Session:
-    """Program that is loaded on a worker."""
+    """A program that is loaded on a worker."""
 
     def __init__(self, source: ProgramSource) -> None:
         worker = current_worker()
@@ -292,7 +292,7 @@ class _Session:
 
 
 def _pin(number: int) -> None:
-    """Pin this thread, and processes that it starts, to one core."""
+    """Pin this thread, and the processes that it starts, to one core."""
     if hasattr(os, "sched_setaffinity"):  # Only Linux can pin threads.
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[number % len(cores)]})

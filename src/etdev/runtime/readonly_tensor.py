@@ -12,7 +12,7 @@ from etdev.errors import UsageError
 from etdev.runtime.readonly import refuse_write
 
 _RUNNING = ("running_mean", "running_var")
-"""Arguments that batch norms write to in training, although the schemas of the operators do not say so."""
+"""Arguments that batch norms write in training, although the schemas of the operators do not state this."""
 
 
 def _refuse_address(self: Any, *_: Any, **__: Any) -> Any:
@@ -23,7 +23,7 @@ def _refuse_address(self: Any, *_: Any, **__: Any) -> Any:
 
 
 class ReadOnlyTensor(torch.Tensor):
-    """Read-only view of another tensor, ``covered``. Without a storage, every operation goes through the dispatcher."""
+    """A read-only view of another tensor, ``covered``; it has no storage, so every operation uses the dispatcher."""
 
     covered: torch.Tensor
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
@@ -46,7 +46,10 @@ class ReadOnlyTensor(torch.Tensor):
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Run an operation on the covered tensors. Raise an error if it writes to one. Its views are read-only, too."""
+        """Run an operation on the covered tensors, and make its views read-only, too.
+
+        Raise an error if the operation writes to a covered tensor.
+        """
         kwargs = kwargs or {}
         if any(isinstance(leaf, cls) for written in _written(func, args, kwargs) for leaf in tree_leaves(written)):
             raise refuse_write()
@@ -61,7 +64,7 @@ class ReadOnlyTensor(torch.Tensor):
         return tree_map(cover, func(*tree_map(uncover, args), **tree_map(uncover, kwargs)))
 
     def numpy(self, *, force: bool = False) -> Any:
-        """Return the memory as a read-only numpy array. The tensor must be on the host."""
+        """Return the memory as a read-only numpy array; the tensor must be on the host."""
         found = self.covered.numpy(force=force)
         found.flags.writeable = False
         return found
@@ -91,7 +94,7 @@ def _storage(tensor: torch.Tensor) -> int:
 
 
 def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the arguments that an operation writes to, or whose storage it gives to another tensor."""
+    """Yield the arguments that an operation writes, or whose storage it passes to another tensor."""
     schema = func._schema
     named = {argument.name: value for argument, value in zip(schema.arguments, args, strict=False)} | dict(kwargs)
     if schema.name == "aten::set_":
@@ -104,5 +107,5 @@ def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Itera
 
 
 def read_only(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor over the same bytes. Operations that write to it or to its views raise an error."""
+    """Return a read-only tensor over the same bytes; operations that write to it or to its views raise an error."""
     return ReadOnlyTensor(tensor)

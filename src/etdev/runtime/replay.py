@@ -1,4 +1,4 @@
-"""The interpreter, with the interface of the stock runtime. Checks use both in the same way."""
+"""The interpreter with the interface of the stock runtime, so that checks use both in the same way."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from etdev.runtime.tensors import DeviceTensor
 
 
 class ReplayRuntime(MoveOnly):
-    """Runtime that executes programs with the interpreter, in their planned buffers. A context manager.
+    """A runtime that executes programs with the interpreter, in their planned buffers; a context manager.
 
     Devices come from ``registry`` or ``device_map``. Callers pass and receive host tensors; this class copies them to
     devices and back. A program that fails raises :class:`~etdev.runtime.stock.ProgramFailureError`, as in the stock
-    runtime. If this machine lacks something, the :class:`~etdev.errors.EtdevError` with its exit code is raised.
+    runtime. If this machine lacks a requirement, the :class:`~etdev.errors.EtdevError` with its exit code is raised.
     """
 
     def __init__(
@@ -57,15 +57,15 @@ class ReplayRuntime(MoveOnly):
         self.close()
 
     def close(self) -> None:
-        """Unload the program and free its memory. A second call has no effect."""
+        """Unload the program and free its memory; a second call has no effect."""
         if self._loaded is not None:
             self._loaded.close()
             self._loaded = None
 
     def load(self, file: Path | Program, *, shared: bool = False, data: Sequence[Path] = ()) -> tuple[str, ...]:
-        """Load a program and its data files. Return the names of its methods.
+        """Load a program and its data files, and return the names of its methods.
 
-        With ``shared``, all methods use the same memory. Otherwise each method has its own.
+        With ``shared``, all methods use the same memory. Otherwise each method has its own memory.
         """
         self.close()
         try:
@@ -77,7 +77,7 @@ class ReplayRuntime(MoveOnly):
         return tuple(sorted(self._loaded.methods))
 
     def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False) -> tuple[Any, ...]:
-        """Call a method and return host tensors and plain values. ``fresh`` resets all state first."""
+        """Call a method and return host tensors and plain values; if ``fresh``, first reset all state."""
         if self._loaded is None:
             raise ProgramFailureError("no program is loaded")
         try:
@@ -149,7 +149,7 @@ def missing_kernels(program: Program) -> tuple[str, ...]:
 
 @contextmanager
 def _placed(what: str, planned: m.Value | None) -> Iterator[None]:
-    """Add a place to errors of the block: the input or output, and the memory that it is in."""
+    """Add to errors in the block the input or output, and the memory that contains it."""
     try:
         yield
     except EtdevError as error:

@@ -1,7 +1,7 @@
 """Simulated devices, which replace hardware that this machine lacks.
 
-Their memory has addresses that are not pointers, so host code can access it only by copies. Code that plays the part of
-the device uses :meth:`SimulatedDevice.device_view`. A simulated device has a configurable size and can be told to fail.
+Addresses in their memory are not pointers, so host code can access this memory only by copies. Code that acts as the
+device uses :meth:`SimulatedDevice.device_view`. A simulated device has a configurable size, and tests can make it fail.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 Operation = Literal["allocate", "copy_host_to_device", "copy_device_to_host", "wrong_device"]
 
 _BASE = 1 << 60
-"""First address. It is greater than every pointer in a process."""
+"""First address, which is greater than every pointer in a process."""
 _SPACE = 1 << 48
 """Number of addresses for each device."""
 _GAP = 4096
-"""Number of unused addresses after each allocation. An overrun then hits no other allocation."""
+"""Number of unused addresses after each allocation, so that an overrun does not reach another allocation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Simulated failure of the ``nth`` operation of a kind, counted from 1.
+    """A simulated failure of the ``nth`` operation of a kind, counted from 1.
 
     With ``lasting``, all later operations of this kind fail, too. The fault ``wrong_device`` allocates on the next
     device instead.
@@ -59,15 +59,14 @@ class SimulatedDevice(DeviceAllocator):
         self._type, self._count, self._capacity, self._alignment = device_type, count, capacity, alignment
         self._faults = tuple(faults)
         self._done: dict[str, int] = {}
-        """Operation → number of calls so far."""
+        """Number of calls so far of each operation."""
         self._next = [_BASE + index * _SPACE for index in range(count)]
-        """Next unused address of each device. A freed address is never used again, so a late access to it is an error.
-        """
+        """Next unused address of each device; freed addresses are not used again, so a late access is an error."""
         self._memory: dict[int, bytearray] = {}
 
     @property
     def device_type(self) -> DeviceType:
-        """Type of device that is simulated."""
+        """Type of the simulated devices."""
         return self._type
 
     def device_count(self) -> int:
@@ -81,13 +80,13 @@ class SimulatedDevice(DeviceAllocator):
         return MemoryInfo(self._capacity - used, self._capacity)
 
     def device_view(self, address: int, nbytes: int, index: int = 0) -> memoryview:
-        """Return the memory itself, for code that plays the part of the device. Host code copies instead."""
+        """Return the memory itself, for code that acts as the device; host code must copy it instead."""
         allocation = self.find(address, nbytes, index)
         start = address - allocation.address
         return memoryview(self._memory[allocation.address])[start : start + nbytes]
 
     def operations(self, operation: Operation) -> int:
-        """Return how often an operation was called, failed calls included."""
+        """Return the number of calls of an operation, including failed calls."""
         return self._done.get(operation, 0)
 
     def _fails(self, operation: Operation) -> bool:

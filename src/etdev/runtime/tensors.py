@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class DeviceTensor(MoveOnly):
-    """Tensor in device memory. The host reads it with :meth:`to_host`.
+    """A tensor in device memory, which the host reads with :meth:`to_host`.
 
-    An uploaded tensor owns its memory, and so does an output without planned memory: close it, or use it as a context
-    manager. An output in planned memory is valid until the method runs again.
+    An uploaded tensor and an output without planned memory own their memory: close them, or use them as context
+    managers. An output in planned memory is valid until the method runs again.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class DeviceTensor(MoveOnly):
         return found
 
     def as_run_tensor(self) -> RunTensor:
-        """Return the tensor as the interpreter represents it."""
+        """Return the tensor in the interpreter's form."""
         declared = m.Tensor(self.scalar_type, self.sizes, self.dim_order)
         found = RunTensor(-1, declared, self.device)
         memory = Memory(self.device, self.address, found.nbytes, allocator=self._allocator, writable=self._writable)
@@ -92,7 +92,7 @@ class DeviceTensor(MoveOnly):
         return found
 
     def close(self) -> None:
-        """Free the memory if this object owns it. A second call has no effect."""
+        """Free the memory if this object owns it; a second call has no effect."""
         if self._owned is not None:
             self._owned.close()
 

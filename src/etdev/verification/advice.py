@@ -10,7 +10,7 @@ from etdev.program.devices import D2H_COPY, H2D_COPY
 
 
 def advise(project: Project, target: str, program: Program | None, setting: str, figure: str, *device: str) -> str:
-    """Return advice on how to reduce a figure, or to raise its limit in the config.
+    """Return advice on how to reduce a figure or to raise the figure's limit in the config.
 
     ``figure`` is a key of ``budget``, such as ``memory``, and ``setting`` is the key of the limit. For ``memory``,
     ``device`` names the device, such as ``cuda:0``. ``program`` is None if the file cannot be read.
@@ -29,7 +29,7 @@ def _advice(project: Project, target: str, program: Program | None, figure: str,
         case "copies":
             at_ends = program is not None and _copies_ends(program)
             less = "leave inputs and outputs on their device (io), " if at_ends else ""
-            return f"{less}let a delegate take the ops between two others"
+            return f"{less}let a delegate also take the ops between two delegates"
     planner = "" if settings.memory.planner == "best" else 'set `memory.planner` to "best", '
     inputs = "the max of dims" if _has_dynamic_dims(project) else "their shapes"
     moved = "" if parse_device(device).is_host else "move a part of the model to another device, "
@@ -37,7 +37,7 @@ def _advice(project: Project, target: str, program: Program | None, figure: str,
 
 
 def _copies_ends(program: Program) -> bool:
-    """Return whether a method copies one of its inputs to a device, or one of its outputs back."""
+    """Return True if a method copies one of its inputs to a device, or copies one of its outputs back."""
     return any(
         call.args[0] in plan.inputs if plan.operators[call.op_index].name == H2D_COPY else call.args[1] in plan.outputs
         for plan in program.execution_plan

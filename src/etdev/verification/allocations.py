@@ -1,6 +1,6 @@
-"""Memory test of the check *device*: planned buffers on devices are allocated, written, read back and freed.
+"""Memory test of the check *device*: allocates planned buffers on devices, writes them, reads them back, frees them.
 
-This module knows devices only by their allocators, so it runs on simulated devices too.
+This module accesses devices only through their allocators, so the test also runs on simulated devices.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ from etdev.runtime.errors import OutOfDeviceMemoryError
 from etdev.runtime.memory import DeviceMemoryBuffer
 
 _GUARD = 256
-"""Guard bytes after the end of each buffer, which must stay unchanged."""
+"""Number of guard bytes after each buffer's end; the test requires that they do not change."""
 _PERIOD = 65_521
-"""Length in bytes after which a byte pattern repeats. It is a prime, so addresses that differ by a power of two differ.
+"""Length in bytes after which a byte pattern repeats.
+
+The length is a prime. Therefore, the patterns differ at addresses whose distance is a power of two.
 """
 _PIECE = 64 * _PERIOD
 """Largest number of bytes in one copy."""
 _MOST_PROBLEMS = 20
 
 DelegateInputs = Mapping[str, Mapping[int, int]]
-"""For each method: the position of each delegate call → how many of its arguments are inputs."""
+"""Maps each method to the number of inputs of each delegate call, by the call's position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +50,15 @@ class Allocations:
 def check_allocations(
     program: Program, registry: Registry, *, alignment: int, inputs: DelegateInputs | None = None
 ) -> Allocations:
-    """Allocate all planned buffers that are on devices at once, test them, and free them.
+    """Allocate all planned buffers on devices at the same time, test them, and free them.
 
-    The test checks the buffers' addresses, which must be multiples of ``alignment`` bytes. It also writes the bytes of
-    each storage when its lifetime begins, and reads them back when it ends. So storages that are in use at the same
-    time must hold their contents at the same time.
+    The test checks that the buffers' addresses are multiples of ``alignment`` bytes. It also writes the bytes of each
+    storage when the storage's lifetime begins, and reads them back when the lifetime ends. So storages that are in use
+    at the same time must keep their contents at the same time.
 
-    ``inputs`` states how many arguments of each delegate call are inputs. Without it, the numbers are derived from the
-    file. Raises :class:`~etdev.errors.MissingRequirementError` if a device is missing or has too little free memory.
-    All memory is freed, also after an error.
+    ``inputs`` has the number of inputs of each delegate call. If it is None, the numbers are derived from the file.
+    Raises :class:`~etdev.errors.MissingRequirementError` if a device is missing or has too little free memory. All
+    memory is freed, also after an error.
     """
     sizes = _device_buffers(program)
     devices = sorted({device for device, _ in sizes})
@@ -91,7 +93,7 @@ def check_allocations(
 
 
 def _device_buffers(program: Program) -> dict[tuple[Device, int], int]:
-    """Return the size of each buffer on a device, by device and buffer number: the largest size in any method."""
+    """Return the size of each buffer on a device, by device and buffer number: the maximum over all methods."""
     sizes: dict[tuple[Device, int], int] = {}
     for plan in program.execution_plan:
         for index, size in enumerate(plan.non_const_buffer_sizes):
@@ -108,7 +110,7 @@ def _allocated(device: Device, index: int, size: int, alignment: int, registry: 
 
 @contextmanager
 def _naming(what: str) -> Iterator[None]:
-    """Add the name of the memory, ``what``, to errors that are raised in the block."""
+    """Add ``what``, the name of the memory, to errors that the block raises."""
     try:
         yield
     except EtdevError as error:
@@ -117,7 +119,7 @@ def _naming(what: str) -> Iterator[None]:
 
 
 def _warm_up(devices: Sequence[Device], registry: Registry) -> None:
-    """Use each device once, so that its library allocates its own memory before the first measurement."""
+    """Use each device once, so that the device's library allocates its own memory before the first measurement."""
     for device in devices:
         with (
             _naming(f"the first bytes on {device}"),
@@ -144,7 +146,9 @@ def _require_room(sizes: Mapping[tuple[Device, int], int], free: Mapping[Device,
 def _leaks(device: Device, before: Sequence[Allocation], after: Sequence[Allocation]) -> Iterator[str]:
     left = sum(item.size for item in after) - sum(item.size for item in before)
     if left:
-        yield f"{device} has {left:,} bytes more allocated after everything was freed than before"
+        yield (
+            f"{device} has {left:,} more bytes allocated after the test than before, although all buffers were freed"
+        )
 
 
 def _memory(
@@ -155,7 +159,7 @@ def _memory(
 
 
 class _BufferCheck:
-    """Test of one allocated buffer and of its content."""
+    """The test of one allocated buffer and its content."""
 
     def __init__(
         self,
@@ -176,7 +180,7 @@ class _BufferCheck:
 
     @property
     def result(self) -> AllocatedBuffer:
-        """Facts about the buffer, and the number of bytes written to it."""
+        """Facts about the buffer, including the number of bytes written to it."""
         address = self._buffer.data()
         return AllocatedBuffer(
             device=str(self.device),
@@ -190,9 +194,9 @@ class _BufferCheck:
         )
 
     def run(self, registry: Registry, others: Sequence[Allocation]) -> Iterator[str]:
-        """Test the buffer, and yield one sentence per problem.
+        """Test the buffer, and yield one sentence for each problem.
 
-        ``others`` are allocations on the device from before the test.
+        ``others`` are the device's allocations from before the test.
         """
         began = time.perf_counter()
         self._allocator = registry.get(self.device.type)
@@ -202,7 +206,7 @@ class _BufferCheck:
             if plan.buffer_device(self._index) == self.device:
                 yield from self._method_problems(plan)
         if not self._holds(self._size, _GUARD, "guard"):
-            yield f"{self.label}: bytes after its end were overwritten"
+            yield f"{self.label}: the guard bytes after its end were overwritten"
         self._seconds = time.perf_counter() - began
 
     def _address_problems(self, others: Sequence[Allocation]) -> Iterator[str]:
@@ -212,20 +216,20 @@ class _BufferCheck:
         attributes = self._allocator.pointer_attributes(address)
         self._memory = f"{attributes.kind} ({attributes.source})"
         if attributes.kind != "device":
-            yield f"{self.label}: its address is one of {attributes.kind} memory, says {attributes.source}"
+            yield f"{self.label}: according to {attributes.source}, its address is in {attributes.kind} memory"
         if attributes.device != self.device:
-            yield f"{self.label}: its address is on {attributes.device}, says {attributes.source}"
+            yield f"{self.label}: according to {attributes.source}, its address is on {attributes.device}"
         end = address + self._buffer.size()
         mine = [item for item in self._allocator.live() if item.address == address and item.index == self.device.index]
         if [(item.address, item.end) for item in mine] != [(address, end)]:
-            yield f"{self.label}: the allocator does not know of it"
+            yield f"{self.label}: the allocator does not know its address"
         around = {item.address: item for item in (*others, *self._allocator.live()) if item not in mine}
         for item in around.values():
             if item.index == self.device.index and item.address < end and address < item.end:
-                yield f"{self.label}: it overlaps {item.size:,} bytes that are allocated at {item.address:#x}"
+                yield f"{self.label}: it overlaps another allocation of {item.size:,} bytes at {item.address:#x}"
 
     def _method_problems(self, plan: m.ExecutionPlan) -> Iterator[str]:
-        """Write each extent of a method when its use begins, and read it back when its use ends."""
+        """Write each extent of a method when its use begins, and read it back when its use ends; yield the problems."""
         extents = _extents(plan, self._index, self._inputs)
         moments = [(item.start, 1, item) for item in extents] + [(item.end, 0, item) for item in extents]
         for _, begins, item in sorted(moments, key=lambda moment: moment[:2]):
@@ -235,7 +239,7 @@ class _BufferCheck:
                 self._written += item.size
             elif not self._holds(item.offset, item.size, item.name):
                 place = f"{item.size:,} bytes of {item.name} at {item.offset:,}"
-                yield f"{self.label}: {place} had changed when they were read back"
+                yield f"{self.label}: {place} were read back with other values than written"
 
     def _write(self, offset: int, size: int, name: str) -> None:
         for start, piece in _pieces(size, name):
@@ -254,10 +258,10 @@ class _BufferCheck:
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """Bytes of a buffer in use from the instant ``start`` (inclusive) to the instant ``end`` (exclusive)."""
+    """Bytes of a buffer that are in use from the instant ``start`` (inclusive) to the instant ``end`` (exclusive)."""
 
     name: str
-    """Method and value whose content the bytes hold, as text. The byte pattern is derived from it."""
+    """Text with the method and the value whose content the bytes hold; determines the byte pattern."""
     offset: int
     size: int
     start: int
@@ -267,7 +271,7 @@ class _Extent:
 def _extents(plan: m.ExecutionPlan, buffer: int, inputs: DelegateInputs | None) -> list[_Extent]:
     """Return the extents that a method uses in a buffer.
 
-    If the method's data flow cannot be followed, each tensor is tested by itself: it gets an instant of its own.
+    If the method's data flow cannot be analyzed, each tensor is tested separately, at an instant of its own.
     """
     known = delegate_inputs(plan) if inputs is None else inputs.get(plan.name, {})
     calls = sum(isinstance(call, m.DelegateCall) for call in plan.instructions)

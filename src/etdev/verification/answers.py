@@ -11,23 +11,26 @@ from etdev.pipeline.results.result import CheckResult, Status
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of a check before its name, the location of the cause and help are added."""
+    """Result of a check, without the check's name, the location of the cause and the help."""
 
     status: Status
     summary: str
     problems: tuple[str, ...] = ()
     gate: bool = False
-    """True for a failure that is a missed limit of the config, not a broken file."""
+    """True if the failure is a missed limit of the config, False if the file is broken."""
 
     @classmethod
     def of(cls, problems: Sequence[str], summary: str = "", *, gate: bool = False) -> Finding:
-        """Return a failure with these problems. If there are none, return a pass with ``summary``."""
+        """Return a failure with these problems or, if there are none, a pass with ``summary``."""
         if problems:
             return cls("failed", problems[0], tuple(problems), gate)
         return cls("passed", summary)
 
     def result(self, check: str, **advice: str | None) -> CheckResult:
-        """Return the result of the check named ``check``. A failure gets ``advice``: ``where`` and ``hint``."""
+        """Return the result of the check with the name ``check``.
+
+        The result of a failure also gets ``advice``: its fields ``where`` and ``hint``.
+        """
         more = advice if self.status == "failed" else {}
         return CheckResult(
             name=check, status=self.status, summary=self.summary, problems=self.problems, gate=self.gate, **more
@@ -45,8 +48,8 @@ def failed(
     """Return the result of a check that failed.
 
     Without ``gate``, the file is broken, and a build ends with exit code 4. With ``gate``, the file missed a limit of
-    the config, and the exit code is 1. ``problems`` are one sentence each. The default summary is the first of them.
-    ``more`` are other fields of the result, such as ``where`` (location of the cause) and ``hint`` (help).
+    the config, and the exit code is 1. ``problems`` has one sentence for each problem. The default summary is the first
+    one. ``more`` are other fields of the result, such as ``where`` (location of the cause) and ``hint`` (help).
     """
     return CheckResult(
         name=check, status="failed", summary=summary or problems[0], problems=tuple(problems), gate=gate, **more

@@ -1,4 +1,4 @@
-"""Baseline of a target: the figures of an earlier build, and its program if that is available."""
+"""Baseline of a target: the figures of an earlier build and, if available, its program."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Baseline:
     """Name of the baseline in messages, derived from the config's ``baseline.from``."""
     figures: Figures
     program: Program | None = None
-    """The content of the baseline's file. None if that file or its external weights are not available."""
+    """The content of the baseline's file; None if the file or its external weights are not available."""
     file: Path | None = None
-    """Path of the baseline's file. None if it is not available."""
+    """Path of the baseline's file; None if the file is not available."""
     more_weights: str | None = None
-    """Reason why the baseline's true weights may exceed its figure, with a remedy. None if the figure is exact.
+    """Reason why the baseline's actual weights may exceed its figure, with advice; None if the figure is exact.
 
-    Some weights may be in a file that is not available. A growth limit that is met against the figure is also met
-    against a larger one.
+    Some weights may be in a file that is not available. If growth is within its limit for the smaller figure, it is
+    also within the limit for the actual weights.
     """
 
 
@@ -55,12 +55,12 @@ class NoBaseline:
 def find_baseline(project: Project, target: str) -> Baseline | NoBaseline:
     """Return the baseline of a target, or the reason why there is none.
 
-    Raises :class:`~etdev.errors.ConfigError` for a report that cannot be read. Raises
-    :class:`~etdev.errors.ProgramError` for such a program, and :class:`~etdev.errors.UsageError` for such a lock. Also
-    raises as :func:`~etdev.pipeline.project.baseline_source.committed_lock` does.
+    Raises :class:`~etdev.errors.ConfigError` if a report cannot be read, :class:`~etdev.errors.ProgramError` if a
+    program cannot be read, and :class:`~etdev.errors.UsageError` if a lock cannot be read. Also raises the errors of
+    :func:`~etdev.pipeline.project.baseline_source.committed_lock`.
     """
     if project.config.baseline is None:
-        return NoBaseline("the config names no baseline")
+        return NoBaseline("the config does not set a baseline")
     path = baseline_path(project)
     if path is None:
         return _from_lock(project, target)
@@ -78,7 +78,7 @@ def _from_lock(project: Project, target: str) -> Baseline | NoBaseline:
         return NoBaseline(f"{name} has no {project.lock.name}")
     found = read_lock(text, f"{name}:{project.lock.name}").targets.get(target)
     return (
-        NoBaseline(f"the {project.lock.name} of {name} does not have it")
+        NoBaseline(f"the {project.lock.name} of {name} does not contain it")
         if found is None
         else Baseline(name, found.figures)
     )
@@ -89,18 +89,18 @@ def _from_report(project: Project, place: Path, target: str) -> Baseline | NoBas
     try:
         report = read_report(place)
     except ReportError as error:
-        hint = "make it again: build what it was built from, with this version"
+        hint = "build the baseline again with this version of etdev"
         raise project.error(f"`baseline.from`: {error.where}: {error.message}", *KEY, hint=hint) from error
     if report is None:
         return NoBaseline(f"there is no {name}/{REPORT}")
     built = next((item for item in report.targets if item.name == target), None)
     if built is None or built.status == "rejected" or built.figures is None:
-        return NoBaseline(f"{name}/{REPORT} has no {'good ' if built else ''}build of it")
+        return NoBaseline(f"{name}/{REPORT} has no {('good ' if built else '')}build of this target")
     return _of_build(name, built.figures, built, place.with_name(PurePath(built.artifact).name))
 
 
 def _of_build(name: str, figures: Figures, built: TargetResult, file: Path) -> Baseline:
-    """Return the baseline that a report describes. It has the program if the report's files exist unchanged."""
+    """Return the baseline that a report describes; the program is included if its files exist and are unchanged."""
     data = {file.with_name(PurePath(item.name).name): item.sha256 for item in built.data}
     for path, digest in {file: built.sha256, **data}.items():
         if not path.is_file() or file_sha256(path) != digest:
@@ -109,7 +109,7 @@ def _of_build(name: str, figures: Figures, built: TargetResult, file: Path) -> B
 
 
 def _from_file(name: str, file: Path) -> Baseline:
-    """Return the baseline from the report next to the file if that is about this file, else from the file alone."""
+    """Return the baseline from the report next to the file, or from the file alone if the report is of another file."""
     report, digest = find_report(report_beside(file)), file_sha256(file)
     built = next((item for item in report.targets if item.sha256 == digest), None) if report is not None else None
     if built is not None and built.figures is not None:
@@ -120,10 +120,13 @@ def _from_file(name: str, file: Path) -> Baseline:
 
 
 def _why_more_weights(name: str, program: Program) -> str | None:
-    hint = "name the folder of its build instead, or a commit that has its etdev.lock (`git:REF`)"
+    hint = (
+        "set `baseline.from` to the folder of the baseline's build, or to a commit with the etdev.lock of "
+        "that build (`git:REF`)"
+    )
     if next(missing_data(program), None) is not None:
         return f"{name} has weights in another file: {hint}"
     others = {delegate.id for plan in program.execution_plan for delegate in plan.delegates} - {DELEGATE_ID}
     if others and not program.named_data:
-        return f"{name} does not say whether its delegates have weights in another file: {hint}"
+        return f"{name} does not state whether its delegates have weights in another file: {hint}"
     return None

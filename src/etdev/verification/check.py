@@ -11,29 +11,29 @@ from etdev.verification.subject import Subject
 
 
 class Need(Enum):
-    """A precondition of a check. The value says why the check did not run if the precondition is not met."""
+    """A precondition of a check; its value is the reason that is reported if the check did not run."""
 
-    CONFIG = "the config that the file was built from is needed"
+    CONFIG = "this check needs the config that the file was built from"
     """The check needs the target with its config and models: :attr:`Subject.built`."""
     PROGRAM = "the check `bytes` failed"
     """The check needs the content of the file: :attr:`Subject.program`."""
-    SOUND = "a check before it failed, so nothing is run"
-    """The check runs the program, so earlier checks must not have found it unsafe to run."""
+    SOUND = "an earlier check failed, so the program is not run"
+    """The check runs the program; earlier checks must not have found the program unsafe to run."""
     TORCH = "torch is not installed"
     """The check needs the package torch. A build always has it."""
 
 
 class Check(Protocol):
-    """A question about a built file. A subclass inherits the defaults."""
+    """A question about a built file; subclasses inherit the default values."""
 
     name: str
-    """Name in results, in the config's ``require`` and of the entry point. It never changes."""
+    """Name of the check in results, in the config's ``require`` and in the entry point; must never change."""
     needs: Sequence[Need] = ()
-    """Preconditions of the check. If one is not met, the check does not run."""
+    """Preconditions of the check; if one of them is not met, the check does not run."""
 
     def applies(self, subject: Subject) -> str | None:
         """Return the reason why there is nothing to check; None if the check applies."""
         return None
 
     def run(self, subject: Subject) -> CheckResult:
-        """Answer the check. Called only if its needs are met and it applies."""
+        """Answer the check's question. Called only if the needs are met and :meth:`applies` returns None."""

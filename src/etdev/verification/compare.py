@@ -11,62 +11,62 @@ if TYPE_CHECKING:
     import torch
 
 RELATIVE_TOLERANCE = {"float64": 1e-3, "float32": 1e-3, "float16": 1e-2, "bfloat16": 5e-2}
-"""Default tolerance per dtype, relative to the largest magnitude in the reference output of a sample.
+"""Default tolerance by dtype, relative to the largest magnitude in the reference output of a sample.
 
-If that magnitude is below :data:`SMALLEST_PEAK`, the latter is used. Kernels sum in another order than eager PyTorch
-and round intermediate results; the tolerances leave room for that. Outputs of other dtypes must be equal. float64 has
-the tolerance of float32, since delegates and some kernels compute it in single precision.
+Smaller magnitudes are replaced with :data:`SMALLEST_PEAK`. Kernels sum in another order than eager PyTorch and round
+intermediate results, which the tolerances allow for. Outputs of other dtypes must be equal. float64 has the tolerance
+of float32, because delegates and some kernels compute it in single precision.
 """
 
 SMALLEST_PEAK = 1e-2
-"""Smallest magnitude that the tolerance is relative to, also for outputs that are smaller."""
+"""Lower bound of the magnitude to which the tolerance is relative."""
 
 QUANTIZED_MARGIN_DB = 6.0
 QUANTIZED_SNR_RANGE = (3.0, 30.0)
 """Range, in dB, of the SNR that a quantized target must have by default.
 
 The reference is the quantized model before lowering. The required SNR is that of quantization itself, less
-:data:`QUANTIZED_MARGIN_DB`, clamped to this range. A delegate and the reference now and then round to different
-quantization steps. The model amplifies that as it amplifies quantization noise, so no absolute figure is both safe and
-sharp. A wrong program is near 0 dB.
+:data:`QUANTIZED_MARGIN_DB`, clamped to this range. A delegate and the reference sometimes round to different
+quantization steps. The model amplifies these differences like quantization noise, so no fixed SNR is both safe and
+strict. A wrong program has about 0 dB.
 """
 
 
 @dataclass
 class Difference:
-    """Running comparison of one output over many calls."""
+    """Comparison of one output with its reference, accumulated over many calls."""
 
     dtype: str
     compute_dtype: str = "float32"
-    """Coarsest dtype in which the program may compute float32."""
+    """Dtype of the lowest precision in which the program may compute float32."""
     max_abs_error: float = 0.0
     allowed: float = math.inf
     excess: float = -math.inf
-    """Largest value of error minus allowed error; at most 0 if every call is within tolerance."""
+    """Maximum of the error minus the allowed error, over all calls; at most 0 if every call is within tolerance."""
     signal: float = 0.0
     noise: float = 0.0
     worst: str = ""
-    """Name of the call with the largest :attr:`excess`."""
+    """Description of the call with the largest :attr:`excess`."""
     problems: list[str] = field(default_factory=list)
 
     @property
     def snr_db(self) -> float | None:
         """Signal-to-noise ratio over all calls, in dB; None if the outputs equal the reference.
 
-        If the reference is all zeros, one value of :data:`SMALLEST_PEAK` counts as the signal.
+        If the reference is all zeros, a single value of :data:`SMALLEST_PEAK` is taken as the signal.
         """
         if self.noise == 0.0:
             return None
         return 10 * (math.log10(self.signal or SMALLEST_PEAK**2) - math.log10(self.noise))
 
     def add(self, found: Any, expected: Any, at: str) -> None:
-        """Compare the value of one call with the expected one; ``at`` names the call, such as ``sample 3``.
+        """Compare the output of one call with the expected output; ``at`` describes the call, such as ``sample 3``.
 
         A difference in kind, shape, dtype, NaNs or infinities is recorded as a problem.
         """
         problem = mismatch(found, expected)
         if problem is None and not _is_tensor(expected):
-            problem = None if found == expected else f"is {found!r}, not {expected!r}"
+            problem = None if found == expected else f"is {found!r} instead of {expected!r}"
         if problem is not None:
             self.problems.append(f"{at}: {problem}")
             return
@@ -80,12 +80,12 @@ class Difference:
         finite = torch.isfinite(expected64)
         same = (found64 == expected64) | (found64.isnan() & expected64.isnan())
         if not bool((same | finite).all()) or not bool(torch.isfinite(found64[finite]).all()):
-            self.problems.append(f"{at}: NaN or infinite where the reference is not, or the other way round")
+            self.problems.append(f"{at}: NaN or infinite values are not at the same positions as in the reference")
             return
         if not bool(finite.any()):
             return
         error = (found64 - expected64)[finite]
-        if not expected.dtype.is_floating_point:  # Distinct integers above 2**53 can be equal in float64.
+        if not expected.dtype.is_floating_point:  # In float64, distinct integers above 2**53 can be equal.
             error = error.where(found[finite] == expected[finite], error.abs().clamp(min=1.0))
         largest = _bounded(error.abs().max())
         allowed = tolerance(self.dtype, self.compute_dtype, float(expected64[finite].abs().max()))
@@ -115,20 +115,20 @@ def worst_excess(found: torch.Tensor, expected: torch.Tensor, atol: float, rtol:
 
 
 def _bounded(value: torch.Tensor) -> float:
-    """Return the value, clamped to the largest finite float, so that ratios and reports have no infinity."""
+    """Return the value, clamped to the largest finite float, so that ratios and reports do not contain infinity."""
     return min(float(value), sys.float_info.max)
 
 
 def mismatch(found: Any, expected: Any) -> str | None:
-    """Return how an output's kind, shape or dtype differs from the reference's; None if all are equal."""
+    """Return the difference in kind, shape or dtype between an output and its reference; None if there is none."""
     if _is_tensor(found) != _is_tensor(expected):
-        return f"is {type(found).__name__}, not {type(expected).__name__}"
+        return f"is {type(found).__name__} instead of {type(expected).__name__}"
     if not _is_tensor(expected):
         return None
     if tuple(found.shape) != tuple(expected.shape):
-        return f"has the shape {list(found.shape)}, not {list(expected.shape)}"
+        return f"has the shape {list(found.shape)} instead of {list(expected.shape)}"
     if found.dtype != expected.dtype:
-        return f"is {found.dtype}, not {expected.dtype}"
+        return f"is {found.dtype} instead of {expected.dtype}"
     return None
 
 
@@ -149,9 +149,9 @@ def _is_tensor(value: object) -> bool:
 
 
 def required_snr_db(reference_snr_db: float | None) -> float:
-    """Return the smallest SNR that the program must have against the quantized reference, in dB.
+    """Return the minimum SNR of the program against the quantized reference, in dB.
 
-    ``reference_snr_db`` is the SNR of the quantized reference against the float model; None if those two are equal.
+    ``reference_snr_db`` is the SNR of the quantized reference against the float model; None if both are equal.
     """
     lowest, highest = QUANTIZED_SNR_RANGE
     if reference_snr_db is None:

@@ -1,7 +1,7 @@
-"""Runs at the ends of a dynamic range, if the user's samples leave those sizes out.
+"""Runs at the ends of a dynamic range, if the user's samples do not include those sizes.
 
-The inputs are random, so they may make no sense to the model. An input that eager PyTorch refuses is not judged. These
-runs count for no figure of the report and no limit of the config. A quantized program's values are not compared.
+The inputs are random, so they may be invalid for the model. Inputs that eager PyTorch rejects are ignored. The report's
+figures and the config's limits ignore these runs. For a quantized program, values are not compared.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def shapes_of(inputs: Tensors) -> Shapes:
 def check_extremes(
     built: BuiltTarget, runtime: Runtime, method: str, signature: Signature, seen: set[Shapes], findings: Findings
 ) -> None:
-    """Run a method at its smallest and its largest sizes, except at those in ``seen``, which the samples had."""
+    """Run a method at its smallest and its largest sizes, except at sizes that the samples had (``seen``)."""
     for name, inputs in _unseen(signature, seen):
         try:
             compute(built.project, built.user, built.float_model, method, inputs)
@@ -52,8 +52,8 @@ def check_extremes(
                 Problem(
                     f"method {method!r} at the {name} sizes (inputs {shapes}): {problem}",
                     ("methods", method, "dims"),
-                    "narrow the dims to sizes that work, or find code in the model that depends on the size (squeeze, "
-                    "branches on a shape)",
+                    "narrow the dims to sizes that work, or look for code in the model that depends on the size "
+                    "(squeeze, branches on a shape)",
                 )
             )
 
@@ -70,9 +70,9 @@ def _unseen(signature: Signature, seen: set[Shapes]) -> Iterator[tuple[str, Tens
 
 
 def _compare(built: BuiltTarget, expected: Sequence[Any], found: Sequence[Any]) -> str | None:
-    """Return how the outputs of one call are wrong; None if they are right."""
+    """Return the problem with the outputs of one call; None if they are right."""
     if len(found) != len(expected):
-        return f"returns {len(found)} outputs, eager PyTorch returns {len(expected)}"
+        return f"returns {len(found)} outputs, but eager PyTorch returns {len(expected)}"
     for position, (value, wanted) in enumerate(zip(found, expected, strict=True)):
         problem = mismatch(value, wanted) if built.quantized else _difference(built, value, wanted)
         if problem is not None:
@@ -87,5 +87,5 @@ def _difference(built: BuiltTarget, value: Any, wanted: Any) -> str | None:
     if difference.problems:
         return difference.problems[0].partition(": ")[2]
     if difference.excess > 0:
-        return f"is off by {difference.max_abs_error:.3g}, more than the {difference.allowed:.3g} that {dtype} allows"
+        return f"has an error of {difference.max_abs_error:.3g}, but {dtype} allows at most {difference.allowed:.3g}"
     return None

@@ -1,4 +1,4 @@
-"""Worker processes for the check *accuracy*, which run several samples of a metric at once."""
+"""Worker processes for the check *accuracy*, which run several samples of a metric in parallel."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from etdev.verification.subject import BuiltTarget
 class Jobs:
     """Worker processes that load the program; a context manager.
 
-    They start when the metric first calls ``run.map``.
+    The workers start when the metric first calls ``run.map``.
     """
 
     source: ProgramSource
     count: int
     obstacle: str | None = None
-    """Reason why the workers that ``--jobs`` asks for are not used; None if they may be used."""
+    """Reason why workers are not used although ``--jobs`` asks for them; None if they may be used."""
     _pool: ProgramPool | None = None
     _open: ExitStack = field(default_factory=ExitStack)
 
     @property
     def active(self) -> bool:
-        """True if samples run on workers."""
+        """True if workers run the samples."""
         return self.count > 1 and self.obstacle is None
 
     @property
     def effect(self) -> str:
-        """Effect of ``--jobs``, as a suffix of a check's summary."""
+        """Effect of ``--jobs``, as a suffix for a check's summary."""
         if self.count <= 1:
             return ""
         if self._pool is not None:
@@ -58,7 +58,7 @@ class Jobs:
 
 
 def jobs_for(built: BuiltTarget, program: Program, *, alone: bool) -> Jobs:
-    """Return the workers for a target's metric; ``alone`` is true if only the replay can run its program."""
+    """Return the workers for a target's metric; ``alone`` is True if only the replay can run the target's program."""
     project: Project = built.project
     imports = project.config.project.imports
     source = ProgramSource(

@@ -1,4 +1,4 @@
-"""Limits of the config, each on one figure, and the result of a check that judges them."""
+"""Limits of the config, each on one figure, and the results of checks that compare figures with limits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from etdev.verification.answers import failed, not_run, passed
 
 @dataclass(frozen=True)
 class Measured:
-    """A file, and what its figures are computed from."""
+    """A file, and the data from which its figures are computed."""
 
     path: Path
     size: int
@@ -33,22 +33,22 @@ class Measured:
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit of the config, compared with the figure found."""
+    """A limit of the config, compared with the figure of the file."""
 
     key: tuple[str, ...]
     """Key below the target's table, such as ``("budget", "file")``."""
     seen: str
-    """Figure and limit in short, such as ``file 129 KiB of 144 KiB``."""
+    """Short text with figure and limit, such as ``file 129 KiB of 144 KiB``."""
     missed: str | None
     """Sentence with the figure and the amount by which it misses the limit; None if the limit is met."""
     cause: Callable[[], str] | None
-    """Function that returns the cause of the miss, called only if the limit is missed; None if the cause is unknown."""
+    """Function that returns the cause, called only if the limit is missed; None if the cause is unknown."""
     remedy: str
 
 
 @dataclass(frozen=True)
 class Unjudged:
-    """A limit that could not be judged."""
+    """A limit that could not be checked."""
 
     key: tuple[str, ...]
     reason: str
@@ -65,9 +65,9 @@ def judge(
     note: str = "",
     latency: LatencyResult | None = None,
 ) -> CheckResult:
-    """Return the result of a check that judged these limits.
+    """Return the result of a check from the limits that it checked.
 
-    The check failed if a limit was missed. It did not run if a limit could not be judged or if there are none.
+    The check failed if a limit was missed. It did not run if a limit could not be checked or if there are none.
     Otherwise it passed. The summary of a pass begins with ``against``. The summary of a pass or a failure ends with
     ``note``.
     """

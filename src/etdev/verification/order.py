@@ -42,10 +42,10 @@ BUILT_IN: tuple[Check, ...] = (
 
 
 def verify(subject: Subject) -> tuple[CheckResult, ...]:
-    """Answer every check for a file: first etdev's checks, then those of other packages.
+    """Run all checks on a file: first those of etdev, then those of other packages.
 
     Raises :class:`~etdev.errors.VerifyError` if the user's samples, metric or eager model fail, or if a check of
-    another package fails to run.
+    another package raises an error.
     """
     for check in (*BUILT_IN, *load_plugins()):
         subject.results[check.name] = _answer(check, subject)
@@ -53,7 +53,7 @@ def verify(subject: Subject) -> tuple[CheckResult, ...]:
 
 
 def unverified() -> tuple[CheckResult, ...]:
-    """Return a result for each check of a file that is not verified: ``not run``."""
+    """Return the result ``not run`` for each check, for a file that is not verified."""
     return tuple(not_run(name, NOT_VERIFIED) for name in check_names())
 
 
@@ -65,7 +65,7 @@ def _answer(check: Check, subject: Subject) -> CheckResult:
 
 
 def _missing(need: Need, subject: Subject) -> str | None:
-    """Return the reason why a need is not met; None if it is."""
+    """Return the reason why a need is not met; None if the need is met."""
     match need:
         case Need.CONFIG:
             lacks = subject.origin is None
@@ -79,10 +79,10 @@ def _missing(need: Need, subject: Subject) -> str | None:
 
 
 def prepare(project: Project, user: UserCode, target: str) -> None:
-    """Load the checks, samples, sessions and metric that verification will use, so that a missing one fails early.
+    """Load the checks, samples, sessions and metric that verification will use, so that a missing one is found early.
 
     Raises :class:`~etdev.errors.MismatchError` at the key that names a missing function, and
-    :class:`~etdev.errors.MissingRequirementError` for a check of another package that does not work.
+    :class:`~etdev.errors.MissingRequirementError` for a check of another package that cannot be loaded.
     """
     load_plugins()
     wanted: dict[tuple[str, ...], str] = {

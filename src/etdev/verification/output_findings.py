@@ -9,17 +9,17 @@ from etdev.pipeline.results.result import OutputError
 
 @dataclass(frozen=True)
 class Problem:
-    """One failure."""
+    """One failure of a check."""
 
     text: str
     key: tuple[str, ...]
-    """Key of the config at which to look for the cause."""
+    """Key of the config that is the likely cause."""
     hint: str
 
 
 @dataclass
 class Findings:
-    """Findings of a check over all methods."""
+    """Findings of a check over all methods, collected while the program runs."""
 
     broken: list[Problem] = field(default_factory=list)
     missed: list[Problem] = field(default_factory=list)
@@ -28,24 +28,24 @@ class Findings:
     samples: int = 0
     sessions: int = 0
     session_calls: int = 0
-    """Number of calls, over all sessions."""
+    """Number of calls in all sessions."""
     in_sessions: set[str] = field(default_factory=set)
-    """Methods that a session called."""
+    """Names of the methods that a session called."""
     stateful: set[str] = field(default_factory=set)
-    """Methods that write to a buffer in eager PyTorch."""
+    """Names of the methods that write to a buffer in eager PyTorch."""
     in_a_row: int = 0
-    """Number of calls that were made one after the other on one state, in addition to sessions."""
+    """Number of calls that were made one after another on one state, in addition to sessions."""
     row_ended: str | None = None
-    """Reason why these calls in a row ended early; None if they did not."""
+    """Reason why the calls in :attr:`in_a_row` ended early; None if all calls ran."""
     extremes: set[str] = field(default_factory=set)
-    """Which :data:`~etdev.verification.extremes.EXTREMES` (ends of dynamic ranges) ran in addition to the samples."""
+    """Ends of dynamic ranges (:data:`~etdev.verification.extremes.EXTREMES`) that ran in addition to the samples."""
     cut: bool = False
-    """True if some samples or calls were left out because of :class:`Effort`."""
+    """True if :class:`Effort` caused samples or calls to be omitted."""
     untried: list[str] = field(default_factory=list)
     """Extremes at which the model itself fails on random inputs."""
 
     def add_output(self, output: OutputError) -> None:
-        """Add the figures of one output. If it already has figures, keep the worse of each."""
+        """Add the figures of one output; if the output already has figures, keep the worse value of each."""
         for index, known in enumerate(self.outputs):
             if (known.method, known.output) == (output.method, output.output):
                 self.outputs[index] = _worst(known, output)
@@ -65,5 +65,5 @@ def _worst(one: OutputError, other: OutputError) -> OutputError:
 
 
 def _least(*ratios: float | None) -> float | None:
-    """Return the smallest ratio; None stands for a ratio without noise."""
+    """Return the smallest ratio; None if all ratios are None, which stands for equal outputs."""
     return min((ratio for ratio in ratios if ratio is not None), default=None)

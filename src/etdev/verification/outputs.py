@@ -19,7 +19,7 @@ from etdev.verification.subject import BuiltTarget
 
 @dataclass
 class ComparedOutput:
-    """Differences between one output of a method and the references, over all calls."""
+    """Differences between one output of a method and its references, over all calls."""
 
     method: str
     position: int
@@ -28,19 +28,20 @@ class ComparedOutput:
     against_float: Difference
     reference_against_float: Difference
     out_of_tolerance: float = -math.inf
-    """Largest amount by which an error exceeds the config's ``atol`` and ``rtol``; above 0 means out of tolerance."""
+    """Largest amount by which an error exceeds the config's ``atol`` and ``rtol``; positive if out of tolerance."""
 
     @classmethod
     def begin(cls, method: str, position: int, wanted: Any, compute_dtype: str) -> Self:
-        """Return a comparison without calls; ``wanted``, an output of the reference, gives the dtype."""
+        """Return a comparison without calls; the dtype is that of ``wanted``, an output of the reference."""
         dtype = str(getattr(wanted, "dtype", type(wanted).__name__)).removeprefix("torch.")
         first, second, third = (Difference(dtype, compute_dtype) for _ in range(3))
         return cls(method, position, first, second, third)
 
     def add(self, value: Any, wanted: Any, plain: Any, at: str, settings: Verify) -> None:
-        """Compare the program's ``value`` with the reference's (``wanted``) and the float model's (``plain``).
+        """Compare the program's output with the outputs of the reference and of the float model for the same call.
 
-        ``at`` names the call.
+        ``value`` is the program's output, ``wanted`` the reference's and ``plain`` the float model's. ``at`` describes
+        the call.
         """
         before = len(self.against_reference.problems)
         self.against_reference.add(value, wanted, at)
@@ -61,9 +62,10 @@ class Comparison:
         self._outputs: dict[tuple[str, int], ComparedOutput] = {}
 
     def call(self, call: Call, expected: Sequence[Any], plain: Sequence[Any], at: str, *, fresh: bool) -> bool:
-        """Make a call, and compare its outputs with the reference's (``expected``) and the float model's (``plain``).
+        """Make a call; compare its outputs with those of the reference (``expected``) and the float model (``plain``).
 
-        ``at`` names the call. If it fails or returns a wrong number of outputs, record a problem and return False.
+        ``at`` describes the call. If ``fresh``, the call starts from initial state. If the call fails or returns a
+        wrong number of outputs, record a problem and return False; otherwise return True.
         """
         try:
             found = self._runtime.call(call.method, call.inputs, fresh=fresh)
@@ -72,7 +74,7 @@ class Comparison:
             return self._broken(f"method {call.method!r} failed on {at} (inputs {shapes}): {error}")
         if len(found) != len(expected):
             return self._broken(
-                f"method {call.method!r} returns {len(found)} outputs, eager PyTorch returns {len(expected)} ({at})"
+                f"method {call.method!r} returns {len(found)} outputs, but eager PyTorch returns {len(expected)} ({at})"
             )
         for position, (value, wanted, original) in enumerate(zip(found, expected, plain, strict=True)):
             key = call.method, position
@@ -114,12 +116,15 @@ def _judge(built: BuiltTarget, output: ComparedOutput, findings: Findings) -> No
         needed = required_snr_db(output.reference_against_float.snr_db) if built.quantized else None
         if needed is None:
             text = (
-                f"{label} is off by {difference.max_abs_error:.3g}, more than the {difference.allowed:.3g} that "
-                f"{difference.dtype} allows by default ({difference.worst})"
+                f"{label} has an error of {difference.max_abs_error:.3g}, but {difference.dtype} allows at most "
+                f"{difference.allowed:.3g} by default ({difference.worst})"
             )
             findings.broken.append(built.broken(text))
         elif snr < needed:
-            text = f"{label} has {snr:.1f} dB against the quantized model before lowering, {needed:.1f} dB is the least"
+            text = (
+                f"{label} has {snr:.1f} dB against the quantized model before lowering, but needs at least "
+                f"{needed:.1f} dB"
+            )
             findings.broken.append(built.broken(text))
     if built.effort.limits:
         _judge_gates(built, label, output, float_snr, findings)
@@ -136,15 +141,15 @@ def _judge_gates(
             f"by {output.out_of_tolerance:.3g}"
         )
         hint = (
-            f"kernels round otherwise than eager PyTorch: allow for the output's max abs error, "
-            f"{output.against_reference.max_abs_error:.2g}, or compute it in a wider dtype"
+            f"allow for the output's max abs error, {output.against_reference.max_abs_error:.2g}, because kernels "
+            "round differently from eager PyTorch; or compute the output in a wider dtype"
         )
         findings.missed.append(Problem(text, (*table, "rtol" if settings.atol is None else "atol"), hint))
     if settings.min_snr_db is not None and float_snr is not None and float_snr < settings.min_snr_db:
-        text = f"{label} has {float_snr:.1f} dB against the float model, min_snr_db is {settings.min_snr_db:g}"
+        text = f"{label} has {float_snr:.1f} dB against the float model, but min_snr_db is {settings.min_snr_db:g}"
         hint = (
-            "calibrate on more or other data, choose a scheme of more bits, or lower min_snr_db"
+            "calibrate on more or other data, use a scheme with more bits, or lower min_snr_db"
             if built.quantized
-            else "lower min_snr_db: kernels round otherwise than eager PyTorch"
+            else "lower min_snr_db, because kernels round differently from eager PyTorch"
         )
         findings.missed.append(Problem(text, (*table, "min_snr_db"), hint))

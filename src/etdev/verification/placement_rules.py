@@ -1,7 +1,7 @@
-"""Rules on devices: each memory must be on the device from which it is accessed.
+"""Rules for devices: memory must be on the device from which it is accessed.
 
-The rules cover tensors, planned buffers, copies and arguments of delegates. Each function yields one sentence per
-violation. The rules do not follow the data flow: the checks *plan* and *replay* verify what copies contain.
+The rules apply to tensors, planned buffers, copies and arguments of delegates. Each function yields one sentence for
+each violation. The rules do not follow the data flow: the checks *plan* and *replay* verify the content of copies.
 """
 
 from __future__ import annotations
@@ -16,27 +16,26 @@ from etdev.program.devices import D2H_COPY, H2D_COPY, delegate_device
 
 
 def buffer_problems(plan: m.ExecutionPlan) -> Iterator[str]:
-    """Check the table of buffers on devices: its buffers exist, have one entry each, and are on valid devices."""
+    """Check the method's table of buffers on devices: each buffer exists, has one entry, and is on a valid device."""
     seen: set[int] = set()
     for entry in plan.non_const_buffer_device:
         label = f"method {plan.name!r}, buffer {entry.buffer_idx}"
         device = Device(entry.device_type, entry.device_index)
         if not 1 <= entry.buffer_idx < len(plan.non_const_buffer_sizes):
-            yield f"{label} has a device, but the buffers are 1 to {len(plan.non_const_buffer_sizes) - 1}"
+            yield (
+                f"{label} has a device, but the method has only the buffers 1 to {len(plan.non_const_buffer_sizes) - 1}"
+            )
         if entry.buffer_idx in seen:
-            yield f"{label} has two devices"
+            yield f"{label} has two entries in the table of devices"
         seen.add(entry.buffer_idx)
         if not _exists(device):
-            yield f"{label} is on device {entry.device_index} of type {device.type.name}, which there cannot be"
+            yield (f"{label} is on device {entry.device_index} of type {device.type.name}, which is not a valid device")
         elif device.is_host:
-            yield f"{label} is entered as one of a device, but its device is the host"
+            yield f"{label} is in the table of buffers on devices, but its device is the host"
 
 
 def agreement_problems(program: m.Program) -> Iterator[str]:
-    """Find buffers for which methods state different devices.
-
-    Loaders allocate the same buffers for all methods of a program.
-    """
+    """Find buffers for which methods state different devices; loaders give all methods the same buffers."""
     first: dict[int, tuple[str, Device]] = {}
     for plan in program.execution_plan:
         for index, size in enumerate(plan.non_const_buffer_sizes):
@@ -49,9 +48,9 @@ def agreement_problems(program: m.Program) -> Iterator[str]:
 
 
 def tensor_problems(plan: m.ExecutionPlan, alignment: int) -> Iterator[str]:
-    """Find tensors that are on another device than their buffer, extend beyond its end, or are misaligned.
+    """Find tensors that are on another device than their buffer, extend past its end, or are misaligned.
 
-    ``alignment``, in bytes, applies to tensors on devices. On the host, a tensor needs only the alignment of its
+    ``alignment``, in bytes, applies to tensors on devices. On the host, a tensor only needs the alignment of its
     elements.
     """
     devices = {index: plan.buffer_device(index) for index in range(len(plan.non_const_buffer_sizes))}
@@ -59,13 +58,15 @@ def tensor_problems(plan: m.ExecutionPlan, alignment: int) -> Iterator[str]:
         label = f"method {plan.name!r}, value {index}"
         device, place = tensor.device, tensor.allocation_info
         if not _exists(device):
-            yield f"{label} is on device {device.index} of type {device.type.name}, which there cannot be"
+            yield f"{label} is on device {device.index} of type {device.type.name}, which is not a valid device"
         if tensor.is_constant and not device.is_host:
-            yield f"{label} is a constant, which the runtime keeps on the host, but says that it is on {device}"
+            yield f"{label} is a constant, which the runtime keeps on the host, but its device is {device}"
         if place is None:
             continue
         if place.memory_id not in devices or not place.memory_id:
-            yield f"{label} is in buffer {place.memory_id}, but the buffers are 1 to {len(devices) - 1}"
+            yield (
+                f"{label} is in buffer {place.memory_id}, but the method has only the buffers 1 to {len(devices) - 1}"
+            )
             continue
         there = devices[place.memory_id]
         if device != there:
@@ -82,7 +83,10 @@ def _extent_problems(plan: m.ExecutionPlan, label: str, tensor: m.Tensor, place:
     unbounded = tensor.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND
     size, room = 0 if unbounded else tensor.nbytes, plan.non_const_buffer_sizes[place.memory_id]
     if place.memory_offset < 0 or place.memory_offset + size > room:
-        yield f"{label} has {size:,} bytes at {place.memory_offset:,} of buffer {place.memory_id}, which has {room:,}"
+        yield (
+            f"{label} has {size:,} bytes at {place.memory_offset:,} of buffer {place.memory_id}, which has only "
+            f"{room:,} bytes"
+        )
 
 
 def _alignment(tensor: m.Tensor, device: Device, alignment: int) -> int:
@@ -94,7 +98,7 @@ def _exists(device: Device) -> bool:
 
 
 def instruction_problems(plan: m.ExecutionPlan) -> Iterator[str]:
-    """Find instructions that would access memory of a device other than their own."""
+    """Find instructions that would access memory of another device than their own."""
     devices = {index: tensor.device for index, tensor in plan.tensors()}
     delegates = tuple(_device_of(delegate) for delegate in plan.delegates)
     for index, found in enumerate(delegates):
@@ -106,7 +110,7 @@ def instruction_problems(plan: m.ExecutionPlan) -> Iterator[str]:
 
 
 def _device_of(delegate: m.BackendDelegate) -> Device | str:
-    """Return the device that a delegate's arguments must be on, or a text that says why it is unknown."""
+    """Return the device on which a delegate's arguments must be, or a text with the reason why it is unknown."""
     try:
         return delegate_device(delegate)
     except DeviceNameError as error:
@@ -147,8 +151,8 @@ def _call_problems(
             one, other = devices.get(call.move_from), devices.get(call.move_to)
             if one != other and one is not None and other is not None:
                 yield (
-                    f"value {call.move_to} on {other} becomes value {call.move_from} on {one}; "
-                    "a move passes on an address, which means nothing on another device"
+                    f"it moves value {call.move_to} on {other} to value {call.move_from} on {one}; a move passes "
+                    "on an address, which is not valid on another device"
                 )
         case m.JumpFalseCall():
             if not devices.get(call.cond_value_index, HOST).is_host:
@@ -159,14 +163,14 @@ def _copy_problems(
     plan: m.ExecutionPlan, call: m.KernelCall, devices: Mapping[int, Device], *, to_device: bool
 ) -> Iterator[str]:
     if len(call.args) != 3 or call.args[1] != call.args[2] or not all(index in devices for index in call.args):
-        yield "takes a tensor and an output, which it repeats"
+        yield "its arguments must be a tensor, an output and the same output again"
         return
     origin, to = call.args[:2]
     host, other = (origin, to) if to_device else (to, origin)
     if not devices[host].is_host:
-        yield f"value {host} has to be on the host, but is on {devices[host]}"
+        yield f"value {host} must be on the host, but is on {devices[host]}"
     if devices[other].is_host:
-        yield f"value {other} has to be on a device, but is on the host"
+        yield f"value {other} must be on a device, but is on the host"
     one, two = plan.values[origin], plan.values[to]
     assert isinstance(one, m.Tensor)
     assert isinstance(two, m.Tensor)
@@ -184,7 +188,7 @@ def _unbounded(*found: m.Tensor) -> bool:
 
 
 def _kernel_problems(plan: m.ExecutionPlan, call: m.KernelCall, devices: Mapping[int, Device]) -> Iterator[str]:
-    """Find arguments of a kernel call that are on devices. Kernels run on the host.
+    """Find arguments of a kernel call that are on devices; kernels run on the host.
 
     Operators that only read sizes may take tensors on any device. A view must be on the device of its base.
     """

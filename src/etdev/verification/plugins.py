@@ -17,7 +17,7 @@ _MEMBERS = ("name", "needs", "applies", "run")
 def load_plugins() -> tuple[Check, ...]:
     """Return the checks of other packages, sorted by name.
 
-    Raises :class:`~etdev.errors.MissingRequirementError` if one cannot be imported or is not a check.
+    Raises :class:`~etdev.errors.MissingRequirementError` if a check cannot be imported or is not a valid check.
     """
     return tuple(_Plugin(_load(name)) for name in plugins.registered(CHECKS))
 
@@ -28,14 +28,15 @@ def _load(name: str) -> Check:
         check = loaded() if isinstance(loaded, type) else loaded
     if check.name != name:
         raise MissingRequirementError(
-            f"the check {name!r} of {plugins.package_of(CHECKS, name)!r} has the name {check.name!r}",
+            f"the check {name!r} of {plugins.package_of(CHECKS, name)!r} has another name than its entry point: "
+            f"{check.name!r}",
             hint=CHECKS.contract,
         )
     return cast("Check", check)
 
 
 class _Plugin(Check):
-    """A check of another package. An exception that it raises becomes an error that names the package."""
+    """A check of another package; its exceptions become errors that name the package."""
 
     def __init__(self, check: Check) -> None:
         self._check = check
@@ -49,5 +50,5 @@ class _Plugin(Check):
         with plugins.translated(CHECKS, self.name, VerifyError):
             found = self._check.run(subject)
             if not isinstance(found, CheckResult) or found.name != self.name:
-                raise TypeError(f"`run` returned {found!r}, not a result of this check")
+                raise TypeError(f"`run` returned {found!r} instead of a result of this check")
         return found

@@ -11,21 +11,21 @@ from etdev.program import Program, flat_tensor
 from etdev.program.data_files.joined import read_joined
 from etdev.program.data_files.lookups import delegate_lookups, missing_data
 
-_NO_DATA = "say which files have it, with a `--data FILE.ptd` for each"
+_NO_DATA = "pass each file with missing data as `--data FILE.ptd`"
 
 
 @dataclass(frozen=True)
 class Contents:
-    """A program and its data, as read back from the written files."""
+    """A program and its data, read back from the written files."""
 
     program: Program | None
-    """None if a file cannot be read."""
+    """The program; None if a file cannot be read."""
     problems: tuple[str, ...] = ()
     """Reason why a file cannot be read, or one sentence for each item of data that the files lack."""
     hint: str | None = None
-    """Help with the problems; None if there are none."""
+    """Help for the problems; None if there are none."""
     unknown_lookups: tuple[str, ...] = ()
-    """Ids of delegates that may look up data whose names are unknown."""
+    """Ids of delegates that may look up data under unknown names."""
 
 
 def read_contents(
@@ -33,20 +33,20 @@ def read_contents(
 ) -> Contents:
     """Read a program back with its ``data`` files, and look for missing data.
 
-    One of the files must hold each item of data that the program needs. ``lookups`` are the data names, per method,
-    that delegates are known to look up.
+    One of the files must contain each item of data that the program needs. ``lookups`` maps each method to the names of
+    data that its delegates look up, as far as known.
     """
     try:
         found = read_joined(path, data)
         held = {item.key for file in data for item in flat_tensor.read(file).named_data}
     except ProgramError as error:
-        which = "the file is malformed" if error.where == str(path) else f"its external data {error.where}"
+        which = "the file is malformed" if error.where == str(path) else f"its data file {error.where}"
         return Contents(None, (f"{which}: {error.message}",), error.hint)
     missing = tuple(map(str, missing_data(found, held, lookups)))
     return Contents(found, missing, _NO_DATA if missing else None, tuple(_unknown_lookups(found, lookups or {})))
 
 
 def _unknown_lookups(found: Program, lookups: Mapping[str, Collection[str]]) -> list[str]:
-    """Return the ids of delegates for which neither their blobs nor ``lookups`` state what they look up."""
+    """Return the ids of delegates for which neither their blobs nor ``lookups`` state the names that they look up."""
     plans = [plan for plan in found.execution_plan if plan.name not in lookups]
     return sorted({one.id for plan in plans for one in plan.delegates if delegate_lookups(found, one) is None})

@@ -1,6 +1,6 @@
 """Sessions: calls of several methods in order on one state, compared with the same calls in eager PyTorch.
 
-The config may name sessions. Without any, a program with state is still called several times in a row.
+The config may define sessions. If it does not, a program with state is still called several times in a row.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from etdev.verification.outputs import Comparison
 from etdev.verification.subject import BuiltTarget
 
 _ROUNDS = 3
-"""Number of calls of each method in a row on one state."""
+"""Number of calls of each method, one after another on one state."""
 
 
 def check_sessions(built: BuiltTarget, runtime: Runtime, findings: Findings) -> None:
     """Run each session of the config from initial state, and compare the outputs of every call.
 
-    Some loaders give all methods of a program the same memory, others give each method its own. State that methods
-    share needs the same memory. Without shared state, the outputs must be right with both kinds of loader. So a program
-    of several methods runs twice.
+    Some loaders give all methods of a program the same memory, others give each method its own memory. Shared state
+    needs the same memory. Without shared state, the outputs must be right with both kinds of loader. Therefore, a
+    program of several methods without shared state runs twice.
     """
     if built.settings.sessions is None:
         return
@@ -41,9 +41,9 @@ def check_sessions(built: BuiltTarget, runtime: Runtime, findings: Findings) -> 
 def check_calls_in_a_row(built: BuiltTarget, runtime: Runtime, findings: Findings) -> None:
     """Call all methods in turn, three times each, from initial state, and compare every output.
 
-    The inputs are the first samples. Every second round runs in reverse order, so the first and the last method also
-    follow themselves. The order is not the user's, so the config's limits do not apply. The calls end where eager
-    PyTorch refuses one. Both kinds of loader are tried, as in :func:`check_sessions`.
+    The inputs are the first samples. Every second round runs in reverse order, so that the first and the last method
+    also run twice in succession. The order is not the user's, so the config's limits do not apply. The calls end when
+    eager PyTorch fails. Both kinds of loader are tried, like in :func:`check_sessions`.
     """
     calls = _calls_in_a_row(built)
     shared = built.project.config.model.share_state
@@ -66,7 +66,7 @@ def _calls_in_a_row(built: BuiltTarget) -> list[Call]:
 def _run_row(
     built: BuiltTarget, runtime: Runtime, calls: Sequence[Call], findings: Findings, *, shared: bool, note: str
 ) -> int:
-    """Make and compare the calls, and return how many were compared."""
+    """Make and compare the calls; return the number of compared calls."""
     built.load(runtime, shared=shared)
     judged = replace(built, effort=replace(built.effort, limits=False))
     comparison = Comparison(judged, runtime, Findings(broken=findings.broken))
@@ -116,9 +116,9 @@ def _run_all(built: BuiltTarget, runtime: Runtime, findings: Findings, *, shared
 def _run(
     built: BuiltTarget, comparison: Comparison, calls: tuple[Call, ...], number: int, where: str, note: str
 ) -> bool:
-    """Run one session; return whether every call had outputs to compare.
+    """Run one session; return True if all calls returned outputs.
 
-    The session ends at the first call without them, since later outputs would mean nothing.
+    The session ends at the first call that does not, because later outputs would not be comparable.
     """
     reference = Session(built.project, built.user, built.reference)
     original = Session(built.project, built.user, built.float_model)

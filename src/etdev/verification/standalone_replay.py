@@ -1,7 +1,7 @@
-"""Check *replay* of a file without a config: its outputs must not depend on bytes that are not in use.
+"""Check *replay* of a file without a config: its outputs must not depend on unused bytes.
 
-The program runs twice on the same random inputs: once with poison in all bytes that are not in use, once without. The
-outputs differ if the program reads bytes that it never wrote, or a value that was overwritten.
+The program runs twice on the same random inputs: once with poison in all unused bytes, once without. The outputs differ
+if the program reads bytes that it never wrote, or a value that was overwritten.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from etdev.runtime.stock import ProgramFailureError
 from etdev.verification.answers import failed, not_run, passed
 from etdev.verification.compare import same_bits
 
-_HINT = "link it again: `etdev relink`; or run it with inputs of its own: `etdev run`"
+_HINT = "relink the file with `etdev relink`, or run it on real inputs with `etdev run`"
 _SEEDS = (1, 2)
-"""Seeds of each method's calls. The second call continues on the state of the first."""
+"""Seeds of each method's calls; the second call continues from the state of the first call."""
 _BOUNDS = Bounds(steps=200_000, memory=1 << 31)
-"""Bounds for running a file that may come from anywhere."""
+"""Limits for running a file of unknown origin."""
 
 Answers = dict[str, list[tuple[Any, ...]]]
-"""For each method, the outputs of each call."""
+"""Maps each method to the outputs of each call."""
 
 
 def replay_alone(program: Program, device_map: DeviceMap) -> CheckResult:
@@ -67,7 +67,7 @@ def _answers(
 
 def _differences(program: Program, one: Answers, other: Answers) -> list[str]:
     return [
-        f"output {position} of method {plan.name!r} depends on bytes that are not in use (call {number})"
+        f"output {position} of method {plan.name!r} depends on unused bytes (call {number})"
         for plan in program.execution_plan
         for number, (first, second) in enumerate(zip(one[plan.name], other[plan.name], strict=True))
         for position, (found, again) in enumerate(zip(first, second, strict=True))
@@ -78,7 +78,7 @@ def _differences(program: Program, one: Answers, other: Answers) -> list[str]:
 def _summary(program: Program, answers: Answers, device_map: DeviceMap) -> str:
     outputs = [output for calls in answers.values() for call in calls for output in call]
     methods = len(program.execution_plan)
-    parts = [f"{methods} method{'s' * (methods != 1)} on random inputs, the same with and without poison"]
+    parts = [f"{methods} method{'s' * (methods != 1)} on random inputs, same outputs with and without poison"]
     strange = sum(_has_nan(output) for output in outputs)
     if strange:
         parts.append(f"NaN in {strange} of {len(outputs)} outputs")

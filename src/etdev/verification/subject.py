@@ -1,4 +1,4 @@
-"""What the checks examine: a file, and the target that it was built for."""
+"""Subjects of the checks: a file, and the target that the file was built for."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from etdev.verification.read_back import Contents, read_contents
 
 @dataclass(frozen=True)
 class Effort:
-    """Limits on how many calls a check makes, and what it judges."""
+    """Limits on the number of calls that a check makes, and on the limits that it checks."""
 
     samples: int | None = None
-    """Maximum number of samples per method; None means all."""
+    """Maximum number of samples for each method; None means all."""
     session_calls: int | None = None
-    """Maximum number of calls over all sessions; None means all."""
+    """Maximum number of calls in all sessions; None means all."""
     extremes: bool = True
     """True if methods also run at the ends of dynamic ranges."""
     limits: bool = True
-    """True if the config's own limits are judged, in addition to etdev's defaults."""
+    """True if the check also compares with the config's own limits, in addition to etdev's defaults."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Alteration:
 
     text: str
     report: str
-    """Path of the build's report, for messages."""
+    """Path of the build's report, for error messages."""
 
 
 @dataclass(frozen=True)
@@ -65,36 +65,36 @@ class BuiltTarget:
     path: Path
     """The program's file."""
     size: int
-    """Size of that file in bytes."""
+    """Size of the program's file in bytes."""
     float_model: ExportedModel
     reference: ExportedModel
     """The quantized model before lowering, or ``float_model`` itself if the target is not quantized."""
     linked: LinkedProgram | None = None
-    """The link's result; None if it is no longer available."""
+    """The link's result; None if the result is no longer available."""
     inplace: Mapping[str, tuple[Donor, ...]] = field(default_factory=lambda: DEFAULT)
-    """Operators whose kernels may write an output over an operand."""
+    """Operators whose kernels may write an output over an operand, each with the permitted pairs."""
     methods: tuple[MethodResult, ...] = ()
     """Results of lowering for each method, such as its delegates and ops; empty if unknown."""
     data: tuple[Path, ...] = ()
     """Data files of the program."""
     lookups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """For each method, the names of the data that its delegates look up, as recorded at emission."""
+    """Names of the data that each method's delegates look up, by method, as recorded at emission."""
     alteration: Alteration | None = None
-    """How the file differs from the one that was built. None if it does not, or if that is unknown."""
+    """Difference from the file that was built; None if there is none or if it is unknown."""
     since_built: str | None = None
-    """Text on changes of the model since the file was built, with their remedy; None if there are none."""
+    """Text on changes of the model since the file was built, with advice; None if there are none."""
     jobs: int = 1
     """Number of workers that run the metric's samples."""
     count: Count = uncounted
-    """Function that is called for each call that the metric makes."""
+    """Function that is called with the progress of the metric's calls."""
     effort: Effort = Effort()
 
     def load(self, runtime: Runtime, *, shared: bool = False) -> tuple[str, ...]:
-        """Open the program in a runtime, as :meth:`Runtime.load` does."""
+        """Load the program into a runtime; parameters and result are those of :meth:`Runtime.load`."""
         return runtime.load(self.path, shared=shared, data=self.data)
 
     def measured(self, program: Program | None) -> Measured:
-        """Return the file and what its figures are computed from.
+        """Return the file with the data from which its figures are computed.
 
         ``program`` is the file's content; None if it cannot be read.
         """
@@ -107,7 +107,7 @@ class BuiltTarget:
 
     @property
     def compute_dtype(self) -> str:
-        """Coarsest dtype in which one of the target's backends computes float32."""
+        """Dtype of the lowest precision in which one of the target's backends computes float32."""
         steps = self.project.config.targets[self.target].partitioners
         dtypes = [backends.get(step.backend).compute_dtype for step in steps]
         return max(dtypes, key=lambda dtype: RELATIVE_TOLERANCE[dtype], default="float32")
@@ -135,7 +135,7 @@ class BuiltTarget:
 
     @property
     def weak(self) -> frozenset[str]:
-        """Names of the methods whose samples are random, because the config names none."""
+        """Names of the methods that run on random samples, because the config does not set samples."""
         signatures = self.reference.signatures
         return frozenset(name for name in signatures if signatures[name].inputs and self._declared(name) is None)
 
@@ -148,29 +148,32 @@ class BuiltTarget:
         return self.project.where("targets", self.target, *key)
 
     def remedy(self, where: str, hint: str) -> dict[str, Any]:
-        """Return ``where`` and ``hint`` of the result for a program that does not compute what the model does.
+        """Return ``where`` and ``hint`` of the result for a program that does not compute the same as the model.
 
-        If the model has changed since the build, that is the likely cause, and the result says so instead.
+        If the model has changed since the build, that is the likely cause, and the hint states this change.
         """
         if self.since_built is None:
             return {"where": where, "hint": hint}
         return {"where": self.place(), "hint": self.since_built}
 
     def broken(self, text: str) -> Problem:
-        """Return the problem for a program that does not compute what the model does.
+        """Return the problem for a program that does not compute the same as the model.
 
         The hint names likely causes other than the inputs.
         """
         if self.project.config.targets[self.target].partitioners:
-            hint = "a target without this partitioner shows whether the backend is the cause"
+            hint = "build a target without this partitioner to see if the backend is the cause"
             return Problem(text, ("targets", self.target, "partitioners"), hint)
-        hint = "look for code that export fixes: branches on values, numbers read from tensors, state outside buffers"
+        hint = (
+            "look for code that export makes constant: branches on values, numbers read from tensors, state "
+            "outside buffers"
+        )
         return Problem(text, ("targets", self.target), hint)
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A file to verify. Each check lists in ``needs`` the parts that it uses; other parts may be missing."""
+    """A file to verify; each check lists in ``needs`` the parts that it uses, since other parts may be missing."""
 
     path: Path
     """The program's file."""
@@ -179,9 +182,9 @@ class Subject:
     contents: Contents
     """Contents of the files, read back."""
     stock: StockRuntime
-    """The runtime of the ExecuTorch wheel. It starts when it is first used."""
+    """The runtime of the ExecuTorch wheel; starts at its first use."""
     device_map: DeviceMap
-    """Which local devices stand for the program's devices."""
+    """Local devices for the program's devices."""
     origin: BuiltTarget | None = None
     """The target that the file was built for; None for a file without a config."""
     results: dict[str, CheckResult] = field(default_factory=dict)
@@ -200,19 +203,19 @@ class Subject:
 
     @property
     def found(self) -> Program | None:
-        """The program; None if the file cannot be read, or if it belongs to a target and lacks data."""
+        """The program; None if the file cannot be read, or if the file belongs to a target and lacks data."""
         return None if self.contents.problems and self.origin is not None else self.contents.program
 
     @property
     def program(self) -> Program:
-        """The program. Only for checks with ``Need.PROGRAM``."""
-        assert self.found is not None, "a check that uses the program has `Need.PROGRAM` among its `needs`"
+        """The program, for checks that need ``Need.PROGRAM``."""
+        assert self.found is not None, "a check that uses the program must have `Need.PROGRAM` in its `needs`"
         return self.found
 
     @property
     def built(self) -> BuiltTarget:
-        """The target with its config and models. Only for checks with ``Need.CONFIG``."""
-        assert self.origin is not None, "a check that uses the config has `Need.CONFIG` among its `needs`"
+        """The target with its config and models, for checks that need ``Need.CONFIG``."""
+        assert self.origin is not None, "a check that uses the config must have `Need.CONFIG` in its `needs`"
         return self.origin
 
     @property
@@ -234,6 +237,6 @@ class Subject:
         return stock_obstacle(self.program, self.required, self.stock)
 
     def broken(self, *checks: str) -> bool:
-        """Return whether one of these checks found the program broken. A missed limit does not count."""
+        """Return True if one of these checks found the program broken; a missed limit does not count."""
         found = (self.results[name] for name in checks if name in self.results)
         return any(result.status == "failed" and not result.gate for result in found)

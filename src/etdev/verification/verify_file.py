@@ -25,10 +25,10 @@ def verify_files(
     device_map: DeviceMap = NO_MAP,
     data: Sequence[Path] = (),
 ) -> FilesResult:
-    """Run the checks that need no config on ``.pte`` files from any toolchain, with their ``data`` files.
+    """Run the checks that do not need a config on ``.pte`` files from any toolchain, with their ``data`` files.
 
-    The stock runtime only lists its kernels and backends; it does not load the file. The interpreter runs the file,
-    within bounds. Nothing is written. Raises :class:`~etdev.errors.UsageError` for a file that is missing or cannot be
+    The stock runtime only lists its kernels and backends; it does not load the files. The interpreter runs the files,
+    within limits. No file is written. Raises :class:`~etdev.errors.UsageError` for a file that is missing or cannot be
     read.
     """
     paths = [Path(file) for file in files]

@@ -76,7 +76,10 @@ def test_the_peak_is_explained(tmp_path: Path) -> None:
 def test_outputs_over_operands(tmp_path: Path) -> None:
     found = program(method([tensor(4, at=0)] * 2, [sin(0, 1)]))
     document, _, buffer = only_buffer(found, tmp_path)
-    assert named(document, buffer.tensors.reason) == [None, "in place: over value 0, which is not needed any more"]
+    assert named(document, buffer.tensors.reason) == [
+        None,
+        "in place: written over value 0, which is not needed any more",
+    ]
     assert buffer.tensors.storage == (0, 0)
     assert (buffer.storages.offset, buffer.storages.start, buffer.storages.end) == ((0,), (0,), (3,))
 
@@ -134,9 +137,9 @@ def test_lines_of_the_model_are_where_the_link_put_their_instructions(tmp_path: 
     assert one.buffers[0].info.greedy == 48
     assert named(document, one.buffers[0].tensors.name)[0] == "input images"
     assert named(document, one.buffers[0].tensors.reason)[1] == "not in place: its operand is used later"
-    (copied,) = [table for table in one.tables if table.title == "What became of copies"]
+    (copied,) = [table for table in one.tables if table.title == "Decisions on copies"]
     assert copied.rows == (("", "aten::view_copy.out", "views", "alias", 16, ""),)
-    (inplace,) = [table for table in one.tables if table.title == "What is done in place"]
+    (inplace,) = [table for table in one.tables if table.title == "Decisions on outputs in place"]
     assert inplace.rows == (("0", "aten::sin.out", "0", "", 16, "its operand is used later"),)
 
 
@@ -158,7 +161,7 @@ def test_weights_in_another_file(tmp_path: Path) -> None:
     (page,) = file_document(file).programs
     facts = dict(page.facts)
     assert facts["data file w.ptd"] == f"4,352 bytes, SHA-256 {'ab' * 32}"
-    assert facts["weights"] == "4,224 bytes, with what delegates look up by name"
+    assert facts["weights"] == "4,224 bytes, including data that delegates look up by name"
 
     (tmp_path / "report.json").unlink()
     (page,) = file_document(file).programs
@@ -189,7 +192,7 @@ def test_weights_that_somebody_names(tmp_path: Path) -> None:
     (page,) = file_document(file).programs
     assert len(page.files) == 1
     assert page.without is not None
-    assert page.without.startswith("nothing next to the file says which has 'layer.weight'")
+    assert page.without.startswith("no file next to the program is known to contain 'layer.weight'")
     named = file_document(file, (data,)).programs[0]
     assert ([one.name for one in named.files], named.without) == (["tiny.pte", "w.ptd"], None)
     assert etdev.report(file, data=data).is_file()
@@ -203,7 +206,7 @@ def test_weights_that_somebody_names(tmp_path: Path) -> None:
     ("damage", "said"),
     [
         (Path.unlink, "there is no w.ptd next to the file"),
-        (lambda data: data.write_bytes(b"x"), "w.ptd is not the one that was built with the file"),
+        (lambda data: data.write_bytes(b"x"), "w.ptd is not the file that was built with the program"),
     ],
 )
 def test_weights_that_are_not_those_of_the_build(damage: object, said: str, tmp_path: Path) -> None:
@@ -216,8 +219,8 @@ def test_weights_that_are_not_those_of_the_build(damage: object, said: str, tmp_
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (lambda file: (file.parent / "report.json").write_text("{}"), "is not of this version of etdev"),
-        (lambda file: write(chain(3), file), "is of another file, or the file was changed"),
+        (lambda file: (file.parent / "report.json").write_text("{}"), "is of another version of etdev"),
+        (lambda file: write(chain(3), file), "is of another file, or the file has changed"),
     ],
 )
 def test_a_report_of_another_file_is_not_believed(damage: object, said: str, tmp_path: Path) -> None:
@@ -275,13 +278,13 @@ def test_bad_files_and_places(tmp_path: Path) -> None:
         etdev.report(file)
     write(chain(1), file)
     content = file.read_bytes()
-    with pytest.raises(UsageError, match="is a file that the page is made from"):
+    with pytest.raises(UsageError, match="is an input file of the page"):
         etdev.report(file, file)
-    with pytest.raises(UsageError, match="is a file that the page is made from"):
+    with pytest.raises(UsageError, match="is an input file of the page"):
         etdev.report(file, tmp_path / "report.json")
-    with pytest.raises(UsageError, match="is a file that the page is made from"):
+    with pytest.raises(UsageError, match="is an input file of the page"):
         etdev.report(file, tmp_path / "weights", data=tmp_path / "weights")
-    with pytest.raises(UsageError, match=r"cannot be a page"):
+    with pytest.raises(UsageError, match=r"a page cannot have the name"):
         etdev.report(file, tmp_path / "other.ptd")
     assert file.read_bytes() == content
 

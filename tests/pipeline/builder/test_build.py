@@ -179,7 +179,7 @@ def test_growth_against_the_output_of_an_earlier_build(tmp_path: Path) -> None:
         assert checks["budget"].status == "passed"
         return target.status, checks["growth"].summary
 
-    assert growth(etdev.build(path)) == ("built", "nothing to compare with: there is no before")
+    assert growth(etdev.build(path)) == ("built", "there is no baseline: there is no before")
     copytree(tmp_path / "build", tmp_path / "before")
     unchanged = ("built", "against before/cpu: file the same, weights the same, memory of cpu the same")
     assert growth(etdev.build(path)) == growth(etdev.build(path)) == growth(etdev.verify(path)) == unchanged
@@ -241,7 +241,7 @@ def test_a_rejected_program_takes_the_place_of_a_good_one_and_back(tmp_path: Pat
         pytest.param(
             {"overrides": ['methods.forward.samples="data:wrong"']},
             LoadError,
-            "sample 0: input 'x' has the shape [3, 32], declared [2, 32]: axis 0 is 3, not 2",
+            "sample 0: input 'x' has the shape [3, 32], but is declared as [2, 32]: axis 0 is 3 instead of 2",
             id="samples of the wrong shape",
         ),
         pytest.param({"targets": ["cpu", "gpu"]}, UsageError, "no target matches 'gpu'", id="no such target"),
@@ -275,7 +275,7 @@ def test_an_error_leaves_the_artifact_of_before(
     [
         ('methods.forward.samples="data:sample"', "has no attribute"),
         ('targets.cpu.verify.accuracy={ fn = "data:scor", min = 1 }', "has no attribute"),
-        ('methods.forward.samples="data:wrong"', "axis 0 is 3, not 2"),
+        ('methods.forward.samples="data:wrong"', "axis 0 is 3 instead of 2"),
     ],
 )
 def test_what_verification_would_refuse_is_refused_before_anything_slow(

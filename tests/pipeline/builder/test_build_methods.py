@@ -169,7 +169,7 @@ def test_a_method_that_fails(tmp_path: Path) -> None:
 
 def test_a_process_that_dies(tmp_path: Path) -> None:
     config = write_project(tmp_path, CONFIG, model=MODEL)
-    with pytest.raises(StageError, match=r"the process that built 'portable' is gone: .*SIGKILL"):
+    with pytest.raises(StageError, match=r"the process that built 'portable' has ended: .*SIGKILL"):
         etdev.build(config, targets="portable", overrides=['model.kwargs={ wrong = "dies" }'], jobs=2)
     assert not (tmp_path / "build" / "portable" / "steps.pte").exists()
     assert not list((tmp_path / "build" / "portable").glob(".*"))
@@ -179,7 +179,7 @@ def test_a_model_that_is_another_one_in_each_process(tmp_path: Path) -> None:
     """Its methods would have weights of several models, and the program would be none of them."""
     model = MODEL.replace("torch.manual_seed(1)", "torch.manual_seed(os.getpid())")
     config = write_project(tmp_path, CONFIG, model=model)
-    with pytest.raises(LoadError, match="whose models do not have the same weights") as caught:
+    with pytest.raises(LoadError, match="and the models of these processes have different weights") as caught:
         etdev.build(config, targets="portable", verify=False, jobs=2)
     assert caught.value.hint is not None
     assert caught.value.hint.endswith("or build without `-j`")

@@ -160,7 +160,7 @@ def test_a_process_that_dies(tmp_path: Path) -> None:
     """Takes its target along; another process builds the next one."""
     config = write_project(tmp_path, TWO + "    [targets.c]\n", model=LINEAR, data=METRICS)
     die = 'targets.a.verify.accuracy={ fn = "data:die", min = 1 }'
-    with pytest.raises(EtdevError, match=r"the process that built '[ab]' is gone: .*SIGKILL"):
+    with pytest.raises(EtdevError, match=r"the process that built '[ab]' has ended: .*SIGKILL"):
         etdev.build(config, overrides=[die, 'targets.b.verify.accuracy={ fn = "data:die", min = 1 }'], jobs=2)
     result = etdev.build(config, overrides=[die], jobs=2, keep_going=True)
     assert [one.name for one in result.failed] == ["a"]
@@ -239,7 +239,7 @@ def _job(config: Path, events: Path, **changes: Any) -> Job:
     ("changes", "message"),
     [
         ({"files": {Path("/nowhere/etdev.toml"): "0"}}, r"/nowhere/etdev\.toml is missing there"),
-        ({"files": {Path(__file__): "0"}}, r"test_build_workers\.py is another file there"),
+        ({"files": {Path(__file__): "0"}}, r"test_build_workers\.py differs there"),
         ({"versions": {**versions(), "torch": "1.0"}}, r"has torch 2\..*, and this machine has 1\.0"),
         ({"versions": {**versions(), "zlib": "1.0"}}, r"has no zlib, and this machine has 1\.0"),
     ],

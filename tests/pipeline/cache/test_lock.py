@@ -107,12 +107,16 @@ def _append(name: str, text: str = "# A comment.\n") -> Callable[[Path], object]
         (_append("sizes.py"), {}, ["naive: sizes.py has changed"]),
         (_append("unused.py"), {}, []),
         (_append("etdev.toml"), {}, []),
-        (lambda folder: (folder / "sizes.py").unlink(), {}, ["naive: sizes.py is gone, or cannot be read"]),
-        (lambda _: None, {"profile": "other"}, ["cpu: targets.cpu.memory.alignment is 64, and was not there"]),
+        (
+            lambda folder: (folder / "sizes.py").unlink(),
+            {},
+            ["naive: sizes.py does not exist any more, or cannot be read"],
+        ),
+        (lambda _: None, {"profile": "other"}, ["cpu: targets.cpu.memory.alignment is 64, and was not set"]),
         (
             lambda _: None,
             {"overrides": ["model.share_state=true"], "targets": ["cpu"]},
-            ["cpu: model.share_state is true, and was not there"],
+            ["cpu: model.share_state is true, and was not set"],
         ),
         (_append("etdev.toml", "[targets.new]\n"), {"targets": ["new"]}, ["new: the lock does not have this target"]),
     ],
@@ -136,7 +140,7 @@ def test_other_bytes_are_told(config: Path) -> None:
     path = config.with_name("etdev.lock")
     digest = lock_of(config).targets["cpu"].sha256
     path.write_text(path.read_text().replace(digest, "0" * 64))
-    with pytest.raises(LockStaleError, match=r"the program's sha256 is .*, the lock says 000000000000…"):
+    with pytest.raises(LockStaleError, match=r"the program's sha256 is .*, the lock has 000000000000…"):
         etdev.build(config, verify=False, locked=True)
 
 
@@ -195,8 +199,8 @@ def test_no_lock_is_told(config: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("<<<<<<< HEAD\n", "this is not a lock of etdev"),
-        ("version = 2\n", "this is not a lock that this etdev knows: version"),
+        ("<<<<<<< HEAD\n", "this file is not an etdev lock"),
+        ("version = 2\n", "this file is not an etdev lock, or is of another version of etdev: version"),
         ("version = 1\n[targets.cpu]\nsha256 = 5\n", "targets.cpu.sha256"),
         ("version = 1\nmore = 1\n", "more: Extra inputs are not permitted"),
     ],

@@ -208,7 +208,7 @@ def test_a_difference_names_key_and_values() -> None:
     was = Facts(settings={"targets.this.memory.planner": "best", "gone": 1}, versions={"torch": "2.12"})
     now = Facts(settings={"targets.this.memory.planner": "naive"}, versions={"torch": "2.13"})
     assert [item.message for item in differences(was, now, "cpu")] == [
-        "gone is not there, and was 1",
+        "gone is not set, and was 1",
         'targets.cpu.memory.planner is "naive", and was "best"',
         'torch is "2.13", and was "2.12"',
     ]

@@ -58,7 +58,7 @@ def test_what_cannot_run(check: str, lines: str, reason: str | None, tmp_path: P
     text = (tmp_path / "etdev.toml").read_text().splitlines()
     assert problem.line is not None
     assert text[problem.line - 1].startswith("require = ")
-    assert problem.hint == f"leave `{check}` out of `require`"
+    assert problem.hint == f"remove `{check}` from `require`"
 
 
 @pytest.mark.parametrize(("lines", "reason"), [(CUDA, NOT_YET), (REFERENCE, None)])

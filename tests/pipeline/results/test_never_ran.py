@@ -65,10 +65,10 @@ def target(
 def test_on_devices_that_are_not_here() -> None:
     found = never_ran(target(ABSENT))
     assert found is not None
-    assert found.message == "nothing ran the program: no CUDA device"
+    assert found.message == "no check ran the program: no CUDA device"
     assert found.hint == (
-        "`etdev verify gpu --device-map cuda:0=sim,cuda:1=sim` runs it on simulated devices, and `etdev verify gpu` on "
-        "a machine that has cuda:0 and cuda:1"
+        "run `etdev verify gpu --device-map cuda:0=sim,cuda:1=sim` to run it on simulated devices, or `etdev "
+        "verify gpu` on a machine that has cuda:0 and cuda:1"
     )
 
 
@@ -89,15 +89,15 @@ def test_on_devices_that_are_not_here() -> None:
 def test_with_delegates_that_nothing_here_runs(data: tuple[str, ...], commands: str) -> None:
     found = never_ran(target(FOREIGN, *data))
     assert found is not None
-    assert found.message == "nothing ran the program: CudaBackend cannot be replayed"
-    assert found.hint == f"ExecuTorch's own runtime that is built with CudaBackend runs it: {commands}"
+    assert found.message == "no check ran the program: CudaBackend cannot be replayed"
+    assert found.hint == f"ExecuTorch's own runtime built with CudaBackend can run it: {commands}"
 
 
 def test_on_the_host_both_runtimes_have_a_reason() -> None:
     stock = CheckResult(name="runtime", status="not run", summary="no backend")
     found = never_ran(target(FOREIGN, devices=(), answers={"runtime": stock}))
     assert found is not None
-    assert found.message == "nothing ran the program: no backend; CudaBackend cannot be replayed"
+    assert found.message == "no check ran the program: no backend; CudaBackend cannot be replayed"
 
 
 @pytest.mark.parametrize(
@@ -122,10 +122,10 @@ def test_where_it_is_said() -> None:
     result = BuildResult(project="p", config="etdev.toml", versions={}, targets=(target(ABSENT),))
     assert result.exit_code == ExitCode.DONE
     lines = render_result(result, Detail.FULL, io.StringIO()).splitlines()
-    at = lines.index("  warning    nothing ran the program: no CUDA device")
-    assert lines[at + 1].lstrip().startswith("help: `etdev verify gpu --device-map ")
+    at = lines.index("  warning    no check ran the program: no CUDA device")
+    assert lines[at + 1].lstrip().startswith("help: run `etdev verify gpu --device-map ")
     assert lines[-1] == "p: 1 target, 1 built but not run"
     (finding,) = of_result(result)
     assert (finding.rule, finding.level) == ("never-ran", "warning")
-    assert finding.message == "target 'gpu': nothing ran the program: no CUDA device"
+    assert finding.message == "target 'gpu': no check ran the program: no CUDA device"
     assert finding.hint is not None

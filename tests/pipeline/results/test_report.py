@@ -37,7 +37,7 @@ def test_a_file_that_is_not_a_report(content: str, flaw: str, tmp_path: Path) ->
     place = tmp_path / "report.json"
     place.write_text(content)
 
-    with pytest.raises(ReportError, match=f"is not a report of this version of etdev: {flaw}") as caught:
+    with pytest.raises(ReportError, match=f"is damaged or is of another version of etdev: {flaw}") as caught:
         read_report(place)
     assert caught.value.where == str(place)
     assert find_report(place) is None

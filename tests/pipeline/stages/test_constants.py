@@ -34,38 +34,38 @@ WHERE = "etdev.toml:2:13 (constants)"
 FAILURES = {
     "no table": (
         "return 3",
-        "'sizes:of' returned int, not a table of constant methods",
+        "'sizes:of' returned int instead of a table of constant methods",
         'return a dict, for example {"get_max_seq_len": 128}',
     ),
     "a method's name": (
         "return {'forward': 3}",
         "'sizes:of': the constant 'forward' has the name of a method",
-        "a program's methods and constants share their names",
+        "choose another name: methods and constant methods share one set of names",
     ),
     "no name": (
         "return {'3': 3}",
-        "'sizes:of': the constant '3' cannot be called so",
-        "use letters, digits and `_`, and no digit first",
+        "'sizes:of': the constant '3' has an invalid name",
+        "use letters, digits and `_`, and no digit at the start",
     ),
     "a tensor": (
         "return {'width': model.weight[0, 0]}",
         "'sizes:of': the constant 'width' is a Tensor",
-        "return a bool, an int, a finite float, a text, or a list of these",
+        "return a bool, an int, a finite float, a text, or a list of such values",
     ),
     "infinite": (
         "return {'width': float('inf')}",
         "'sizes:of': the constant 'width' is inf",
-        "return a bool, an int, a finite float, a text, or a list of these",
+        "return a bool, an int, a finite float, a text, or a list of such values",
     ),
     "no answer": (
         "return {'widths': []}",
         "'sizes:of': the constant 'widths' is []",
-        "return a bool, an int, a finite float, a text, or a list of these",
+        "return a bool, an int, a finite float, a text, or a list of such values",
     ),
     "too large": (
         "return {'widths': [1, 2**63]}",
-        "'sizes:of': the constant 'widths' has a whole number of more than 64 bits",
-        "programs hold 64-bit integers",
+        "'sizes:of': the constant 'widths' contains an integer of more than 64 bits",
+        "use 64-bit integers, because a program cannot store larger ones",
     ),
     "an exception": (
         "return {'width': model.width}",

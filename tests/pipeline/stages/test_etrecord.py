@@ -360,7 +360,7 @@ def test_a_model_that_executorch_cannot_serialize(tmp_path: Path, monkeypatch: p
         EmitError,
         "etdev.toml:9:12 (targets.portable.etrecord)",
         "executorch cannot serialize the model's graphs for an ETRecord: getattr nodes containing tensors…",
-        "build without it: set `etrecord` to false",
+        "set `etrecord` to false to build without an ETRecord",
     )
 
     check_failure(lambda: build_project(project, BuildOptions(targets=("portable",), verify=False)), expected)

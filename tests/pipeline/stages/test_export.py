@@ -40,7 +40,7 @@ DIM = "etdev.toml:5:10 (methods.forward.dims.n)"
 DECLARED = "the config declares x: float32 [n, 4]"
 AT = "model.py:11, in forward"
 BRANCH = "use torch.where or torch.cond instead of `if`; bound a size with torch._check(n <= 128)"
-NUMBER = "keep it a tensor; a size may be `n = t.long().item()`, bounded with torch._check(n <= 128)"
+NUMBER = "keep the value a tensor; a size may be `n = t.long().item()`, bounded with torch._check(n <= 128)"
 
 
 def _config(inputs: str = X, most: int = 8, more: str = "") -> str:
@@ -53,29 +53,29 @@ DIMENSIONS = {
     "one size": (
         "return x.view(8, 4) + torch.ones(8, 4)",
         "the model works only with 'n' = 8, not with all of 1..8",
-        "write 8 instead of 'n' in the shapes, or remove what fixes the size from the model",
+        "write 8 instead of 'n' in the shapes, or change the model so that the size is not fixed",
     ),
     "one size, by a list": (
         "return x * len(x.tolist())",
         "the model works only with 'n' = 8, not with all of 1..8",
-        "write 8 instead of 'n' in the shapes, or remove what fixes the size from the model",
+        "write 8 instead of 'n' in the shapes, or change the model so that the size is not fixed",
     ),
     "a range": (
         "return x if x.shape[0] <= 4 else x + 1",
-        "the model does not treat all sizes 1..8 of 'n' alike: it asks whether 5 <= n and n <= 8",
-        "this range works: min 5, max 8; or write the branch with torch.cond",
+        "the model does not work the same way for all sizes 1..8 of 'n': it asks whether 5 <= n and n <= 8",
+        "declare the range min 5, max 8, which works; or write the branch with torch.cond",
     ),
     "all but one": (
         "return x if x.shape[0] == 4 else x + 1",
-        "the model does not treat all sizes 1..8 of 'n' alike: it asks whether n != 4",
+        "the model does not work the same way for all sizes 1..8 of 'n': it asks whether n != 4",
         "fix the size, or write the branch with torch.cond",
     ),
     "a multiple": (
         "return x.view(-1, 16)",
-        "the model does not treat all sizes 1..8 of 'n' alike: it asks whether ((4*n) % 16) == 0",
+        "the model does not work the same way for all sizes 1..8 of 'n': it asks whether ((4*n) % 16) == 0",
         (
-            "only multiples of 4 work: declare the dimension that is multiplied (the size is 4 times that) and "
-            "reshape in the model, or fix the size"
+            "only multiples of 4 work: declare the dimension that is multiplied (the size is 4 times that "
+            "dimension) and reshape in the model, or fix the size"
         ),
     ),
 }
@@ -169,26 +169,26 @@ MODELS = {
     "shapes that do not fit": (
         "return self.linear(x[:, :3])",
         (
-            "method 'forward' raised RuntimeError when it was traced: "
-            f"a and b must have same reduction dim, but got [n, 3] X [4, 4]. ({AT})"
+            "method 'forward' raised RuntimeError while it was traced: a and b must have same reduction dim, "
+            f"but got [n, 3] X [4, 4]. ({AT})"
         ),
         DECLARED,
     ),
     "the model raises": (
         "raise ValueError('width must be 3\\nand more')",
-        f"method 'forward' raised ValueError when it was traced: width must be 3 ({AT})",
+        f"method 'forward' raised ValueError while it was traced: width must be 3 ({AT})",
         DECLARED,
     ),
     "an object of its own": (
         "return Net()",
-        "method 'forward' returns an object of Net",
-        "return tensors, or tuples, lists and dicts of them",
+        "method 'forward' returns an object of the type Net",
+        "return tensors, or tuples, lists and dicts of tensors",
     ),
     "numpy": (
         "return torch.from_numpy(x.numpy())",
         (
-            "method 'forward' raised RuntimeError when it was traced: "
-            f".numpy() is not supported for tensor subclasses. ({AT})"
+            "method 'forward' raised RuntimeError while it was traced: .numpy() is not supported for tensor "
+            f"subclasses. ({AT})"
         ),
         DECLARED,
     ),
@@ -226,10 +226,10 @@ def test_a_buffer_in_the_place_of_another(project: Callable[..., Project]) -> No
 def test_a_constant_of_another_size(project: Callable[..., Project]) -> None:
     made = project(_config(), model=MODEL.format(body="return x + torch.ones(5, 4)"))
     message = (
-        "method 'forward' does not take n = 8 (x: float32 [n, 4]): RuntimeError: "
+        "method 'forward' does not accept n = 8 (x: float32 [n, 4]): RuntimeError: "
         f"The size of tensor a (n) must match the size of tensor b (5) at non-singleton dimension 0) ({AT})"
     )
-    hint = "it runs with n = 1: narrow the range, or write 1 instead of 'n' in the shapes"
+    hint = "narrow the range, or write 1 instead of 'n' in the shapes: the method runs with n = 1"
     check_failure(lambda: export(made), Failure(ExportError, DIM, message, hint))
 
 

@@ -43,45 +43,51 @@ MISMATCHES = {
     "a tensor": (image(2, 3, 4, 4), "it is a tensor of shape [2, 3, 4, 4], not a tuple of tensors"),
     "a dict": ({"image": 1}, "it is a dict, not a tuple of tensors"),
     "an int": (3, "it is an int, not a tuple of tensors"),
-    "too few": ((image(2, 3, 4, 4),), "it holds 1 value, the method takes 2"),
-    "too many": ((image(2, 3, 4, 4), mask(2), mask(2)), "it holds 3 values, the method takes 2"),
+    "too few": ((image(2, 3, 4, 4),), "it contains 1 value, but the method takes 2"),
+    "too many": ((image(2, 3, 4, 4), mask(2), mask(2)), "it contains 3 values, but the method takes 2"),
     "not a tensor": ((image(2, 3, 4, 4), [True, False]), "input 'mask' is a list, not a tensor"),
     "None": ((None, mask(2)), "input 'image' is a NoneType, not a tensor"),
-    "another dtype": ((image(2, 3, 4, 4).double(), mask(2)), "input 'image' is float64, declared float32"),
+    "another dtype": ((image(2, 3, 4, 4).double(), mask(2)), "input 'image' is float64, but is declared as float32"),
     "another device": (
         (image(2, 3, 4, 4).to("meta"), mask(2)),
         "input 'image' is on the device 'meta', not on the CPU",
     ),
     "a sparse tensor": (
         (image(2, 3, 4, 4).to_sparse(), mask(2)),
-        "input 'image' has the layout torch.sparse_coo, not a dense one",
+        "input 'image' has the layout torch.sparse_coo instead of a dense layout",
     ),
     "another rank": (
         (image(3, 4, 4), mask(2)),
-        "input 'image' has the shape [3, 4, 4], declared [n, 3, side, side]",
+        "input 'image' has the shape [3, 4, 4], but is declared as [n, 3, side, side]",
     ),
     "another size": (
         (image(2, 1, 4, 4), mask(2)),
-        "input 'image' has the shape [2, 1, 4, 4], declared [n, 3, side, side]: axis 1 is 1, not 3",
+        "input 'image' has the shape [2, 1, 4, 4], but is declared as [n, 3, side, side]: axis 1 is 1 instead of 3",
     ),
     "below the range": (
         (image(1, 3, 4, 4), mask(1)),
-        "input 'image' has the shape [1, 3, 4, 4], declared [n, 3, side, side]: axis 0 is 1, outside 'n' = 2..8",
+        (
+            "input 'image' has the shape [1, 3, 4, 4], but is declared as [n, 3, side, side]: axis 0 is 1, which is "
+            "outside 'n' = 2..8"
+        ),
     ),
     "above the range": (
         (image(2, 3, 17, 17), mask(2)),
-        "input 'image' has the shape [2, 3, 17, 17], declared [n, 3, side, side]: axis 2 is 17, outside 'side' = 1..16",
+        (
+            "input 'image' has the shape [2, 3, 17, 17], but is declared as [n, 3, side, side]: axis 2 is 17, which "
+            "is outside 'side' = 1..16"
+        ),
     ),
     "unequal within an input": (
         (image(2, 3, 4, 5), mask(2)),
         (
-            "input 'image' has the shape [2, 3, 4, 5], declared [n, 3, side, side]: "
-            "'side' is 5 here and 4 at an earlier axis"
+            "input 'image' has the shape [2, 3, 4, 5], but is declared as [n, 3, side, side]: 'side' is 5 here, but 4 "
+            "at an earlier axis"
         ),
     ),
     "unequal between inputs": (
         (image(2, 3, 4, 4), mask(3)),
-        "input 'mask' has the shape [3], declared [n]: 'n' is 3 here and 2 at an earlier axis",
+        "input 'mask' has the shape [3], but is declared as [n]: 'n' is 3 here, but 2 at an earlier axis",
     ),
 }
 
@@ -162,35 +168,35 @@ READ_FAILURES = {
     "not iterable": (
         lambda: 3,
         "'data:f' returned an int, not an iterable of tuples of tensors",
-        "return a list of tuples, or yield them",
+        "return or yield tuples of tensors",
     ),
     "nothing": (
         lambda: None,
         "'data:f' returned a NoneType, not an iterable of tuples of tensors",
-        "return a list of tuples, or yield them",
+        "return or yield tuples of tensors",
     ),
-    "empty": (list, "'data:f' returned no samples", "check that it finds its data"),
+    "empty": (list, "'data:f' returned no samples", "check that the function finds its data"),
     "a tensor": (
         lambda: image(2, 3, 4, 4),
         (
-            "'data:f' returns inputs that method 'forward' does not take: sample 0: "
-            "it is a tensor of shape [3, 4, 4], not a tuple of tensors"
+            "'data:f' returns inputs that method 'forward' does not accept: sample 0: it is a tensor of "
+            "shape [3, 4, 4], not a tuple of tensors"
         ),
         f"the config declares {DECLARED}",
     ),
     "a wrong one": (
         lambda: [_good(), (image(9, 3, 4, 4), mask(9))],
         (
-            "'data:f' returns inputs that method 'forward' does not take: sample 1: "
-            "input 'image' has the shape [9, 3, 4, 4], declared [n, 3, side, side]: axis 0 is 9, outside 'n' = 2..8"
+            "'data:f' returns inputs that method 'forward' does not accept: sample 1: input 'image' has the "
+            "shape [9, 3, 4, 4], but is declared as [n, 3, side, side]: axis 0 is 9, which is outside 'n' = 2..8"
         ),
-        f"the config declares {DECLARED}; if the samples are right, the range of 'n' has to hold 9",
+        f"the config declares {DECLARED}; if the samples are right, extend the range of 'n' to include 9",
     ),
     "a wrong fixed size": (
         lambda: [(image(2, 1, 4, 4), mask(2))],
         (
-            "'data:f' returns inputs that method 'forward' does not take: sample 0: "
-            "input 'image' has the shape [2, 1, 4, 4], declared [n, 3, side, side]: axis 1 is 1, not 3"
+            "'data:f' returns inputs that method 'forward' does not accept: sample 0: input 'image' has the "
+            "shape [2, 1, 4, 4], but is declared as [n, 3, side, side]: axis 1 is 1 instead of 3"
         ),
         (
             f"the config declares {DECLARED}; if the samples are right, "
@@ -200,16 +206,16 @@ READ_FAILURES = {
     "no batch axis": (
         lambda: [(image(3, 4, 4), mask(2))],
         (
-            "'data:f' returns inputs that method 'forward' does not take: sample 0: "
-            "input 'image' has the shape [3, 4, 4], declared [n, 3, side, side]"
+            "'data:f' returns inputs that method 'forward' does not accept: sample 0: input 'image' has the "
+            "shape [3, 4, 4], but is declared as [n, 3, side, side]"
         ),
-        f"the config declares {DECLARED}; if the samples are right, write a shape of 3 axes for 'image'",
+        f"the config declares {DECLARED}; if the samples are right, declare a shape of 3 axes for 'image'",
     ),
     "another dtype": (
         lambda: [(image(2, 3, 4, 4).double(), mask(2))],
         (
-            "'data:f' returns inputs that method 'forward' does not take: sample 0: "
-            "input 'image' is float64, declared float32"
+            "'data:f' returns inputs that method 'forward' does not accept: sample 0: input 'image' is "
+            "float64, but is declared as float32"
         ),
         f"the config declares {DECLARED}; if the samples are right, set `dtype` of 'image' to \"float64\"",
     ),

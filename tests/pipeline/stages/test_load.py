@@ -47,7 +47,7 @@ FAILURES = {
             MismatchError,
             ENTRY,
             "there is no module 'model', neither in {folder} nor among the installed packages",
-            "modules there: network, stuff",
+            "its modules are: network, stuff",
         ),
     ),
     "module missing, an empty folder": (
@@ -100,11 +100,18 @@ FAILURES = {
     ),
     "attribute missing, others there": (
         {"model": "import torch\nfrom torch import nn\nclass Net(nn.Module): ...\ndef build(): ...\n_x = 1\n"},
-        Failure(MismatchError, ENTRY, "'model' has no attribute 'make' (from 'model:make')", "it has: Net, build"),
+        Failure(
+            MismatchError,
+            ENTRY,
+            "'model' has no attribute 'make' (from 'model:make')",
+            "its attributes are: Net, build",
+        ),
     ),
     "not callable": (
         {"model": "make = 3\n"},
-        Failure(MismatchError, ENTRY, "'model:make' is not callable but int", "name a function or a class"),
+        Failure(
+            MismatchError, ENTRY, "'model:make' is not callable but int", "set it to the name of a function or a class"
+        ),
     ),
     "the entry raises": (
         {"model": "def make():\n    inner()\n\ndef inner():\n    raise ValueError('width must be 3')\n"},
@@ -120,12 +127,17 @@ FAILURES = {
     ),
     "the entry returns nothing": (
         {"model": "def make():\n    pass\n"},
-        Failure(LoadError, ENTRY, "'model:make' returned NoneType, not a torch.nn.Module", "return the model itself"),
+        Failure(
+            LoadError, ENTRY, "'model:make' returned NoneType instead of a torch.nn.Module", "return the model itself"
+        ),
     ),
     "the entry returns a class": (
         {"model": "from torch import nn\n\ndef make():\n    return nn.ReLU\n"},
         Failure(
-            LoadError, ENTRY, "'model:make' returned the class ReLU, not a torch.nn.Module", "return the model itself"
+            LoadError,
+            ENTRY,
+            "'model:make' returned the class ReLU instead of a torch.nn.Module",
+            "return the model itself",
         ),
     ),
     "the entry needs arguments": (
@@ -134,7 +146,7 @@ FAILURES = {
             MismatchError,
             "etdev.toml:2:1 (model.kwargs)",
             "'model:make' cannot be called with `model.kwargs`: missing a required argument: 'width'",
-            "it takes (width)",
+            "its arguments are (width)",
         ),
     ),
     "the entry makes its model on a device without memory": (
@@ -142,8 +154,8 @@ FAILURES = {
         Failure(
             LoadError,
             ENTRY,
-            "'model:make' returned a model whose 'weight' is on the device 'meta'",
-            "return it on the CPU: models are exported there",
+            "'model:make' returned a model with 'weight' on the device 'meta'",
+            "return a model on the CPU, because it is exported there",
         ),
     ),
 }
@@ -164,7 +176,7 @@ def test_each_mistake_names_its_place(
     check_failure(lambda: load(made), filled)
 
 
-TAKES = "it takes (width: int, *, depth: int = 2)"
+TAKES = "its arguments are (width: int, *, depth: int = 2)"
 
 
 @pytest.mark.parametrize(
@@ -238,7 +250,7 @@ def test_an_import_that_is_missing(project: Callable[..., Project], tmp_path: Pa
             MismatchError,
             "etdev.toml:8:11 (project.imports)",
             f"there is no module 'my_ops', neither in {tmp_path} nor among the installed packages",
-            "modules there: model",
+            "its modules are: model",
         ),
     )
 
@@ -298,14 +310,26 @@ BATCH = "dims.batch = { max = 8 }"
 @pytest.mark.parametrize(
     ("dtype", "shape", "dims", "least", "problem"),
     [
-        ("float64", '["batch", 4]', BATCH, 1, "'image' is float32, declared float64"),
-        ("float32", '["batch", 1, 4]', BATCH, 1, "'image' has 2 dimensions, declared with 3"),
-        ("float32", '["batch", 5]', BATCH, 1, "axis 1 of 'image' is 4, declared 5"),
-        ("float32", '["batch", 4]', "dims.batch = { max = 9 }", 1, "axis 0 of 'image' is {n}, declared 'batch' (1..9)"),
-        ("float32", '["batch", 4]', "dims.batch = { max = 7 }", 1, "axis 0 of 'image' is {n}, declared 'batch' (1..7)"),
-        ("float32", '["batch", 4]', BATCH, 3, "axis 0 of 'image' is {n}, declared 'batch' (1..8)"),
-        ("float32", "[8, 4]", "", 1, "axis 0 of 'image' is {n}, declared 8"),
-        ("float32", '["batch", "batch"]', BATCH, 1, "axis 1 of 'image' is 4, declared 'batch' (1..8)"),
+        ("float64", '["batch", 4]', BATCH, 1, "'image' is float32, but is declared as float64"),
+        ("float32", '["batch", 1, 4]', BATCH, 1, "'image' has 2 dimensions, but is declared with 3"),
+        ("float32", '["batch", 5]', BATCH, 1, "axis 1 of 'image' is 4, but is declared as 5"),
+        (
+            "float32",
+            '["batch", 4]',
+            "dims.batch = { max = 9 }",
+            1,
+            "axis 0 of 'image' is {n}, but is declared as 'batch' (1..9)",
+        ),
+        (
+            "float32",
+            '["batch", 4]',
+            "dims.batch = { max = 7 }",
+            1,
+            "axis 0 of 'image' is {n}, but is declared as 'batch' (1..7)",
+        ),
+        ("float32", '["batch", 4]', BATCH, 3, "axis 0 of 'image' is {n}, but is declared as 'batch' (1..8)"),
+        ("float32", "[8, 4]", "", 1, "axis 0 of 'image' is {n}, but is declared as 8"),
+        ("float32", '["batch", "batch"]', BATCH, 1, "axis 1 of 'image' is 4, but is declared as 'batch' (1..8)"),
     ],
 )
 def test_declared_inputs_that_the_saved_program_does_not_have(
@@ -318,9 +342,9 @@ def test_declared_inputs_that_the_saved_program_does_not_have(
     symbol = caught.value.hint.partition("[")[2].partition(",")[0]
     assert caught.value.where == "etdev.toml:6:10 (methods.forward.inputs)"
     problem = problem.replace("{n}", f"{symbol!r} ({least}..8)")
-    assert caught.value.message == f"the declared inputs are not those of the saved program: {problem}"
+    assert caught.value.message == f"the declared inputs do not match those of the saved program: {problem}"
     assert caught.value.hint == (
-        f"the program takes x: float32 [{symbol}, 4], {symbol} = {least}..8; or leave `inputs` out"
+        f"declare the program's inputs: x: float32 [{symbol}, 4], {symbol} = {least}..8; or remove `inputs`"
     )
 
 
@@ -329,7 +353,7 @@ def test_another_number_of_inputs(project: Callable[..., Project], tmp_path: Pat
     table = '{{ name = "{name}", dtype = "float32", shape = [8, 4] }}'
     both = ", ".join(table.format(name=name) for name in "ab")
     made = project(PT2.format(methods=f"[methods.forward]\ninputs = [{both}]"))
-    with pytest.raises(MismatchError, match="the saved program takes 1 input, the config declares 2"):
+    with pytest.raises(MismatchError, match="the saved program takes 1 input, but the config declares 2"):
         export(made)
 
 
@@ -376,7 +400,7 @@ class Odd(torch.nn.Module):
             (torch.ones(8),),
             {},
             ({0: 2 * torch.export.Dim("half", max=8)},),
-            "input 'x' of the saved program has a dimension that is computed from another (…",
+            "input 'x' of the saved program has a dimension that is computed from another dimension (…",
             "export it with plain torch.export.Dim dimensions",
         ),
     ],
@@ -405,7 +429,7 @@ def test_a_pt2_file_that_is_none(project: Callable[..., Project], tmp_path: Path
     else:
         (tmp_path / "model.pt2").write_bytes(content)
         message = f"{tmp_path / 'model.pt2'} is not a program that this torch ({torch.__version__}) can load: …"
-        hint = "save it again with torch.export.save of the same torch version"
+        hint = "save it again with torch.export.save, from the same version of torch"
         expected = Failure(MismatchError, "etdev.toml:3:7 (model.pt2)", message, hint)
     error = check_failure(lambda: load(made), expected)
     assert "\n" not in error.message

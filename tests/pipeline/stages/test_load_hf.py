@@ -153,8 +153,8 @@ def test_weights_that_the_class_does_not_use_are_noted(project: Callable[..., Pr
     assert note == "weights that BertModel does not use: unexpected: classifier.bias, classifier.weight"
 
 
-ARCHITECTURE = "check `architectures` in its config.json, and `model.kwargs`, against the weights"
-DIRECTORY = "the directory needs config.json and model.safetensors: save it with model.save_pretrained"
+ARCHITECTURE = "compare `architectures` in its config.json and `model.kwargs` with the weights"
+DIRECTORY = "save the model with model.save_pretrained: the directory needs config.json and model.safetensors"
 
 FAILURES = {
     "weights that the file lacks would be made up": (
@@ -164,8 +164,8 @@ FAILURES = {
             MismatchError,
             HF,
             (
-                "the weights in {net} do not fit BertForSequenceClassification: "
-                "missing: classifier.bias, classifier.weight"
+                "the weights in {net} do not match BertForSequenceClassification: missing: classifier.bias, "
+                "classifier.weight"
             ),
             ARCHITECTURE,
         ),
@@ -177,8 +177,8 @@ FAILURES = {
             MismatchError,
             HF,
             (
-                "the weights in {net} do not fit BertModel: "
-                "of another shape: embeddings.word_embeddings.weight (file [20, 16], model [21, 16])"
+                "the weights in {net} do not match BertModel: of another shape: "
+                "embeddings.word_embeddings.weight (file [20, 16], model [21, 16])"
             ),
             ARCHITECTURE,
         ),
@@ -189,7 +189,7 @@ FAILURES = {
         Failure(
             MismatchError,
             "etdev.toml:4:31 (model.kwargs.num_hiden_layers)",
-            "the configuration of {net} has no 'num_hiden_layers'",
+            "the configuration of {net} has no attribute 'num_hiden_layers'",
             "did you mean 'num_hidden_layers'?",
         ),
     ),
@@ -209,7 +209,7 @@ FAILURES = {
         Failure(
             MismatchError,
             HF,
-            "the configuration of {net} names no class under `architectures`",
+            "the configuration of {net} has no class in `architectures`",
             'add it to config.json, for example "architectures": ["BertModel"]',
         ),
     ),
@@ -282,7 +282,7 @@ def test_a_wrong_input_name(project: Callable[..., Project], tmp_path: Path) -> 
     ("name", "hint"),
     [
         ("mask", "did you mean 'attention_mask'?"),
-        ("volume", "name the inputs as the model does: input_ids, attention_"),
+        ("volume", "use the model's names for the inputs: input_ids, attention_"),
     ],
 )
 def test_a_name_that_keywords_would_swallow(
@@ -314,7 +314,7 @@ def test_a_hub_model_comes_from_the_cache(project: Callable[..., Project], tmp_p
 
 def test_a_hub_model_that_is_not_there(project: Callable[..., Project]) -> None:
     message = "transformers cannot load 'org/tiny': OSError: We couldn't connect to 'https://huggingface.co'…"
-    hint = "a hub model needs the network, or its files in the local cache"
+    hint = "connect to the network, or put the hub model's files into the local cache"
     check_failure(lambda: load(project(HUB)), Failure(LoadError, HF, message, hint))
 
 

@@ -243,15 +243,18 @@ def test_sizes_that_were_narrowed_are_refused(project: Callable[..., Project], m
             Failure(
                 EmitError,
                 "etdev.toml:5:10 (methods.forward.inputs)",
-                "the emitted method 'forward' takes 'x' up to [16, 1, 8, 8], declared [32, 1, 8, 8]",
-                "a pass of the lowering narrowed a dynamic dimension; fix its size, or report this with the model",
+                "the emitted method 'forward' takes 'x' up to [16, 1, 8, 8], but the config declares [32, 1, 8, 8]",
+                (
+                    "a pass of the lowering narrowed a dynamic dimension; fix its size, or report this and "
+                    "attach the model"
+                ),
             ),
         )
 
 
 # What cannot be lowered -----------------------------------------------------------------------------------------------
 
-UNSUPPORTED = "express it by other ops in the model"
+UNSUPPORTED = "replace it with other ops in the model"
 LOWERING = {
     "an op of another set": (
         _config(),
@@ -259,7 +262,7 @@ LOWERING = {
         Failure(
             LowerError,
             TARGET,
-            f"the op aten.linalg_inv_ex.default ({AT}) is not one that ExecuTorch can lower, and nothing decomposes it",
+            f"ExecuTorch cannot lower or decompose the op aten.linalg_inv_ex.default ({AT})",
             UNSUPPORTED,
         ),
     ),
@@ -269,9 +272,9 @@ LOWERING = {
         Failure(
             LowerError,
             TARGET,
-            "ExecuTorch cannot lower these ops, and nothing decomposes them: "
-            f"aten.linalg_inv_ex.default ({AT}), aten._linalg_det.default ({AT})",
-            "express them by other ops in the model",
+            f"ExecuTorch cannot lower or decompose these ops: aten.linalg_inv_ex.default ({AT}), "
+            f"aten._linalg_det.default ({AT})",
+            "replace them with other ops in the model",
         ),
     ),
     "inputs of another dtype than the weights": (
@@ -281,10 +284,10 @@ LOWERING = {
             LowerError,
             "etdev.toml:5:33 (methods.forward.inputs[0].dtype)",
             (
-                "method 'forward' does not take input 'x' as float64 [2, 4]: an op takes tensors of different dtypes: "
-                f"aten.addmm.default ({AT})"
+                "method 'forward' does not accept input 'x' as float64 [2, 4]: an op takes tensors of "
+                f"different dtypes: aten.addmm.default ({AT})"
             ),
-            'it runs if `dtype` is "float32"; or convert in the model',
+            'set `dtype` to "float32", with which the method runs; or convert the input in the model',
         ),
     ),
     "an op that the partitioner keeps, in a branch": (
@@ -293,8 +296,8 @@ LOWERING = {
         Failure(
             LowerError,
             STEPS,
-            "a partitioner (xnnpack) asked to keep aten.linear.default whole and then did not take it",
-            "it does that in branches of torch.cond: move the op out of the branch, or leave this partitioner out",
+            "a partitioner (xnnpack) asked to keep aten.linear.default whole, but did not take it",
+            "this happens in branches of torch.cond: move the op out of the branch, or remove this partitioner",
         ),
     ),
     "constants in a method without inputs": (
@@ -319,7 +322,7 @@ class Net(torch.nn.Module):
             LowerError,
             "etdev.toml:6:1 (targets.cpu)",
             "ExecuTorch cannot lower a method without inputs that uses several constants",
-            "write its numbers as buffers of the module, or give the method an input",
+            "store the constants in buffers of the module, or give the method an input",
         ),
     ),
     "a write to a buffer in a branch": (
@@ -335,7 +338,7 @@ class Net(torch.nn.Module):
                 "aten.copy_.default (model.py:11, in forward) writes to a buffer inside a branch or a loop, "
                 "which ExecuTorch cannot lower"
             ),
-            "return the new value from the branch or the loop, and copy it into the buffer after it",
+            "return the new value from the branch or the loop, and copy it to the buffer afterwards",
         ),
     ),
 }
@@ -359,7 +362,7 @@ LOWERED_SINCE_1_5 = {
             LowerError,
             TARGET,
             "XNNPACK cannot fuse a batch norm into '0.weight': the name begins with a digit",
-            "give the layers names: wrap the nn.Sequential in a module that holds it as an attribute",
+            "name the layers: wrap the nn.Sequential in a module that has it as an attribute",
         ),
     ),
     "pooling outside of a module": (
@@ -369,7 +372,10 @@ LOWERED_SINCE_1_5 = {
             LowerError,
             STEPS,
             "lowering target 'cpu' failed (xnnpack): IndexError: tuple index out of range",
-            "run with -v for the whole trace; a target without this partitioner shows whether it is the cause",
+            (
+                "run with -v for the whole trace; build a target without this partitioner to see if the "
+                "partitioner is the cause"
+            ),
         ),
     ),
 }
@@ -401,7 +407,8 @@ def test_a_failure_inside_a_partitioner(
         LowerError,
         STEPS,
         "lowering target 'cpu' failed (xnnpack): IndexError: tuple index out of range",
-        "run with -v for the whole trace; a target without this partitioner shows whether it is the cause",
+        "run with -v for the whole trace; build a target without this partitioner to see if the partitioner is "
+        "the cause",
     )
     check_failure(lambda: lower(made), failure)
     assert "Traceback" not in capfd.readouterr().err
@@ -425,22 +432,22 @@ EMISSION = {
     ),
     "a custom op without an out variant": (
         "return torch.ops.etdev_test.twice(x) + 1",
-        (f"these ops have no out variant, so no ExecuTorch kernel can run them: etdev_test::twice ({AT})"),
-        "register one with torch.library in a module under project.imports, or express the op by others",
+        f"these ops have no out variant, so an ExecuTorch kernel cannot run them: etdev_test::twice ({AT})",
+        "register one with torch.library in a module in project.imports, or replace the op with other ops",
     ),
     "a size without a bound": (
         "return torch.zeros(x.sum().long().item())",
-        f"a size comes from a tensor's value ({AT}) and has no upper bound, so no memory can be planned for it",
+        f"a size comes from a tensor's value ({AT}) and has no upper bound, so memory cannot be planned for it",
         "bound it in the model: torch._check(n <= 128)",
     ),
     "a named tuple": (
         "return torch.sort(x)",
-        "a method returns a torch.return_types.sort, which a program cannot hold",
-        "return a plain tuple of its fields",
+        "a method returns a torch.return_types.sort, which a program cannot return",
+        "return its fields as a plain tuple",
     ),
     "a text": (
         "return x + 1, 'hello'",
-        "a method returns 'hello', which a program cannot hold",
+        "a method returns 'hello', which a program cannot return",
         "return tensors and numbers only",
     ),
     "nothing": ("return None", "a method returns no tensor", "return tensors and numbers only"),
@@ -471,7 +478,7 @@ def test_a_backend_that_is_not_installed(project: Callable[..., Project], monkey
     expected = Failure(
         MissingRequirementError,
         "etdev.toml:8:29 (targets.cpu.partitioners[0].backend)",
-        "the backend 'xnnpack' is not usable here: the package 'xnn' is not installed",
+        "the backend 'xnnpack' cannot be used here: the package 'xnn' is not installed",
         "pip install xnn",
     )
     check_failure(lambda: require_backends(made, "cpu"), expected)
@@ -492,7 +499,7 @@ def test_a_backend_that_is_installed_and_broken(
             MissingRequirementError,
             "etdev.toml:8:29 (targets.cpu.partitioners[0].backend)",
             "the backend 'xnnpack' is installed but cannot be imported: libxnn.so: cannot open shared object file",
-            f"reinstall what it needs: {Xnnpack().availability().reason}",
+            f"reinstall the packages that it needs: {Xnnpack().availability().reason}",
         ),
     )
 

@@ -187,10 +187,10 @@ BAD_DATA = {
     "another shape": (
         "return [(torch.ones(4, 31),)]",
         (
-            "'data:calibration' returns inputs that method 'forward' does not take: sample 0: "
-            "input 'x' has the shape [4, 31], declared [n, 32]: axis 1 is 31, not 32"
+            "'data:calibration' returns inputs that method 'forward' does not accept: sample 0: input 'x' "
+            "has the shape [4, 31], but is declared as [n, 32]: axis 1 is 31 instead of 32"
         ),
-        ("the config declares x: float32 [n, 32]; if the samples are right, set `shape` of 'x' to [\"n\", 31]"),
+        "the config declares x: float32 [n, 32]; if the samples are right, set `shape` of 'x' to [\"n\", 31]",
     ),
     "raising": (
         "raise OSError('no such file')",
@@ -202,7 +202,7 @@ BAD_DATA = {
         "'data:calibration' failed at sample 1: OSError: no such file (data.py:4, in calibration)",
         None,
     ),
-    "empty": ("return []", "'data:calibration' returned no samples", "check that it finds its data"),
+    "empty": ("return []", "'data:calibration' returned no samples", "check that the function finds its data"),
 }
 
 
@@ -228,7 +228,7 @@ def test_a_method_with_nothing_to_quantize_stays_float(project: Callable[..., Pr
     config = _config(scheme).replace("[quantize.small]", "[methods.reset]\ninputs = []\n[quantize.small]")
     made = project(config, model=MODEL.rstrip() + "\n" + RESET, data=DATA)
     model = quantize(made)
-    assert model.notes == ("without anything to quantize and left in float: 'reset'",)
+    assert model.notes == ("methods with nothing to quantize, which stay in float: 'reset'",)
     assert _ops(model)
     assert not _ops(model, "reset")
 
@@ -253,18 +253,18 @@ CONV = """
             STATIC,
             "nn.Sigmoid()",
             "the scheme 'pt2e-xnnpack' found nothing to quantize in method 'forward'",
-            "leave `quantize` out",
+            "remove `quantize`",
         ),
         (
             DYNAMIC,
             "nn.Conv1d(1, 1, 3)",
             "the scheme 'pt2e-xnnpack' found nothing to quantize in method 'forward'",
-            "dynamic quantization covers linear layers only",
+            "set `dynamic` to false: dynamic quantization covers linear layers only",
         ),
         (
             INT4,
             "nn.Conv1d(1, 1, 3)",
-            "the scheme '8da4w' works on linear layers, and the model has none",
+            "the scheme '8da4w' works on linear layers, but the model has none",
             "use the scheme 'pt2e-xnnpack'",
         ),
         (
@@ -310,9 +310,9 @@ def test_8da4w_without_a_delegate_says_which_to_add(project: Callable[..., Proje
         Failure(
             EmitError,
             "etdev.toml:9:1 (targets.cpu)",
-            "these ops have no out variant, so no ExecuTorch kernel can run them: "
+            "these ops have no out variant, so an ExecuTorch kernel cannot run them: "
             "torchao::choose_qparams_affine, torchao::dequantize_affine, torchao::quantize_affine",
-            "they come from quantization and no delegate took them: add a partitioner that does (xnnpack)",
+            "add a partitioner that takes these ops (xnnpack): they come from quantization, and no delegate took them",
         ),
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import pytest
@@ -72,27 +71,27 @@ MODEL = """
 SHAPE, DTYPE = "methods.forward.inputs[0].shape", "methods.forward.inputs[0].dtype"
 
 REMEDIES = {
-    "a wrong width": ("Dense", "float32", "[2, 5]", SHAPE, "this size works: set `shape` to [2, 4]"),
+    "a wrong width": ("Dense", "float32", "[2, 5]", SHAPE, "use this size: set `shape` to [2, 4]"),
     "a wrong width beside a dynamic axis": (
         "Dense",
         "float32",
         '["n", 5]',
         SHAPE,
-        'this size works: set `shape` to ["n", 4]',
+        'use this size: set `shape` to ["n", 4]',
     ),
     "a wrong image size": (
         "Picture",
         "float32",
         '["n", 3, 9, 8]',
         SHAPE,
-        'this size works: set `shape` to ["n", 3, 8, 8]',
+        'use this size: set `shape` to ["n", 3, 8, 8]',
     ),
     "a wrong number of channels": (
         "Picture",
         "float32",
         "[2, 1, 8, 8]",
         SHAPE,
-        "this size works: set `shape` to [2, 3, 8, 8]",
+        "use this size: set `shape` to [2, 3, 8, 8]",
     ),
     "no batch axis": ("Picture", "float32", "[3, 8, 8]", SHAPE, "add a batch axis: set `shape` to [1, 3, 8, 8]"),
     "no axis for a channel": (
@@ -102,16 +101,22 @@ REMEDIES = {
         SHAPE,
         'add an axis of one channel: set `shape` to ["n", 1, 8, 8]',
     ),
-    "state that is assigned": ("Counter", "float32", "[2, 5]", SHAPE, "this size works: set `shape` to [3, 5]"),
+    "state that is assigned": ("Counter", "float32", "[2, 5]", SHAPE, "use this size: set `shape` to [3, 5]"),
     "channels last": (
         "Picture",
         "float32",
         '["n", 8, 8, 3]',
         SHAPE,
-        'it takes channels first: set `shape` to ["n", 3, 8, 8]',
+        'the method takes channels first: set `shape` to ["n", 3, 8, 8]',
     ),
-    "numbers for words": ("Words", "float32", '["n"]', DTYPE, 'it runs if `dtype` is "int64"'),
-    "integers for an image": ("Picture", "uint8", '["n", 3, 8, 8]', DTYPE, 'it runs if `dtype` is "float32"'),
+    "numbers for words": ("Words", "float32", '["n"]', DTYPE, 'set `dtype` to "int64", with which the method runs'),
+    "integers for an image": (
+        "Picture",
+        "uint8",
+        '["n", 3, 8, 8]',
+        DTYPE,
+        'set `dtype` to "float32", with which the method runs',
+    ),
     "two mistakes": ("Picture", "float32", "[8, 8]", "methods.forward", None),
     "whatever it is given": ("Stubborn", "float32", "[2, 4]", "methods.forward", None),
 }
@@ -141,7 +146,7 @@ def test_a_declaration_that_the_model_runs_with_is_found(
             assert error.hint == f"the config declares x: {declared}"
             continue
         assert str(error.where).endswith(f"({key})")
-        assert error.message.startswith(f"method 'forward' does not take input 'x' as {declared}: ")
+        assert error.message.startswith(f"method 'forward' does not accept input 'x' as {declared}: ")
         assert error.hint == hint
 
 
@@ -149,7 +154,7 @@ def test_a_remedy_is_one(project: Callable[..., Project]) -> None:
     """What the hint says to write passes."""
     for net, dtype, shape, key, hint in REMEDIES.values():
         if hint is not None:
-            value = re.split("` to |` is ", hint)[1]
+            value = hint.partition("` to ")[2].partition(", with which")[0]
             written = (value.strip('"'), shape) if key == DTYPE else (dtype, value)
             assert dry_run(_made(project, net, *written), BuildOptions()).methods
 
@@ -159,7 +164,7 @@ def test_a_size_that_the_model_fixes_inside_the_range(project: Callable[..., Pro
     config = CONFIG.format(net="Four", dtype="float32", shape='["n", 30]').replace("max = 8", "max = 32")
     for stage in (export, lambda made: dry_run(made, BuildOptions())):
         error = _error(lambda stage=stage: stage(project(config, model=MODEL)))
-        assert error.hint == "it runs with n = 4: narrow the range, or write 4 instead of 'n' in the shapes"
+        assert error.hint == "narrow the range, or write 4 instead of 'n' in the shapes: the method runs with n = 4"
         assert str(error.where).endswith("(methods.forward.dims.n)")
 
 
@@ -170,5 +175,5 @@ def test_dimensions_that_have_to_be_equal_are_told_by_a_dry_run(project: Callabl
     config = config.replace("}]\n", '}, { name = "y", dtype = "float32", shape = ["m"] }]\n')
     model = "from torch import nn\nclass Sum(nn.Module):\n    def forward(self, x, y): return x.reshape(y.shape) + y\n"
     error = _error(lambda: dry_run(project(config, model=model), BuildOptions()))
-    assert error.hint == "it runs where they are equal: write 'm' in the shapes instead of 'n'"
+    assert error.hint == "write 'm' in the shapes instead of 'n': the method runs where they are equal"
     assert str(error.where).endswith("(methods.forward.dims)")

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="needs the extra `build`")
 save_file = pytest.importorskip("safetensors.torch", reason="needs the extra `build`").save_file
 
 WHERE = "etdev.toml:4:11 (model.weights)"
-FITS = "check that `model.kwargs` build the same architecture that the weights were saved from"
+FITS = "check that `model.kwargs` make the same architecture as when the weights were saved"
 CONFIG = """
 version = 1
 [model]
@@ -72,19 +72,22 @@ def test_what_does_not_fit_is_listed_and_nothing_is_loaded(
     before = {name: value.clone() for name, value in module.state_dict().items()}
     check_failure(
         lambda: load_weights(module, tmp_path / "w.safetensors", WHERE),
-        Failure(MismatchError, WHERE, f"the weights in w.safetensors do not fit the model: {problem}", FITS),
+        Failure(MismatchError, WHERE, f"the weights in w.safetensors do not match the model: {problem}", FITS),
     )
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
 
 
 SAVE = (
-    "save them without it, as the script in docs/models.md does: "
+    "save the weights without it, like the script in docs/models.md: "
     "{{name.removeprefix({0!r}): tensor for name, tensor in state.items()}}"
 )
 PREFIXES = {
     "of DistributedDataParallel": (
         {"module.l0.weight": [2, 2], "module.l1.weight": [2, 2]},
-        "every name in the file begins with 'module.' (torch's DataParallel and DistributedDataParallel add it): "
+        (
+            "every name in the file begins with 'module.' (torch's DataParallel and DistributedDataParallel "
+            "add this prefix): "
+        )
         + SAVE.format("module."),
     ),
     "of nobody that is known": (
@@ -107,7 +110,7 @@ def test_a_prefix_before_every_name_is_told(tmp_path: Path, weights: dict[str, l
 def test_a_prefix_that_only_the_model_has_is_told(tmp_path: Path) -> None:
     save_file({"l0.weight": torch.ones(2, 2)}, tmp_path / "w.safetensors")
     with pytest.raises(
-        MismatchError, match=r"every name in the model begins with 'inner[.]', which those in the file lack"
+        MismatchError, match=r"every name in the model begins with 'inner[.]', but no name in the file does"
     ):
         load_weights(torch.nn.ModuleDict({"inner": _layers(1)}), tmp_path / "w.safetensors", WHERE)
 
@@ -152,7 +155,7 @@ def test_another_dtype_is_converted_and_noted(tmp_path: Path) -> None:
     module = torch.nn.Linear(1, 1)
     save_file({"weight": torch.ones(1, 1, dtype=torch.float16), "bias": torch.ones(1)}, tmp_path / "w.safetensors")
     notes = load_weights(module, tmp_path / "w.safetensors", WHERE)
-    assert notes == ("weights converted from torch.float16 to torch.float32",)
+    assert notes == ("weights converted: torch.float16 to torch.float32",)
     assert (module.weight.item(), module.weight.dtype) == (1.0, torch.float32)
 
 

@@ -98,7 +98,7 @@ def test_a_written_input_with_the_name_of_a_buffer_is_refused(tmp_path: Path) ->
         emit(tmp_path, ONE_NAME)
 
     line = FIRST_LINE + ONE_NAME.text.strip("\n").split("\n").index("        x.mul_(2)")
-    assert f"'x' (model.py:{line}, in forward), which has the name of a buffer" in caught.value.message
+    assert f"'x' (model.py:{line}, in forward), which has the same name as a buffer" in caught.value.message
 
 
 TIED = """
@@ -131,7 +131,9 @@ def test_buffers_that_are_parts_of_each_other_are_refused(tmp_path: Path) -> Non
 
     line = FIRST_LINE + text.strip("\n").split("\n").index("        self.one.add_(x)")
     assert f"'one' (model.py:{line}, in forward)" in caught.value.message
-    assert caught.value.hint == "register one of them, and take 'other' in the method as a part of the other one"
+    assert (
+        caught.value.hint == "register only one of them as a buffer, and compute 'other' in the method as a part of it"
+    )
 
 
 class Exchange(torch.nn.Module):
@@ -261,5 +263,5 @@ def test_a_write_that_emission_drops_fails_verification(
 
     for check in (checks["runtime"], checks["replay"]):
         assert (check.status, check.gate) == ("failed", False)
-        assert check.problems[0].startswith("output 0 of 'forward' is off by")
+        assert check.problems[0].startswith("output 0 of 'forward' has an error of")
         assert check.problems[0].endswith("in a row)")

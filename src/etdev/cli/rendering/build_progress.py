@@ -1,4 +1,4 @@
-"""Progress of a build on stderr: a live line per target on a terminal, a line per finished stage elsewhere."""
+"""Progress of a build on stderr: a live line for each target on a terminal, else a line for each finished stage."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from etdev.pipeline.project.progress import WAIT, Progress, Silent
 from etdev.units import format_seconds
 
 _FEW_CALLS = 4
-"""Smallest number of calls for which the display shows a count. Fewer calls end before a user can read it."""
+"""Minimum number of calls for which the display shows a count; fewer calls end before a user can read it."""
 _BETWEEN_COUNTS = 0.1
-"""Seconds between two updates of a count. More frequent ones cannot be read, and slow the calls down."""
+"""Minimum interval in seconds between two updates of a count; more updates cannot be read, and slow the calls down."""
 _CALLS, _CALLED = "run", "calls"
-"""Names on the display of the line that counts calls, and of its stage."""
+"""Names on the display of the line that counts calls, and of the line's stage."""
 
 
 @contextmanager
 def shown_progress(doing: str | None = None, *, quiet: bool) -> Iterator[Progress]:
-    """Show progress on stderr, as a live display or as lines; nothing if ``quiet``.
+    """Show progress on stderr, as a live display or as lines; show nothing if ``quiet``.
 
-    ``doing`` is shown at once, before anything slow is imported.
+    ``doing`` is shown immediately, before slow imports.
     """
     if quiet:
         yield Interruptible(Silent())
@@ -42,9 +42,9 @@ def shown_progress(doing: str | None = None, *, quiet: bool) -> Iterator[Progres
 
 @contextmanager
 def shown_calls(total: int) -> Iterator[Callable[[], None]]:
-    """Count calls of a method on the display, with their rate and the remaining time.
+    """Show the number of calls of a method on the display, with their rate and the remaining time.
 
-    The caller calls the yielded function after each call of the method.
+    The caller must call the yielded function after each call of the method.
     """
     live, done = _Live(), 0
     if total >= _FEW_CALLS:
@@ -60,7 +60,7 @@ def shown_calls(total: int) -> Iterator[Callable[[], None]]:
 
 
 def describe_count(done: int, total: int | None, seconds: float) -> str:
-    """Return ``340 of 1,000 calls, 120.5 a second, 5.5 s left``; the first call was made ``seconds`` ago."""
+    """Return ``340 of 1,000 calls, 120.5 a second, 5.5 s left``, for a first call ``seconds`` ago."""
     text = f"{done:,} of {total:,} calls" if total else f"{done:,} {'call' if done == 1 else 'calls'}"
     if done <= 1 or seconds <= 0:
         return text
@@ -73,12 +73,12 @@ class _Lines:
     """Progress as printed lines, one for each finished stage: ``xnnpack: export 0.8 s``."""
 
     def started(self, target: str, stage: str) -> None:
-        """Print a line only if the target waits, which may take long. Other stages get a line when they end."""
+        """Print a line only if the target waits, which may take long; other stages get a line at their end."""
         if stage.startswith(WAIT):
             note(f"{target}: {stage}")
 
     def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
-        """Print nothing: printed lines cannot change."""
+        """Print nothing, because printed lines cannot change."""
 
     def finished(self, target: str, stage: str, seconds: float) -> None:
         note(f"{target}: {stage} {format_seconds(seconds)}")
@@ -87,7 +87,7 @@ class _Lines:
         note(f"{target}: {stage} failed")
 
     def ended(self, target: str) -> None:
-        """Print nothing: the line of the last stage already shows it."""
+        """Print nothing, because the line of the last stage already shows it."""
 
 
 class _Live:
@@ -95,9 +95,9 @@ class _Live:
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
-        """Time at which the calls of a target's stage began."""
+        """Time at which the calls of a target's stage began, by target."""
         self._told: dict[str, float] = {}
-        """Time of the display's last update about a target's calls."""
+        """Time of the display's last update on the calls of a target, by target."""
 
     def started(self, target: str, stage: str) -> None:
         DISPLAY.tell("started", target, stage)

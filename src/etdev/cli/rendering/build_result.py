@@ -37,7 +37,7 @@ _LISTED_OPS = 4
 
 
 def render_result(result: BuildResult, shown: Detail, stream: TextIO | None = None) -> str:
-    """Return the result as text: a block for each target, then a summary line."""
+    """Return the result as text: a block for each target, and a summary line."""
     stream = stream or sys.stdout
     if shown is Detail.LINE:
         lines = [line for target in result.targets for line in _one_line(result, target, stream)]
@@ -50,7 +50,7 @@ def render_result(result: BuildResult, shown: Detail, stream: TextIO | None = No
 
 
 def render_files(result: FilesResult, shown: Detail, stream: TextIO | None = None) -> str:
-    """Return the result of verifying files without a config: a block for each file, then a summary line."""
+    """Return the result of verifying files without a config: a block for each file, and a summary line."""
     stream = stream or sys.stdout
     if shown is Detail.LINE:
         lines = []
@@ -66,7 +66,7 @@ def render_files(result: FilesResult, shown: Detail, stream: TextIO | None = Non
 
 
 def _notes(texts: Sequence[str]) -> list[str]:
-    """Return a block of the notes about the whole build or verification; nothing if there are none."""
+    """Return a block with the notes on the whole build or verification; nothing if there are no notes."""
     return ["\n".join(f"note: {text}" for text in texts)] if texts else []
 
 
@@ -81,7 +81,7 @@ def _file_kind(file: FileResult) -> str:
         return f"rejected ({_names(check for check in file.checks if check.status == 'failed')})"
     if file.unmet:
         return f"without a required check ({_names(file.unmet)})"
-    return "good as far as it was checked"
+    return "good in all checks that ran"
 
 
 def _one_line(result: BuildResult, target: TargetResult, stream: TextIO) -> Iterator[str]:
@@ -103,7 +103,7 @@ def _short_lines(result: BuildResult, target: TargetResult, stream: TextIO) -> I
 
 
 def _short_verification(checks: Sequence[CheckResult], unmet: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
-    """Yield how many checks passed, failed and did not run, then each that failed or was required and did not run."""
+    """Yield the numbers of checks that passed, failed and did not run, then the failed and missing required checks."""
     passed = sum(check.status == "passed" for check in checks)
     failed = [check for check in checks if check.status == "failed"]
     skipped = [check for check in checks if check.status == "not run" and check not in unmet]
@@ -124,15 +124,15 @@ def _place(result: BuildResult, target: TargetResult) -> Path:
 
 
 def _sizes(memory: Mapping[str, int]) -> str:
-    """Return sizes as text: ``5.06 KiB``. Device names are added, unless the host is the only device."""
+    """Return sizes as text, such as ``5.06 KiB``; add device names unless the host is the only device."""
     if list(memory) == ["cpu"]:
         return format_size(memory["cpu"])
     return ", ".join(f"{device} {format_size(size)}" for device, size in memory.items())
 
 
 def _greedy(target: TargetResult) -> dict[str, int]:
-    """Return by device the bytes of planned memory that ExecuTorch's planner ``greedy`` would need."""
-    found = dict(target.memory)  # Counts state that methods share only once.
+    """Return the planned bytes, by device, that ExecuTorch's planner ``greedy`` would need."""
+    found = dict(target.memory)  # This counts state that methods share only once.
     for method in target.methods:
         for buffer in method.buffers:
             found[buffer.device] += (buffer.greedy or 0) - buffer.size
@@ -183,8 +183,8 @@ def _tiling(decision: TilingDecision) -> str:
     """Return a tiling decision as text: ``tiled: 12,000 bytes less memory, 4,000 bytes more file``."""
     saved, growth = decision.memory_saved or 0, decision.file_growth or 0
     if not decision.tiled and saved <= 0:
-        return "not tiled: it would save no memory"
-    which, would = ("tiled", "") if decision.tiled else ("not tiled", "it would take ")
+        return "not tiled: it would not save memory"
+    which, would = ("tiled", "") if decision.tiled else ("not tiled", "it would need ")
     memory, file = (f"{abs(size):,} bytes {'more' if size > 0 else 'less'}" for size in (-saved, growth))
     reason = f" ({decision.reason})" if decision.reason else ""
     return f"{which}: {would}{memory} memory, {file} file{reason}"
@@ -198,7 +198,7 @@ def _failed_lines(failed: FailedTarget, stream: TextIO) -> Iterator[str]:
 
 
 def _memory_lines(target: TargetResult) -> Iterator[str]:
-    """Yield the planned memory: the total of each device, then the size of each buffer of each method."""
+    """Yield the planned memory: the total for each device, and the size of each buffer of each method."""
     buffers = [(method.name, buffer) for method in target.methods for buffer in method.buffers]
     if not buffers:
         return
@@ -215,7 +215,7 @@ def _memory_lines(target: TargetResult) -> Iterator[str]:
     yield from _transfer_lines(target)
     if target.shared_state:
         names = ", ".join(target.shared_state)
-        yield _line("", f"shared by methods: {names}; load the program so that all methods have the same buffers")
+        yield _line("", f"shared by methods: {names}; the program's loader must give all methods the same buffers")
 
 
 def _transfer_lines(target: TargetResult) -> Iterator[str]:
@@ -227,9 +227,9 @@ def _transfer_lines(target: TargetResult) -> Iterator[str]:
 
 
 def _copies_removed(target: TargetResult) -> str:
-    """Return the number of copies that the linker removed, by kind: ``18 copies removed (16 views, 2 slices)``.
+    """Return the number of removed copies by kind, such as ``18 copies removed (16 views, 2 slices)``.
 
-    For a single kind: ``2 copies removed (views)``.
+    If there is only one kind, the text is ``2 copies removed (views)``.
     """
     removed: Counter[str] = Counter()
     for method in target.methods:
@@ -243,14 +243,14 @@ def _copies_removed(target: TargetResult) -> str:
 
 
 def _in_place(target: TargetResult) -> str:
-    """Return ``54 of 56 in place``: how many outputs are in place, of those whose kernels allow it."""
+    """Return ``54 of 56 in place``: the number of outputs in place, among those whose kernels permit it."""
     taken = sum(method.inplace.taken for method in target.methods)
     considered = sum(method.inplace.considered for method in target.methods)
     return f"{taken:,} of {considered:,} in place" if considered else ""
 
 
 def _compared(buffer: BufferInfo) -> str:
-    """Return how a buffer's size compares with the lower bound of any plan, and with the plan of ``greedy``."""
+    """Return a comparison of a buffer's size with the lower bound of any plan, and with the plan of ``greedy``."""
     if buffer.state:
         return "kept between calls"
     greedy = f"greedy {'the same' if buffer.greedy == buffer.size else format_size(buffer.greedy or 0)}"
@@ -261,7 +261,7 @@ def _compared(buffer: BufferInfo) -> str:
 
 
 def describe_delegation(method: MethodResult) -> str:
-    """Return how many ops are in delegates, and which ops run on the runtime's own kernels instead."""
+    """Return the number of ops in delegates, and the ops that run on the runtime's own kernels instead."""
     rest = sum(item.count for item in method.undelegated)
     if not method.delegate_calls:
         return f"{rest}, all on the runtime's own kernels: {_ops(method)}"
@@ -286,7 +286,7 @@ def _counted(item: UndelegatedOps) -> str:
 
 
 def _verification_lines(checks: Sequence[CheckResult], unmet: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
-    """Yield the checks that ran, then required checks that did not run, then other checks that did not run."""
+    """Yield the checks that ran, then the required checks that did not run, then the other checks that did not run."""
     for check in checks:
         if check.status != "not run":
             yield from _check_lines(check, stream)
@@ -328,7 +328,7 @@ def _remedy_lines(where: str | None, hint: str | None) -> Iterator[str]:
 
 
 def _not_run_lines(skipped: Sequence[CheckResult]) -> Iterator[str]:
-    """Yield a line for each reason why checks did not run. Checks that had nothing to check share one line."""
+    """Yield a line for each reason why checks did not run; checks that had nothing to check share one line."""
     groups: dict[str, list[CheckResult]] = {}
     for check in skipped:
         groups.setdefault(check.summary, []).append(check)
@@ -343,7 +343,7 @@ def _not_run_lines(skipped: Sequence[CheckResult]) -> Iterator[str]:
 def _verdict(result: BuildResult) -> str:
     kinds = Counter(_kind(target) for target in result.targets)
     kinds.update(f"failed ({failed.errors[0].rule})" for failed in result.failed)
-    kinds.update({"not begun": len(result.not_built)} if result.not_built else {})
+    kinds.update({"not started": len(result.not_built)} if result.not_built else {})
     count = kinds.total()
     text = ", ".join(f"{'all' if number == count > 1 else number} {kind}" for kind, number in kinds.items())
     return f"{result.project}: {count} target{'s' * (count > 1)}, {text}"

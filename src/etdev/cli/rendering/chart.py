@@ -19,9 +19,9 @@ _PLAIN_BARS, _PLAIN_SHADES, _PLAIN_BOUND = " .:-=+*#@", " .:+#", "_"
 """Characters for a stream that cannot encode block characters."""
 _LIVE_ROWS, _MAP_ROWS = 6, 10
 _LABELS = 12
-"""Number of text columns to the left of a chart, for the indentation and a label."""
+"""Number of text columns at the left of a chart, for the indentation and a label."""
 _NARROWEST, _WIDEST = 16, 120
-"""Smallest and largest number of columns of a chart."""
+"""Minimum and maximum number of columns of a chart."""
 
 
 def chart_lines(method: MethodInfo, memory: MethodMemory | str, stream: TextIO) -> Iterator[str]:
@@ -40,7 +40,9 @@ def _buffer_lines(
     buffer: BufferInfo, storages: Sequence[Storage], instants: int, columns: int, stream: TextIO
 ) -> Iterator[str]:
     blocks = _takes_blocks(stream)
-    yield line("chart", f"buffer {buffer.index} on {buffer.device}: bytes in use, and below the tensors by address")
+    yield line(
+        "chart", f"buffer {buffer.index} on {buffer.device}: bytes in use, and below that the tensors by address"
+    )
     bound = buffer.lower_bound if buffer.lower_bound != buffer.size else None
     bars, mark = (_BARS, _BOUND) if blocks else (_PLAIN_BARS, _PLAIN_BOUND)
     yield from _framed(_bars(_most_in_use(storages, instants, columns), buffer.size, bound, bars, mark), buffer.size)
@@ -49,7 +51,7 @@ def _buffer_lines(
     first, last = "in", "out"
     yield f"{'':{_LABELS}} {first}{f'{instants - 2:,} instructions':^{max(columns - len(first + last), 0)}}{last}"
     if bound is not None:
-        yield f"{'':{_LABELS}} {mark} the least that any plan needs, {format_size(bound)}"
+        yield f"{'':{_LABELS}} {mark} lower bound for any plan, {format_size(bound)}"
 
 
 def _takes_blocks(stream: TextIO) -> bool:
@@ -61,14 +63,14 @@ def _takes_blocks(stream: TextIO) -> bool:
 
 
 def _framed(rows: Sequence[str], top: int) -> Iterator[str]:
-    """Yield the rows of a chart in a frame. The top row has the label ``top``, the bottom row ``0``."""
+    """Yield the rows of a chart in a frame, with the label ``top`` at the top row and ``0`` at the bottom row."""
     for index, row in enumerate(rows):
         label = format_size(top) if index == 0 else "0" if index == len(rows) - 1 else ""
         yield f"{label:>{_LABELS - 1}} |{row}|"
 
 
 def _most_in_use(storages: Sequence[Storage], instants: int, columns: int) -> list[int]:
-    """Return for each column of the chart the largest number of bytes in use during its instants."""
+    """Return the largest number of bytes in use during each column of the chart."""
     changes = [0] * (instants + 1)
     for storage in storages:
         changes[storage.start] += storage.size
@@ -92,7 +94,7 @@ def _bars(heights: Sequence[int], top: int, bound: int | None, bars: str, mark: 
 def _map(storages: Sequence[Storage], instants: int, columns: int, top: int, shades: str) -> list[str]:
     """Return the rows of the chart of addresses, the highest addresses first.
 
-    A cell is an interval of time and of addresses. Its shade shows the share of it that is in use.
+    A cell is an interval of time and of addresses. Its shade shows the share of the cell that is in use.
     """
     steps = len(shades) - 1
     rows = []
@@ -104,7 +106,7 @@ def _map(storages: Sequence[Storage], instants: int, columns: int, top: int, sha
 
 
 def _shares(storages: Sequence[Storage], instants: int, columns: int, low: float, high: float) -> list[float]:
-    """Return for each column the share of the addresses from ``low`` to ``high`` that is in use."""
+    """Return, for each column, the share of the addresses from ``low`` to ``high`` that is in use."""
     at_start = [0.0] * (columns + 2)
 
     for storage in storages:

@@ -1,8 +1,8 @@
-"""Live display on a terminal. A separate process draws it, so that it continues while this process is busy.
+"""Live display on a terminal, drawn by a separate process, so that drawing continues while this process is busy.
 
 Imports of torch hold Python's lock for seconds, which stops all threads of this process. So the drawing process is
-forked before anything else is imported. It receives events through a pipe, and ends with the process that writes to the
-pipe.
+forked before any other import. It receives events through a pipe, and ends when the process that writes to the pipe
+ends.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from contextlib import suppress
 from typing import Any, NoReturn, TextIO
 
 _COMMANDS = frozenset({"build", "verify", "run", "bench", "deploy"})
-"""Commands that may take long and print only their results at the end."""
+"""Commands that may take long, and that print only their results at the end."""
 _SILENT = frozenset({"-q", "--quiet", "-h", "--help"})
 _CLOSE_SECONDS = 2.0
-"""Seconds that the display may take to draw the remaining events when it is closed."""
+"""Maximum time in seconds in which a closed display may draw the remaining events."""
 _MOST_BYTES = 4000
-"""Largest size of one event in bytes, small enough for the pipe to take an event as a whole or not at all."""
+"""Maximum size of one event in bytes, so small that the pipe accepts an event as a whole or not at all."""
 _MOST_CHARACTERS = 300
-"""Largest number of characters of text in one event. Encoded, a character takes up to twelve bytes."""
+"""Maximum number of characters of text in one event; encoding makes up to twelve bytes of a character."""
 _STDERR = 2
 
 
 class Display:
-    """Display of this process. It is shown from its start until it is closed."""
+    """The display of this process, shown from its start until it is closed."""
 
     def __init__(self) -> None:
         self._pipe: int | None = None
@@ -39,16 +39,16 @@ class Display:
 
     @property
     def is_shown(self) -> bool:
-        """Return whether the display is shown."""
+        """Return True while the display is shown."""
         return self._pipe is not None
 
     def start_for(self, arguments: Sequence[str]) -> None:
-        """Show the display for a command line, if its command may take long."""
+        """Show the display for a command line if the command may take long."""
         if arguments and arguments[0] in _COMMANDS and _SILENT.isdisjoint(arguments):
             self.start(f"etdev {arguments[0]}: starting")
 
     def start(self, phase: str) -> bool:
-        """Show the name of a phase and its duration. Return whether there is a terminal to show it on."""
+        """Show the name of a phase and its duration; return True if there is a terminal for the display."""
         if self.is_shown:
             self.tell("phase", phase)
             return True
@@ -65,7 +65,7 @@ class Display:
         return True
 
     def tell(self, event: str, *arguments: object, patience: float = 0.0) -> bool:
-        """Send an event to the drawing process. Return whether the pipe took it within ``patience`` seconds."""
+        """Send an event to the drawing process; return True if the pipe accepted it within ``patience`` seconds."""
         if self._pipe is None:
             return False
         content = json.dumps([event, time.monotonic(), *arguments]).encode() + b"\n"
@@ -87,7 +87,7 @@ class Display:
         """Remove the display, from any thread, without flushing standard error."""
         if self._pipe is None:
             return
-        self.tell("closed")  # Closing the pipe is not enough: a forked process may hold it open.
+        self.tell("closed")  # Closing the pipe is not enough, because a forked process may keep it open.
         pipe, self._pipe = self._pipe, None
         os.close(pipe)
         until = time.monotonic() + _CLOSE_SECONDS
@@ -101,14 +101,14 @@ class Display:
 
 
 class _Above:
-    """Replacement of stderr while the display is shown. Lines written to it appear above the display."""
+    """A replacement for stderr while the display is shown; prints lines above the display."""
 
     def __init__(self, display: Display, stream: TextIO) -> None:
         self._display, self._stream = display, stream
         self._begun = ""
 
     def write(self, text: str) -> int:
-        """Print the lines that are complete, and keep the incomplete one."""
+        """Print the complete lines, and keep the incomplete one."""
         *lines, self._begun = (self._begun + text).split("\n")
         for line in lines:
             if not self._is_told(line):
@@ -120,7 +120,7 @@ class _Above:
         events = [*(("part", part) for part in parts), ("line",)]
         if all(self._display.tell(*event, patience=_CLOSE_SECONDS) for event in events):
             return True
-        self._display.abandon()  # The display would draw over the line that is printed below.
+        self._display.abandon()  # Otherwise, the display would overwrite the line printed below.
         return False
 
     def writelines(self, lines: Sequence[str]) -> None:
@@ -128,7 +128,7 @@ class _Above:
         self.write("".join(lines))
 
     def flush(self) -> None:
-        """Print the incomplete line too, as a complete one."""
+        """Print the incomplete line as if it were complete."""
         if self._begun:
             self.write("\n")
         self._stream.flush()
@@ -142,7 +142,7 @@ DISPLAY = Display()
 
 
 def _is_wanted() -> bool:
-    """Return whether there is a terminal that can redraw lines, and this process can be forked."""
+    """Return True if the terminal can redraw lines and this process can be forked."""
     if os.environ.get("TERM") in ("dumb", "unknown") or ("threading" in sys.modules and _has_threads()):
         return False
     try:
@@ -158,10 +158,10 @@ def _has_threads() -> bool:
 
 
 def _draw_until_closed(phase: str, source: int, pipe: int, parent: int) -> NoReturn:
-    """Draw the display until it is closed, then exit. This runs in the forked process."""
+    """Draw the display until it is closed, then exit; runs in the forked process."""
     code = 1
     try:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):  # Only the parent obeys them.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):  # Only the parent reacts to them.
             signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
         os.close(pipe)
@@ -178,7 +178,7 @@ def _draw_until_closed(phase: str, source: int, pipe: int, parent: int) -> NoRet
 
 def _draw(drawing: Any, source: int, parent: int) -> None:
     rest = b""
-    while not drawing.is_closed and os.getppid() == parent:  # The pipe may stay open elsewhere.
+    while not drawing.is_closed and os.getppid() == parent:  # Another process may keep the pipe open.
         if select.select([source], [], [], 0.1)[0]:
             content = os.read(source, 1 << 16)
             if not content:

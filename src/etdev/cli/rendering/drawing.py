@@ -11,10 +11,10 @@ from etdev.units import format_seconds
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _STDERR = 2
 _BETWEEN = "working"
-"""Text in place of a stage while no stage of a target runs."""
+"""Text in place of a stage's name while no stage of a target runs."""
 
 Piece = tuple[str, str]
-"""Piece of a line: its style and its text."""
+"""A part of a line: its style and its text."""
 
 
 @dataclass
@@ -24,30 +24,30 @@ class _Row:
     done: list[Piece] = field(default_factory=list)
 
     def pieces(self, now: float) -> list[Piece]:
-        """Return the pieces for the finished stages, then for the running stage with its duration."""
+        """Return the parts for the finished stages, and for the running stage with its duration."""
         comma: list[Piece] = [("dim", ", ")] if self.done else []
         return [*_joined(self.done), *comma, ("", f"{self.doing} {int(now - self.since)} s …")]
 
 
 class Drawing:
-    """Live display on stderr. Each drawing replaces the previous one."""
+    """A live display on stderr; each drawing replaces the previous one."""
 
     def __init__(self, phase: str) -> None:
         self._rows: dict[str, _Row] = {}
         self._phase, self._since = phase, time.monotonic()
         self._drawn = 0
-        """Number of lines of the display that are on the terminal now."""
+        """Number of lines of the display that are on the terminal."""
         self._styles = {"bold": "\x1b[1m", "dim": "\x1b[2m", "red": "\x1b[31m"}
         if os.environ.get("NO_COLOR"):
             self._styles = {}
         self._above: list[str] = []
         self._begun = ""
-        """Incomplete line of text that will be printed above the display."""
+        """Incomplete line of text that will be printed above the display when it is complete."""
         self.is_closed = False
-        """True once the event has come that ends the display."""
+        """True after the event that ends the display."""
 
     def take(self, event: str, at: float, *arguments: str) -> None:
-        """Apply an event that happened at the time ``at``. The display changes at the next drawing."""
+        """Apply an event that happened at the time ``at``; the terminal changes at the next drawing."""
         getattr(self, f"_take_{event}")(at, *arguments)
 
     def _take_phase(self, at: float, text: str) -> None:
@@ -103,7 +103,7 @@ class Drawing:
         self._write(lines)
 
     def end(self) -> None:
-        """Remove the display, and leave the lines of finished work on the terminal."""
+        """Remove the display, but leave the lines of finished work on the terminal."""
         for target in list(self._rows):
             self._take_ended(0.0, target)
         self._write([])

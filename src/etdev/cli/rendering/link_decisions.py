@@ -13,17 +13,17 @@ _LISTED_REASONS = 4
 
 
 def kind_name(kind: str) -> str:
-    """Return the name for people of a kind of copies: ``write-back``."""
+    """Return the name of a kind of copies for people, such as ``write-back``."""
     return kind.replace("_", "-")
 
 
 def decision_lines(
     elisions: Sequence[Elision], inplace: Sequence[InPlace], *, verbose: bool, method: str | None = None
 ) -> Iterator[str]:
-    """Yield lines on the copies that were removed, by kind, and on the outputs that are in place.
+    """Yield lines on the copies that were removed, by kind, and on the outputs in place.
 
-    They include the reasons why copies stay and outputs are not in place. ``verbose`` lists each decision instead.
-    ``method`` is the name to put first, if a program has several methods.
+    The lines include the reasons why copies stay and outputs are not in place. ``verbose`` lists each decision instead.
+    ``method`` is the name to print first, if a program has several methods.
     """
     prefix = "" if method is None else f"{printable(method)}: "
     for copies in count_copies(elisions):
@@ -40,7 +40,7 @@ def decision_lines(
 
 def _removed(copies: CopiesOfKind) -> str:
     noun = "copy" if copies.considered == 1 else "copies"
-    saved = f", {copies.removed_bytes:,} bytes less to copy in a call" if copies.removed else ""
+    saved = f", {copies.removed_bytes:,} bytes fewer to copy in a call" if copies.removed else ""
     return f"{copies.removed:,} of {copies.considered:,} {noun} removed{saved}"
 
 
@@ -50,7 +50,7 @@ def _copy_reasons(copies: CopiesOfKind) -> Iterator[str]:
 
 
 def _reasons(reasons: Mapping[str, int], what: str) -> Iterator[str]:
-    """Yield a line for each of the most frequent reasons, then one for all other reasons together."""
+    """Yield a line for each of the most frequent reasons, and one for all other reasons together."""
     listed = len(reasons) if len(reasons) == _LISTED_REASONS + 1 else _LISTED_REASONS
     for reason, number in islice(reasons.items(), listed):
         yield f"{number:,} {what}: {printable(reason)}"

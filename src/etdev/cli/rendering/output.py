@@ -1,6 +1,6 @@
 """Output of commands: results go to stdout, messages to stderr.
 
-If a format for programs goes to stdout, all text goes to stderr, so that stdout contains only that format.
+If stdout gets a machine-readable format, all text goes to stderr, so that stdout contains only that format.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     pass
 
 TEXT = "text"
-"""Format for people. All other formats are for programs."""
+"""The format for people; all other formats are machine-readable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,24 +33,24 @@ class Output:
 
     format: str
     path: Path | None
-    """File to write; None for the terminal."""
+    """File to write; None for standard output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """All outputs that the user asked for. At most one of the formats for programs goes to stdout."""
+    """All outputs that the user asked for; at most one machine-readable format goes to stdout."""
 
     items: tuple[Output, ...]
 
     @property
     def machine_on_stdout(self) -> bool:
-        """Return whether a format for programs goes to stdout. Text then goes to stderr."""
+        """Return True if a machine-readable format goes to stdout; text then goes to stderr."""
         return any(item.path is None and item.format != TEXT for item in self.items)
 
     def refuse(self, *files: str | Path | None) -> None:
         """Raise :class:`~etdev.errors.UsageError` if an output would replace one of the command's ``files``.
 
-        Also raise it if an output has the suffix of files that builds make.
+        Also raise it if an output has the suffix of a file that builds write.
         """
         own = {real_path(file) for file in files if file is not None}
         for item in self.items:
@@ -58,23 +58,23 @@ class Outputs:
                 raise UsageError(
                     f"{str(item.path)!r} is a file that the command itself reads or writes",
                     where="--output",
-                    hint=f"give the report another name: `--output {item.format}=FILE`",
+                    hint=f"write the report to another path: `--output {item.format}=FILE`",
                 )
             if item.path is not None and item.path.suffix in PRODUCTS:
                 raise UsageError(
-                    f"a report cannot be written to {str(item.path)!r}: "
-                    f"names that end in {item.path.suffix} are for built files",
+                    f"a report cannot be written to {str(item.path)!r}: the suffix {item.path.suffix} is for "
+                    "built files",
                     where="--output",
-                    hint=f"give the report another name: `--output {item.format}=FILE`",
+                    hint=f"write the report to another path: `--output {item.format}=FILE`",
                 )
 
     def refuse_format(self, name: str, why: str) -> None:
-        """Raise :class:`~etdev.errors.UsageError` with the message ``why`` if the user asked for a format."""
+        """Raise :class:`~etdev.errors.UsageError` with the message ``why`` if the format ``name`` was requested."""
         if any(item.format == name for item in self.items):
-            raise UsageError(why, where="--output", hint=f"leave out `--output {name}`")
+            raise UsageError(why, where="--output", hint=f"remove `--output {name}`")
 
     def write(self, renderers: Mapping[str, Callable[[], str]]) -> None:
-        """Render each requested format and write it. A file is written completely or not at all."""
+        """Render each requested format and write it; each file is written completely or not at all."""
         DISPLAY.close()
         for item in self.items:
             content = renderers[item.format]()
@@ -90,8 +90,8 @@ class Outputs:
 def parse_outputs(values: Iterable[str] | None, *, allowed: Sequence[str]) -> Outputs:
     """Return the outputs that the ``--output`` options of a command line ask for.
 
-    Each option is ``FORMAT`` or ``FORMAT=PATH``; the path ``-`` is the terminal. ``allowed`` has the command's formats.
-    If ``allowed`` includes ``text`` and no other format goes to the terminal, text is shown there.
+    Each option is ``FORMAT`` or ``FORMAT=PATH``; the path ``-`` is standard output. ``allowed`` has the command's
+    formats. If ``allowed`` includes ``text`` and no other format goes to standard output, text is printed there.
     """
     items = tuple(_parse_output(value, allowed) for value in values or ())
     on_stdout = [item.format for item in items if item.path is None and item.format != TEXT]
@@ -99,11 +99,11 @@ def parse_outputs(values: Iterable[str] | None, *, allowed: Sequence[str]) -> Ou
         raise UsageError(
             f"{' and '.join(on_stdout)} cannot both go to standard output",
             where="--output",
-            hint=f"give one of them a file: `--output {on_stdout[1]}=FILE`",
+            hint=f"write one of them to a file: `--output {on_stdout[1]}=FILE`",
         )
     paths = [item.path for item in items if item.path is not None]
     if len(set(paths)) < len(paths):
-        raise UsageError("two formats were given the same file", where="--output", hint="give each a file of its own")
+        raise UsageError("two formats have the same file", where="--output", hint="use another file for one of them")
     if TEXT in allowed and not any(item.path is None for item in items):
         items = (*items, Output(TEXT, None))
     return Outputs(items)
@@ -114,12 +114,12 @@ def _parse_output(value: str, allowed: Sequence[str]) -> Output:
     if name not in allowed:
         raise UsageError(f"unknown format {name!r}", where="--output", hint=f"one of: {', '.join(allowed)}")
     if separator and not path:
-        raise UsageError(f"{value!r} names no file", where="--output", hint=f"write `--output {name}=FILE`")
+        raise UsageError(f"{value!r} does not name a file", where="--output", hint=f"write `--output {name}=FILE`")
     return Output(name, Path(path) if path and path != "-" else None)
 
 
 def note(message: str, *, quiet: bool = False) -> None:
-    """Print a line for people on stderr; nothing if ``quiet``."""
+    """Print a line for people on stderr, unless ``quiet``."""
     if not quiet:
         print(message, file=sys.stderr, flush=True)
 
@@ -127,7 +127,7 @@ def note(message: str, *, quiet: bool = False) -> None:
 def print_error(message: str, *, where: str | None = None, hint: str | None = None, label: str = "error") -> None:
     """Print ``error: WHERE: message`` and ``help: …`` on stderr.
 
-    Text from files in them is made safe to print.
+    Untrusted characters in the texts are escaped.
     """
     head = f"{paint(f'{label}:', 'red')} " if label else ""
     place = f"{where}: " if where else ""
@@ -137,13 +137,14 @@ def print_error(message: str, *, where: str | None = None, hint: str | None = No
 
 
 def paint(text: str, colour: str | None = None, *, stream: TextIO | None = None) -> str:
-    """Return the text in bold if colour is wanted on the stream, which is stderr by default.
+    """Return the text in bold and, if ``colour`` is set, in that color.
 
-    Without ``colour`` the text keeps the terminal's own foreground, which is readable on every background.
+    Without ``colour``, the text keeps the terminal's own foreground, which is readable on every background. If
+    ``stream`` (stderr by default) does not show colors, the text is unchanged.
     """
     return typer.style(text, fg=colour, bold=True) if colour_wanted(stream or sys.stderr) else text
 
 
 def colour_wanted(stream: TextIO) -> bool:
-    """Return whether to use colour: on terminals only, and never if ``NO_COLOR`` is set (https://no-color.org)."""
+    """Return True if the stream shows colors: on terminals, unless ``NO_COLOR`` is set (https://no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

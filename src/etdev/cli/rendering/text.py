@@ -10,15 +10,15 @@ if TYPE_CHECKING:
 
 _LABEL_WIDTH = 11
 _LISTED = 8
-"""Largest number of names listed on one line."""
+"""Maximum number of names listed on one line."""
 _MOST = 400
-"""Largest number of characters of one text from a file that are shown."""
+"""Maximum number of characters shown of one text from a file."""
 
 
 def escaped(text: str) -> str:
-    """Return the text with each character escaped that a terminal would obey instead of print, except line ends.
+    """Return the text with escaped control characters, except line ends.
 
-    Names in a file may contain escape sequences, and marks that change the direction of writing.
+    Names in a file may contain escape sequences, and marks that change the writing direction.
     """
     if text.isprintable():
         return text
@@ -26,18 +26,18 @@ def escaped(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return the text escaped, on one line, and cut if it is very long."""
+    """Return the text escaped, on one line, and shortened if it is very long."""
     shown = text if len(text) <= _MOST else f"{text[:_MOST]}…"
     return escaped(shown).replace("\n", "\\n")
 
 
 def line(label: str, text: str) -> str:
-    """Return an indented line of a block: its label and its text."""
+    """Return an indented line of a block: a label and a text."""
     return f"  {label:<{_LABEL_WIDTH - 1}} {text}".rstrip()
 
 
 def lines(label: str, texts: Iterable[str]) -> list[str]:
-    """Return indented lines for several texts. The label is on the first line only."""
+    """Return indented lines for several texts, with the label on the first line only."""
     return [line("" if index else label, text) for index, text in enumerate(texts)]
 
 
@@ -55,15 +55,15 @@ def count(number: int, noun: str) -> str:
 
 
 def some(names: Sequence[str]) -> str:
-    """Return the first names of a list as text, and how many more there are."""
+    """Return the first names of a list as text, and the number of other names."""
     more = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
     return ", ".join(map(printable, names[:_LISTED])) + more
 
 
 def bound_text(buffer: BufferInfo) -> str:
-    """Return how a buffer's size compares with the lower bound of any plan; empty if the bound is unknown."""
+    """Return a comparison of a buffer's size with the lower bound of any plan; empty if the bound is unknown."""
     if buffer.lower_bound is None:
         return ""
     if buffer.lower_bound == buffer.size:
-        return "state alone" if buffer.state else "no plan needs less"
-    return f"at least {buffer.lower_bound:,} are needed"
+        return "only state" if buffer.state else "no plan needs less"
+    return f"a plan needs at least {buffer.lower_bound:,}"

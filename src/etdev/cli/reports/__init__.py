@@ -1,4 +1,4 @@
-"""Reports of commands to CI systems: one list of findings, and one renderer per format."""
+"""Reports of commands to CI systems: one list of findings, and one renderer for each format."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ ALL_FORMATS = (TEXT, "json", *FORMATS)
 
 @dataclass(frozen=True)
 class Report:
-    """Report of a command to a CI system."""
+    """A report of a command to a CI system."""
 
     findings: Sequence[Finding]
     """Findings, the most serious first."""
     markdown: Callable[[], str]
     """Function that renders the whole report as Markdown, with findings and figures."""
     about: str | None = None
-    """File to which findings without a file belong: the config."""
+    """File to use for findings that have no file of their own: the config."""
 
 
 def write_report(outputs: Outputs, report: Report, own: Mapping[str, Callable[[], str]]) -> None:
-    """Write a report in the requested formats. ``own`` has the functions for the command's other formats, such as text.
+    """Write a report in the requested formats; ``own`` has the functions for the command's other formats, such as text.
 
-    Raises :class:`~etdev.errors.UsageError` for an output that would replace a file that a finding is about.
+    Raises :class:`~etdev.errors.UsageError` for an output that would replace a file with a finding.
     """
     outputs.refuse(*(finding.source for finding in report.findings))
     places = Places.here(os.environ)
@@ -62,25 +62,25 @@ def error_report(error: EtdevError, command: str) -> Report:
 
 @contextmanager
 def reported_errors(outputs: Outputs, command: str) -> Iterator[None]:
-    """Context that writes an error that ends the command in the formats for CI systems, then raises it again."""
+    """If an error ends the command, write it in the formats for CI systems, and raise it again; a context."""
     try:
         yield
     except EtdevError as error:
         wanted = Outputs(tuple(item for item in outputs.items if item.format in FORMATS))
         try:
             write_report(wanted, error_report(error, command), {})
-        except EtdevError as other:  # The error of the command matters more than an error in writing the report.
+        except EtdevError as other:  # The command's error matters more than an error in writing the report.
             print_error(other.message, where=other.where, hint=other.hint)
         raise
 
 
 def refuse_config(outputs: Outputs, config: Path | None) -> None:
-    """Raise :class:`~etdev.errors.UsageError` for an output that would replace the config, valid or not.
+    """Raise :class:`~etdev.errors.UsageError` if an output would replace the config, even an invalid one.
 
     Files that the config extends are part of it.
     """
     outputs.refuse(*((*DEFAULT_NAMES, PYPROJECT) if config is None else (config,)))
     cwd = Path.cwd()
-    with suppress(ConfigError):  # If there is no config, opening it reports that.
+    with suppress(ConfigError):  # If there is no config, the code that opens it reports the error.
         main = find_config(cwd) if config is None else Path(os.path.normpath(cwd / config))
         outputs.refuse(*read_files(main, cwd).files)

@@ -1,4 +1,4 @@
-"""Findings of a command, as one list from which each format for CI systems is rendered."""
+"""Findings of a command: one list, from which each format for CI systems is rendered."""
 
 from __future__ import annotations
 
@@ -25,34 +25,33 @@ class Finding:
     """One finding of a command."""
 
     rule: str
-    """One of :data:`~etdev.cli.reports.rules.RULES`."""
+    """Name of the rule: a key of :data:`~etdev.cli.reports.rules.RULES`."""
     message: str
     """Message, as a sentence."""
     level: Level = "error"
     source: str | None = None
-    """File that the finding is about, as errors name files. If it is about no file: another source, such as ``--set``.
-    """
+    """File of the finding, as errors name files; otherwise another source, such as ``--set``."""
     line: int | None = None
-    """Line, 1-based."""
+    """Line number, from 1."""
     column: int | None = None
-    """Column, 1-based, in characters."""
+    """Column number in characters, from 1."""
     key: str = ""
-    """Key of the config that the finding is about: ``targets.cpu.budget.file``."""
+    """Key of the config with the cause of the finding, such as ``targets.cpu.budget.file``."""
     hint: str | None = None
-    """What the user can do about it."""
+    """Advice on the finding."""
 
 
 _WHERE = re.compile(
     r"(?P<source>.+?)(?::(?P<line>[1-9]\d*)(?::(?P<column>[1-9]\d*))?)?(?: \((?P<key>[^()]+)\))?", re.DOTALL
 )
-"""Pattern of a place as :meth:`etdev.pipeline.project.Project.where` writes it: ``etdev.toml:3:9 (model.entry)``.
+"""Pattern of a location from :meth:`etdev.pipeline.project.Project.where`: ``etdev.toml:3:9 (model.entry)``.
 
-All parts but the file may be missing.
+All parts except the file may be missing.
 """
 
 
 def at(finding: Finding, where: str | None) -> Finding:
-    """Return the finding with the place that an error or a check states as text."""
+    """Return the finding with the location ``where``, a text from an error or a check."""
     match = _WHERE.fullmatch(where) if where else None
     if match is None:
         return finding
@@ -61,7 +60,7 @@ def at(finding: Finding, where: str | None) -> Finding:
 
 
 def of_problems(problems: Iterable[Problem], level: Level = "error") -> list[Finding]:
-    """Return the findings for problems of a config, errors by default."""
+    """Return the findings for problems in a config, by default as errors."""
     return [
         Finding(item.rule, item.message, level, item.source, item.line, item.column, item.key, item.hint)
         for item in problems
@@ -82,7 +81,7 @@ def of_error(error: EtdevError) -> list[Finding]:
 
 
 def of_result(result: BuildResult) -> list[Finding]:
-    """Return the findings on targets that were not built and on results of checks, the most serious first."""
+    """Return the findings on targets that were not built and on check results, most serious first."""
     found = (
         finding
         for target in result.targets
@@ -101,7 +100,7 @@ def _of_never_ran(target: TargetResult) -> Iterator[Finding]:
 
 
 def of_files(result: FilesResult) -> list[Finding]:
-    """Return the findings of verification on files without a config."""
+    """Return the findings on files that were verified without a config."""
     found = (
         finding if finding.source is not None else replace(finding, source=file.file)
         for file in result.files
@@ -137,5 +136,5 @@ def _of_checks(prefix: str, checks: Sequence[CheckResult], unmet: Sequence[Check
             yield Finding("not-run", f"{prefix}{check.name} is required and did not run: {check.summary}")
         elif check.unjudged is not None:
             level: Level = BUILT_IN[check.name].unjudged if check.name in BUILT_IN else "warning"
-            message = f"{prefix}{check.name} was not judged: {check.summary}"
+            message = f"{prefix}{check.name} was not checked: {check.summary}"
             yield at(Finding("not-judged", message, level), check.unjudged)

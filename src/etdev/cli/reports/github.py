@@ -1,4 +1,4 @@
-"""GitHub's workflow commands. GitHub shows them as annotations on the lines of a pull request."""
+"""GitHub's workflow commands, which GitHub shows as annotations on the lines of a pull request."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from etdev.cli.reports.places import Places
 from etdev.files import write_errors_named
 
 MOST_ANNOTATIONS = 10
-"""Number of annotations of each kind that GitHub shows for a step of a job. It drops further ones silently."""
+"""Number of annotations of each kind that GitHub shows for a step of a job; GitHub ignores further ones."""
 _COMMANDS: Mapping[Level, str] = {"error": "error", "warning": "warning", "note": "notice"}
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
-"""Environment variable with the path of the step's summary: a Markdown file that GitHub shows on the page of the run.
-"""
+"""Environment variable with the path of the step's summary, a Markdown file that GitHub shows on the run's page."""
 
 
 def as_github(findings: Sequence[Finding], places: Places, *, summary: bool) -> str:
-    """Return a workflow command for each finding, ten at most. If some are left out, the last one counts them.
+    """Return a workflow command for each finding, ten at most; if some are omitted, the last command has their number.
 
-    ``summary`` is true if the summary of the step lists all findings; the last command then refers to it.
+    ``summary`` is True if the step's summary lists all findings; the last command then refers to the summary.
     """
     shown = findings if len(findings) <= MOST_ANNOTATIONS else findings[: MOST_ANNOTATIONS - 1]
     lines = [_command(finding, places) for finding in shown]
@@ -34,14 +33,14 @@ def as_github(findings: Sequence[Finding], places: Places, *, summary: bool) -> 
 
 
 def append_summary(markdown: str, environ: Mapping[str, str]) -> None:
-    """Append a report to the summary of the step, if GitHub provides one. Raises :class:`~etdev.errors.WriteError`."""
+    """Append a report to the step's summary, if GitHub provides one. Raises :class:`~etdev.errors.WriteError`."""
     if path := environ.get(SUMMARY_VARIABLE):
         with write_errors_named(Path(path)), open(path, "a", encoding="utf-8") as file:
             file.write(markdown if markdown.endswith("\n") else f"{markdown}\n")
 
 
 def has_summary(environ: Mapping[str, str]) -> bool:
-    """Return whether GitHub provides a summary of the step."""
+    """Return True if GitHub provides a summary of the step."""
     return bool(environ.get(SUMMARY_VARIABLE))
 
 

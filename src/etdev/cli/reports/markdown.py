@@ -22,7 +22,7 @@ _LEVELS: dict[Level, str] = {"error": "error", "warning": "warning", "note": "no
 
 
 def prose(text: str) -> str:
-    """Return a message as Markdown for a table or a line. Code in backquotes stays; other markup is escaped."""
+    """Return a message as Markdown for a table or a line; keep code in backquotes, and escape other markup."""
     parts = _CODE.split(" ".join(escaped(text).split("\n")))
     return "".join(_in_a_cell(part) if at % 2 else _plain(part) for at, part in enumerate(parts))
 
@@ -35,7 +35,7 @@ def _in_a_cell(span: str) -> str:
     """Return code as Markdown for a cell of a table.
 
     Markdown splits a row at bars that are not escaped, before it looks for code. A bar after a backslash cannot be
-    escaped, so such code becomes plain text.
+    escaped, so code with such a bar becomes plain text.
     """
     return _plain(span) if "\\|" in span else span.replace("|", "\\|")
 
@@ -49,18 +49,18 @@ def code(text: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table. The cells are Markdown already."""
+    """Return a Markdown table; the cells must be Markdown already."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def details(summary: str, blocks: Iterable[str]) -> str:
-    """Return Markdown blocks that are folded under a summary until the reader clicks on it."""
+    """Return Markdown blocks that are folded under a summary until the reader clicks on the summary."""
     return "\n\n".join([f"<details><summary>{summary}</summary>", *blocks, "</details>"])
 
 
 def findings_table(findings: Sequence[Finding]) -> list[str]:
-    """Return a table with one row per finding; nothing if there are none."""
+    """Return a table with one row for each finding; nothing if there are none."""
     if not findings:
         return []
     rows = [
@@ -76,7 +76,7 @@ def findings_table(findings: Sequence[Finding]) -> list[str]:
 
 
 def of_findings(heading: str, findings: Sequence[Finding]) -> str:
-    """Return a Markdown report that has a heading and findings only."""
+    """Return a Markdown report that has only a heading and findings."""
     return "\n\n".join([f"### {heading}", *findings_table(findings)]) + "\n"
 
 
@@ -131,7 +131,7 @@ def _status(status: str, checks: Sequence[CheckResult]) -> str:
 
 
 def _check_lines(checks: Sequence[CheckResult]) -> Iterator[str]:
-    """Yield the checks that ran, then those that did not run, by reason."""
+    """Yield the checks that ran, and then those that did not run, by reason."""
     for check in checks:
         if check.status != "not run":
             yield f"* {check.name}: {check.status}, {prose(check.summary)}"

@@ -1,4 +1,4 @@
-"""Paths of files in findings, as code hosts need them: relative to the root of the repository."""
+"""Paths of files in findings, relative to the root of the repository, as code hosts need them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class Places:
     """Conversion of file paths in messages to paths relative to the repository."""
 
     folder: Path
-    """Folder that relative paths in messages refer to."""
+    """Folder to which relative paths in messages refer."""
     root: Path
-    """Folder that the resulting paths are relative to."""
+    """Folder to which the resulting paths are relative."""
 
     @classmethod
     def here(cls, environ: Mapping[str, str]) -> Places:
-        """Return the conversion for a command that runs in the current folder.
+        """Return the conversion for a command in the current folder.
 
         On GitHub, ``GITHUB_WORKSPACE`` is the root of the repository, and a job may run in a folder below it.
         """
@@ -30,7 +30,7 @@ class Places:
         return cls(folder, root if folder.is_relative_to(root) else folder)
 
     def path(self, source: str) -> PurePath:
-        """Return the path of a file relative to the root; absolute if it is elsewhere."""
+        """Return the path of a file relative to the root; an absolute path if the file is not below the root."""
         absolute = Path(os.path.normpath(self.folder / source))
         return absolute.relative_to(self.root) if absolute.is_relative_to(self.root) else absolute
 

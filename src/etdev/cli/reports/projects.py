@@ -1,4 +1,4 @@
-"""Opening of the project that a command works on."""
+"""Function that opens the project of a command."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from etdev.pipeline.project import Project
 def opened_project(
     outputs: Outputs, command: str, config: Path | None, *, profile: str | None, overrides: Sequence[str]
 ) -> Project:
-    """Open the project that a command works on. Errors in its config are also written in the formats for CI systems.
+    """Open the project of a command; also write errors in the project's config in the formats for CI systems.
 
-    Raises as :func:`~etdev.pipeline.api.open_project` does, and :class:`~etdev.errors.UsageError` for an output that
-    would replace one of the project's files.
+    Raises the errors of :func:`~etdev.pipeline.api.open_project`, and :class:`~etdev.errors.UsageError` for an output
+    that would replace one of the project's files.
     """
     refuse_config(outputs, config)
     with reported_errors(outputs, command):

@@ -1,4 +1,4 @@
-"""Results of builds and verifications in every format."""
+"""Functions that write results of builds and verifications in every format."""
 
 from __future__ import annotations
 

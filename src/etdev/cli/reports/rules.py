@@ -1,4 +1,7 @@
-"""Rules: kinds of findings. Code scanners store their identifiers, so none is ever renamed. docs/ci.md lists them."""
+"""Rules, which are kinds of findings; docs/ci.md lists them.
+
+Code scanners store the names of rules, so a rule must never be renamed.
+"""
 
 from __future__ import annotations
 
@@ -11,48 +14,48 @@ CONFIG_RULES: Mapping[str, str] = {
     "missing-key": "A required key is missing",
     "wrong-type": "A value of the wrong type",
     "wrong-value": "A value of the right type that is not valid",
-    "wrong-name": "A name that is not spelled as names are",
+    "wrong-name": "A name with invalid characters",
     "duplicate-key": "A key that is defined twice",
     "duplicate": "A name that is used twice",
-    "syntax": "A file that is not TOML or YAML as etdev reads it",
+    "syntax": "A file that is not TOML or YAML, or uses features that etdev does not support",
     "file": "A file that cannot be read",
-    "reference": "A value that names something which does not exist",
+    "reference": "A value that names something that does not exist",
     "unknown-name": "A name in a profile or an override that no file defines",
-    "missing-file": "A file or a module that the config names and that is not there, or not yet",
+    "missing-file": "A file or a module in the config that does not exist, or not yet",
     "unrunnable-check": "A required check that cannot run for its target",
-    "conflict": "Keys that do not go together",
-    "unknown-backend": "A backend that does not exist here",
+    "conflict": "Keys that cannot be used together",
+    "unknown-backend": "A backend that is not available here",
     "broken-backend": "A backend of another package that cannot be used",
-    "compile-spec": "A compile spec that the backend does not take",
-    "override": "An environment variable or --set that cannot apply",
+    "compile-spec": "A compile spec that the backend does not accept",
+    "override": "An environment variable or --set that cannot be applied",
     "not-in-profile": "A key that a profile cannot contain",
 }
-"""Rules for problems in a config, with descriptions."""
+"""Rules for problems in a config, each with a description."""
 
 CHECK_RULES: Mapping[str, str] = {
     **{name: facts.failure for name, facts in BUILT_IN.items()},
     "not-run": "A required check that did not run",
-    "never-ran": "A program that verification accepted although nothing ran it",
-    "not-judged": "A limit of the config that was not judged",
+    "never-ran": "A program that verification accepted although no check ran it",
+    "not-judged": "A limit of the config that was not checked",
 }
-"""Rules for findings of verification, with descriptions. The rule of a failed check has the name of the check."""
+"""Rules for findings of verification, each with a description; the rule of a failed check has the check's name."""
 
 ERROR_RULES: Mapping[str, str] = {
-    "usage": "A command that was called in a way that it does not understand",
-    "environment": "Something that this machine lacks",
+    "usage": "A command line that etdev does not understand",
+    "environment": "A requirement that this machine does not meet",
     "program": "A file that is malformed, or that cannot be linked",
     "load": "The model, its weights or its data could not be loaded",
-    "export": "torch.export refused the model",
+    "export": "torch.export rejected the model",
     "quantize": "The quantization scheme could not be applied",
-    "lower": "A backend refused the exported program",
-    "emit": "The lowered program could not become an ExecuTorch program",
+    "lower": "A backend rejected the exported program",
+    "emit": "The lowered program could not be converted to an ExecuTorch program",
     "link": "The program could not be linked",
     "runner": "A C++ project for a program could not be written",
     "write": "A file could not be written",
-    "verify": "Verification could not be carried out",
-    "lock": "Something is not as etdev.lock says",
+    "verify": "Verification could not run",
+    "lock": "Inputs or outputs differ from etdev.lock",
     "build": "The build failed in another way",
 }
-"""Rules for errors that end a command, with descriptions."""
+"""Rules for errors that end a command, each with a description."""
 
 RULES: Mapping[str, str] = {**CONFIG_RULES, **CHECK_RULES, **ERROR_RULES}

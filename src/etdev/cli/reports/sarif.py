@@ -16,7 +16,7 @@ from etdev.cli.reports.rules import RULES
 def as_sarif(findings: Sequence[Finding], places: Places, *, about: str | None = None) -> str:
     """Return the findings as a SARIF log with one run.
 
-    Findings without a file get the file ``about``, since scanners drop findings without one.
+    Findings without a file get the file ``about``, because scanners ignore findings without a file.
     """
     rules = sorted({finding.rule for finding in findings})
     driver = {

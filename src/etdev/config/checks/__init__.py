@@ -1,6 +1,6 @@
 """Checks of rules that involve several keys.
 
-They read the merged raw data, so that their findings are reported together with those of the models.
+The checks read the merged raw data, so that their issues are reported together with those of the models.
 """
 
 from __future__ import annotations
@@ -27,4 +27,4 @@ CHECKS: tuple[Check, ...] = (
     check_run,
     check_profiles,
 )
-"""All checks of etdev's own rules. Backends add checks for their keys."""
+"""All checks of etdev's own rules; backends add checks for their keys."""

@@ -1,4 +1,4 @@
-"""Checks of budgets: limits that are incomplete, and limits that need another key."""
+"""Checks of budgets: incomplete limits, and limits that need another key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from etdev.config.raw import Raw, listed
 from etdev.config.types import canonical_device
 
 _PERCENTILES = ("p50", "p95", "p99")
-_BASELINE = example("add what to compare with: {}", {"from": "git:main"}, table="baseline")
+_BASELINE = example("set the baseline: {}", {"from": "git:main"}, table="baseline")
 
 
 def check_budgets(config: Raw) -> Iterator[Issue]:
@@ -28,7 +28,7 @@ def check_budgets(config: Raw) -> Iterator[Issue]:
 
 
 def _check_devices(limits: Raw) -> Iterator[Issue]:
-    """Report a second limit for the same device. A device name can be written in several ways."""
+    """Report a second limit for the same device under another spelling of its name."""
     seen: dict[str, str] = {}
     for name in limits.table:
         try:
@@ -37,13 +37,13 @@ def _check_devices(limits: Raw) -> Iterator[Issue]:
             continue
         if seen.setdefault(device, name) != name:
             text = f"is a second limit of {device}, next to {literal(seen[device])}"
-            yield limits[name].issue(text, DUPLICATE, "keep one of the two")
+            yield limits[name].issue(text, DUPLICATE, "keep one of them")
 
 
 def _check_latency(config: Raw, latency: Raw) -> Iterator[Issue]:
     if all(map(latency.lacks, _PERCENTILES)):
         text = "limits nothing; expected `p50`, `p95`, `p99`, or several of them"
-        remedy = example("add the longest time that passes, such as {}", {"p95": "12ms"})
+        remedy = example("set the maximum time, such as {}", {"p95": "12ms"})
         yield latency.issue(text, MISSING_KEY, remedy, at="p95")
     methods, method = method_names(config), latency["method"]
     if not config.is_settled("methods"):

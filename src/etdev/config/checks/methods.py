@@ -15,13 +15,13 @@ _INPUTS = [{"name": "x", "dtype": "float32", "shape": [1, 8]}]
 
 
 def check_methods(config: Raw) -> Iterator[Issue]:
-    """Check that the methods fit the source of the model, and that no constant has the name of a method."""
+    """Check that the methods match the source of the model, and that no constant has the name of a method."""
     source = meant_source(config)
     methods = config["methods"]
     if source == "pt2":
         for name in methods.table:
             if name != "forward":
-                text = ": a `pt2` model has the method `forward` only"
+                text = ": a `pt2` model has only the method `forward`"
                 yield methods[name].issue(text, CONFLICT, "remove this method")
     elif source is not None:
         if config.table.get("methods", {}) == {} and nearest("methods", config.table.keys() - {"methods"}) is None:
@@ -30,13 +30,13 @@ def check_methods(config: Raw) -> Iterator[Issue]:
         for method in methods.tables:
             if method.lacks("inputs"):
                 text = "is missing; expected a list of the method's tensors"
-                hint = example("for example {}, or [] for none", {"inputs": _INPUTS})
+                hint = example("for example {}, or [] if there are none", {"inputs": _INPUTS})
                 yield method["inputs"].issue(text, MISSING_KEY, hint)
     for name in config["constants"].table:
         if name in methods:
             text = f"and `{methods[name]}` have the same name"
             yield config["constants"][name].issue(
-                text, DUPLICATE, "a program's methods and constants share their names"
+                text, DUPLICATE, "use another name: methods and constant methods share one set of names"
             )
 
 
@@ -55,8 +55,8 @@ def check_dims(config: Raw) -> Iterator[Issue]:
                         yield from _check_size(size, dims)
             name = tensor["name"]
             if isinstance(name.value, str) and names.setdefault(name.value, index) != index:
-                text = f"is {literal(name.value)}, which input {names[name.value]} is called already"
-                yield name.issue(text, DUPLICATE, "give each input a name of its own")
+                text = f"is {literal(name.value)}, which is already the name of input {names[name.value]}"
+                yield name.issue(text, DUPLICATE, "use a different name for each input")
         for dim in dims.table:
             yield from _check_dim(dims[dim], method, is_used=dim in used or not legible)
 
@@ -79,15 +79,15 @@ def _check_size(size: Raw, dims: Raw) -> Iterator[Issue]:
 
 def _check_dim(dim: Raw, method: Raw, *, is_used: bool) -> Iterator[Issue]:
     if not is_used:
-        yield dim.issue(f"is used by no shape of `{method['inputs']}`", REFERENCE, "name it in a shape, or remove it")
+        yield dim.issue(f"is used by no shape of `{method['inputs']}`", REFERENCE, "use it in a shape, or remove it")
     least, most = dim.range("min", "max")
     if isinstance(least, int) and isinstance(most, int) and least > most:
         text = f"is {least}, more than `max`, which is {most}"
-        yield dim["min"].issue(text, CONFLICT, "make `min` at most `max`")
+        yield dim["min"].issue(text, CONFLICT, "set `min` to at most `max`")
 
 
 def check_constants(config: Raw) -> Iterator[Issue]:
-    """Check that whole numbers among the constants fit into 64 bits."""
+    """Check that integers among the constants fit into 64 bits."""
     for name in config["constants"].table:
         constant = config["constants"][name]
         for item in constant.elements or [constant]:

@@ -1,4 +1,4 @@
-"""Checks of the source of the model, and of the keys that go with it."""
+"""Checks of the model's source, and of the keys that belong to it."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from etdev.config.keys import nearest
 from etdev.config.raw import Raw
 
 SOURCES = ("entry", "hf", "pt2")
-"""Keys for the source of the model; a config has exactly one of them."""
+"""Keys that state the source of the model; a config must have exactly one of them."""
 
 CONVERSION_HINT = (
-    "other formats can hold pickles, which are never loaded: convert the file once, as docs/models.md says "
-    "(torch.load with weights_only=True, then safetensors.torch.save_file)"
+    "convert the file once, as docs/models.md describes (torch.load with weights_only=True, then "
+    "safetensors.torch.save_file): other formats can contain pickles, which etdev never loads"
 )
 
 
 def check_model_source(config: Raw) -> Iterator[Issue]:
-    """Check that exactly one of ``entry``, ``hf`` and ``pt2`` is set, with the keys that go with it and no others."""
+    """Check that exactly one of ``entry``, ``hf`` and ``pt2`` is set, with the keys that belong to it and no others."""
     model = config["model"]
     if not isinstance(model.value, Mapping):
         return
     present = [key for key in model.table if key in SOURCES]
     if meant_source(config) is None:
-        text = "does not say where the model comes from; expected one of `entry`, `hf` and `pt2`"
-        hint = 'for a function that makes the module: set `model.entry` to "module:callable"'
+        text = "does not state where the model comes from; expected one of `entry`, `hf` and `pt2`"
+        hint = 'set `model.entry` to "module:callable" for a function that makes the module'
         yield model.issue(text, MISSING_KEY, hint, at="entry")
     for key in present[1:]:
         yield _conflict(
-            model[key], f"`model.{present[0]}` already says where the model comes from", "keep one of the two"
+            model[key], f"`model.{present[0]}` already states where the model comes from", "keep one of them"
         )
     if len(present) == 1:
         yield from _check_companions(model, present[0])
@@ -39,23 +39,23 @@ def check_model_source(config: Raw) -> Iterator[Issue]:
 def _check_companions(model: Raw, source: str) -> Iterator[Issue]:
     if source == "pt2" and (model["trust"].value is False or model.lacks("trust")):
         message = "`model.pt2` needs `trust` to be true: loading such a file may run code that it contains"
-        hint = example("if you trust where the file comes from, add `{}`", {"trust": True})
+        hint = example("add `{}` if you trust the source of the file", {"trust": True})
         yield Issue(model["trust" if "trust" in model else "pt2"].path, message, CONFLICT, hint)
     if source != "pt2" and model["trust"].value is True:
-        yield _conflict(model["trust"], "only a `pt2` model needs it")
+        yield _conflict(model["trust"], "only a `pt2` model needs this key")
     if source != "entry" and "weights" in model:
-        yield _conflict(model["weights"], f"a `{source}` model brings its own")
+        yield _conflict(model["weights"], f"a `{source}` model has its own weights")
     if source == "entry":
         yield from _check_weights(model["weights"])
     if source == "pt2" and "kwargs" in model:
-        yield _conflict(model["kwargs"], "a `pt2` model is already made")
+        yield _conflict(model["kwargs"], "a `pt2` model is already complete")
     yield from _check_revision(model)
 
 
 def _check_weights(weights: Raw) -> Iterator[Issue]:
-    """Check that the weights file is a ``.safetensors`` file, by its name.
+    """Check by its name that the weights file is a ``.safetensors`` file.
 
-    Files of other formats may contain pickles, so none is opened.
+    Files of other formats may contain pickles, so etdev does not open them.
     """
     if isinstance(weights.value, str) and weights.value and not weights.value.endswith(".safetensors"):
         text = f"is {short(weights.value)}; expected the path of a .safetensors file"
@@ -66,14 +66,14 @@ def _check_revision(model: Raw) -> Iterator[Issue]:
     name = model["hf"].value
     is_hub_name = isinstance(name, str) and name != "" and not is_local(name)
     if is_hub_name and model.lacks("revision"):
-        hint = f"add the commit hash as `revision`; a local directory is written {literal(f'./{name}')}"
+        hint = f"add the commit hash as `revision`; for a local directory, write {literal(f'./{name}')}"
         yield model["hf"].issue(f"is {short(name)}, a name on the hub, which needs `revision`", CONFLICT, hint)
     if "revision" in model and not is_hub_name and ("hf" not in model or isinstance(name, str)):
-        yield _conflict(model["revision"], "only a model from the hub (`hf`) has one")
+        yield _conflict(model["revision"], "only a model from the hub (`hf`) has a revision")
 
 
 def check_kwargs(config: Raw) -> Iterator[Issue]:
-    """Check that ``model.kwargs`` contains only values that both TOML and YAML can write."""
+    """Check that ``model.kwargs`` contains only values that both TOML and YAML can represent."""
     for item in config["model"]["kwargs"].children:
         yield from _check_free(item)
 
@@ -82,7 +82,7 @@ def _check_free(item: Raw) -> Iterator[Issue]:
     for inner in item.children:
         yield from _check_free(inner)
     if kind(item.value) in ("nothing", "date", "bytes"):
-        hint = "leave the key out" if item.value is None else "write it as text, in quotes"
+        hint = "remove the key" if item.value is None else "write it as text, in quotes"
         text = f"is {short(item.value)}; expected true or false, a number, text, a list, or a table"
         yield item.issue(text, WRONG_TYPE, hint)
 
@@ -92,14 +92,14 @@ def _conflict(key: Raw, reason: str, hint: str = "remove it") -> Issue:
 
 
 def is_local(hf: str) -> bool:
-    """Return whether ``model.hf`` is a directory, not a name on the hub."""
+    """Return True if ``model.hf`` is a directory, False if it is a name on the hub."""
     return hf in (".", "..") or hf.startswith(("./", "../", "/"))
 
 
 def meant_source(config: Raw) -> str | None:
-    """Return the key that states the source of the model, even if the key is misspelled.
+    """Return the key that states the source of the model, even if the user misspelled the key.
 
-    Return None if it cannot be determined.
+    Return None if the source is unclear.
     """
     model = config["model"].table
     stated = next((key for key in SOURCES if key in model), None)
@@ -107,5 +107,5 @@ def meant_source(config: Raw) -> str | None:
 
 
 def method_names(config: Raw) -> list[str]:
-    """Return the names of the methods. If the config declares none for a saved program, that is ``forward``."""
+    """Return the names of the methods; a saved program without declared methods has ``forward``."""
     return list(config["methods"].table) or (["forward"] if meant_source(config) == "pt2" else [])

@@ -26,7 +26,7 @@ def check_deployments(config: Raw) -> Iterator[Issue]:
 
 
 def _check_uri(uri: Raw) -> Iterator[Issue]:
-    """Check the URI of a deployment. Messages do not repeat the URI, since it may contain a password."""
+    """Check the URI of a deployment, without repeating it in messages, since it may contain a password."""
     if isinstance(uri.value, str) and uri.value:
         try:
             parse_destination(uri.value)
@@ -39,8 +39,8 @@ def _check_options(deployment: Raw) -> Iterator[Issue]:
     scheme = scheme_of(uri) if isinstance(uri, str) else None
     for option, schemes in OPTIONS.items() if scheme in FORMS else ():
         if scheme not in schemes and deployment[option].value:
-            text = ": nothing can be run at" if option == "smoke" else "has no effect for"
-            hint = f"remove it: it is for {', '.join(f'{item}:' for item in schemes)}"
+            text = ": commands cannot run at" if option == "smoke" else "has no effect for"
+            hint = f"remove it, because it only applies to {', '.join(f'{item}:' for item in schemes)}"
             yield deployment[option].issue(f"{text} {scheme}:", CONFLICT, hint)
 
 
@@ -52,8 +52,8 @@ def _check_endpoint(url: Raw) -> Iterator[Issue]:
         except ValueError:
             named = False
         if not named:
-            hint = "write https://HOST[:PORT]; credentials come from the environment"
-            yield url.issue("is no URL of a service", WRONG_VALUE, hint)
+            hint = "write https://HOST[:PORT], without credentials, which come from the environment"
+            yield url.issue("is not the URL of a service", WRONG_VALUE, hint)
 
 
 def check_run(config: Raw) -> Iterator[Issue]:
@@ -62,4 +62,4 @@ def check_run(config: Raw) -> Iterator[Issue]:
     is_local = run["executor"].value == "local" if "executor" in run else run.lacks("executor")
     if is_local and run["ray_address"].value:
         text = 'has no effect unless `run.executor` is "ray"'
-        yield run["ray_address"].issue(text, CONFLICT, "remove it, or add the executor")
+        yield run["ray_address"].issue(text, CONFLICT, 'remove it, or set `run.executor` to "ray"')

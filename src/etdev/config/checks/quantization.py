@@ -1,4 +1,4 @@
-"""Checks of quantization schemes: they must exist, and fit the methods and the model."""
+"""Checks of quantization schemes: the schemes must exist, and must match the methods and the model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from etdev.config.raw import Raw, listed
 
 
 def check_quantization(config: Raw) -> Iterator[Issue]:
-    """Check that targets name existing schemes, and that schemes fit the methods and the source of the model."""
+    """Check that targets name existing schemes, and that the schemes match the methods and the source of the model."""
     schemes = config["quantize"]
     for target in config["targets"].tables:
         wanted = target["quantize"]
@@ -24,25 +24,26 @@ def check_quantization(config: Raw) -> Iterator[Issue]:
             yield from _check_calibration(config, scheme)
             yield from _check_granularity(scheme)
         elif scheme["scheme"].value == "8da4w" and "pt2" in config["model"]:
-            text = ": 8da4w works on the module, which a `pt2` model no longer has"
+            text = ": 8da4w needs the eager module, which a `pt2` model does not have"
             yield scheme.issue(text, CONFLICT, 'use "pt2e-xnnpack"', at="scheme")
 
 
 def _check_granularity(scheme: Raw) -> Iterator[Issue]:
     """Check that dynamic quantization uses ``per_channel``.
 
-    XNNPACK takes dynamically quantized linear layers only with a scale per channel (seen with executorch 1.4.1).
+    XNNPACK takes dynamically quantized linear layers only if they have one scale per channel (seen with executorch
+    1.4.1).
     """
     if scheme["dynamic"].value is True and scheme["per_channel"].value is False:
         text = "is false, but no delegate takes dynamic quantization with one scale per tensor"
-        yield scheme["per_channel"].issue(text, CONFLICT, "leave it out")
+        yield scheme["per_channel"].issue(text, CONFLICT, "remove it")
 
 
 def _check_calibration(config: Raw, scheme: Raw) -> Iterator[Issue]:
     calibration = scheme["calibration"]
     is_static = "dynamic" not in scheme or scheme["dynamic"].value is False
     methods = list(config["methods"].table) or (["forward"] if "pt2" in config["model"] else [])
-    # A method without inputs needs no calibration inputs: one call is enough to observe all of its values.
+    # A method without inputs needs no calibration inputs: a single call is enough to observe all of its values.
     needy = [method for method in methods if config["methods"][method]["inputs"].value != []]
     if "calibration" not in scheme:
         if is_static and scheme.lacks("calibration"):
@@ -50,14 +51,14 @@ def _check_calibration(config: Raw, scheme: Raw) -> Iterator[Issue]:
             text = "is missing; static quantization needs inputs to calibrate on"
             yield calibration.issue(text, MISSING_KEY, remedy)
     elif isinstance(calibration.value, str) and len(needy) > 1:
-        remedy = example("name one for each: {}", {"calibration": dict.fromkeys(needy, calibration.value)})
+        remedy = example("set one for each method: {}", {"calibration": dict.fromkeys(needy, calibration.value)})
         yield calibration.issue(f"is one callable, but there are {len(needy)} methods", CONFLICT, remedy)
     elif isinstance(calibration.value, Mapping) and methods:
         lacking = [method for method in needy if method not in calibration]
         unknown = [method for method in calibration.table if method not in methods]
         if lacking and not unknown and is_static:
             remedy = example("add {}", {lacking[0]: "module:callable"})
-            yield calibration[lacking[0]].issue("is missing; each method has to be calibrated", MISSING_KEY, remedy)
+            yield calibration[lacking[0]].issue("is missing; each method must be calibrated", MISSING_KEY, remedy)
         for method in unknown:
             hint = suggest(method, methods, listed("methods", methods))
             yield calibration[method].issue("names no method", REFERENCE, hint)

@@ -1,4 +1,4 @@
-"""Checks of keys of targets and profiles that exclude each other."""
+"""Checks of keys of targets and profiles that conflict with each other."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from etdev.config.raw import Raw, listed
 
 
 def check_targets(config: Raw) -> Iterator[Issue]:
-    """Check for keys of one target that do not go together, and for targets that share a folder."""
+    """Check for keys of one target that conflict, and for targets that share a folder."""
     first_of: dict[str, Raw] = {}
     for target in config["targets"].tables:
         folder = target.name.casefold()
         if first_of.setdefault(folder, target) is not target:
-            text = f"and `{first_of[folder]}` are one folder on some file systems"
-            yield target.issue(text, CONFLICT, "give one of them a name that differs in more than case")
+            text = f"and `{first_of[folder]}` are the same folder on some file systems"
+            yield target.issue(text, CONFLICT, "rename one of them so that the names differ in more than case")
         if folder == RESULTS:
             text = "is the name of a file that a build writes next to the targets' folders"
-            yield target.issue(text, CONFLICT, "give the target another name")
+            yield target.issue(text, CONFLICT, "rename the target")
         for step in target["partitioners"].elements[:-1]:
             if step["backend"].value == "portable":
-                text = 'is "portable", which takes every op that is left: nothing reaches the rest'
-                hint = "put it last, or leave it out: what no backend takes is portable"
+                text = 'is "portable", which takes all remaining ops, so the partitioners after it get none'
+                hint = "move it to the end, or remove it: ops without a backend are portable"
                 yield step["backend"].issue(text, CONFLICT, hint)
         runtime = target["runtime"]
         if "kernels" in runtime and "operators" in runtime:
-            text = "and `kernels` exclude each other: both say which operators the runtime has"
-            yield runtime["operators"].issue(text, CONFLICT, "keep one of the two")
+            text = "and `kernels` cannot be used together: both state the operators of the runtime"
+            yield runtime["operators"].issue(text, CONFLICT, "keep one of them")
         yield from _check_accuracy(target["verify"]["accuracy"])
 
 
 def _check_accuracy(accuracy: Raw) -> Iterator[Issue]:
     if isinstance(accuracy.value, Mapping) and not any(nearest(key, ("min", "max")) for key in accuracy.table):
-        hint = example("add the smallest value that passes, such as {}", {"min": 0.95})
-        yield accuracy.issue("gates nothing; expected `min`, `max`, or both", MISSING_KEY, hint, at="min")
+        hint = example("set the minimum, such as {}", {"min": 0.95})
+        yield accuracy.issue("has no limit; expected `min`, `max`, or both", MISSING_KEY, hint, at="min")
     least, most = accuracy.range("min", "max")
     if isinstance(least, int | float) and isinstance(most, int | float) and least > most:
         text = f"is {literal(least)}, more than `max`, which is {literal(most)}"
-        yield accuracy["min"].issue(text, CONFLICT, "make `min` at most `max`")
+        yield accuracy["min"].issue(text, CONFLICT, "set `min` to at most `max`")
 
 
 def check_io(config: Raw) -> Iterator[Issue]:
     """Check that ``io`` names declared methods and inputs.
 
-    A saved program may have inputs that the config does not declare. Their names are known only at link.
+    A saved program may have inputs that the config does not declare. Their names are known only at the link.
     """
     methods = method_names(config)
     for target in config["targets"].tables:
@@ -72,7 +72,7 @@ def _check_io_inputs(owners: Raw, declared: Raw, method: str) -> Iterator[Issue]
 
 
 def check_profiles(config: Raw) -> Iterator[Issue]:
-    """Check that profiles contain no key that a profile cannot hold."""
+    """Check that profiles contain only keys that are allowed in a profile."""
     for profile in config["profiles"].tables:
         for key in NOT_IN_PROFILES:
             if key in profile:

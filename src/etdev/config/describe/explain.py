@@ -33,7 +33,7 @@ ANY = "*"
 
 
 def parse_key(text: str) -> KeyPath:
-    """Parse a key such as ``targets.*.partitioners[0].backend``. Raises :class:`UsageError`."""
+    """Parse a key such as ``targets.*.partitioners[0].backend``. Raises :class:`~etdev.errors.UsageError`."""
     path: KeyPath = ()
     position = 0
     while position < len(text):
@@ -46,15 +46,15 @@ def parse_key(text: str) -> KeyPath:
             path = (*path, ANY if step["any"] else (parse_dotted(step["name"]) or ("",))[0])
         position = step.end()
     if position < len(text) or not path:
-        raise UsageError(f"{literal(text)} is not a key", hint="write names joined by dots: targets.cpu.budget.file")
+        raise UsageError(f"{literal(text)} is not a key", hint="write names separated by dots: targets.cpu.budget.file")
     return path
 
 
 def explain(text: str, loaded: LoadedConfig | None = None) -> str:
-    """Return the explanation of a key. Raises :class:`UsageError`.
+    """Return the explanation of a key. Raises :class:`~etdev.errors.UsageError` for an unknown key.
 
-    Where the user chooses a name, ``*`` or any other name is valid. The last names of a key are enough if no other key
-    ends with them.
+    If the user chooses a name in the key, ``*`` or any other name is valid. The last names of a key are enough if only
+    one key ends with them.
     """
     root = grammar_of(Config)
     path = _whole(root, parse_key(text))
@@ -72,7 +72,7 @@ def explain(text: str, loaded: LoadedConfig | None = None) -> str:
 
 
 def _whole(root: TableOf, path: KeyPath) -> KeyPath:
-    """Return the full key for a key that may lack its first names: ``targets.*.budget.file`` for ``budget.file``."""
+    """Return the full key for a key without its first names, such as ``targets.*.budget.file`` for ``budget.file``."""
     if find(root, path):
         return path
     longer = [key for home, table in tables(root) for name in table.keys if len(key := (*home, name)) > len(path)]
@@ -81,24 +81,24 @@ def _whole(root: TableOf, path: KeyPath) -> KeyPath:
     ending = dict.fromkeys((*key[: -len(path)], *path) for key in fixed or named)
     if len(ending) > 1:
         several = ", ".join(f"`{format_key(key)}`" for key in ending)
-        raise UsageError(f"several keys end with `{format_key(path)}`", hint=f"one of {several}")
+        raise UsageError(f"several keys end with `{format_key(path)}`", hint=f"write one of {several}")
     if not ending:
         raise _unknown(root, path)
     return next(iter(ending))
 
 
 def _is_written(part: str | int, given: str | int) -> bool:
-    """Return whether ``given`` is this part of a key in the grammar. Any index is the part for list elements."""
+    """Return True if ``given`` is this part of a key in the grammar; any index matches the part for list elements."""
     return part == given or (isinstance(part, int) and (isinstance(given, int) or given == ANY))
 
 
 def _stands_for(part: str | int, given: str | int) -> bool:
-    """Return whether ``given`` matches this part of a key in the grammar. The part ``*`` matches any name."""
+    """Return True if ``given`` matches this part of a key in the grammar; the part ``*`` matches any name."""
     return part == ANY or _is_written(part, given)
 
 
 def _keys(root: Node, path: KeyPath) -> list[Key]:
-    """Return all descriptions of a key, one for each alternative of the table around it."""
+    """Return all descriptions of a key, one for each alternative of the surrounding table."""
     around = find(root, path[:-1])
     forms = [form for node in around for form in (node.options if isinstance(node, OneOf) else (node,))]
     return [form.keys[str(path[-1])] for form in forms if isinstance(form, TableOf) and path[-1] in form.keys]
@@ -133,8 +133,8 @@ def _value_lines(path: KeyPath, loaded: LoadedConfig) -> list[str]:
             verb = "set by" if index == 0 else "over"
             lines.append(f"    {verb:<7}{origin.place}{profile}: {short(stated)}")
         if not chain:
-            lines.append("    the default; nothing sets it")
-    return lines or ["", f"  {loaded.name} has no such table or list element"]
+            lines.append("    the default; no layer sets it")
+    return lines or ["", f"  {loaded.name} does not have this table or list element"]
 
 
 def short_value(value: Any) -> str:
@@ -146,7 +146,7 @@ def short_value(value: Any) -> str:
 
 
 def _matching(value: Any, path: KeyPath, done: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
-    """Yield the keys of the effective config that a path with ``*`` matches, with their values."""
+    """Yield the keys of the effective config that match a path with ``*``, with their values."""
     if not path:
         yield done, value
         return
@@ -168,5 +168,5 @@ def _unknown(root: TableOf, path: KeyPath) -> UsageError:
     elif homes:
         hint = f"did you mean `{format_key((*homes[0], name))}`?"
     else:
-        hint = f"keys here: {', '.join(valid)}" if valid else f"`{format_key(outer)}` has no keys"
+        hint = f"the keys are: {', '.join(valid)}" if valid else f"`{format_key(outer)}` has no keys"
     return UsageError(f"there is no key `{format_key(path)}`", hint=hint)

@@ -1,6 +1,6 @@
-"""Grammar of a config, derived from the models: the keys and values that are valid at each place.
+"""Grammar of a config, derived from the models: the valid keys and values at each position.
 
-Messages, overrides, ``explain``, the reference and the tests all use this grammar.
+Messages, overrides, ``explain``, the reference and the tests use this grammar.
 """
 
 from __future__ import annotations
@@ -27,41 +27,41 @@ from etdev.plugins import Group
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """Node for a single value, such as a number or a text."""
+    """A node for a single value, such as a number or a text."""
 
     kinds: frozenset[str]
-    """Accepted kinds of raw value, as :func:`etdev.config.describe.notation.kind` names them."""
+    """Accepted kinds of raw value, with the names from :func:`etdev.config.describe.notation.kind`."""
     expected: str
     """Text that completes "expected …"."""
     values: tuple[object, ...] = ()
-    """All valid values, if the type lists them."""
+    """All valid values, if the type has a list of values."""
     example: str | None = None
-    """Valid value that a message may show as an example; None if there is none."""
+    """A valid value that messages may show as an example; None if there is none."""
     meant: Callable[[str], str | None] | None = None
-    """Function that returns a hint with the probable meaning of an invalid text."""
+    """Function that takes an invalid text and returns a hint with its probable meaning."""
     group: Group | None = None
-    """Extension point whose registered names are valid too. :func:`with_plugins` adds these names to ``values``."""
+    """Extension point whose registered names are also valid; :func:`with_plugins` adds them to ``values``."""
 
     @property
     def is_free_text(self) -> bool:
-        """Return whether any short text is valid, such as a number in quotes."""
+        """Return True if any short text is valid, such as a number in quotes."""
         return not self.values and self.expected.startswith(("text", "a name of letters, digits, `.`"))
 
 
 @dataclass(frozen=True, slots=True)
 class Anything:
-    """Node for a value that the models do not check."""
+    """A node for a value that the models do not check."""
 
     expected = "any value"
 
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """Node for a list."""
+    """A node for a list."""
 
     item: Node
     phrase: str = ""
-    """Text that completes "expected …", if the list itself has constraints; else empty."""
+    """Text that completes "expected …", if the list itself has constraints; otherwise empty."""
 
     @property
     def expected(self) -> str:
@@ -72,7 +72,7 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
-    """Node for a table whose keys are names that the user chooses."""
+    """A node for a table whose keys are names that the user chooses."""
 
     name: Leaf
     value: Node
@@ -94,15 +94,15 @@ class Key:
     node: Node
     required: bool
     default: object
-    """Default value. None if the key is required, or if it is unset by default."""
+    """Default value; None if the key is required or has no default."""
     description: str
     attribute: str
-    """Attribute of the model: the key's name, unless that is a Python keyword."""
+    """Attribute of the model: the key's name, unless the name is a Python keyword."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableOf:
-    """Node for a table with fixed keys."""
+    """A node for a table with fixed keys."""
 
     model: type[BaseModel]
     keys: dict[str, Key]
@@ -111,9 +111,9 @@ class TableOf:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """Node for a union: a value that fits one of several alternatives.
+    """A node for a union: a value that matches one of several alternatives.
 
-    If the alternatives are tables, ``tag`` may name the key whose value selects one of them.
+    If the alternatives are tables, ``tag`` may name the key whose value selects the alternative.
     """
 
     options: tuple[Node, ...]
@@ -140,7 +140,7 @@ def grammar_of(model: type[BaseModel]) -> TableOf:
 
 
 def children(node: Node, part: str | int) -> Iterator[Node]:
-    """Yield the nodes one step below a node. A union gives those of all of its alternatives."""
+    """Yield the nodes one step below a node; for a union, those of all its alternatives."""
     match node:
         case TableOf():
             if part in node.keys:
@@ -157,7 +157,7 @@ def children(node: Node, part: str | int) -> Iterator[Node]:
 
 
 def find(root: Node, path: KeyPath) -> list[Node]:
-    """Return the nodes of the value at a path: several in a union, none if there is no such key."""
+    """Return the nodes of the value at a path: several for a union, none if the key does not exist."""
     nodes = [root]
     for part in path:
         nodes = [child for node in nodes for child in children(node, part)]
@@ -165,7 +165,7 @@ def find(root: Node, path: KeyPath) -> list[Node]:
 
 
 def key_names(node: Node) -> list[str]:
-    """Return the fixed keys of a table; of a union, those of all of its alternatives."""
+    """Return the fixed keys of a table; for a union, those of all its alternatives."""
     if isinstance(node, OneOf):
         return list(dict.fromkeys(name for option in node.options for name in key_names(option)))
     return list(node.keys) if isinstance(node, TableOf) else []
@@ -174,7 +174,7 @@ def key_names(node: Node) -> list[str]:
 def tables(node: Node, path: KeyPath = ()) -> Iterator[tuple[KeyPath, TableOf]]:
     """Yield every table with fixed keys at or below a node, each with its path.
 
-    In a path, ``*`` stands for a name that the user chooses, and 0 for any list element.
+    In a path, ``*`` is a name that the user chooses, and 0 is any list element.
     """
     match node:
         case TableOf():
@@ -191,7 +191,7 @@ def tables(node: Node, path: KeyPath = ()) -> Iterator[tuple[KeyPath, TableOf]]:
 
 
 def entries_of(value: object) -> Mapping[str | int, Any]:
-    """Return the entries of an effective value, by key or index. The value is a table, a mapping or a list."""
+    """Return the entries of a table, a mapping or a list, by key or index."""
     if isinstance(value, BaseModel):
         return {name: getattr(value, key.attribute) for name, key in grammar_of(type(value)).keys.items()}
     if isinstance(value, tuple | list):
@@ -245,7 +245,7 @@ def _node(annotation: Any, metadata: tuple[Any, ...] = (), tag: object = None) -
 
 
 def with_plugins(node: Node) -> Node:
-    """Return a node that also accepts the names that installed packages register. Messages list these names."""
+    """Return a node that also accepts the names that installed packages register, and that messages then list."""
     if isinstance(node, OneOf):
         return replace(node, options=tuple(map(with_plugins, node.options)))
     if isinstance(node, Leaf) and node.group is not None:
@@ -254,7 +254,7 @@ def with_plugins(node: Node) -> Node:
 
 
 def _choice(values: tuple[object, ...], group: Group | None = None) -> Leaf:
-    """Return the node for a choice of values. Its text lists them as a config file has them: ``one of "a", "b"``."""
+    """Return the node for a choice of values; its text lists them in config notation: ``one of "a", "b"``."""
     shown = ", ".join(literal(value) for value in values)
     phrase = f"one of {shown}" if len(values) > 1 else shown
     return Leaf(frozenset(kind for value in values for kind in _KINDS[type(value)]), phrase, values, group=group)
@@ -306,7 +306,7 @@ _LIMITS = {
 
 
 def _flat(metadata: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the constraints as a flat list. ``Field(ge=1)`` inside ``Annotated`` has a nested list."""
+    """Return the constraints as a flat list; ``Field(ge=1)`` inside ``Annotated`` contains a nested list."""
     flat: list[Any] = []
     for item in metadata:
         flat.extend(item.metadata if isinstance(item, FieldInfo) else (item,))

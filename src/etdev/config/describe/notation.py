@@ -1,4 +1,4 @@
-"""Raw values as text, in words or in the notation of a config file, for messages and listings."""
+"""Raw values as text, in words or in config notation, for messages and listings."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import Any
 from etdev.config.keys import toml_name
 
 _PASSWORD = re.compile(r"(?P<user>://[^/@:\s]*:)[^@\s]+@")
-"""Password in a URI, together with the user name before it."""
+"""A password in a URI, with the user name before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Keys and values that a hint shows. TOML and YAML write them differently."""
+    """Keys and values in a hint, which TOML and YAML write differently."""
 
     values: Mapping[str, Any]
     table: str = ""
-    """Table that the keys belong to, if it is not the table with the problem."""
+    """Table of the keys, if it is not the table with the problem."""
 
     def text(self, *, yaml: bool) -> str:
-        """Return the setting as a config file in YAML or TOML has it."""
+        """Return the setting in the notation of YAML or TOML."""
         if yaml:
             pairs = ", ".join(f"{name}: {flow(value)}" for name, value in self.values.items())
             return f"{pairs} under {self.table}" if self.table else pairs
@@ -35,7 +35,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """Hint that contains settings. Each ``{}`` in its template stands for one of them."""
+    """A hint with settings; each ``{}`` in its template stands for one of them."""
 
     template: str
     settings: tuple[Setting, ...]
@@ -46,7 +46,7 @@ class Example:
 
 
 def example(template: str, *settings: Mapping[str, Any], table: str = "") -> Example:
-    """Return a hint whose settings will be written in YAML or TOML, as the config file is."""
+    """Return a hint whose settings are written in YAML or TOML later, according to the config file."""
     return Example(template, tuple(Setting(values, table) for values in settings))
 
 
@@ -61,11 +61,11 @@ KIND_WORDS = {
     "date": "a date or time",
     "nothing": "no value",
 }
-"""Words for each kind of raw value, for messages."""
+"""Words in messages for each kind of raw value."""
 
 
 def kind(value: object) -> str:
-    """Return the kind of a value: a key of :data:`KIND_WORDS`, or else the name of its type."""
+    """Return the kind of a value: a key of :data:`KIND_WORDS`, or the name of the value's type."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -85,7 +85,7 @@ def kind(value: object) -> str:
 
 
 def literal(value: object) -> str:
-    """Return the value as TOML text on one line. For scalars, this text is valid in YAML's flow style too."""
+    """Return the value as TOML text on one line; for scalars, this text is also valid in YAML's flow style."""
     match kind(value):
         case "boolean":
             return "true" if value else "false"
@@ -117,9 +117,9 @@ def flow(value: object) -> str:
 
 
 def short(value: object, limit: int = 60) -> str:
-    """Return the value as TOML text, without passwords, and cut if it is long.
+    """Return the value as TOML text, without passwords, and shortened if it is long.
 
-    A list or a table gives only a word for its kind.
+    For a list or a table, return only a word for its kind.
     """
     if isinstance(value, Mapping | list | tuple):
         if value:
@@ -132,7 +132,7 @@ def short(value: object, limit: int = 60) -> str:
 
 
 def without_password(text: str) -> str:
-    """Return the text with ``…`` for a password in a URI, since other people may read logs."""
+    """Return the text with each password in a URI replaced by ``…``, because other people may read logs."""
     return _PASSWORD.sub(r"\g<user>…@", text)
 
 
@@ -142,9 +142,9 @@ def bytes_table(value: bytes) -> dict[str, str]:
 
 
 def plain(value: Any) -> Any:
-    """Return a dumped model in types that TOML and JSON can write.
+    """Convert a dumped model to types that TOML and JSON can represent.
 
-    Tuples become lists, bytes become :func:`bytes_table`, and unset values are left out.
+    Tuples become lists, bytes become :func:`bytes_table`, and unset values are omitted.
     """
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items() if item is not None}

@@ -1,4 +1,4 @@
-"""Generator of the JSON Schema (draft 2020-12) for config files, which editors use for TOML and YAML."""
+"""Generator of the JSON Schema (draft 2020-12) of config files, which editors use for TOML and YAML."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from etdev.config.names import NAMED_TABLES, NEW
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _OVERLAY = "Overlay"
-"""Suffix for the names of definitions of tables inside a profile. Such a table has no required keys."""
+"""Suffix of the names of definitions for tables inside a profile; such tables have no required keys."""
 
-_NEW = {"type": "boolean", "description": "Says that no file defines this name, so that it is not a misspelled one."}
+_NEW = {
+    "type": "boolean",
+    "description": "Declares that no file defines this name, so that it does not count as misspelled.",
+}
 
 
 def json_schema() -> dict[str, Any]:
     """Return the schema as data.
 
-    Tables accept no unknown keys. Nulls are not valid: a key that is not wanted is left out.
+    Tables do not accept unknown keys. Nulls are not valid: users omit a key instead.
     """
     schema = Config.model_json_schema(mode="validation")
     definitions = schema.pop("$defs")
@@ -47,13 +50,13 @@ def schema_text() -> str:
 
 
 def _referred(node: Mapping[str, Any]) -> list[str]:
-    """Return the names of the definitions to which a table, or an alternative of a union, refers."""
+    """Return the names of the definitions to which a table or an alternative of a union refers."""
     forms = node.get("oneOf", [node])
     return [form["$ref"].rpartition("/")[2] for form in forms]
 
 
 def _tidy(node: Any) -> Any:
-    """Return a schema without pydantic's titles, null alternatives and defaults that mean "not set"."""
+    """Return a schema without pydantic's titles, alternatives for null, and defaults that mean "not set"."""
     if isinstance(node, list):
         return [_tidy(item) for item in node]
     if not isinstance(node, dict):
@@ -64,7 +67,7 @@ def _tidy(node: Any) -> Any:
         if not (key == "title" or (key == "default" and item in (None, {}, [], ())) or key == "discriminator")
     }
     for pattern, value in tidy.pop("patternProperties", {}).items():
-        # Without ``propertyNames``, a name that does not match the pattern could have any value.
+        # Without ``propertyNames``, an entry whose name does not match the pattern could have any value.
         tidy["propertyNames"] = {"pattern": pattern, **tidy.get("propertyNames", {})}
         tidy["additionalProperties"] = value
     if tidy.get("additionalProperties") is True:
@@ -78,7 +81,7 @@ def _tidy(node: Any) -> Any:
 
 
 def _relaxed(node: Any) -> Any:
-    """Return a schema of which no key is required, since a profile's table is merged over another one."""
+    """Return a schema without required keys, because a profile's table is merged with another one."""
     if isinstance(node, list):
         return [_relaxed(item) for item in node]
     if not isinstance(node, dict):
@@ -90,8 +93,8 @@ def _relaxed(node: Any) -> Any:
         elif key == "$ref":
             relaxed[key] = f"{item}{_OVERLAY}"
         elif key == "items":
-            relaxed[key] = item  # Lists are replaced, not merged: their elements stay whole.
+            relaxed[key] = item  # Lists are replaced, not merged, so their elements stay complete.
         elif key not in ("required", "minProperties", "default"):
-            # Without the key that selects an alternative, a table may match several of them.
+            # Without the key that selects an alternative, a table may match several alternatives.
             relaxed["anyOf" if key == "oneOf" else key] = _relaxed(item)
     return relaxed

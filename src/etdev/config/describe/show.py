@@ -17,7 +17,7 @@ from etdev.config.loader import LoadedConfig
 from etdev.config.types import GIT_PREFIX
 
 _SPENT = ("extends", "profiles")
-"""Keys that the effective config lacks, since merging the layers has already applied them."""
+"""Keys that the effective config does not have, because merging has already applied them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,24 +28,24 @@ class Row:
     value: Any
     """Valid effective value; None if the key is not set."""
     is_default: bool
-    """True if the value equals the default, even if a layer states the value."""
+    """True if the value equals the default, even if a layer sets the value."""
     origin: Origin | None
     """Origin of the value; None if the value is a default."""
 
 
 def effective_rows(loaded: LoadedConfig, *, changed: bool = False) -> list[Row]:
-    """Return a row for each key of the effective config, in the order in which the config models declare them.
+    """Return a row for each key of the effective config, in the order of the config models.
 
-    A table whose keys the user chooses gives a row for each of these keys.
+    If the user chooses the keys of a table, there is a row for each of these keys.
 
-    With ``changed``, return only those that differ from their defaults.
+    With ``changed``, return only keys whose values differ from their defaults.
     """
     rows = [row for row in _rows(loaded, (), loaded.config, None) if row.key[0] not in _SPENT]
     return [row for row in rows if not (changed and row.is_default)]
 
 
 def show_text(loaded: LoadedConfig, *, changed: bool = False) -> str:
-    """Return a listing with one line per key: a mark if it differs from its default, the value, and the origin."""
+    """Return a listing with a line for each key: a mark for changed values, the value, and the origin."""
     rows = effective_rows(loaded, changed=changed)
     cells = [
         (
@@ -61,13 +61,15 @@ def show_text(loaded: LoadedConfig, *, changed: bool = False) -> str:
     lines = [f"{mark} {key:<{key_width}}  {value:<{value_width}}  {origin}" for mark, key, value, origin in cells]
     head = f"# {describe_layers(loaded)}\n"
     head += (
-        "# without keys that have their default\n" if changed else "# * marks a value that differs from its default\n"
+        "# without keys that have their default values\n"
+        if changed
+        else "# * marks a value that differs from its default\n"
     )
     return head + "\n".join(line.rstrip() for line in lines) + "\n"
 
 
 def describe_layers(loaded: LoadedConfig) -> str:
-    """Return the names of the layers that set values, from the lowest."""
+    """Return the names of the layers that set values, lowest layer first."""
     names = [layer.marks[()].origin.source for layer in loaded.layers if () in layer.marks]
     if loaded.profile is not None:
         names.append(f"profile {loaded.profile}")
@@ -99,14 +101,14 @@ def show_json(loaded: LoadedConfig, *, changed: bool = False) -> str:
 
 
 def effective_data(loaded: LoadedConfig) -> dict[str, Any]:
-    """Return the effective config as plain data: stated values and defaults, without unset keys."""
+    """Return the effective config as plain data: set values and defaults, without unset keys."""
     data: dict[str, Any] = _dump(loaded.config)
     return data
 
 
 def _dump(value: Any) -> Any:
     if isinstance(value, BaseModel):
-        # A table's default values may be invalid in this context, such as `kwargs` next to `pt2`.
+        # A table's default values may be invalid here, such as `kwargs` next to `pt2`.
         stated, keys = entries_of(value), grammar_of(type(value)).keys
         dumped = {name: _dump(item) for name, item in stated.items() if item is not None}
         return {
@@ -154,7 +156,7 @@ def _origin_json(origin: Origin) -> dict[str, Any]:
 
 
 def _foreign_paths(loaded: LoadedConfig) -> str:
-    """Return comment lines for paths that are relative to a folder other than that of the main file."""
+    """Return comment lines for paths that are relative to another folder than the main file's."""
     lines = [
         f"# {format_key(row.key)} = {literal(row.value)} is relative to {row.origin.base}\n"
         for row in effective_rows(loaded)

@@ -1,1 +1,1 @@
-"""Reading of config files as data, with the position of every key and value."""
+"""Parsers of config files, which return the data and the position of every key and value."""

@@ -1,4 +1,4 @@
-"""Config files on disk: finding them, and reading one as a :class:`Document`."""
+"""Config files on disk: functions that find them, and read one as a :class:`Document`."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ _TOOL: KeyPath = ("tool", "etdev")
 
 
 def display(path: Path, cwd: Path) -> str:
-    """Return the path as the user would name it: relative to the working folder if it is inside that folder."""
+    """Return the path for messages: relative to the working folder if the path is inside that folder."""
     return str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
 
 
 def find_config(cwd: Path) -> Path:
-    """Return the only config file of a folder. Raises :class:`ConfigError` if there is none, or more than one."""
+    """Return the only config file of a folder. Raises :class:`ConfigError` if there is none or more than one."""
     found = [cwd / name for name in DEFAULT_NAMES if os.path.isfile(cwd / name)]
     if len(found) > 1:
         names = " and ".join(f"`{path.name}`" for path in found)
-        raise _error(f"there are several config files here: {names}", f"say which one is meant: `-c {found[0].name}`")
+        raise _error(f"this folder has several config files: {names}", f"choose one: `-c {found[0].name}`")
     if found:
         return found[0]
     if _is_tool_table(cwd / PYPROJECT):
         return cwd / PYPROJECT
     for name in DEFAULT_NAMES:
         if os.path.isdir(cwd / name):
-            return cwd / name  # A folder of this name counts too: reading it reports the error.
+            return cwd / name  # A folder with this name counts too; reading it reports the error.
     raise _error(
         f"there is no config in {cwd}: no {', '.join(DEFAULT_NAMES)}, and no [tool.etdev] in a {PYPROJECT}",
-        "`etdev init` writes one; `-c FILE` names one elsewhere",
+        "run `etdev init` to write a config, or use `-c FILE` for a config in another folder",
     )
 
 
 def has_config(cwd: Path) -> bool:
-    """Return whether a folder has one or more config files."""
+    """Return True if a folder has one or more config files."""
     return any(os.path.exists(cwd / name) for name in DEFAULT_NAMES) or _is_tool_table(cwd / PYPROJECT)
 
 
 def read_document(path: Path, source: str) -> Document:
-    """Read one file; ``source`` is its name in messages. Raises :class:`ConfigError`."""
+    """Read one file, with the name ``source`` in messages. Raises :class:`ConfigError`."""
     if os.path.isdir(path):
-        raise refuse(source, "this is a folder", None, rule="file", hint="name the config file in it")
+        raise refuse(source, "this is a folder", None, rule="file", hint="use the path of the config file in it")
     if path.suffix not in (".toml", ".yaml", ".yml"):
         message = "the name of a config file ends in .toml, .yaml or .yml"
         raise refuse(source, message, None, rule="file")
@@ -64,9 +64,9 @@ def read_document(path: Path, source: str) -> Document:
 
 
 def _is_tool_table(pyproject: Path) -> bool:
-    """Return whether the file has ``[tool.etdev]``.
+    """Return True if the file has ``[tool.etdev]``; False also for an unreadable file.
 
-    An unreadable file counts as one without it. It is an error only if the user names the file.
+    An unreadable file is an error only if the user names it.
     """
     if not os.path.isfile(pyproject):
         return False
@@ -82,19 +82,23 @@ def _read(path: Path, source: str) -> bytes:
         with open_file(path) as file:
             content = file.read(MAX_BYTES + 1)
     except FileNotFoundError as error:
-        raise refuse(source, "there is no such file", None, rule="file", hint="`etdev init` writes one") from error
+        raise refuse(
+            source, "there is no such file", None, rule="file", hint="run `etdev init` to write one"
+        ) from error
     except OSError as error:
         cause, remedy = describe_os_error(error)
         raise refuse(source, f"cannot read the file: {cause}", None, rule="file", hint=remedy) from error
     if len(content) > MAX_BYTES:
-        message = f"the file is larger than {MAX_BYTES // 2**10} KiB, the most that is read as a config"
+        message = f"the file is larger than {MAX_BYTES // 2**10} KiB, the maximum size of a config"
         raise refuse(source, message, None, rule="file", hint="split it, and join the parts with `extends`")
     return content
 
 
 def _decode(content: bytes, source: str) -> str:
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise refuse(source, "the file is UTF-16 text; configs are UTF-8", None, rule="file", hint="save it as UTF-8")
+        raise refuse(
+            source, "the file is UTF-16 text, but configs must be UTF-8", None, rule="file", hint="save it as UTF-8"
+        )
     content = content.removeprefix(b"\xef\xbb\xbf")
     try:
         return content.decode("utf-8")

@@ -1,4 +1,4 @@
-"""Data of one config file, and the place of every key and value in it."""
+"""Data of one config file, and the positions of all its keys and values."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from etdev.config.keys import KeyPath
 from etdev.errors import ConfigError, Problem
 
 MAX_BYTES = 1 << 18
-"""Largest size of a config file, in bytes."""
+"""Maximum size of a config file, in bytes."""
 MAX_DEPTH = 32
-"""Deepest nesting of tables and lists."""
+"""Maximum nesting of tables and lists."""
 
 
 class Position(NamedTuple):
-    """Position in a text: line and column, both 1-based, the column in characters."""
+    """Position in a text: line and column, both from 1; the column is in characters."""
 
     line: int
     column: int
@@ -25,8 +25,8 @@ class Position(NamedTuple):
 class Place(NamedTuple):
     """Positions of a key and of its value.
 
-    For an element of a list, ``key`` is the position of the element. A table may begin without a value of its own: by a
-    header, a dotted key or a YAML block. ``value`` is then the position where the table begins.
+    For an element of a list, ``key`` is the position of the element. A table may begin without a value of its own: with
+    a header, a dotted key or a YAML block. ``value`` is then the position where the table begins.
     """
 
     key: Position
@@ -42,10 +42,10 @@ class Document:
 
     data: dict[str, Any]
     places: Mapping[KeyPath, Place]
-    """Place of every table, list element and value. The place at ``()`` is that of the whole document."""
+    """Positions of every table, list element and value; the entry for ``()`` is that of the whole document."""
 
 
 def refuse(source: str, message: str, position: Position | None, *, rule: str, hint: str | None = None) -> ConfigError:
-    """Return an error that says why a file cannot be read as a config at all."""
+    """Return the error for a file that cannot be read as a config at all."""
     line, column = position or (None, None)
     return ConfigError((Problem(message, "", source, line, column, hint, rule),))

@@ -1,4 +1,4 @@
-"""Reading of a main config file and of all files that it extends. A file is a layer below the file that extends it."""
+"""Function that reads a config file and all files that it extends, each as a layer below the file that extends it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from etdev.errors import ConfigError, Problem
 
 
 class _Head(BaseModel):
-    """Keys that are checked in each file separately, since merging would hide all but one of them."""
+    """Keys that are checked in each file separately, because merging would hide all but one of their values."""
 
     model_config = ConfigDict(strict=True)
     version: FormatVersion | None = None
@@ -38,18 +38,18 @@ class FileSet:
     merged: Layer = field(default_factory=Layer)
     """Merged data of all files, without the key ``extends``."""
     layers: list[Layer] = field(default_factory=list)
-    """Each file as a separate layer, from the lowest to the main one."""
+    """Each file as a separate layer, lowest first; the main file is the last."""
     files: list[Path] = field(default_factory=list)
-    """Absolute paths of the files, the main one first."""
+    """Absolute paths of the files, the main file first."""
     problems: list[Problem] = field(default_factory=list)
     nulls: list[Problem] = field(default_factory=list)
-    """Problem for every null in every file, even if a higher layer overrides the null."""
+    """A problem for each null in each file, even if a higher layer overrides it."""
     incomplete: bool = False
-    """True if a file could not be read. Keys that seem to be missing may be in that file."""
+    """True if a file could not be read; keys that seem to be missing may then be in that file."""
 
 
 def read_files(main: Path, cwd: Path) -> FileSet:
-    """Read a config file and all files that it extends. Collects the problems of all files."""
+    """Read a config file and all files that it extends; collect the problems of all files."""
     reader = _Reader(cwd)
     try:
         reader.result.merged = reader.read(main, ())
@@ -66,9 +66,9 @@ class _Reader:
         self._known: dict[Path, Layer] = {}
 
     def read(self, path: Path, chain: tuple[Path, ...]) -> Layer:
-        """Return the merged layer of a file. Raises if the file itself cannot be read.
+        """Return the merged layer of a file. Raises :class:`ConfigError` if the file itself cannot be read.
 
-        ``chain`` has the files through which this one was reached.
+        ``chain`` has the files whose ``extends`` led to this file.
         """
         if path in self._known:
             return self._known[path]
@@ -112,17 +112,17 @@ class _Reader:
         shown = format_key(key)
         if "://" in name:
             return _problem(
-                key, mark, f"`{shown}` is a URL; only local files can be extended", "copy it next to this file"
+                key, mark, f"`{shown}` is a URL; only local files can be extended", "copy the file next to this one"
             )
         if path in chain:
             cycle = " -> ".join(display(file, self._cwd) for file in (*chain[chain.index(path) :], path))
             return _problem(key, mark, f"`{shown}` makes a cycle: {cycle}", "remove one of these `extends`")
         if len(chain) > MAX_DEPTH:
-            return _problem(key, mark, f"`{shown}` goes more than {MAX_DEPTH} files deep", None)
+            return _problem(key, mark, f"`{shown}` makes a chain of more than {MAX_DEPTH} files", None)
         return None
 
     def _at_mark(self, problem: Problem, key: KeyPath, name: str, mark: Mark) -> Problem:
-        """Return the problem of an unreadable file at the place in the config that names the file."""
+        """Return the problem of an unreadable file at the location in the config that names the file."""
         if problem.rule != "file" or problem.line is not None:
             return problem
         file = f"`{problem.source}`" if problem.source else f"`{name}`"

@@ -1,4 +1,4 @@
-"""Parser from TOML text to data and places. ``tomllib`` reads the data; tree-sitter finds the places."""
+"""Parser from TOML text to data and positions. ``tomllib`` reads the data; tree-sitter finds the positions."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _TOKEN = re.compile(
     r"|'[^'\n]*+'|\#[^\n]*+|[\w-]++|(?P<open>[\[{])|(?P<close>[\]}])",
     re.DOTALL,
 )
-"""Tokens that matter for counting brackets. A word is matched as a whole, so that the scan takes linear time."""
+"""Tokens that matter for counting brackets; matching whole words makes the scan take linear time."""
 _LONG_NUMBER = re.compile(r"[0-9_]{4300,}")
 _WORD = re.compile(r"[A-Za-z_][\w:./-]*")
 
 
 def parse_toml(text: str, source: str) -> Document:
-    """Parse TOML. Raises :class:`ConfigError` with line and column for invalid TOML and every duplicate key."""
+    """Parse TOML. Raises :class:`ConfigError` with line and column for invalid TOML and for each duplicate key."""
     text = text.replace("\r\n", "\n")
     unclosed = _check_brackets(text, source)
     try:
@@ -42,9 +42,9 @@ def parse_toml(text: str, source: str) -> Document:
 
 
 def _check_brackets(text: str, source: str) -> int | None:
-    """Return the offset of a bracket that is never closed; None if there is none.
+    """Return the offset of a bracket that is not closed; None if all brackets are closed.
 
-    Raises :class:`ConfigError` for deep nesting, on which ``tomllib`` would exceed the recursion limit.
+    Raises :class:`ConfigError` for nesting so deep that ``tomllib`` would exceed the recursion limit.
     """
     stack: list[int] = []
     for token in _TOKEN.finditer(text):
@@ -71,7 +71,7 @@ def _syntax_error(message: str, text: str, source: str, unclosed: int | None) ->
         cause = at_end["cause"] if at_end else message
     rule = "syntax"
     if _is_about_duplicates(message):
-        rule, cause = "duplicate-key", "this adds to a table or value that is complete already"
+        rule, cause = "duplicate-key", "this adds to a table or value that is already complete"
     hint = _syntax_hint(text, position, unclosed)
     return refuse(source, f"not valid TOML: {cause[:1].lower()}{cause[1:]}", position, rule=rule, hint=hint)
 
@@ -88,7 +88,7 @@ def _duplicate_problem(duplicate: Duplicate, source: str) -> Problem:
         source,
         duplicate.second.line,
         duplicate.second.column,
-        "keep one of the two",
+        "keep one of them",
         "duplicate-key",
     )
 
@@ -102,10 +102,10 @@ def _syntax_hint(text: str, position: Position, unclosed: int | None) -> str | N
             return f"write `{word.group().lower()}`"
         return f'text needs quotes: "{word.group()}"'
     if re.match(r"\s*[\w.-]+\s*:", line) and "=" not in line:
-        return "TOML writes `key = value`; for YAML, name the file .yaml"
+        return "write `key = value` for TOML; for YAML, name the file .yaml"
     if unclosed is not None:
         opened = _position(text, unclosed)
-        return f"the `{text[unclosed]}` at line {opened.line}, column {opened.column} is never closed"
+        return f"the `{text[unclosed]}` at line {opened.line}, column {opened.column} is not closed"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Places of keys and values in a TOML text, and its duplicate keys, from the syntax tree of tree-sitter."""
+"""Positions of keys and values in a TOML text, and its duplicate keys, from the syntax tree of tree-sitter."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Duplicate:
 
 
 def locate(text: str) -> tuple[dict[KeyPath, Place], list[Duplicate]]:
-    """Return the places of everything in the text, and its duplicate keys.
+    """Return the positions of all keys and values in the text, and the text's duplicate keys.
 
-    Never raises: it leaves out what it cannot read.
+    Never raises an error: parts that cannot be read are omitted.
     """
     import tree_sitter
     import tree_sitter_toml
@@ -39,9 +39,9 @@ def locate(text: str) -> tuple[dict[KeyPath, Place], list[Duplicate]]:
 
 
 class _Surveyor:
-    """Walk over the syntax tree, statement by statement, as TOML defines their effects.
+    """A walk over the syntax tree that applies statement by statement, like TOML defines their effects.
 
-    It collects places and duplicate keys.
+    It collects positions and duplicate keys.
     """
 
     def __init__(self, text: bytes) -> None:
@@ -49,17 +49,17 @@ class _Surveyor:
         self.duplicates: list[Duplicate] = []
         self._lines = _Lines(text)
         self._elements: dict[KeyPath, int] = {}
-        """Number of elements so far of each array of tables."""
+        """Number of elements found so far in each array of tables."""
         self._open: set[KeyPath] = set()
-        """Tables that so far exist only because a longer header names them. Their own header may still follow."""
+        """Tables that exist so far only because a longer header contains them; their own header may still follow."""
         self._dotted: dict[KeyPath, int] = {}
         """Tables that a dotted key created, each with the block of statements of that key.
 
-        Only this block may add to them.
+        Only this block may add keys to these tables.
         """
         self._block = 0
         self._repeated: set[KeyPath] = set()
-        """Duplicate tables and keys so far. Keys inside a duplicate table are not reported."""
+        """Duplicate tables and keys found so far; keys inside a duplicate table are not reported."""
 
     def survey(self, root: Node) -> None:
         for node in root.named_children:
@@ -146,7 +146,7 @@ class _Surveyor:
 
 
 class _Lines:
-    """Positions of nodes. Tree-sitter counts rows from 0, and columns in bytes."""
+    """Positions of nodes, converted from tree-sitter, which counts rows from 0 and columns in bytes."""
 
     def __init__(self, text: bytes) -> None:
         self._lines = text.split(b"\n")
@@ -163,7 +163,7 @@ class _Lines:
 
 
 def _pieces(key: Node) -> list[tuple[str, Node]]:
-    """Return the names of a key that may be dotted, each with its node. The tree nests dotted keys to the left."""
+    """Return the names in a key, which may be dotted, each with its node; the tree nests dotted keys to the left."""
     pieces: list[tuple[str, Node]] = []
     while key.type == "dotted_key":
         *inner, last = key.named_children

@@ -1,9 +1,9 @@
-"""Parser from YAML 1.2 text to data and places, event by event. It accepts plain data only.
+"""Parser from YAML 1.2 text to data and positions, event by event. It accepts only plain data.
 
 ruamel.yaml splits the text into events. This module interprets plain scalars by the core schema of YAML 1.2.2 (section
 10.3), so that ``on``, ``no`` and dates stay text.
 
-Anchors, aliases, merge keys, unknown tags, duplicate keys and further documents are refused. So no file can expand to a
+Anchors, aliases, merge keys, unknown tags, duplicate keys and further documents are errors. So no file can expand to a
 huge value or run code.
 """
 
@@ -62,8 +62,8 @@ def _syntax_error(error: Any, source: str) -> ConfigError:
     if r"'\t'" in cause:
         hint = "indent with spaces"
     elif "mapping values are not allowed" in cause:
-        cause = "a `:` is where no key can be"
-        hint = "check the indentation; text that contains `: ` needs quotes"
+        cause = "a `:` is at a position where a key is not allowed"
+        hint = "check the indentation; put text that contains `: ` in quotes"
     elif "cannot start any token" in cause:
         hint = "put the text in quotes"
     position = _position(mark) if mark else None
@@ -77,13 +77,13 @@ class _Open:
     value: dict[str, Any] | list[Any]
     path: KeyPath
     key: str | None = None
-    """Key whose value is the next event; None before a key."""
+    """Key of the value in the next event; None if a key must come first."""
     key_position: Position = START.key
     first: dict[str, Position] = field(default_factory=dict)
 
 
 class _Builder:
-    """Builder of data and places from parse events. It uses a stack instead of recursion."""
+    """Builder of data and positions from parse events; uses a stack instead of recursion."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -99,7 +99,7 @@ class _Builder:
         if self._root is None:
             return Document({}, {(): START})
         if not isinstance(self._root, dict):
-            raise self._refuse("expected keys and values at the top of the file", self._places[()].value)
+            raise self._refuse("expected keys and values at the start of the file", self._places[()].value)
         return Document(self._root, self._places)
 
     def feed(self, event: Any) -> None:
@@ -108,20 +108,22 @@ class _Builder:
         if kind == "DocumentStartEvent":
             self._start_document(event, position)
         elif kind == "AliasEvent":
-            raise self._refuse(f"aliases (`*{event.anchor}`) are not supported", position, "write the value out")
+            raise self._refuse(f"aliases (`*{event.anchor}`) are not supported", position, "repeat the value instead")
         elif kind in ("MappingEndEvent", "SequenceEndEvent"):
             self._stack.pop()
         elif kind in ("ScalarEvent", "MappingStartEvent", "SequenceStartEvent"):
             if event.anchor is not None:
-                raise self._refuse(f"anchors (`&{event.anchor}`) are not supported", position, "write the value out")
+                raise self._refuse(
+                    f"anchors (`&{event.anchor}`) are not supported", position, "repeat the value instead"
+                )
             self._node(event, kind, position)
 
     def _start_document(self, event: Any, position: Position) -> None:
         self._documents += 1
         if self._documents > 1:
-            raise self._refuse("a config is one YAML document; a second one begins here", position)
+            raise self._refuse("a config must be one YAML document, but a second one begins here", position)
         if event.version is not None and event.version != (1, 2):
-            raise self._refuse("only YAML 1.2 is read", Position(1, 1), "remove the %YAML line")
+            raise self._refuse("only YAML 1.2 is supported", Position(1, 1), "remove the %YAML line")
 
     def _node(self, event: Any, kind: str, position: Position) -> None:
         parent = self._stack[-1] if self._stack else None
@@ -147,13 +149,13 @@ class _Builder:
             name = format_key((*table.path, key))
             message = f"`{name}` is defined twice; the first time at {self._source}:{before.line}:{before.column}"
             self._duplicates.append(
-                Problem(message, name, self._source, *position, hint="keep one of the two", rule="duplicate-key")
+                Problem(message, name, self._source, *position, hint="keep one of them", rule="duplicate-key")
             )
 
     def _value(self, event: Any, kind: str, position: Position) -> tuple[Any, bool]:
-        """Return the value of an event, and whether the value's text begins at the event's position.
+        """Return the value of an event, and True if the value's text begins at the event's position.
 
-        For a block or an absent value it does not. Such a value has the position of its key.
+        This is False for a block or an absent value, which gets the position of its key.
         """
         if kind == "ScalarEvent":
             return self._scalar(event, position), bool(event.value) or event.style is not None
@@ -195,11 +197,11 @@ class _Builder:
         return self._plain(text, position)
 
     def _joined(self, text: str, position: Position) -> str:
-        """Return the text with each surrogate pair, written as two escapes as in JSON, joined to one character."""
+        """Join surrogate pairs in the text: two escapes, as in JSON, become one character."""
         try:
             return text.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError as error:
-            raise self._refuse("an escape is one half of a surrogate pair", position) from error
+            raise self._refuse("an escape is only one half of a surrogate pair", position) from error
 
     def _plain(self, text: str, position: Position) -> Any:
         for pattern, convert in _CORE:

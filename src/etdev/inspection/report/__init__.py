@@ -1,4 +1,4 @@
-"""The command ``etdev report``, which writes a page about a program, from its file and the files of its build."""
+"""The command ``etdev report``, which writes a page about a program from its file and the files of its build."""
 
 from etdev.inspection.report.document import build_page, file_page, page_place, report
 from etdev.inspection.report.provenance import files_read

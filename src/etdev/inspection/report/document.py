@@ -34,30 +34,31 @@ def report(
 ) -> Path:
     """Write a report page about a ``.pte`` from any toolchain, and return the page's path.
 
-    ``place`` is the path to write, by default next to the file. Files that a build left next to the ``.pte`` are read
-    if they belong to this very file. ``data`` are its data files, by default those that the build's report names.
+    ``place`` is the path of the page, by default next to the file. Files that a build left next to the ``.pte`` are
+    read if they belong to exactly this file. ``data`` are the program's data files, by default those in the build's
+    report.
 
     Raises :class:`~etdev.errors.ProgramError` if a file cannot be read or is malformed, or if the weights belong to
-    another program. Raises :class:`~etdev.errors.UsageError` if the page would overwrite a file that it reads, or if
-    its name is that of a program. Raises :class:`~etdev.errors.WriteError` if the page cannot be written.
+    another program. Raises :class:`~etdev.errors.UsageError` if the page would overwrite one of its own input files, or
+    has the suffix of a program. Raises :class:`~etdev.errors.WriteError` if the page cannot be written.
     """
     path, weights = Path(file), data_paths(data)
     target = page_place(path) if place is None else Path(place)
     if real_path(target) in {real_path(read) for read in files_read(path, weights)}:
-        raise UsageError(f"{str(target)!r} is a file that the page is made from", hint="give the page another name")
+        raise UsageError(f"{str(target)!r} is an input file of the page", hint="write the page to another path")
     if target.suffix in PRODUCTS:
-        raise UsageError(f"{str(target)!r} cannot be a page", hint="let it end in .html")
+        raise UsageError(f"a page cannot have the name {str(target)!r}", hint="use a name that ends in .html")
     atomic_write_text(target, file_page(path, weights))
     return target
 
 
 def file_page(file: Path, data: Sequence[Path] = ()) -> str:
-    """Return the HTML page of one file and of its data files. Raises :class:`~etdev.errors.ProgramError`."""
+    """Return the HTML page for one file and its data files. Raises :class:`~etdev.errors.ProgramError`."""
     return render(file_document(file, data))
 
 
 def build_page(build: BuildResult) -> str:
-    """Return the HTML page of all targets of a build, including rejected ones."""
+    """Return the HTML page for all targets of a build, including rejected ones."""
     return render(build_document(build))
 
 
@@ -70,7 +71,7 @@ def file_document(file: Path, data: Sequence[Path] = ()) -> Document:
     """Return the content of one file's page. Raises :class:`~etdev.errors.ProgramError`."""
     program = pte.read(file)
     if data:
-        read_joined(file, data)  # This checks that they belong to the program.
+        read_joined(file, data)  # This checks that the data files belong to the program.
     try:
         digest = file_sha256(file)
     except OSError as error:
@@ -107,7 +108,7 @@ def _not_built(build: BuildResult) -> Iterator[str]:
         for error in target.errors:
             yield f"{target.name} was not built: {error.message}"
     for name in build.not_built:
-        yield f"{name} was not begun"
+        yield f"{name} was not started"
 
 
 def _target_page(build: BuildResult, target: TargetResult, texts: Texts) -> ProgramPage:
@@ -168,10 +169,13 @@ def _files(program: Program, info: ProgramInfo, known: Provenance) -> Iterator[F
 
 
 def _unnamed(info: ProgramInfo, known: Provenance) -> str | None:
-    """Return a message if a tensor's data is in a data file and none is known; otherwise None."""
+    """Return a message if a tensor's data is in a data file but no data file is known; otherwise None."""
     if known.data or not info.external_data:
         return None
-    return f"nothing next to the file says which has {info.external_data[0]!r}; `etdev report --data FILE` does"
+    return (
+        f"no file next to the program is known to contain {info.external_data[0]!r}: name the data file with "
+        "`etdev report --data FILE`"
+    )
 
 
 def _facts(target: TargetResult | None, info: ProgramInfo | None) -> tuple[tuple[str, str], ...]:
@@ -197,7 +201,7 @@ def _facts(target: TargetResult | None, info: ProgramInfo | None) -> tuple[tuple
 
 def _weights(target: TargetResult | None, info: ProgramInfo) -> str:
     if target is not None and target.figures is not None:
-        return f"{target.figures.weights:,} bytes, with what delegates look up by name"
+        return f"{target.figures.weights:,} bytes, including data that delegates look up by name"
     return f"{info.weights_bytes:,} bytes outside of delegates"
 
 

@@ -1,4 +1,4 @@
-"""A method's part of the page: its planned buffers, instructions and devices."""
+"""The page's part about a method: its planned buffers, instructions and devices."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from etdev.program.sidecar import Source
 def method_page(
     plan: m.ExecutionPlan, memory: MethodMemory | str, info: MethodInfo, known: Provenance, texts: Texts
 ) -> MethodPage:
-    """Return a method's part of the page.
+    """Return the page's part about a method.
 
-    ``memory`` is a text, the reason, if the method's data flow is unknown.
+    ``memory`` is the use of planned memory, or the reason why it is unknown.
     """
     notes = known.notes.get(plan.name)
     return MethodPage(
@@ -77,7 +77,7 @@ def _buffer(
 
 
 def _shared(lives: Sequence[TensorLife], memory: MethodMemory) -> list[int]:
-    """Return the numbers of the storages that hold more than one tensor."""
+    """Return the indices of the storages with more than one tensor."""
     return [
         number for number in dict.fromkeys(life.storage for life in lives) if len(memory.storages[number].values) > 1
     ]

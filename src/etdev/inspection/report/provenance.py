@@ -1,4 +1,4 @@
-"""What is known of a program's build, from files next to it that belong to this very program."""
+"""Facts about a program's build, from files next to the program that belong to exactly this program."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from etdev.program.sidecar import MethodNotes, read_sidecar
 
 @dataclass(frozen=True)
 class Provenance:
-    """What is known of the build of a file."""
+    """Facts about the build of a file."""
 
     build: BuildResult | None = None
     target: TargetResult | None = None
-    """Target that the file was built for."""
+    """Target that the file was built for; None if it is unknown."""
     unbuilt: str | None = None
-    """Reason why ``target`` is not known; None if it is."""
+    """Reason why ``target`` is unknown; None if it is known."""
     notes: Mapping[str, MethodNotes] = field(default_factory=dict)
     """Notes of the sidecar by method, with instruction positions of the linked file."""
     unnoted: str | None = None
-    """Reason why there are no notes; None if there are."""
+    """Reason why there are no notes; None if there are some."""
     objects: Path | None = None
-    """Object program that the file was linked from, in which constants have the model's names; None without one."""
+    """Object program that the file was linked from, whose constants have the model's names; None if there is none."""
     data: tuple[Path, ...] = ()
-    """Data files of the program: those that the user names, else those of the build that exist unchanged."""
+    """Data files of the program: those that the user names, or else the build's files that exist unchanged."""
     without: tuple[str, ...] = ()
-    """One reason for each data file of the build that is not among ``data``."""
+    """Reasons why data files of the build are not in ``data``, one for each missing file."""
 
     def method(self, name: str) -> MethodResult | None:
         """Return the build's result for a method; None if there is none."""
@@ -41,24 +41,24 @@ class Provenance:
 
 
 def provenance(file: Path, sha256: str) -> Provenance:
-    """Return what the files next to a program say of its build.
+    """Return the facts about a program's build from the files next to the program. Never raises an error.
 
-    ``sha256`` is the program's digest. Raises nothing.
+    ``sha256`` is the program's digest.
     """
     try:
         build = read_report(report_beside(file))
     except ReportError:
-        return _unknown(f"the {REPORT} next to the file is not of this version of etdev, or cannot be read")
+        return _unknown(f"the {REPORT} next to the file is of another version of etdev, or cannot be read")
     if build is None:
         return _unknown(f"there is no {REPORT} of a build next to the file")
     target = next((target for target in build.targets if target.sha256 == sha256), None)
     if target is None:
-        return _unknown(f"the {REPORT} next to the file is of another file, or the file was changed since it was built")
+        return _unknown(f"the {REPORT} next to the file is of another file, or the file has changed since it was built")
     return built_by(build, target, file)
 
 
 def built_by(build: BuildResult, target: TargetResult, file: Path) -> Provenance:
-    """Return what is known of the build of a target's file. Raises nothing."""
+    """Return the facts about the build of a target's file. Never raises an error."""
     return _with_data(_with_notes(Provenance(build, target), target, file), target, file)
 
 
@@ -90,16 +90,16 @@ def _with_data(known: Provenance, target: TargetResult, file: Path) -> Provenanc
 
 
 def _why_other(place: Path, sha256: str) -> str | None:
-    """Return why the file at ``place`` is not the build's data file with this digest; None if it is."""
+    """Return the reason why ``place`` is not the build's data file with this digest; None if it is that file."""
     try:
         same = file_sha256(place) == sha256
     except OSError:
         return f"there is no {place.name} next to the file"
-    return None if same else f"{place.name} is not the one that was built with the file"
+    return None if same else f"{place.name} is not the file that was built with the program"
 
 
 def files_read(file: Path, data: Sequence[Path] = ()) -> tuple[Path, ...]:
-    """Return the paths that a page about ``file`` may read. Some of them may not exist."""
+    """Return the paths that a page about ``file`` may read; some of these files may not exist."""
     sidecar = sidecar_of(file)
     return file, report_beside(file), sidecar, sidecar.with_suffix(".pte"), *data
 
@@ -110,7 +110,7 @@ def sidecar_of(file: Path) -> Path:
 
 
 def _moved(notes: MethodNotes, method: MethodResult) -> MethodNotes:
-    """Return the notes with the instruction positions of the object program replaced by those of the linked file."""
+    """Return the notes with instruction positions of the linked file instead of those of the object program."""
     noted = {*notes.sources, *notes.delegate_inputs, *notes.debug_handles}
     return notes.renumbered({position: method.renumbered.get(position) for position in noted})
 

@@ -11,18 +11,18 @@ from etdev.program.info import OutputInPlace
 
 
 def reasons(plan: m.ExecutionPlan, inplace: Iterable[OutputInPlace], built: MethodResult | None) -> dict[int, str]:
-    """Return the known reasons by the output's value index.
+    """Return the known reasons, by the output's value index.
 
-    They come from the file (``inplace``) and the build's report (``built``).
+    The reasons come from the file (``inplace``) and from the build's report (``built``).
     """
     found = {} if built is None else {**_copies(plan, built), **_own_bytes(plan, built)}
     for item in inplace:
-        found[item.output] = f"in place: over value {item.operand}, which is not needed any more"
+        found[item.output] = f"in place: written over value {item.operand}, which is not needed any more"
     return found
 
 
 def _own_bytes(plan: m.ExecutionPlan, built: MethodResult) -> dict[int, str]:
-    """Return reasons for outputs that the link gave bytes of their own, not those of an operand."""
+    """Return the reasons for outputs that got their own bytes in the link, not the bytes of an operand."""
     calls = plan.instructions
     found: dict[int, str] = {}
     for item in built.inplace_decisions:
@@ -36,21 +36,21 @@ def _own_bytes(plan: m.ExecutionPlan, built: MethodResult) -> dict[int, str]:
 
 
 def _copies(plan: m.ExecutionPlan, built: MethodResult) -> dict[int, str]:
-    """Return reasons for the outputs of copies of which the link kept all or a part."""
+    """Return the reasons for the outputs of copies that the link kept fully or in part."""
     calls = plan.instructions
     found: dict[int, str] = {}
     for item in built.copy_decisions:
         position = built.renumbered.get(item.instruction)
         if position is None or position >= len(calls) or not item.reason:
             continue
-        what = "a copy that stays" if item.action == "kept" else "a copy that stays in part"
+        what = "a copy that remains" if item.action == "kept" else "a copy that remains in part"
         for value in _outputs(plan, calls[position]):
             found[value] = f"{what}: {item.reason}"
     return found
 
 
 def _outputs(plan: m.ExecutionPlan, call: m.Instruction) -> tuple[int, ...]:
-    """Return the outputs of a kernel call: the tensors that it has twice among its arguments, else the last one."""
+    """Return the outputs of a kernel call: its tensors that are among its arguments twice, or else the last one."""
     if not isinstance(call, m.KernelCall):
         return ()
     return outputs(plan, call.args) or tensors(plan, call.args[-1:])

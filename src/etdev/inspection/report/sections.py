@@ -16,9 +16,9 @@ from etdev.program.constants import constant_data
 from etdev.program.info import ConstantInfo, ConstantKind, ProgramInfo
 
 _Item: TypeAlias = tuple[str, int, str]
-"""An item of a section: its name, its bytes, and other facts as text."""
+"""An item of a section: its name, its size in bytes, and other facts as text."""
 _LISTED = 200
-"""Maximum number of items listed per section. The largest are listed."""
+"""Maximum number of items listed for each section, the largest first."""
 
 
 def sections(program: Program, info: ProgramInfo, known: Provenance) -> tuple[Section, ...]:
@@ -33,7 +33,7 @@ def sections(program: Program, info: ProgramInfo, known: Provenance) -> tuple[Se
 
 
 def data_page(info: ProgramInfo, file: Path, known: Provenance) -> FilePage:
-    """Return the part of the page about one of the program's data files. Raises :class:`~etdev.errors.ProgramError`."""
+    """Return the page's part about one of the program's data files. Raises :class:`~etdev.errors.ProgramError`."""
     data = flat_tensor.read(file)
     users = {item.name or "": _use(item, known) for item in info.constants if item.kind == "external"}
     looked_up = {name for notes in known.notes.values() for name in notes.data_names} - users.keys()
@@ -72,7 +72,7 @@ def _called(calls: int, method: str) -> str:
 
 
 def _weights(program: Program, info: ProgramInfo, known: Provenance, kind: ConstantKind) -> Iterator[_Item]:
-    """Yield the items of one ``kind`` that are in the file: constants or initial values."""
+    """Yield the items of one ``kind`` in the file: constants or initial values."""
     named = _parameters(known)
     for item in info.constants:
         if item.kind == kind:
@@ -84,10 +84,10 @@ def _weights(program: Program, info: ProgramInfo, known: Provenance, kind: Const
 
 
 def _parameters(known: Provenance) -> dict[int, tuple[str, Blob | None]]:
-    """Return the name in the model and the bytes of each constant of the object program, by the constant's index.
+    """Return the model's name and the bytes of each constant of the object program, by the constant's index.
 
-    The linked file has no names, but the same indices. It may have further constants, and the object program may be of
-    another build. So a name is used only for a constant of the same bytes.
+    The linked file has the same indices but no names. It may have more constants, and the object program may be of
+    another build. So a name applies only if the linked file's constant has the same bytes.
     """
     if known.objects is None:
         return {}
@@ -104,7 +104,7 @@ def _parameters(known: Provenance) -> dict[int, tuple[str, Blob | None]]:
 
 
 def _use(item: ConstantInfo, known: Provenance) -> str:
-    """Return the tensor's type and first use: ``float32 [4], for aten::add.out at model.py:7``."""
+    """Return the tensor's type and first use, such as ``float32 [4], for aten::add.out at model.py:7``."""
     text = f"{item.dtype} [{', '.join(map(str, item.shape))}]"
     if item.instruction is None:
         return text

@@ -10,14 +10,14 @@ from etdev.program.info import Argument, MethodInfo
 
 _MEMORY = {
     "planned": "planned memory",
-    "caller": "memory that the caller brings",
+    "caller": "memory of the caller",
     "constant": "a constant of the file",
     "alias": "wherever it was computed",
 }
 
 
 def method_tables(info: MethodInfo, built: MethodResult | None) -> tuple[Table, ...]:
-    """Return the tables of a method. Tables without rows are left out."""
+    """Return the tables of a method, except tables without rows."""
     tables = (
         _arguments("Inputs", info.inputs, built.inputs if built is not None else ()),
         _arguments("Outputs", info.outputs, ()),
@@ -36,7 +36,7 @@ def method_tables(info: MethodInfo, built: MethodResult | None) -> tuple[Table, 
 
 
 def _arguments(title: str, arguments: tuple[Argument, ...], declared: tuple[str, ...]) -> Table:
-    """Return a table of a method's arguments. ``declared`` has the config's description of each, with its name."""
+    """Return a table of a method's arguments; ``declared`` has the config's description of each, including its name."""
     rows = tuple(
         (
             declared[position] if position < len(declared) else str(position),
@@ -90,13 +90,13 @@ def _copy_decisions(built: MethodResult) -> Table:
         )
         for item in built.copy_decisions
     )
-    columns = ("instruction", "operator", "kind", "what became of it", "bytes", "why")
-    return Table("What became of copies", columns, rows, sizes=(4,), note=_POSITIONS)
+    columns = ("instruction", "operator", "kind", "result", "bytes", "why")
+    return Table("Decisions on copies", columns, rows, sizes=(4,), note=_POSITIONS)
 
 
 def _inplace_decisions(built: MethodResult) -> Table:
     return Table(
-        "What is done in place",
+        "Decisions on outputs in place",
         ("instruction", "operator", "output", "over argument", "bytes", "why not"),
         tuple(_inplace_rows(built)),
         sizes=(4,),
@@ -111,7 +111,7 @@ def _inplace_rows(built: MethodResult) -> Iterator[tuple[str | int | None, ...]]
         yield where, item.operator, str(item.output), over, item.nbytes, item.reason
 
 
-_POSITIONS = "Positions are those in the file; what the link removed has none."
+_POSITIONS = "Positions are those in the file; an instruction that the link removed has none."
 
 
 def _position(built: MethodResult, instruction: int) -> str:

@@ -1,4 +1,4 @@
-"""Tensors in planned memory, with everything that is known of each."""
+"""Tensors in planned memory, with all known facts about each tensor."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from etdev.program.analysis.storage import MethodMemory
 from etdev.program.devices import D2H_COPY, H2D_COPY
 
 TensorKind: TypeAlias = Literal["input", "state", "kernel", "delegate", "transfer", "alias"]
-"""What fills a tensor: the caller, an earlier call, or an instruction of some kind.
+"""Writer of a tensor: the caller, an earlier call, or an instruction of a certain kind.
 
-An alias is filled by writes to other tensors of its storage.
+The content of an alias comes from writes to other tensors of its storage.
 """
 
 
@@ -33,10 +33,10 @@ class Tensor:
     writer: int
     """Position of the first instruction that writes the tensor; :data:`NONE` if there is none.
 
-    For an alias, it is the last instruction that writes its storage before the alias is in use.
+    For an alias, the last instruction that writes the alias's storage before the alias is in use.
     """
     reason: str | None
-    """Reason why the tensor shares an operand's bytes, or has bytes of its own; None if unknown."""
+    """Reason why the tensor shares an operand's bytes or has its own bytes; None if unknown."""
 
 
 def tensors(
@@ -46,7 +46,7 @@ def tensors(
     input_names: Sequence[str],
     reasons: Mapping[int, str],
 ) -> tuple[Tensor, ...]:
-    """Return a method's tensors by value index. ``reasons`` says why outputs are in place of operands or not."""
+    """Return a method's tensors by value index; ``reasons`` has the reasons why outputs are in place or not."""
     names = _names(plan, input_names)
     writers = _first_writers(memory)
     calls = memory.reaching.flow.instructions
@@ -70,9 +70,9 @@ def tensors(
 
 
 def columns(rows: Sequence[Tensor], shared: Mapping[int, int], texts: Texts) -> Tensors:
-    """Return the tensors as the page's columns.
+    """Return the tensors as the columns of the page's table.
 
-    ``shared`` maps each storage of several tensors to its row on the page.
+    ``shared`` maps each storage with several tensors to its row on the page.
     """
     return Tensors(
         value=tuple(row.life.value for row in rows),
@@ -104,7 +104,7 @@ def _names(plan: m.ExecutionPlan, inputs: Sequence[str]) -> dict[int, str]:
 
 
 def _first_writers(memory: MethodMemory) -> dict[int, int]:
-    """Return the position of each value's first write. A position of -1 means that the caller fills the value."""
+    """Return the position of each value's first write; -1 means that the caller writes the value."""
     found: dict[int, int] = {}
     for write in memory.reaching.writes:
         found[write.place] = min(write.position, found.get(write.place, write.position))

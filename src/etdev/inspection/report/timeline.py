@@ -14,10 +14,10 @@ from etdev.program.devices import delegate_device
 
 
 def timeline(plan: m.ExecutionPlan, texts: Texts) -> Timeline | None:
-    """Return the timeline of a method; None if the method uses no device but the host."""
+    """Return the timeline of a method; None if the method uses only the host."""
     copies = tuple(transfers(plan))
     positions = {item.instruction for item in copies}
-    # A copy between host and device uses both, so it has no device here.
+    # A copy between host and device uses both, so its device here is None.
     places = [None if at in positions else _device(plan, call) for at, call in enumerate(plan.instructions)]
     devices = {place for place in places if place is not None and not place.is_host}
     devices |= {tensor.device for _, tensor in plan.tensors() if not tensor.device.is_host}

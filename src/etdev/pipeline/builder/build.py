@@ -1,4 +1,4 @@
-"""The build of a config: takes finished targets from the cache and builds the others."""
+"""The build of a config: takes finished targets from the cache, and builds the others."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from etdev.pipeline.results.result import BuildResult
 
 
 def build_project(project: Project, options: BuildOptions) -> BuildResult:
-    """Build the chosen targets; take those that an earlier build has finished from the cache.
+    """Build the chosen targets; restore from the cache the targets that an earlier build finished.
 
-    If another build of one of these targets is running, wait for its end first.
+    If another build of one of these targets is running, wait until that build ends.
 
-    Good targets are entered in ``etdev.lock``. With :attr:`BuildOptions.locked`, everything must match the lock. The
-    outcome of each target is in ``results.json``, also if an error ends the build.
+    Good targets are entered in ``etdev.lock``. With :attr:`BuildOptions.locked`, all inputs and outputs must match the
+    lock. The outcome of each target is in ``results.json``, also if an error ends the build.
 
-    Raises an :class:`~etdev.errors.EtdevError` if a stage fails, unless :attr:`BuildOptions.keep_going`. Different
-    errors of several targets are combined in a :class:`~etdev.errors.TargetsError`. Artifacts of targets that were
-    finished before stay. A rejected artifact or a missed gate is a result, not an error: the other targets are still
-    built.
+    Raises an :class:`~etdev.errors.EtdevError` if a stage fails, unless :attr:`BuildOptions.keep_going` is set.
+    :class:`~etdev.errors.TargetsError` combines different errors of several targets. Artifacts of targets that were
+    already finished stay in place. A rejected artifact or a missed gate is a result, not an error: the other targets
+    are still built.
     """
     names = choose_targets(project, options.targets)
     with exclusive_outputs(project, names, options.progress):
@@ -46,7 +46,7 @@ def build_project(project: Project, options: BuildOptions) -> BuildResult:
 
 
 def _build_alone(project: Project, names: tuple[str, ...], options: BuildOptions) -> BuildResult:
-    """Build targets while no other build changes their folders."""
+    """Build targets; the caller has excluded other builds from their folders."""
     remove_results(project)
     check_baseline(project, names)
     require_runner_tools(project, names)
@@ -101,15 +101,15 @@ def _result(
 
 
 def _lock(project: Project, options: BuildOptions, lock: Lock | None, found: Mapping[str, Finished]) -> Iterator[str]:
-    """Compare the finished targets with the lock, or write them to it; yield the reason if they cannot be written."""
+    """Compare the finished targets with the lock, or write them to the lock; yield the reason if writing fails."""
     if options.locked and lock is not None:
         check_outputs(project, lock, {name: finished.locked for name, finished in found.items()})
     elif is_of_the_files_alone(project):
         good = {name: finished.locked for name, finished in found.items() if finished.good}
         if is_entered(project, find_lock(project), good):
-            return  # The folder may be read-only.
+            return  # Writing is not needed, and would fail in a read-only folder.
         try:
             with exclusive_lock_file(project):
-                write_lock(project, find_lock(project), good)  # Builds of other targets write it too.
+                write_lock(project, find_lock(project), good)  # Read the lock again, since other builds write it too.
         except (WriteError, UnicodeError) as error:
             yield f"the lock was not written: {error}"

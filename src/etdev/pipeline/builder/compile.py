@@ -1,4 +1,4 @@
-"""From a target's settings to its object program, which is reused from an earlier build or compiled now."""
+"""Compilation of a target to its object program, or reuse of the object program of an earlier build."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _SHOWN_FILES = 3
 
 
 class Record(Part):
-    """The facts about a target that the stages up to emission find out.
+    """Facts about a target that the stages up to emission find out.
 
-    A later build that reuses the object program takes them from here, since it does not run these stages.
+    A build that reuses the object program skips these stages, and reads the facts from this record.
     """
 
     methods: tuple[MethodResult, ...]
@@ -78,7 +78,7 @@ class CompiledMethod:
     changed: tuple[str, ...]
     """Files that changed during the build, so that it is unknown which content was read."""
     seconds: Mapping[str, float]
-    """Seconds per stage."""
+    """Files that changed during the build; it is unknown which of their contents was read."""
 
 
 @dataclass(frozen=True)
@@ -94,16 +94,16 @@ class BuildSession:
     """The runtime that runs programs for verification; None if nothing is verified."""
     models: Models
     modelled: FileAccess
-    """Files that were read to load, export and lower models, for all targets so far."""
+    """Files that any target of this session has read so far to load, export or lower a model."""
 
     @contextmanager
     def record_model_reads(self) -> Iterator[None]:
-        """Record the files that the block reads as inputs of models."""
+        """Record the files read in this block as inputs of models, for this and all later targets."""
         before = set(self.user.modules().values())
         with self.watch.into(self.modelled):
             yield
             new = {str(path) for path in self.user.modules().values() if path not in before}
-            self.modelled.files.update(new)  # Other targets use models that were made from these files.
+            self.modelled.files.update(new)  # Later targets use models that were made from these files.
 
 
 def compile_method(session: BuildSession, name: str, method: str, folder: Path) -> CompiledMethod:
@@ -120,10 +120,10 @@ def compile_method(session: BuildSession, name: str, method: str, folder: Path) 
 def compile_target(
     session: BuildSession, name: str, clock: StageClock, folder: Path, parts: Sequence[CompiledMethod] = ()
 ) -> Compiled:
-    """Return the object program of a target; merge ``parts`` if its methods were compiled one by one.
+    """Return the object program of a target, compiled now or reused from an earlier build.
 
-    New files are made in ``folder``. If the target's folder already has the right files of an earlier build, they stay
-    there.
+    New files are written to ``folder``. Files of an earlier build stay in the target's folder if they are right. If the
+    target's methods were compiled one by one, ``parts`` has their object programs, which are merged.
     """
     path = folder / object_place(session.project, name).name
     if parts:
@@ -135,7 +135,7 @@ def compile_target(
             compiled = _compiled(session, name, path, clock)
         return _kept(session, name, compiled)
     facts = object_facts(session.project, name, session.cache.digests)
-    with session.record_model_reads():  # Another target may use the models that are loaded here.
+    with session.record_model_reads():  # Another target may use the models that this block loads.
         known = KnownOutputs(session.cache.reference(session.project, name, facts, found.reads))
         return replace(found, models=_models(session, name, found.record, clock, known))
 
@@ -143,7 +143,7 @@ def compile_target(
 def _models(
     session: BuildSession, name: str, record: Record, clock: StageClock, known: KnownOutputs
 ) -> tuple[ExportedModel, ExportedModel] | None:
-    """Return the models of a target whose object program is reused; None if no check needs them."""
+    """Return the float model and the lowered model of a target whose object program is reused; None without checks."""
     if not session.options.verify:
         return None
     return remembering(session.models.prepare_unexported(name, record.outputs, clock, known), known)
@@ -152,20 +152,20 @@ def _models(
 def remembering(
     models: tuple[ExportedModel, ExportedModel], known: KnownOutputs
 ) -> tuple[ExportedModel, ExportedModel]:
-    """Return the float model and the lowered model; if the latter is quantized, ``known`` keeps its outputs."""
+    """Return the float model and the lowered model; a quantized lowered model stores its outputs in ``known``."""
     float_model, reference = models
     return (float_model, reference if reference is float_model else replace(reference, known=known))
 
 
 def keep_reference(project: Project, name: str, cache: Cache, reference: ExportedModel, reads: Reads) -> None:
-    """Keep the quantized model's outputs in the cache, if this run computed any that were not known."""
+    """Keep the quantized model's outputs in the cache if this run computed new ones."""
     if reference.known is not None and reference.known.has_new and not cache.changed:
         facts = object_facts(project, name, cache.digests)
         cache.keep_reference(project, name, facts, reads, reference.known.content())
 
 
 def find_record(project: Project, name: str, cache: Cache) -> tuple[Record, Reads] | None:
-    """Return what the cache has of a quantized target's object program: its record and its reads; None otherwise."""
+    """Return the record and reads of a quantized target's object program in the cache; None if the cache lacks it."""
     if project.config.targets[name].quantize is None:
         return None
     entry = cache.find(project, name, "object", object_facts(project, name, cache.digests))
@@ -176,7 +176,7 @@ def find_record(project: Project, name: str, cache: Cache) -> tuple[Record, Read
 
 
 def declared_files(project: Project) -> Iterator[Path]:
-    """Yield the files that the config names for the model, and all files in folders that it names."""
+    """Yield the model files that the config names, and all files in the model folders that it names."""
     model = project.config.model
     for key in ("weights", "pt2", "hf"):
         if getattr(model, key) is not None:
@@ -188,7 +188,7 @@ def declared_files(project: Project) -> Iterator[Path]:
 def _contents(path: Path) -> Iterable[Path]:
     """Return the file at a path, or every file in the folder at a path.
 
-    Return nothing if the path does not exist: then the config names a model on the hub, by a fixed commit.
+    If the path does not exist, the config names a model on the hub by a fixed commit. Then return nothing.
     """
     if path.is_dir():
         return sorted(item for item in path.rglob("*") if item.is_file())
@@ -198,7 +198,7 @@ def _contents(path: Path) -> Iterable[Path]:
 def _reused(session: BuildSession, name: str, staged: Path) -> Compiled | None:
     """Return the target's object program from the cache; None if the cache lacks it.
 
-    If its files are not at their final paths, they are restored to the folder of ``staged``.
+    If the program's files are not at their final paths, they are restored to the folder that contains ``staged``.
     """
     project, cache = session.project, session.cache
     entry = cache.find(project, name, "object", object_facts(project, name, cache.digests))
@@ -275,22 +275,23 @@ def _merged(
 
 
 def _require_one_model(project: Project, name: str, parts: Sequence[CompiledMethod]) -> None:
-    """Check that all processes made the same model, since each process makes its own.
+    """Raise an error unless all processes made models with the same weights; each process makes a model of its own.
 
-    Raises :class:`~etdev.errors.LoadError` if two processes made models with different weights.
+    The error is a :class:`~etdev.errors.LoadError`.
     """
     other = next((part for part in parts if part.model != parts[0].model), None)
     if other is not None:
         raise LoadError(
-            f"the methods {parts[0].method!r} and {other.method!r} of {name!r} were compiled in two processes, whose "
-            "models do not have the same weights",
+            f"the methods {parts[0].method!r} and {other.method!r} of {name!r} were compiled in two processes, "
+            "and the models of these processes have different weights",
             where=project.where("model"),
-            hint="seed what is random where the model is made (torch is seeded already), or build without `-j`",
+            hint="set a seed for each random generator in the model's code (torch is seeded already), or build "
+            "without `-j`",
         )
 
 
 def _kept(session: BuildSession, name: str, compiled: Compiled) -> Compiled:
-    """Return a compiled target with its reads, and keep it in the cache if it is known which content was read."""
+    """Return a compiled target with its reads; keep it in the cache unless a file changed while it was read."""
     project, cache = session.project, session.cache
     reads = compiled.reads.joined(_reads(session, name))
     if not cache.changed:
@@ -335,7 +336,7 @@ def _roots(project: Project, name: str) -> Iterator[str]:
 
 
 def _split_state(project: Project, lowered: LoweredModel, exported: ExportedModel) -> Iterator[str]:
-    """Yield a note on state that methods share in the model, while each method of the program has its own.
+    """Yield a note on each state that methods share in the model but not in the program.
 
     Yield nothing if the config sets `model.share_state`.
     """
@@ -344,12 +345,13 @@ def _split_state(project: Project, lowered: LoweredModel, exported: ExportedMode
     for name, methods in find_common(lowered, exported).items():
         yield (
             f"{', '.join(methods)} each have their own copy of {name}, which is one buffer in the model: a method "
-            "does not see what others write; set `model.share_state` (true shares the buffer, false keeps the copies)"
+            "does not see what other methods write; set `model.share_state` (true shares the buffer, false keeps "
+            "the copies)"
         )
 
 
 def _undeclared(session: BuildSession) -> Iterator[str]:
-    """Yield a note on files that the model's code reads although the config does not name them."""
+    """Yield a note on files that the model's code reads but the config does not name."""
     project = session.project
     declared = {str(path) for path in declared_files(project)}
     names = sorted(
@@ -361,5 +363,5 @@ def _undeclared(session: BuildSession) -> Iterator[str]:
         more = f" and {len(names) - _SHOWN_FILES} more" if len(names) > _SHOWN_FILES else ""
         yield (
             f"the model's code reads {', '.join(names[:_SHOWN_FILES])}{more}, which `model.inputs` does not name: "
-            "etdev notices their changes only because Python opens them"
+            "etdev notices changes of a file that is not named only if Python opens it"
         )

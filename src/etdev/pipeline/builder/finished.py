@@ -1,4 +1,4 @@
-"""Finished targets of earlier builds: their files and results are used if a build now would produce the same."""
+"""Finished targets of earlier builds: a build reuses their files and results if it would produce the same."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Finished(Part):
-    """A target that is built and verified."""
+    """A target that has been built and verified."""
 
     result: TargetResult
     locked: LockedTarget
@@ -41,12 +41,12 @@ class Finished(Part):
 
     @property
     def good(self) -> bool:
-        """Return whether no gate was missed, all required checks ran, and no file changed during the build."""
+        """True if the target missed no gate, all required checks ran, and no input file changed during the build."""
         return self.result.status == "built" and not self.result.unmet and not self.changed
 
 
 def find_finished(project: Project, target: str, options: BuildOptions, cache: Cache) -> Finished | None:
-    """Return a target that an earlier build finished, with its files in place; None if it has to be built."""
+    """Return a target that an earlier build finished, and restore its files; None if the target has to be built."""
     facts = linked_facts(project, target, options, cache.digests)
     entry = cache.find(project, target, "linked", facts)
     if entry is None:
@@ -69,7 +69,7 @@ def find_finished(project: Project, target: str, options: BuildOptions, cache: C
 
 
 def keep_finished(session: BuildSession, finished: Finished, compiled: Compiled) -> None:
-    """Keep a target in the cache if it is good, with the digests of the files that this build wrote."""
+    """Keep a good target in the cache, with the digests of the files that this build wrote."""
     if not finished.good:
         return
     project, cache, result = session.project, session.cache, finished.result
@@ -103,7 +103,7 @@ def keep_finished(session: BuildSession, finished: Finished, compiled: Compiled)
 
 
 def _superfluous(project: Project, target: str, entry: Entry) -> list[Path]:
-    """Return the files of other builds of a target that are in its folder but not part of the finished one."""
+    """Return the files in a target's folder that other builds left and the finished target does not have."""
     artifact = project.artifact(target)
     external = {*data_places(project, target), *(path for path, _ in reported_data(project, target))}
     known = (

@@ -1,4 +1,4 @@
-"""Builds of the targets that the cache lacks, one after another or several at a time."""
+"""Building of the targets that the cache lacks, one after another or several at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from etdev.pipeline.project.options import BuildOptions
 def build_missing(
     project: Project, names: Sequence[str], options: BuildOptions, cache: Cache, outcome: Outcome
 ) -> None:
-    """Build the targets; stop at the first one that fails, unless the options have ``keep_going``."""
+    """Build the targets; stop at the first target that fails, unless the options have ``keep_going``."""
     ready = _checked(project, names, outcome)
     run = project.config.run
     if not ready or (outcome.errors and not options.keep_going):
@@ -31,7 +31,7 @@ def build_missing(
 
 
 def _checked(project: Project, names: Sequence[str], outcome: Outcome) -> list[str]:
-    """Return the targets without those of which is clear early that this machine cannot build them."""
+    """Return the targets that this machine can build, according to an early check; record the errors of the others."""
     ready = []
     for name in names:
         try:

@@ -1,4 +1,4 @@
-"""What came of the targets that a build did not find in the cache."""
+"""Results and errors of the targets that a build did not find in the cache."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from etdev.pipeline.results.result import FailedTarget, Obstacle
 
 @dataclass
 class Outcome:
-    """Targets that were built and verified, and errors that prevented other targets."""
+    """Targets that were built and verified, and the errors of targets that failed."""
 
     finished: dict[str, Finished] = field(default_factory=dict)
     errors: dict[str, EtdevError] = field(default_factory=dict)
 
     def error(self, names: Sequence[str], worst: ExitCode, hint: str) -> EtdevError | None:
-        """Return the error that ends the build; None if no target has one.
+        """Return the error that ends the build; None if every target was built.
 
         If all errors are equal and have the exit code ``worst``, return the first one; otherwise combine all errors.
-        ``names`` is the order of the targets. ``worst`` is the worst exit code of all targets, including those that
-        were built.
+        ``names`` is the order of the targets. ``worst`` is the worst exit code of all targets, including the built
+        ones.
         """
         errors = {name: self.errors[name] for name in names if name in self.errors}
         first = next(iter(errors.values()), None)

@@ -1,8 +1,7 @@
 """Forwarding of progress from builds in other processes or on other machines to the process that shows it.
 
-Each process appends its events to a file of its own, as lines of JSON. The folder of these files is next to the build's
-outputs, so that all processes can access it. Progress is optional: if an event cannot be written, it is lost and the
-build continues.
+Each process appends its events, as lines of JSON, to a file of its own. The folder of these files is next to the
+build's outputs, so that all processes can access it. A failed write loses the event, and the build continues.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pathlib import Path
 from etdev.pipeline.project.progress import Progress
 
 _EVERY_SECONDS = 0.1
-"""Minimum interval in seconds between two events with the number of calls."""
+"""Minimum interval in seconds between two events that report numbers of calls."""
 
 
 class ProgressReader:
@@ -28,9 +27,9 @@ class ProgressReader:
         """Number of bytes read so far from each file."""
 
     def report(self) -> None:
-        """Report the events that were written since the last call.
+        """Report the events that were written since the last call of this function.
 
-        The display is called in the caller's thread, and may interrupt that thread.
+        The display runs in the caller's thread, and may raise an interrupt there.
         """
         for path in self._folder.iterdir():
             begin = self._read.get(path, 0)
@@ -56,7 +55,7 @@ class ProgressWriter:
         self._write("started", target, stage)
 
     def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
-        """Write the number of calls, unless the last number was written a moment ago."""
+        """Write the number of calls, unless a number was written less than ``_EVERY_SECONDS`` ago."""
         now = time.monotonic()
         if done <= 1 or now - self._counted >= _EVERY_SECONDS:
             self._counted = now

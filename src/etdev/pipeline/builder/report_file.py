@@ -14,10 +14,7 @@ from etdev.runtime.device_map import DeviceMap
 
 
 def start_result(project: Project, targets: tuple[TargetResult, ...], device_map: DeviceMap | None) -> BuildResult:
-    """Return the result of a run over these targets.
-
-    It has notes on the device map, if there is one. A report has none.
-    """
+    """Return the result of a run over these targets, with notes on the device map if one is passed."""
     return BuildResult(
         project=project.name,
         config=str(project.loaded.path),
@@ -29,7 +26,7 @@ def start_result(project: Project, targets: tuple[TargetResult, ...], device_map
 
 
 def display_path(project: Project, path: Path) -> str:
-    """Return a path as text, relative to the config's folder if the file is below it."""
+    """Return a path as text, relative to the config's folder if that folder contains the file."""
     root = project.loaded.root
     return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
 
@@ -40,7 +37,7 @@ def report_text(project: Project, result: TargetResult) -> str:
 
 
 def is_at(place: Path, text: str) -> bool:
-    """Return whether the file at a path has this content."""
+    """Return True if the file at a path has this content."""
     try:
         return read_file(place) == text.encode("utf-8")
     except OSError:
@@ -55,13 +52,13 @@ def write_results(project: Project, result: BuildResult) -> None:
 
 
 def built_targets(project: Project) -> tuple[str, ...]:
-    """Return the targets that were good in the last build; none without a ``results.json``."""
+    """Return the targets that were good in the last build; an empty tuple if ``results.json`` is missing."""
     result = find_report(project.results)
     return () if result is None else tuple(target.name for target in result.targets if target.status == "built")
 
 
 def remove_results(project: Project) -> None:
-    """Remove the ``results.json`` of the build before, so that a build that is interrupted leaves none."""
+    """Remove the ``results.json`` of the last build, so that an interrupted build leaves no outdated one."""
     with write_errors_named(project.results):
         project.results.unlink(missing_ok=True)
 

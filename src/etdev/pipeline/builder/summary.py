@@ -22,7 +22,7 @@ from etdev.program.devices import delegate_device, named_devices
 
 
 def describe_methods(lowered: LoweredModel, exported: ExportedModel) -> tuple[MethodResult, ...]:
-    """Return the inputs of each method, and its split between delegates and kernels."""
+    """Return each method's inputs, and which of its ops delegates and kernels run."""
     replaced = {item.method: item for item in lowered.replaced}
     return tuple(
         MethodResult(
@@ -41,7 +41,7 @@ def describe_methods(lowered: LoweredModel, exported: ExportedModel) -> tuple[Me
 
 
 def with_memory(methods: tuple[MethodResult, ...], program: LinkedProgram) -> tuple[MethodResult, ...]:
-    """Return the methods with what the link decided: operators, buffers, removed copies and outputs in place."""
+    """Return the methods with the link's results: operators, buffers, removed copies and outputs in place."""
     reports = {report.name: report for report in program.linked.methods}
     return tuple(_with_memory(method, reports[method.name], program) for method in methods)
 
@@ -67,7 +67,7 @@ def _with_memory(method: MethodResult, report: MethodReport, program: LinkedProg
 
 
 def describe_state(program: Program) -> Iterator[str]:
-    """Yield a note on state in the memory of devices, since the runtime must set it to zero."""
+    """Yield a note on state in each device's memory, because that memory must be zeroed at load."""
     found: dict[Device, dict[str, None]] = defaultdict(dict)
     for plan in program.execution_plan:
         for _, tensor in plan.tensors():
@@ -83,22 +83,22 @@ def describe_state(program: Program) -> Iterator[str]:
 
 
 def describe_unguarded(project: Project, target: str) -> Iterator[str]:
-    """Yield a note on a quantized target that no check compares with the float model.
+    """Yield a note on a quantized target if no check compares it with the float model.
 
     Such a target passes every check even if quantization has spoiled its outputs.
     """
     settings = project.config.targets[target]
     if settings.quantize is not None and settings.verify.min_snr_db is None and settings.verify.accuracy is None:
         yield (
-            "no check compares the quantized model with the float model: set `min_snr_db` or `accuracy` of "
+            "no check compares the quantized model with the float model: set `min_snr_db` or `accuracy` in "
             f"`targets.{target}.verify`"
         )
 
 
 def describe_unused(project: Project, target: str, program: Program) -> Iterator[str]:
-    """Yield notes on partitioners that took no op, and on limits for devices that the program does not use.
+    """Yield notes on settings without effect, since a name in the config may be misspelled.
 
-    The name in the config may be misspelled.
+    These are partitioners that took no op, options for ops that the model lacks, and memory limits for unused devices.
     """
     settings = project.config.targets[target]
     found = {(item.id, delegate_device(item)) for plan in program.execution_plan for item in plan.delegates}
@@ -111,9 +111,9 @@ def describe_unused(project: Project, target: str, program: Program) -> Iterator
             there = f" on {device}" if step.device is not None else ""
             where = project.where("targets", target, "partitioners", index)
             what = f"the partitioner {step.backend!r}{there} took no op"
-            yield f"{what}: its options may name ops that the model does not have, at {where}"
+            yield f"{what}: its options, at {where}, may name ops that the model does not have"
     devices = {str(device) for device in (Device(), *named_devices(program))}
     for name in settings.budget.memory:
         if name not in devices:
             where = project.where("targets", target, "budget", "memory", name)
-            yield f"the program has nothing on {name}, whose memory is limited at {where}"
+            yield f"the program uses no memory on {name}, although {where} limits that memory"

@@ -1,4 +1,4 @@
-"""The build of one target: runs the stages in order and moves the files to their final paths."""
+"""The build of one target: runs the stages in order, and moves the files to their final paths."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def check_target(project: Project, name: str) -> None:
 
 @contextmanager
 def build_session(project: Project, options: BuildOptions, cache: Cache) -> Iterator[BuildSession]:
-    """Provide a session for building targets one after another; it loads and exports each model once.
+    """Provide a session for building targets one after another; the session loads and exports each model once.
 
-    Inside the block, all printed output goes to stderr, and the project's modules can be imported.
+    Inside the block, all printed output goes to stderr, and Python can import the project's modules.
     """
     with (
         quiet_libraries(verbose=options.verbose),
@@ -70,10 +70,7 @@ def build_session(project: Project, options: BuildOptions, cache: Cache) -> Iter
 
 
 def compile_part(session: BuildSession, name: str, method: str, folder: Path) -> CompiledMethod:
-    """Compile one method of a target into a folder.
-
-    Raises the error that prevents it.
-    """
+    """Compile one method of a target into a folder; raise the error that prevents it."""
     try:
         _register(session, name)
         return compile_method(session, name, method, folder)
@@ -82,10 +79,10 @@ def compile_part(session: BuildSession, name: str, method: str, folder: Path) ->
 
 
 def build_target(session: BuildSession, name: str, parts: Sequence[CompiledMethod] = ()) -> Finished:
-    """Build and verify a target, and keep it in the cache if it is good.
+    """Build and verify a target, and keep the target in the cache if it is good.
 
-    Raises the error that prevents it. ``parts`` are the target's methods in the config's order, if they were compiled
-    one by one.
+    Raises the error that prevents the build. ``parts`` are the target's methods in the config's order, if they were
+    compiled one by one.
     """
     clock = StageClock(name, session.options.progress)
     try:
@@ -102,7 +99,7 @@ def _own_places(project: Project, cache: Cache) -> list[Path]:
 
 
 def _register(session: BuildSession, name: str) -> None:
-    """Before the slow stages, import the functions that verification calls, and check the first samples."""
+    """Import the functions that verification calls, and check the first samples; called before the slow stages."""
     if session.runtime is not None:
         register_imports(session.project, session.user)
         prepare(session.project, session.user, name)
@@ -161,7 +158,7 @@ def _build_target(session: BuildSession, name: str, clock: StageClock, parts: Se
 
 
 def _written_operators(project: Project, name: str, program: LinkedProgram, staged: StagedTarget) -> FileBeside | None:
-    """Write the list of operators that the program needs, if the config asks for it."""
+    """Write the list of operators that the program needs; return None if the config does not ask for it."""
     if not project.config.targets[name].selected_operators:
         return None
     written = write_operators(program.linked.program, project.artifact(name), staged.operators)
@@ -209,7 +206,7 @@ def _notes(
     inplace: InPlaceOps,
     clock: StageClock,
 ) -> Iterator[str]:
-    """Yield the notes on a target, in the order in which the report has them."""
+    """Yield the notes on a target, in the order of the report."""
     yield from compiled.record.notes
     yield from map(str, inplace.tried)
     yield from describe_nested(program.nested)
@@ -220,7 +217,7 @@ def _notes(
         yield QUANTIZED_AGAIN
     if session.cache.changed:
         changed = ", ".join(sorted(session.cache.changed))
-        yield f"neither cached nor locked: {changed} changed during the build"
+        yield f"the target is neither in the cache nor in the lock: {changed} changed during the build"
 
 
 def _data(program: LinkedProgram, written: WrittenProgram, staged: StagedTarget) -> Iterator[DataFile]:
@@ -230,7 +227,7 @@ def _data(program: LinkedProgram, written: WrittenProgram, staged: StagedTarget)
 
 
 def _reads(session: BuildSession, name: str, compiled: Compiled) -> Reads:
-    """Return what was read for a target: the reads of its object program, and those of its planner."""
+    """Return the files, folders and packages read for a target's object program and for its planner."""
     planner = session.project.config.targets[name].memory.planner
     modules = imported_files([planner.partition(":")[0]], session.user.modules()) if ":" in planner else set()
     return compiled.reads.joined(session.cache.reads(session.project, modules))

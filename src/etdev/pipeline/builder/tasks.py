@@ -1,4 +1,4 @@
-"""Tasks of workers: whole targets, or single methods of targets."""
+"""Tasks of build workers. A task builds a whole target or compiles a single method."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def workers_wanted(project: Project, options: BuildOptions) -> int:
 
 
 def plan_tasks(project: Project, names: Sequence[str], options: BuildOptions, cache: Cache) -> list[Task]:
-    """Return the tasks to start with for these targets.
+    """Return the first tasks for these targets; a target whose methods are compiled separately is built afterwards.
 
-    If there are more workers than targets, methods of targets are compiled separately.
+    If there are more workers than targets, methods of targets are compiled separately where that is possible.
     """
     spare = workers_wanted(project, options) > len(names)
     tasks: list[Task] = []
@@ -47,7 +47,10 @@ def plan_tasks(project: Project, names: Sequence[str], options: BuildOptions, ca
 
 
 def needs_the_machine(project: Project, name: str) -> bool:
-    """Return whether other work on the machine would change a target's results: measured times or a device's memory."""
+    """Return True if other work on this machine would change the target's results.
+
+    This is so if a check measures times, or if the program uses a device.
+    """
     target = project.config.targets[name]
     return target.budget.latency is not None or any(
         TARGET_DEVICE in placed_specs(backends.get(step.backend), step.device, step.compile_specs)
@@ -56,12 +59,12 @@ def needs_the_machine(project: Project, name: str) -> bool:
 
 
 def _comes_apart(project: Project, name: str) -> bool:
-    """Return whether compiling a target's methods one by one gives the same target."""
+    """Return True if the target's methods can be compiled one by one with the same result."""
     target = project.config.targets[name]
     return (
         len(project.config.methods) > 1
         and project.config.model.pt2 is None
-        and not target.etrecord  # The record is of the whole program.
+        and not target.etrecord  # The ETRecord is of the whole program.
         and not needs_the_machine(project, name)
         and all(_compiles_apart(step.backend) for step in target.partitioners)
     )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from etdev.pipeline.cache.store import Store
 
 _LOOK_SECONDS = 0.1
-"""Interval in seconds at which workers' progress is reported."""
+"""Interval in seconds at which the progress of workers is reported."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,14 @@ class Job:
     events: Path
     """Folder in which the worker writes progress events."""
     versions: Mapping[str, str | None]
-    """Versions of etdev, Python and the targets' packages, which the worker must match.
+    """Versions of etdev, Python and the targets' packages, by name; the worker must have the same versions.
 
-    A version is None if the package is not installed here. The table is empty for workers that are processes of this
-    machine.
+    A version is None if the package is not installed here. For workers on this machine, the mapping is empty.
     """
     files: Mapping[Path, str]
-    """Digests of the config's files, by path.
+    """Maps each file of the config to its digest.
 
-    The worker must have the project's folder at the same path, with the same files.
+    The worker must have the project's folder at the same path, with the same files. Empty for workers on this machine.
     """
 
 
@@ -70,26 +69,31 @@ class RemoteBuilder:
             self._open = stack.pop_all()
 
     def compile(self, name: str, method: str, folder: Path) -> tuple[CompiledMethod, str | None]:
-        """Compile a method of a target; return it, and the reason if the cache cannot keep it."""
+        """Compile a method of a target.
+
+        Return the method, and the reason if the cache could not keep something; None if the cache kept everything.
+        """
         return compile_part(self._session, name, method, folder), self._cache.obstacle
 
     def build(self, name: str, parts: Sequence[CompiledMethod]) -> tuple[Finished, str | None]:
-        """Build a target; return it, and the reason if the cache cannot keep it."""
+        """Build a target.
+
+        Return the target, and the reason if the cache could not keep something; None if the cache kept everything.
+        """
         return build_target(self._session, name, parts), self._cache.obstacle
 
     def close(self) -> None:
-        """Close the build session; the orchestrator calls ``close`` on the objects that it made."""
+        """Close the build session. The orchestrator calls this method when it closes."""
         self._open.close()
 
 
 def build_on_workers(
     project: Project, tasks: Sequence[Task], options: BuildOptions, cache: Cache, outcome: Outcome
 ) -> None:
-    """Run the tasks on workers, and build the targets whose methods they compile.
+    """Run the tasks on workers, and build the targets whose methods were compiled separately.
 
-    As many tasks run at a time as the options allow. After an error no further target is begun, unless the options have
-    ``keep_going``; running builds continue to their end. A target that measures times or uses devices is built while no
-    other is.
+    As many tasks run at the same time as the options allow. After an error, running tasks continue, but no task is
+    started unless the options have ``keep_going``. A target that measures times or uses devices is built alone.
     """
     run = project.config.run
     count = min(workers_wanted(project, options), len(tasks))
@@ -139,10 +143,10 @@ class _WorkerPool:
         self._builders: dict[int, ObjectHandle] = {}
         self._running: dict[Future[Any], tuple[Task, int]] = {}
         self._parts: dict[str, dict[str, CompiledMethod]] = {name: {} for name in folders}
-        """Methods that are compiled so far, by target, for the targets whose methods are compiled one by one."""
+        """Compiled methods of each target that is compiled method by method: maps target to method to result."""
 
     def build(self, tasks: Sequence[Task]) -> None:
-        """Run all tasks, then build the targets whose methods they compile."""
+        """Run all tasks. When the last method of a target is compiled, build the target."""
         alone = {task for task in tasks if needs_the_machine(self._job.project, task.target)}
         waiting = deque(sorted(tasks, key=alone.__contains__))
         while waiting or self._running:
@@ -157,7 +161,7 @@ class _WorkerPool:
                 self._take(task, worker, future)
                 self._idle.insert(len(self._idle) if worker in self._lost else 0, worker)
                 if task.method is not None and self._parts[task.target].keys() == self._methods():
-                    waiting.appendleft(Task(task.target))  # first in line, since this worker has the models
+                    waiting.appendleft(Task(task.target))  # First in line, because this worker has the models.
             if self._outcome.errors:
                 keep = self._job.options.keep_going
                 waiting = deque(task for task in waiting if keep and task.target not in self._outcome.errors)
@@ -206,8 +210,8 @@ class _WorkerPool:
 
 def _lost(name: str, error: WorkerLost) -> StageError:
     return StageError(
-        f"the process that built {name!r} is gone: {error.reason}",
-        hint="without `-j` it is built in this process; if memory ran out, build fewer targets at a time",
+        f"the process that built {name!r} has ended: {error.reason}",
+        hint="build without `-j`, so that no other process is needed; if memory ran out, build fewer targets at a time",
     )
 
 
@@ -217,15 +221,15 @@ def _versions(project: Project, targets: Iterable[str]) -> dict[str, str | None]
 
 
 def _check_place(job: Job) -> None:
-    """Refuse a worker whose project or packages differ, because it would build something else."""
+    """Raise an error if the project or the packages on this worker differ from those of the build."""
     host = socket.gethostname()
     for path, digest in job.files.items():
         if not path.is_file() or file_sha256(path) != digest:
-            state = "is another file" if path.is_file() else "is missing"
+            state = "differs" if path.is_file() else "is missing"
             raise MissingRequirementError(
                 f"the worker on {host} cannot build this project: {path} {state} there",
                 where=job.project.where("run", "executor"),
-                hint="the machines of the cluster need the project's folder at the same path: share it",
+                hint="share the project's folder with all machines of the cluster, at the same path",
             )
     found = versions(job.versions) if job.versions else {}
     other = [name for name, version in job.versions.items() if found.get(name) != version]

@@ -1,4 +1,4 @@
-"""The build cache: it restores the files of an earlier build if none of that build's inputs has changed."""
+"""The build cache: restores the files of an earlier build if none of that build's inputs has changed."""
 
 from etdev.pipeline.cache.cache import Cache, open_store
 from etdev.pipeline.cache.comparison import changes

@@ -28,9 +28,9 @@ _DATABASE = "digests.sqlite"
 
 
 def open_store() -> Store:
-    """Return the cache of this user on this machine.
+    """Return the cache of the current user on this machine.
 
-    Raises :class:`~etdev.errors.UsageError` if the environment sets an invalid size.
+    Raises :class:`~etdev.errors.UsageError` if an environment variable sets an invalid size.
     """
     text = os.environ.get(SIZE_VARIABLE) or _DEFAULT_SIZE
     try:
@@ -40,9 +40,9 @@ def open_store() -> Store:
 
 
 class Cache:
-    """The store and the digests that one run uses; a context manager.
+    """The store and the digests of one run; a context manager.
 
-    ``obstacle`` is the reason why something could not be kept; None if nothing failed.
+    ``obstacle`` is the reason why the cache could not keep something; None if it kept everything.
     """
 
     def __init__(self, store: Store) -> None:
@@ -50,7 +50,7 @@ class Cache:
         self.digests = Digests(store.folder / _DATABASE)
         self.obstacle: str | None = None
         self.changed: set[str] = set()
-        """Files that were read although they were written after the cache was opened.
+        """Files that were read but were written after the cache was opened.
 
         The paths are relative to the config's folder.
         """
@@ -66,7 +66,10 @@ class Cache:
         self._open.close()
 
     def find(self, project: Project, target: str, level: Level, facts: Facts) -> Entry | None:
-        """Return an earlier build with the same facts and unchanged reads, if its output files are still available."""
+        """Return an earlier build with the same facts and unchanged reads; None if there is none.
+
+        Builds of which an output is no longer stored are ignored.
+        """
         root = project.loaded.root
         for entry in self.store.entries(project.name, target, level, facts):
             if next(changes(entry.reads, root, self.digests), None) is None and all(
@@ -76,9 +79,9 @@ class Cache:
         return None
 
     def restore(self, entry: Entry, folder: Path, gone: Sequence[Path] = ()) -> bool:
-        """Write a build's files into a folder, and remove the files in ``gone``.
+        """Write a build's files to a folder, and remove the files in ``gone``.
 
-        Files that are already in place stay. Returns False, and changes nothing, if a stored file is damaged or lost.
+        Files that are already in place stay. If a stored file is damaged or lost, change nothing and return False.
         Raises :class:`~etdev.errors.WriteError`.
         """
         wrong = self._not_in_place(entry, folder)
@@ -90,7 +93,7 @@ class Cache:
                     ready[place] = stack.enter_context(temporary_file(place))
                     if not self.store.copy_out(entry.outputs[name], ready[place]):
                         return False
-            for place in (*ready, *gone):  # old files first, so that files of two builds never mix
+            for place in (*ready, *gone):  # Remove old files first, so that the folder never has files of two builds.
                 with write_errors_named(place):
                     place.unlink(missing_ok=True)
             for place, temporary in ready.items():
@@ -100,7 +103,7 @@ class Cache:
         return True
 
     def is_in_place(self, entry: Entry, folder: Path) -> bool:
-        """Return whether a folder already has all files of an entry; if so, mark the entry as used."""
+        """Return True if a folder has all files of an entry with the right content; then mark the entry as used."""
         if self._not_in_place(entry, folder):
             return False
         self.store.use(entry)
@@ -116,9 +119,9 @@ class Cache:
             return False
 
     def keep(self, entry: Entry, folder: Path) -> None:
-        """Keep a successful build, with its files in ``folder``.
+        """Keep a successful build, whose files are in ``folder``.
 
-        If that fails, the build does not fail; :attr:`obstacle` states the reason.
+        If keeping fails, no error is raised; :attr:`obstacle` then states the reason.
         """
         try:
             for name, output in entry.outputs.items():
@@ -127,10 +130,13 @@ class Cache:
             if self.store.is_full():
                 self.store.collect()
         except (WriteError, OSError, UnicodeError) as error:
-            self.obstacle = f"nothing is kept in the cache {self.store.folder}: {error}"
+            self.obstacle = f"the cache {self.store.folder} did not keep the build: {error}"
 
     def reference(self, project: Project, target: str, facts: Facts, reads: Reads) -> bytes | None:
-        """Return the outputs of a target's quantized model that an earlier run kept; None if none were kept."""
+        """Return the outputs of a target's quantized model from an earlier run with the same facts and reads.
+
+        Return None if the cache has none.
+        """
         for entry in self.store.entries(project.name, target, "reference", facts):
             content = self.store.read(entry.outputs[_REFERENCE]) if entry.reads == reads else None
             if content is not None:
@@ -139,22 +145,22 @@ class Cache:
         return None
 
     def keep_reference(self, project: Project, target: str, facts: Facts, reads: Reads, content: bytes) -> None:
-        """Keep the outputs of a target's quantized model; if that fails, :attr:`obstacle` states the reason."""
+        """Keep the outputs of a target's quantized model; if keeping fails, :attr:`obstacle` states the reason."""
         outputs = {_REFERENCE: Output(size=len(content), sha256=hashlib.sha256(content).hexdigest())}
         entry = Entry(level="reference", project=project.name, target=target, facts=facts, reads=reads, outputs=outputs)
         try:
             with TemporaryDirectory(prefix="etdev-") as folder:
                 Path(folder, _REFERENCE).write_bytes(content)
                 self.keep(entry, Path(folder))
-        except OSError as error:  # Raised for the folder for temporary files.
-            self.obstacle = f"nothing is kept in the cache {self.store.folder}: {error}"
+        except OSError as error:  # The temporary folder could not be made or written.
+            self.obstacle = f"the cache {self.store.folder} did not keep the build: {error}"
 
     def outputs(self, paths: Sequence[Path]) -> dict[str, Output]:
-        """Return the names, digests and sizes of files that were just written. Raises OSError."""
+        """Return the digest and size of each file, by file name. Raises OSError."""
         return {path.name: Output(size=path.stat().st_size, sha256=file_sha256(path)) for path in paths}
 
     def note_changed(self, project: Project, files: Iterable[Path]) -> None:
-        """Enter files in :attr:`changed`, because it is unknown which content the build read from them."""
+        """Enter files in :attr:`changed`, because their content when the build read them is unknown."""
         self.changed |= {_relative(path, project.loaded.root) for path in files}
 
     def reads(
@@ -168,8 +174,8 @@ class Cache:
         """Return the files, folders and packages that a build has read, with their digests and versions.
 
         ``named`` are code files and files that the config names. ``seen`` has the files and folders that the build
-        accessed. ``absent`` are the paths, without a suffix, at which it looked for a module and found none.
-        ``packages`` are the packages that it imported, with their versions.
+        accessed. ``absent`` are the paths, without a suffix, at which the build looked for a module and found none.
+        ``packages`` maps each package that the build imported to its version.
 
         A file that was written after the cache was opened is entered in :attr:`changed`, because it is unknown which
         content was read.
@@ -186,7 +192,7 @@ class Cache:
             raise LoadError(
                 f"cannot read a file that the build depends on: {cause}",
                 where=error.filename,
-                hint="make it readable, or remove it from the config if the model does not need it",
+                hint="make the file readable, or remove it from the config if the model does not need it",
             ) from error
         gone = {_relative(path, root): ABSENT for path in paths if not path.exists()}
         return Reads(
@@ -202,7 +208,7 @@ class Cache:
 
 
 def _relative(path: Path, root: Path) -> str:
-    """Return a path relative to the project's folder, also if it was reached by a symbolic link."""
+    """Return a path relative to the project's folder, also if a symbolic link led to the path."""
     name = os.path.relpath(path, root)
     if name.startswith(os.pardir):
         name = os.path.relpath(os.path.realpath(path), os.path.realpath(root))

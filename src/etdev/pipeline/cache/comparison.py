@@ -13,18 +13,25 @@ from etdev.pipeline.project.versions import package_version
 
 
 def changes(reads: Reads, root: Path, digests: Digests) -> Iterator[Difference]:
-    """Yield each difference between what a build read and what is there now; ``root`` is the config's folder."""
+    """Yield each difference between the files, folders and packages of ``reads`` and their current content.
+
+    ``root`` is the config's folder.
+    """
     for name, digest in reads.files.items():
         yield from _file(root / name, name, digest, digests)
     for name, digest in reads.folders.items():
         try:
             if digest_of_names(root / name) != digest:
-                yield Difference("folder", name, f"files in {name} were added or removed")
+                yield Difference("folder", name, f"files were added to {name} or removed from it")
         except OSError:
-            yield Difference("gone", name, f"the folder {name} is gone, or cannot be read")
+            yield Difference("gone", name, f"the folder {name} does not exist any more, or cannot be read")
     for name in reads.absent:
         if any((root / f"{name}{end}").is_file() for end in MODULE_ENDS):
-            yield Difference("module", name, f"the module {name} is new, and is imported before others of this name")
+            yield Difference(
+                "module",
+                name,
+                f"the module {name} is new, and is imported instead of a module of the same name in another place",
+            )
     for package, version in reads.packages.items():
         now = package_version(package)
         if now != version:
@@ -35,8 +42,8 @@ def _file(path: Path, name: str, digest: str, digests: Digests) -> Iterator[Diff
     try:
         if digest == ABSENT:
             if path.exists():
-                yield Difference("file", name, f"{name} did not exist, and exists now")
+                yield Difference("file", name, f"{name} did not exist before, and exists now")
         elif digests.of(path) != digest:
             yield Difference("file", name, f"{name} has changed")
     except OSError:
-        yield Difference("gone", name, f"{name} is gone, or cannot be read")
+        yield Difference("gone", name, f"{name} does not exist any more, or cannot be read")

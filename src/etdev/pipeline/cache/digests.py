@@ -1,4 +1,4 @@
-"""SHA-256 digests of files. They are remembered, so that a file with unchanged metadata is not read again."""
+"""SHA-256 digests of files, stored so that a file with unchanged metadata is not read again."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ CREATE TABLE IF NOT EXISTS digests (
 )
 """
 _SETTLED_SECONDS = 1.0
-"""Minimum age in seconds of a file's last change for its digest to be remembered.
+"""Minimum age in seconds of a file's last change; the digest of a younger file is not stored.
 
-The clocks of file systems are too coarse to distinguish a younger change from a second one.
+The clocks of file systems are too coarse to show a second change within this time.
 """
 _WAIT_SECONDS = 5.0
-"""Maximum time in seconds to wait for another process that writes its digests."""
+"""Maximum time in seconds to wait until another process has written its digests to the database."""
 
 _OWN = ("build", "etdev.lock")
 """Default names of the files and folders that etdev itself adds to a project."""
@@ -33,7 +33,7 @@ _Stamp = tuple[int, int, int, int, int]
 
 
 class Digests:
-    """Digests of files, kept in memory and in a database, if there is one; a context manager.
+    """Digests of files, kept in memory and, if possible, in a database; a context manager.
 
     The database is written when the block ends.
     """
@@ -71,7 +71,7 @@ class Digests:
     ) -> None:
         if self._database is None:
             return
-        with suppress(sqlite3.Error, OverflowError):  # Digests that could not be stored are computed again.
+        with suppress(sqlite3.Error, OverflowError):  # A later run computes again the digests that could not be stored.
             if self._new:
                 rows = [(os.fsencode(name), *self._known[name][0], self._known[name][1]) for name in sorted(self._new)]
                 with self._database:
@@ -97,7 +97,7 @@ class Digests:
 def digest_of_names(folder: Path) -> str:
     """Return the digest of the names in a folder. Raises OSError.
 
-    Hidden names and those that Python or etdev adds do not count.
+    Ignore hidden names, and names of files that Python or etdev adds.
     """
     seen = sorted(name for name in os.listdir(folder) if not name.startswith((".", "__pycache__")) and name not in _OWN)
     return digest_of_text("\n".join(seen))

@@ -1,4 +1,4 @@
-"""Entries of the cache. Each has the facts, reads and outputs of a build."""
+"""Entries of the cache: each has the facts, reads and outputs of a build."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pydantic import BaseModel, ConfigDict
 from etdev.pipeline.cache.digests import digest_of_text
 
 Level = Literal["object", "linked", "reference"]
-"""What an entry keeps: the object program, the whole target with its verification, or the quantized model's outputs."""
+"""Content of an entry: the object program, the whole verified target, or the quantized model's outputs."""
 
 _ABSENT = object()
 
 ABSENT = ""
-"""Digest that stands for a file that does not exist."""
+"""Digest of a file that does not exist."""
 Plain = str | int | float | bool | None
 
 
@@ -29,7 +29,7 @@ class Facts(_Part):
     """The inputs of a build that are known before it begins."""
 
     settings: dict[str, Plain]
-    """Settings that affect the result, by dotted key: ``targets.this.memory.planner``."""
+    """Settings that affect the result, by dotted key such as ``targets.this.memory.planner``."""
     versions: dict[str, str]
     """Versions of packages and of the machine, by name."""
 
@@ -43,16 +43,16 @@ class Reads(_Part):
     """Files, folders and packages that a build has read. Paths are relative to the config's folder."""
 
     files: dict[str, str] = {}
-    """SHA-256 of each file, by path; :data:`ABSENT` for a file that the build looked for and did not find."""
+    """SHA-256 of each file, by path; :data:`ABSENT` for a path at which the build found no file."""
     folders: dict[str, str] = {}
-    """SHA-256 of the names in each folder whose names were listed, by the folder's path."""
+    """SHA-256 of the file names in each folder that the build listed, by the folder's path."""
     packages: dict[str, str] = {}
     """Versions of the packages that the project's code imports, by name."""
     absent: tuple[str, ...] = ()
-    """Paths such as ``package/module`` at which a module was looked for and not found."""
+    """Paths such as ``package/module`` at which the build looked for a module and found none."""
 
     def joined(self, other: Reads) -> Reads:
-        """Return all reads of both; where they differ, those of ``other`` count."""
+        """Return the union of the reads; on a conflict, the entry of ``other`` wins."""
         return Reads(
             files={**self.files, **other.files},
             folders={**self.folders, **other.folders},
@@ -75,15 +75,18 @@ class Difference:
 
 
 class Output(_Part):
-    """A file that a build wrote."""
+    """Digest and size of a file that a build wrote."""
 
     size: int
-    """Bytes."""
+    """Size in bytes."""
     sha256: str
 
 
 class Entry(_Part):
-    """What the cache keeps of a build, of the kind that ``level`` states."""
+    """An entry of the cache: the facts, reads and outputs of one build.
+
+    ``level`` states which content of the build the entry has.
+    """
 
     format: Literal[1] = 1
     level: Level
@@ -98,7 +101,7 @@ class Entry(_Part):
 
 
 def flattened(settings: Mapping[str, Any]) -> dict[str, Plain]:
-    """Return the values of nested tables by dotted key, and those of lists by position.
+    """Return the values in nested tables and lists, by dotted key; positions in lists are parts of the key.
 
     An empty table or list has a key of its own.
     """
@@ -119,7 +122,7 @@ def _leaves(value: Any, key: str) -> Iterator[tuple[str, Plain]]:
 
 
 def differences(was: Facts, now: Facts, target: str) -> Iterator[Difference]:
-    """Yield the facts that differ between an earlier build of a target and one now."""
+    """Yield a difference for each fact that differs between an earlier build of a target and the current one."""
     for what, before, after in (("setting", was.settings, now.settings), ("version", was.versions, now.versions)):
         for key in sorted({*before, *after}):
             old, new = before.get(key, _ABSENT), after.get(key, _ABSENT)
@@ -129,4 +132,4 @@ def differences(was: Facts, now: Facts, target: str) -> Iterator[Difference]:
 
 
 def _shown(value: object) -> str:
-    return "not there" if value is _ABSENT else json.dumps(value)
+    return "not set" if value is _ABSENT else json.dumps(value)

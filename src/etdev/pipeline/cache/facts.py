@@ -1,4 +1,4 @@
-"""Facts of a build: settings, versions and the machine. All are known before anything is imported."""
+"""Facts of a build: settings, versions and the machine, all known before the project's code is imported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from etdev.plugins import BACKENDS, CHECKS, EXECUTORS, PLANNERS
 _NOT_SETTINGS = (("extends",), ("profiles",), ("deploy",), ("run",))
 """Tables of the config that are not among the facts.
 
-The first two have been applied to the other settings, and the last two do not affect a build.
+The first two are already applied to the other settings. The last two do not affect a build.
 """
 _MODULE_KEYS = (("model", "entry"), ("constants",), ("project", "imports"))
 """Keys that name the modules that a model is built from."""
@@ -45,7 +45,7 @@ _AFTER_EMISSION = (
 )
 """Keys that no stage up to emission reads.
 
-Lowering reads which forms the target's runtime has kernels for. These forms are a separate fact.
+Lowering depends on the forms that the target's runtime has kernels for. These forms are a separate fact.
 """
 
 
@@ -78,7 +78,7 @@ def linked_facts(project: Project, target: str, options: BuildOptions, digests: 
 def locked_facts(project: Project, target: str) -> Facts:
     """Return the facts that determine the bytes of a target's file on any machine.
 
-    Of the settings, these are the ones that differ from their defaults.
+    Only settings that differ from their defaults are included.
     """
     settings = _settings(project, target, exclude_defaults=True)
     for key in _AFTER_EMISSION:
@@ -88,10 +88,10 @@ def locked_facts(project: Project, target: str) -> Facts:
 
 
 def _circumstances(project: Project) -> dict[str, Any]:
-    """Return facts on the way in which the config gives its settings.
+    """Return facts on where and how the config states its settings.
 
-    ``stated`` has settings for which it matters whether the config gives them, even if the value is the default.
-    ``bases`` has the folders in which modules are looked up, relative to the config's folder.
+    ``stated`` lists settings that have another effect if stated than if absent, even with the default value. ``bases``
+    maps each key that names a module to the folder in which the module is searched.
     """
     root = project.loaded.root
     return {
@@ -134,10 +134,7 @@ def _versions(project: Project, target: str, digests: Digests, *, linked: bool) 
 
 
 def _package_versions(project: Project, target: str, *, linked: bool) -> dict[str, str]:
-    """Return the versions of the packages that a build of the target can depend on.
-
-    Other installed packages do not change the result.
-    """
+    """Return the versions of the packages on which a build of the target can depend."""
     found = dict(versions(build_packages(project.config, target)))
     for package in _plugins(project, target, linked=linked):
         found[package.name] = package.version
@@ -145,7 +142,7 @@ def _package_versions(project: Project, target: str, *, linked: bool) -> dict[st
 
 
 def _plugins(project: Project, target: str, *, linked: bool) -> Iterator[metadata.Distribution]:
-    """Yield the packages that provide the target's backends and their executors, and with ``linked`` its planner."""
+    """Yield the packages that provide the target's backends and their executors and, if ``linked``, its planner."""
     settings = project.config.targets[target]
     used = []
     for step in settings.partitioners:
@@ -160,9 +157,9 @@ def _plugins(project: Project, target: str, *, linked: bool) -> Iterator[metadat
 
 
 def _checks(digests: Digests) -> dict[str, str]:
-    """Return the version of each check that another package provides.
+    """Return the version of each check that another package provides, by the check's name.
 
-    If the check's module is a single file, its digest is included.
+    If the check's module is a single file, the version includes the file's digest.
     """
     found = {}
     for name in plugins.registered(CHECKS):
@@ -176,7 +173,7 @@ def _checks(digests: Digests) -> dict[str, str]:
 def _source_digest(digests: Digests) -> str | None:
     """Return the digest of etdev's code; None if etdev was installed from a wheel.
 
-    Without a wheel, the code may change while the version stays.
+    Code that is not from a wheel may change while its version stays the same.
     """
     root = Path(__file__).parents[2]
     try:
@@ -208,13 +205,13 @@ def _baseline(project: Project, target: str, digests: Digests) -> str | None:
 
 
 def _machine() -> str:
-    """Return a description of this machine, since measured times depend on it."""
+    """Return a description of this machine; measured times depend on it."""
     machine = describe_machine()
     return f"{machine.cpu}, {machine.cores} cores, {machine.system}"
 
 
 def _visible_devices() -> Mapping[str, Plain]:
-    """Return facts that determine which devices are available, found without importing a slow library."""
+    """Return facts that determine which devices are available; do not import a slow library for it."""
     try:
         cards = sorted(os.listdir("/proc/driver/nvidia/gpus"))
     except OSError:

@@ -9,14 +9,14 @@ from pathlib import Path
 from etdev.files import read_file
 
 _COMPUTED = frozenset({"__import__", "exec", "import_module", "importlib", "pkgutil", "runpy"})
-"""Names in a module's source that show that it may import modules that the source does not name."""
+"""Names in a module's source which show that the module may import modules under computed names."""
 
 
 def imported_files(roots: Iterable[str], modules: Mapping[str, Path]) -> set[Path]:
     """Return the files of the modules ``roots`` and of all modules that they import, directly or indirectly.
 
-    The packages around these modules are included. ``modules`` are all modules of the project that were imported, with
-    their files. If a module imports by names that it computes, return the files of all modules.
+    Parent packages of these modules are included. ``modules`` maps each imported module of the project to its file. If
+    one of the modules computes names to import, return the files of all modules.
     """
     found: dict[str, Path] = {}
     todo = [part for root in roots for part in _with_packages(root)]
@@ -33,9 +33,9 @@ def imported_files(roots: Iterable[str], modules: Mapping[str, Path]) -> set[Pat
 
 
 def _named(name: str, file: Path) -> set[str] | None:
-    """Return the names that a module's source imports; None if it computes names to import.
+    """Return the names that a module's source imports; None if the source computes names to import.
 
-    An extension module has no source, and counts as importing nothing.
+    An extension module has no source. The result for it is empty.
     """
     if file.suffix != ".py":
         return set()
@@ -72,7 +72,7 @@ def _imports(node: ast.AST, package: str) -> Iterator[str]:
 
 
 def _with_packages(dotted: str) -> Iterator[str]:
-    """Yield a dotted name and the packages around it: ``a.b.c``, ``a.b`` and ``a``."""
+    """Yield a dotted name and its parent packages: ``a.b.c``, ``a.b`` and ``a``."""
     while dotted:
         yield dotted
         dotted = dotted.rpartition(".")[0]

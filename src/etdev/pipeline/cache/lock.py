@@ -1,4 +1,4 @@
-"""``etdev.lock``: the inputs, digests and figures of every target, to be committed with the config."""
+"""``etdev.lock``: the inputs, digests and figures of every target. Users commit it with the config."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHOWN = 10
 
 
 class LockStaleError(EtdevError):
-    """The error if a build's inputs or outputs differ from ``etdev.lock``."""
+    """Error for a build whose inputs or outputs differ from ``etdev.lock``."""
 
     exit_code = ExitCode.LOCK_STALE
     rule = "lock"
@@ -37,7 +37,7 @@ class _Part(BaseModel):
 
 
 class LockedTarget(_Part):
-    """The lock's entry of one good build of a target."""
+    """The lock's entry for one target, from the last good build."""
 
     sha256: str
     """SHA-256 of the ``.pte``."""
@@ -53,7 +53,7 @@ class LockedTarget(_Part):
     packages: dict[str, str] = {}
     """Versions of the packages that the project's code imports, by name."""
     folders: dict[str, str] = {}
-    """SHA-256 of the names in each folder whose names were listed, by the folder's path."""
+    """SHA-256 of the file names in each folder that the build listed, by the folder's path."""
 
 
 class Lock(_Part):
@@ -68,22 +68,22 @@ def read_lock(text: str, where: str) -> Lock:
 
     Raises :class:`~etdev.errors.UsageError` at ``where`` if the text is not a valid lock.
     """
-    hint = "restore it, or remove it: `etdev build` writes it again"
+    hint = "restore the lock from version control, or remove it: `etdev build` writes it again"
     try:
         return Lock.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"this is not a lock of etdev: {error}", where=where, hint=hint) from error
+        raise UsageError(f"this file is not an etdev lock: {error}", where=where, hint=hint) from error
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
-        message = f"this is not a lock that this etdev knows: {key}: {first['msg']}"
+        message = f"this file is not an etdev lock, or is of another version of etdev: {key}: {first['msg']}"
         raise UsageError(message, where=where, hint=hint) from error
 
 
 def find_lock(project: Project) -> Lock | None:
-    """Return the project's lock; None if it has none.
+    """Return the project's lock; None if the project has none.
 
-    Raises :class:`~etdev.errors.UsageError` for a damaged lock.
+    Raises :class:`~etdev.errors.UsageError` if the lock is damaged.
     """
     path = project.lock
     try:
@@ -93,13 +93,13 @@ def find_lock(project: Project) -> Lock | None:
     except OSError as error:
         raise UsageError(f"cannot read the lock: {describe_os_error(error)[0]}", where=str(path)) from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"this is not a lock of etdev: {error}", where=str(path), hint="remove it") from error
+        raise UsageError(f"this file is not an etdev lock: {error}", where=str(path), hint="remove it") from error
 
 
 def write_lock(project: Project, lock: Lock | None, built: Mapping[str, LockedTarget]) -> None:
-    """Write the built targets to the lock, and remove the targets that the config no longer has.
+    """Write the built targets to the lock, and remove from it the targets that the config no longer has.
 
-    The file is not written if it would stay the same. Raises :class:`~etdev.errors.WriteError`.
+    The file is not written if its content would not change. Raises :class:`~etdev.errors.WriteError`.
     """
     if is_entered(project, lock, built):
         return
@@ -109,7 +109,7 @@ def write_lock(project: Project, lock: Lock | None, built: Mapping[str, LockedTa
 
 
 def is_entered(project: Project, lock: Lock | None, built: Mapping[str, LockedTarget]) -> bool:
-    """Return whether the lock has these targets as they were built, and no target that the config lacks."""
+    """Return True if the lock has these targets as built, and no target that the config lacks."""
     return lock is not None and _entered(project, lock, built) == lock.targets
 
 
@@ -119,19 +119,23 @@ def _entered(project: Project, lock: Lock | None, built: Mapping[str, LockedTarg
 
 
 def is_of_the_files_alone(project: Project) -> bool:
-    """Return whether all settings come from the config's files, since a lock does not cover others."""
+    """Return True if all settings come from the config's files; a lock does not cover overrides."""
     return all(origin.layer in ("extends", "file") for origin in project.loaded.origins.values())
 
 
 def check_inputs(project: Project, lock: Lock | None, facts: Mapping[str, Facts], digests: Digests) -> None:
     """Raise :class:`LockStaleError` if the current inputs of a target differ from those in the lock."""
     if lock is None:
-        raise LockStaleError("there is no lock", where=str(project.lock), hint="`etdev build` writes it")
+        raise LockStaleError(
+            "there is no lock", where=str(project.lock), hint="run `etdev build`, which writes the lock"
+        )
     stale = [
         f"{name}: {text}" for name, now in facts.items() for text in _input_changes(project, lock, name, now, digests)
     ]
     if stale:
-        raise _stale_error(project, stale, "if that is wanted, `etdev build` without --locked writes the lock again")
+        raise _stale_error(
+            project, stale, "if the change is intended, run `etdev build` without --locked to write the lock again"
+        )
 
 
 def check_outputs(project: Project, lock: Lock, built: Mapping[str, LockedTarget]) -> None:
@@ -141,20 +145,20 @@ def check_outputs(project: Project, lock: Lock, built: Mapping[str, LockedTarget
         raise _stale_error(
             project,
             stale,
-            "the same inputs produced other bytes: something outside the lock changed, or the model's code is not "
+            "if the inputs are the same, something outside the lock has changed, or the model's code is not "
             "deterministic",
         )
 
 
 def _output_changes(name: str, found: LockedTarget, locked: LockedTarget) -> Iterator[str]:
-    """Yield a sentence for each file of a target that differs from the locked one."""
+    """Yield a sentence for each file of a target that differs from the lock."""
     names = sorted({*found.data, *locked.data})
     for what, digest, was in (
         ("program's", found.sha256, locked.sha256),
         *((f"data file {data}'s", found.data.get(data), locked.data.get(data)) for data in names),
     ):
         if digest != was:
-            yield f"{name}: the {what} sha256 is {_short(digest)}, the lock says {_short(was)}"
+            yield f"{name}: the {what} sha256 is {_short(digest)}, the lock has {_short(was)}"
 
 
 def _short(digest: str | None) -> str:
@@ -179,4 +183,4 @@ def _input_changes(project: Project, lock: Lock, name: str, now: Facts, digests:
 def _stale_error(project: Project, stale: list[str], hint: str) -> LockStaleError:
     more = [f"and {len(stale) - _SHOWN} more"] if len(stale) > _SHOWN else []
     text = "\n".join(f"  {line}" for line in [*stale[:_SHOWN], *more])
-    return LockStaleError(f"not as locked:\n{text}", where=str(project.lock), hint=hint)
+    return LockStaleError(f"the build differs from the lock:\n{text}", where=str(project.lock), hint=hint)

@@ -1,6 +1,7 @@
-"""The cache's folder: files under the digests of their content, and the entries of builds, which name files.
+"""The cache's folder: files, stored under the digests of their content, and entries of builds, which name files.
 
-Several processes use it at once. All content is checked when it is read. Damaged or missing content counts as absent.
+Several processes can use the folder at the same time. Content is checked when it is read. Damaged content counts as
+missing.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from etdev.pipeline.cache.digests import digest_of_text
 from etdev.pipeline.cache.entries import Entry, Facts, Level, Output
 
 _GRACE_SECONDS = 3600.0
-"""Age in seconds up to which a file without an entry is kept, because a build may be about to write the entry."""
+"""Age in seconds up to which a file that no entry names is kept; a build may be about to write its entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class StoreStats:
     objects: int
     linked: int
     references: int
-    """Number of entries of this level; the fields ``objects`` and ``linked`` count those of the other levels."""
+    """Number of entries with outputs of quantized models; ``objects`` and ``linked`` count the other levels."""
     files: int
     size: int
     """Bytes of all stored files."""
@@ -51,7 +52,7 @@ class StoreStats:
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """Figures on content that was removed."""
+    """Figures on content that was removed from the cache."""
 
     entries: int
     files: int
@@ -60,7 +61,7 @@ class Freed:
 
 
 class Store:
-    """The cache's folder, which is created when it is first written to."""
+    """The cache's folder, created at the first write."""
 
     def __init__(self, folder: Path, limit: int) -> None:
         self.folder, self.limit = folder, limit
@@ -84,7 +85,7 @@ class Store:
     def copy_out(self, output: Output, place: Path) -> bool:
         """Copy a stored file to ``place``, a temporary file; return False if the stored file is missing or damaged.
 
-        A damaged file is removed. Raises OSError if ``place`` cannot be written.
+        Remove a damaged file from the store. Raises OSError if ``place`` cannot be written.
         """
         source = self._place(output.sha256)
         try:
@@ -113,10 +114,7 @@ class Store:
         return content
 
     def holds(self, output: Output) -> bool:
-        """Return whether a file with this digest and size is stored.
-
-        Its content is not checked here, but when it is restored.
-        """
+        """Return True if a file with this digest and size is stored; its content is checked only when it is read."""
         return _size_of(self._place(output.sha256)) == output.size
 
     def _place(self, digest: str) -> Path:
@@ -134,10 +132,7 @@ class Store:
             remove_abandoned(folder)
 
     def entries(self, project: str, target: str, level: Level, facts: Facts | None = None) -> list[Entry]:
-        """Return the entries of a target, most recently used first.
-
-        With ``facts``, return only the entries that have the same facts.
-        """
+        """Return the entries of a target, most recently used first; with ``facts``, only those with equal facts."""
         prefix = f"{level}-" if facts is None else f"{level}-{facts.digest[:32]}-"
         found = []
         for path in _by_age(self._folder(project, target)):
@@ -148,7 +143,7 @@ class Store:
         return found
 
     def use(self, entry: Entry) -> None:
-        """Mark an entry as used now, since the least recently used entries and their files are removed first."""
+        """Mark an entry as used now; the least recently used entries are removed first."""
         _touch(self._entry_place(entry))
 
     def _entry_place(self, entry: Entry) -> Path:
@@ -177,10 +172,10 @@ class Store:
         )
 
     def collect(self, limit: int | None = None) -> Freed:
-        """Remove the least recently used entries, until the remaining content takes at most ``limit`` bytes.
+        """Remove the least recently used entries until the remaining content is at most ``limit`` bytes.
 
-        If ``limit`` is None, the store's own limit applies. Files that no entry names are removed too. A process that
-        is about to read such a file finds it missing.
+        If ``limit`` is None, the store's own limit applies. Files that no entry names are removed too. Another process
+        that is about to read such a file finds it missing.
         """
         limit = self.limit if limit is None else limit
         files = {path.parent.name + path.name: (path, size, used) for path, size, used in self._all_files()}
@@ -205,7 +200,7 @@ class Store:
         return Freed(entries, gone, freed)
 
     def is_full(self) -> bool:
-        """Return whether the stored files exceed the store's limit."""
+        """Return True if the stored files exceed the store's limit."""
         return sum(size for _, size, _ in self._all_files()) > self.limit
 
     def _all_entries(self) -> Iterator[Path]:

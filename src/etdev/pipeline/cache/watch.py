@@ -1,6 +1,6 @@
-"""Watches, which record the files that Python opens and lists in a project while the project's code runs.
+"""Watches: while a project's code runs, they record the project's files and folders that Python opens and lists.
 
-Python reports each ``open`` by an audit event. Libraries that read files without Python (safetensors) report nothing.
+Python reports each ``open`` as an audit event. Libraries that read files without Python (safetensors) report nothing.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 from etdev.files import TEMPORARY_SUFFIX
 
 _WATCHES: list[Watch] = []
-"""The active watches. The one audit hook uses this list, because a hook can never be removed."""
+"""The active watches. The single audit hook reads this list, because Python cannot remove a hook."""
 _LISTS = ("os.listdir", "os.scandir")
 
 
 @dataclass(slots=True)
 class FileAccess:
-    """Absolute paths that were accessed, in the form in which the code named them."""
+    """Absolute paths that were accessed, spelled as in the code."""
 
     files: set[str] = field(default_factory=set)
     folders: set[str] = field(default_factory=set)
@@ -34,7 +34,7 @@ class FileAccess:
 
 
 class Watch:
-    """A watch that records reads below some folders, except for ignored ones; a context manager."""
+    """A watch that records accesses to files in some folders, except in ignored ones; a context manager."""
 
     _hooked = False
 
@@ -47,7 +47,7 @@ class Watch:
 
     @contextmanager
     def into(self, seen: FileAccess) -> Iterator[None]:
-        """Record what the block accesses in ``seen`` as well."""
+        """Record the accesses of the block in ``seen``, in addition to :attr:`seen`."""
         self._sinks.append(seen)
         try:
             yield
@@ -65,7 +65,7 @@ class Watch:
         _WATCHES.remove(self)
 
     def note(self, path: str, *, folder: bool) -> None:
-        """Record that a file was read or, with ``folder``, that a folder was listed."""
+        """Record an access: a folder that was listed if ``folder`` is True, else a file that was read."""
         name = os.path.abspath(path)
         inside = f"{name}/"
         below = next((prefix for prefix in self._below if inside.startswith(prefix)), None)
@@ -96,12 +96,12 @@ def _reads(flags: Any) -> bool:
 
 
 def _is_import(module: dict[str, Any]) -> bool:
-    """Return whether Python is looking for modules."""
+    """Return True if the frame with these globals belongs to Python's search for modules."""
     return str(module.get("__name__", "")).startswith("importlib.")
 
 
 def _is_no_input(name: str) -> bool:
-    """Return whether a path is no input of a build: compiled modules, folders of tools, and unfinished files."""
+    """Return True if a path is not an input of a build: compiled modules, folders of tools, and unfinished files."""
     parts = name.rstrip("/").split("/")
     return name.endswith((".pyc/", f"{TEMPORARY_SUFFIX}/")) or any(
         part.startswith((".", "__pycache__")) for part in parts
@@ -109,5 +109,5 @@ def _is_no_input(name: str) -> bool:
 
 
 def _prefixes(paths: Sequence[Path]) -> tuple[str, ...]:
-    """Return the prefixes of all paths below these folders, as named and with symbolic links resolved."""
+    """Return the prefixes that paths in these folders have, as spelled and with symbolic links resolved."""
     return tuple({f"{name}/" for path in paths for name in (os.path.abspath(path), os.path.realpath(path))})

@@ -1,4 +1,4 @@
-"""Explanation why a target is built again: how it differs from the builds in the cache."""
+"""Explanation of why a target is built again: its differences from the builds in the cache."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from etdev.pipeline.results.result import Part
 
 
 class Explanation(Part):
-    """How the cache compares with one level of a target: its object program, or its finished file."""
+    """Comparison of one level of a target (its object program or its finished file) with the cache."""
 
     target: str
     level: Level
@@ -27,7 +27,7 @@ class Explanation(Part):
 
 
 def explain(project: Project, target: str, options: BuildOptions, cache: Cache) -> tuple[Explanation, ...]:
-    """Compare a target with the builds in the cache: its object program, and its finished file."""
+    """Compare a target's object program and its finished file with the builds in the cache."""
     return (
         _explain(project, target, "object", object_facts(project, target, cache.digests), cache),
         _explain(project, target, "linked", linked_facts(project, target, options, cache.digests), cache),
@@ -42,7 +42,7 @@ def _explain(project: Project, target: str, level: Level, facts: Facts, cache: C
             return Explanation(target=target, level=level, state="found")
     if not found:
         return Explanation(target=target, level=level, state="unknown")
-    nearest = min(found, key=len)  # If several have as few differences, this is the most recently used one.
+    nearest = min(found, key=len)  # If several entries have equally few differences, take the most recently used one.
     return Explanation(target=target, level=level, state="differs", differences=tuple(item.message for item in nearest))
 
 

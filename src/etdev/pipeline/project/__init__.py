@@ -1,4 +1,4 @@
-"""A loaded config as the stages use it: names, folders, and the locations that errors name."""
+"""A loaded config with the names and paths that the stages derive from it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from etdev.pipeline.results.report import REPORT
 
 @dataclass(frozen=True)
 class Project:
-    """A loaded config seen as a project on disk."""
+    """A loaded config, with the project's name, folders and files."""
 
     loaded: LoadedConfig
 
     @property
     def config(self) -> Config:
-        """The validated values."""
+        """The validated config."""
         return self.loaded.config
 
     @property
     def name(self) -> str:
-        """``project.name``, or the folder's name with invalid characters replaced by ``_``."""
+        """``project.name``, or else the folder's name with invalid characters replaced by ``_``."""
         if self.config.project.name is not None:
             return self.config.project.name
         cleaned = re.sub(r"[^A-Za-z0-9._-]", "_", self.loaded.root.name).lstrip("._-")
@@ -54,7 +54,7 @@ class Project:
 
     @property
     def files(self) -> list[Path]:
-        """Files that a build reads or writes, except the model's own: files of the config and of each target."""
+        """Files that a build reads or writes, without the model's own: files of the config and of each target."""
         suffixes = (".pte", ".etrecord", ".object.pte", ".object.json", ".object.etrecord")
         names = [f"{self.name}{suffix}" for suffix in suffixes]
         folders = [self.out / target for target in self.config.targets]
@@ -70,7 +70,7 @@ class Project:
         return f"{self.loaded.where(*key)} ({_dotted(key)})"
 
     def error(self, message: str, *key: str | int, hint: str | None, rule: str = CONFLICT) -> ConfigError:
-        """Return an error about the value of a key; for errors that only a stage can find."""
+        """Return an error about the value of a key; for errors that are found only after the config is validated."""
         return ConfigError((self.loaded.problem(message, *key, hint=hint, rule=rule),))
 
     def base(self, *key: str | int) -> Path:
@@ -86,5 +86,5 @@ def _dotted(key: tuple[str | int, ...]) -> str:
 
 
 def says_share_state(project: Project) -> bool:
-    """Return whether the config sets `model.share_state`, to either value."""
+    """Return True if the config sets `model.share_state`, to true or false."""
     return ("model", "share_state") in project.loaded.origins

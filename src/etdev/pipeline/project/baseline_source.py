@@ -14,13 +14,13 @@ KEY = ("baseline", "from")
 
 
 def judges_growth(project: Project, target: str) -> bool:
-    """Return whether the config limits how much a target may grow."""
+    """Return True if the config limits how much a target's figures may grow."""
     growth = project.config.targets[target].budget.growth
     return growth != type(growth)()
 
 
 def baseline_path(project: Project) -> Path | None:
-    """Return the file or folder that the config names as baseline; None if it names a commit or no baseline."""
+    """Return the file or folder that the config names as baseline; None if the baseline is a commit or not set."""
     baseline = project.config.baseline
     if baseline is None or baseline.from_.startswith(GIT_PREFIX):
         return None
@@ -41,8 +41,8 @@ def baseline_name(project: Project) -> str:
 def check_baseline(project: Project, targets: tuple[str, ...]) -> None:
     """Raise an error early if the baseline cannot be used.
 
-    Raises :class:`~etdev.errors.ConfigError` for one file as the baseline of several targets, and for the project's own
-    output folder. A build that exceeded a limit would be the baseline of the next build there.
+    Raises :class:`~etdev.errors.ConfigError` if one file is the baseline of several targets, or if the baseline is the
+    project's own output folder. There, a build that exceeds a limit would become the next build's baseline.
     """
     judged = [name for name in targets if judges_growth(project, name)]
     path = baseline_path(project) if judged else None
@@ -50,25 +50,24 @@ def check_baseline(project: Project, targets: tuple[str, ...]) -> None:
         return
     if path == project.out or any(path.is_relative_to(project.out / name) for name in project.config.targets):
         message = f"`baseline.from` is the project's own output, {baseline_name(project)}, which each build replaces"
-        hint = "copy the output of a build that is good to another folder, and name that"
+        hint = "copy the output of a good build to another folder, and set `baseline.from` to that folder"
         raise project.error(message, *KEY, hint=hint)
     if len(judged) > 1 and not path.is_dir() and path.suffix == ".pte":
-        message = f"`baseline.from` is one file, and growth of {len(judged)} targets is judged: {', '.join(judged)}"
-        hint = "name the output folder of a build instead, or build one target with `-t`"
+        message = f"`baseline.from` is one file, but {len(judged)} targets have limits for growth: {', '.join(judged)}"
+        hint = "set `baseline.from` to the output folder of a build, or build one target with `-t`"
         raise project.error(message, *KEY, hint=hint)
 
 
 def committed_lock(project: Project) -> str | None:
-    """Return the text of the lock in the commit that the config names.
+    """Return the text of the lock in the commit that the config names; None if there is none.
 
-    Return None if the commit has no lock, or if there is no commit yet. Raises
-    :class:`~etdev.errors.MissingRequirementError` if that cannot be found out: git, a repository or the commit is
-    missing.
+    There is no lock if the commit does not contain one, or if the repository has no commits. Raises
+    :class:`~etdev.errors.MissingRequirementError` if git, a repository or the commit is missing.
     """
     baseline, root = project.config.baseline, project.loaded.root
     reference = "" if baseline is None else baseline.from_.removeprefix(GIT_PREFIX)
     if _git(project, "rev-parse", "--git-dir") is None:
-        raise _unknown(project, f"{root} is not in a git repository", "name a file or a folder as `baseline.from`")
+        raise _unknown(project, f"{root} is not in a git repository", "set `baseline.from` to a file or a folder")
     commit = _git(project, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{reference}^{{commit}}")
     if commit is None:
         if _git(project, "rev-parse", "--verify", "--quiet", "HEAD") is None:
@@ -88,4 +87,4 @@ def _git(project: Project, *arguments: str) -> str | None:
 
 
 def _unknown(project: Project, why: str, hint: str) -> MissingRequirementError:
-    return MissingRequirementError(f"growth cannot be judged: {why}", where=project.where(*KEY), hint=hint)
+    return MissingRequirementError(f"growth cannot be checked: {why}", where=project.where(*KEY), hint=hint)

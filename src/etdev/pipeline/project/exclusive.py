@@ -1,4 +1,4 @@
-"""Locks on output folders: only one build at a time may build a target in the same folder."""
+"""Locks on output folders: only one build at a time may build a target in a folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from etdev.pipeline.project.progress import WAIT, Progress
 
 @contextmanager
 def exclusive_outputs(project: Project, targets: Sequence[str], progress: Progress) -> Iterator[None]:
-    """Keep other builds from the folders of these targets; first wait for builds that are running.
+    """Keep other builds out of the folders of these targets during the block; first wait until running builds end.
 
     Folders that did not exist before and are empty after the block are removed. Raises
     :class:`~etdev.errors.WriteError`.
@@ -22,14 +22,14 @@ def exclusive_outputs(project: Project, targets: Sequence[str], progress: Progre
     with ExitStack() as stack:
         folders = [project.out, *(project.out / name for name in targets)]
         stack.callback(_remove_empty, [folder for folder in folders if not folder.exists()])
-        for name in sorted(targets):  # the same order in every build, to prevent deadlocks
+        for name in sorted(targets):  # The order is the same in every build, to prevent deadlocks.
             stack.enter_context(_exclusive(project.out, name, progress))
         yield
 
 
 @contextmanager
 def exclusive_lock_file(project: Project) -> Iterator[None]:
-    """Keep other processes from ``etdev.lock`` while the block reads and writes it.
+    """Keep other processes from using ``etdev.lock`` while the block reads and writes it.
 
     Raises :class:`~etdev.errors.WriteError`.
     """

@@ -1,4 +1,4 @@
-"""Imports that the config lists under ``imports``, before any other code of the project."""
+"""Imports of the modules in the config's ``project.imports``, which run before any other code of the project."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from etdev.pipeline.project.usercode import UserCode
 
 
 def register_imports(project: Project, user: UserCode) -> None:
-    """Import the modules that the config names under ``imports``, once and before any other code of the project."""
+    """Import the modules in the config's ``project.imports``, once and before any other code of the project."""
     import_package("torch")
     names = project.config.project.imports
     if names:

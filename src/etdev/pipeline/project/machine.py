@@ -1,4 +1,4 @@
-"""Facts about the machine on which times are measured, and about the memory of a process."""
+"""Facts about the machine on which times are measured, and about a process's memory."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Machine(Part):
     cores: int
     """Number of cores that this process may use."""
     load: float | None
-    """Average number of running and waiting processes in the minute before; None if the system does not state it."""
+    """Load average of the last minute: running and waiting processes; None if the system does not state it."""
     system: str
     versions: Mapping[str, str]
-    """Versions of etdev, Python and the packages that take part."""
+    """Versions of etdev, Python and the packages that affect the time, by name."""
 
 
 def describe_machine() -> Machine:
@@ -37,7 +37,7 @@ def describe_load(machine: Machine) -> str | None:
     """Return a warning if other processes may have disturbed measured times; None otherwise."""
     if machine.load is None or machine.load <= machine.cores * _BUSY:
         return None
-    return f"the machine was busy before, with a load of {machine.load:.1f}: the times may be those of a slower one"
+    return f"the machine was busy before the measurement, with a load of {machine.load:.1f}: the times may be too long"
 
 
 def usable_cores() -> int:
@@ -65,7 +65,7 @@ def _load() -> float | None:
 def peak_resident(process: int) -> int | None:
     """Return the peak resident memory of a process in bytes; None if the system does not state it.
 
-    This is Linux's ``VmHWM``, which counts pages of mapped files too.
+    The figure is Linux's ``VmHWM``, which also counts pages of mapped files.
     """
     try:
         found = re.search(r"^VmHWM:\s+(\d+) kB$", Path(f"/proc/{process}/status").read_text(), re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Options of one build: what the caller chooses and the config does not state."""
+"""Options of one build that the caller chooses, in addition to the config."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ from etdev.runtime.device_map import NO_MAP, DeviceMap, parse_device_map
 
 @dataclass
 class BuildOptions:
-    """Options of one build: what the caller chooses and the config does not state."""
+    """Options of one build that the caller chooses, in addition to the config."""
 
     targets: Sequence[str] = ()
-    """Glob patterns of the targets to build; none means every target."""
+    """Glob patterns of the targets to build; an empty sequence means every target."""
     require: Sequence[str] = ()
-    """Checks that must have run, in addition to those that the config requires."""
+    """Names of checks that must run, in addition to those that the config requires."""
     verify: bool = True
-    """False to stop after writing. The artifact is put in place unverified, and the report says so."""
+    """False to stop after writing. The artifact is then not verified, and the report says so."""
     cache: bool = True
     """False to build again even if nothing has changed since an earlier build."""
     locked: bool = False
-    """True to require that everything matches ``etdev.lock``."""
+    """True to require that all inputs and outputs match ``etdev.lock``."""
     device_map: DeviceMap = field(default_factory=lambda: NO_MAP)
     """Local devices that stand for the devices of programs."""
     jobs: int | None = None
     """Number of targets, or methods of targets, to build at the same time; None for the config's number."""
     metric_jobs: int = 1
-    """Number of workers for the samples that a metric passes to ``run.map``, if the program keeps no state."""
+    """Number of workers for the samples that a metric passes to ``run.map``; used only if the program keeps no state.
+    """
     keep_going: bool = False
     """True to build the other targets after one target has failed."""
     verbose: bool = False
@@ -41,10 +42,7 @@ class BuildOptions:
 
 
 def choose_targets(project: Project, patterns: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the targets that match a pattern, in the config's order.
-
-    A single string counts as one pattern.
-    """
+    """Return the names of the targets that match a pattern, in the config's order; a string counts as one pattern."""
     names = tuple(project.config.targets)
     patterns = (patterns,) if isinstance(patterns, str) else tuple(patterns)
     for pattern in patterns:
@@ -53,18 +51,18 @@ def choose_targets(project: Project, patterns: Iterable[str]) -> tuple[str, ...]
             listed = f"targets: {', '.join(names)}"
             hint = f"did you mean {near!r}? {listed}" if near else listed
             if pattern.endswith((".toml", ".yaml", ".yml")):
-                hint = f"a config is named with `-c {pattern}`"
+                hint = f"use `-c {pattern}` if this is a config"
             raise UsageError(f"no target matches {pattern!r}", hint=hint)
     return tuple(name for name in names if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns))
 
 
 def required_checks(project: Project, name: str, options: BuildOptions) -> tuple[str, ...]:
-    """Return the checks that the config and the caller require to run."""
+    """Return the names of the checks that the config or the caller requires to run."""
     return tuple(dict.fromkeys((*project.config.targets[name].verify.require, *options.require)))
 
 
 def parse_checks(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the checks with these names.
+    """Return the names if all of them are names of checks.
 
     Raises :class:`~etdev.errors.UsageError` for a name that does not exist.
     """

@@ -9,7 +9,7 @@ from etdev.pipeline.results.report import find_report, report_beside
 from etdev.program.flat_tensor.model import SUFFIX
 
 REJECTED_SUFFIX = ".rejected"
-"""Suffix that is added to the name of a file that verification has rejected."""
+"""Suffix that is appended to the name of a file that verification has rejected."""
 
 
 def object_place(project: Project, target: str) -> Path:
@@ -18,20 +18,20 @@ def object_place(project: Project, target: str) -> Path:
 
 
 def sidecar_place(path: Path) -> Path:
-    """Return the path of the sidecar of the object program at ``path``: the same name with ``.json``."""
+    """Return the path of the sidecar of the object program at ``path``: the same name with the suffix ``.json``."""
     return path.with_suffix(".json")
 
 
 def record_place(program: Path) -> Path:
-    """Return the path of the ETRecord of the program at ``program``: the same name with ``.etrecord``."""
+    """Return the path of the ETRecord of the program at ``program``: the same name with the suffix ``.etrecord``."""
     return program.with_suffix(".etrecord")
 
 
 def data_places(project: Project, target: str) -> tuple[Path, ...]:
-    """Return the paths of a target's data files, in the order of their names.
+    """Return the paths of a target's data files, sorted by name.
 
-    The config's ``external_weights`` names some of them. The report of the last build names those that backends
-    requested.
+    The config's ``external_weights`` names some of the files. The report of the last build names the files that
+    backends requested.
     """
     weights = project.config.targets[target].external_weights
     asked = {path for path, of_delegates in reported_data(project, target) if of_delegates}
@@ -48,7 +48,7 @@ def reported_data(project: Project, target: str) -> list[tuple[Path, bool]]:
 
 
 def operators_place(program: Path) -> Path:
-    """Return the path of the operator list of the program at ``program``: its name with ``.operators.yaml``."""
+    """Return the path of the operator list of the program at ``program``, with the suffix ``.operators.yaml``."""
     return program.with_suffix(".operators.yaml")
 
 
@@ -58,7 +58,7 @@ def runner_place(program: Path) -> Path:
 
 
 def object_files(project: Project, target: str, folder: Path | None = None) -> tuple[Path, ...]:
-    """Return the files of an object program in the order of writing: at their final paths, or in ``folder``."""
+    """Return the files of an object program in the order of writing: in ``folder``, or at their final paths if None."""
     path = object_place(project, target)
     path = path if folder is None else folder / path.name
     record = [record_place(path)] if project.config.targets[target].etrecord else []
@@ -66,5 +66,5 @@ def object_files(project: Project, target: str, folder: Path | None = None) -> t
 
 
 def report_place(project: Project, target: str) -> Path:
-    """Return the path of the report on a build of the target."""
+    """Return the path of a target's ``report.json``."""
     return report_beside(project.artifact(target))

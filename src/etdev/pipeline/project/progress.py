@@ -1,4 +1,4 @@
-"""Progress of a build. The command line shows it; the Python API shows nothing unless the caller asks for it."""
+"""Progress of a build. The command line shows it; the Python API shows it only if the caller passes a display."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from contextlib import contextmanager
 from typing import Protocol
 
 Count = Callable[[int, int | None], None]
-"""A callback with the number of calls of a program so far, and the total if it is known."""
+"""A callback with the number of calls of a program so far and the total; the total may be unknown (None)."""
 
 
 WAIT = "wait for another build of it"
-"""Prefix of the name of the stage that waits for another build of the same output."""
+"""Start of the name of the stage that waits for another build of the same output."""
 
 
 def uncounted(done: int, total: int | None) -> None:
-    """Ignore the number of calls; for callers that show no progress."""
+    """Ignore the number of calls."""
 
 
 class Progress(Protocol):
-    """The interface of an object that receives a build's events, in order."""
+    """A receiver of a build's events, in order."""
 
     def started(self, target: str, stage: str) -> None:
         """Report that a stage of a target begins."""
 
     def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
-        """Report the number of calls made in a stage, and the total if it is known."""
+        """Report the number of calls made in a stage so far, and the total if known."""
 
     def finished(self, target: str, stage: str, seconds: float) -> None:
         """Report that a stage has ended without an error."""
@@ -58,19 +58,19 @@ class Silent:
 
 
 class StageClock:
-    """A timer of one target's stages that reports them to a :class:`Progress`."""
+    """A timer for the stages of one target, which reports each stage to a :class:`Progress`."""
 
     def __init__(self, target: str, progress: Progress) -> None:
         self.seconds: dict[str, float] = {}
         self._target, self._progress = target, progress
         self._open: list[tuple[str, float]] = []
-        """The running stages, outermost first, each with the seconds of the stages that ran inside it."""
+        """The running stages, outermost first, each with the seconds spent in stages inside it."""
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Measure the time of one stage.
+        """Measure the time of the block as one stage.
 
-        Times of repeated stages add up. The time of a stage inside another counts only for the inner one.
+        Times of repeated stages add up. A stage inside another is not counted in the outer stage's time.
         """
         self._progress.started(self._target, name)
         self._open.append((name, 0.0))
@@ -91,7 +91,7 @@ class StageClock:
             self._progress.started(self._target, outer)
 
     def include(self, others: Sequence[Mapping[str, float]]) -> None:
-        """Add stages that ran elsewhere at the same time: the longest of each."""
+        """Add the times of stages that ran in parallel elsewhere: for each stage, the longest time."""
         for name in dict.fromkeys(name for seconds in others for name in seconds):
             longest = max(seconds.get(name, 0.0) for seconds in others)
             self.seconds[name] = self.seconds.get(name, 0.0) + longest

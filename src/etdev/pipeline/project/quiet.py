@@ -1,4 +1,4 @@
-"""Control of libraries' output: stdout is for results, and warnings are shown on request only."""
+"""Control of libraries' output: stdout is for results, and warnings are shown only on request."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _STDOUT, _STDERR = 1, 2
 def quiet_libraries(*, verbose: bool = False) -> Iterator[None]:
     """Send printed output to stderr and, unless ``verbose``, hide Python warnings and log messages below ERROR.
 
-    torch, torchao and executorch always warn about things that users of etdev cannot change. They install their own log
-    handlers during import, so the level is set for all loggers.
+    torch, torchao and executorch always warn about things that users of etdev cannot change. These packages install
+    their own log handlers during import, so the level is set for all loggers.
     """
     with _stdout_to_stderr(), warnings.catch_warnings():
         if verbose:
@@ -36,10 +36,10 @@ def quiet_libraries(*, verbose: bool = False) -> Iterator[None]:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Hold back what torch prints in the block; drop its log messages.
+    """Capture the output that torch prints in the block, and drop torch's log messages.
 
-    If the block raises an exception, the printed text becomes a note of the exception. It shows the graph so far. The
-    log would only repeat the traceback.
+    If the block raises an exception, the printed text, which shows the graph so far, becomes a note of the exception.
+    The log messages would only repeat the traceback.
     """
     printed, before = io.StringIO(), logging.root.manager.disable
     logging.disable(max(before, logging.ERROR))
@@ -56,7 +56,10 @@ def held_back() -> Iterator[None]:
 
 @contextmanager
 def _stdout_to_stderr() -> Iterator[None]:
-    """Redirect ``sys.stdout`` and the process's stdout, which C++ libraries and child processes write to."""
+    """Redirect the stdout of Python and of the process to stderr.
+
+    C++ libraries and child processes write to the process's stdout.
+    """
     _flush()
     ours = None
     with suppress(OSError):  # The process may have no stdout.
@@ -73,7 +76,7 @@ def _stdout_to_stderr() -> Iterator[None]:
 
 
 def _flush() -> None:
-    """Flush the buffers of Python and C for stdout, so that their content goes to its original destination."""
+    """Flush Python's and C's buffers for stdout, so that their content still goes to the old destination."""
     if sys.__stdout__ is not None:
         with suppress(OSError, ValueError):
             sys.__stdout__.flush()

@@ -1,6 +1,6 @@
-"""Required checks that can never run for a target; they are found in the config before a build.
+"""Required checks that can never run for a target, found from the config before a build.
 
-A build that requires such a check always ends with exit code 3. This module imports no torch.
+A build that requires such a check always ends with exit code 3. This module does not import torch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def unrunnable_checks(loaded: LoadedConfig) -> Iterator[Problem]:
                     f"`{format_key(key)}`: the check `{check}` cannot run, so every build ends with exit code 3: "
                     f"{reason}",
                     *key,
-                    hint=f"leave `{check}` out of `require`",
+                    hint=f"remove `{check}` from `require`",
                     rule=UNRUNNABLE_CHECK,
                 )
 
@@ -62,7 +62,7 @@ def _devices(target: Target) -> list[str]:
 
 
 def _not_replayed(target: Target) -> list[str]:
-    """Return the target's backends whose delegates ``replay`` cannot run."""
+    """Return the target's backends whose delegates the check ``replay`` cannot run."""
     names = [step.backend for step in target.partitioners]
     replayed = {*plugins.names(EXECUTORS)}
     return [name for name in names if not replayed.issuperset(backends.get(name).delegate_ids)]

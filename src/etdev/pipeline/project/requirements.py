@@ -1,4 +1,4 @@
-"""Packages that building a config requires: finds missing ones early and cheaply, and reports broken ones."""
+"""Packages that a build of a config requires: missing ones are found early, and broken ones are reported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from etdev.errors import MissingRequirementError, describe_exception
 from etdev.pipeline.project import Project
 
 _ALWAYS = ("torch", "executorch", "torchao", "numpy")
-"""Packages that every build needs. The last two are installed with executorch, which imports them."""
+"""Packages that every build needs. The last two come with executorch, which imports them."""
 
 HF_EXTRA = 'pip install "etdev[hf]"'
 
@@ -25,13 +25,13 @@ class Requirement:
     package: str
     remedy: str
     key: tuple[str, ...] | None
-    """The config's key that requires it; None if every config does."""
+    """The config's key that requires the package; None if every config requires it."""
 
 
 def build_packages(config: Config, target: str) -> tuple[str, ...]:
-    """Return the packages whose versions may affect a target's file, installed or not.
+    """Return the packages whose versions may affect a target's file, whether installed or not.
 
-    Packages that the project's own code imports are not included, because they are known only after the code has run.
+    Packages that the project's own code imports are not included. They are known only after the code has run.
     """
     found = [*_ALWAYS]
     if config.model.weights is not None or config.model.hf is not None:
@@ -45,7 +45,7 @@ def build_packages(config: Config, target: str) -> tuple[str, ...]:
 
 
 def required_packages(config: Config, targets: Collection[str]) -> Iterator[Requirement]:
-    """Yield the packages that these targets need, in addition to those of their backends."""
+    """Yield the packages that these targets need, in addition to the packages of their backends."""
     yield Requirement("torch", BUILD_EXTRA, None)
     yield Requirement("executorch", BUILD_EXTRA, None)
     if config.model.weights is not None:
@@ -70,10 +70,10 @@ def require_packages(project: Project, targets: Collection[str], doing: str) -> 
 
 
 def import_package(module: str) -> None:
-    """Import a module of an installed package before anything else imports it.
+    """Import a module of an installed package before any other code imports it.
 
-    So a broken package is reported as such, and not as a bug. Any exception counts: packages that do not fit each other
-    do not only raise ImportError.
+    A broken package is thus reported as broken, not as a bug of etdev. Any exception counts, because incompatible
+    packages do not only raise ImportError.
     """
     try:
         importlib.import_module(module)
@@ -81,5 +81,5 @@ def import_package(module: str) -> None:
         raise MissingRequirementError(
             f"the package {module.partition('.')[0]!r} is installed but cannot be imported: "
             f"{describe_exception(error)}",
-            hint=f"reinstall it: {BUILD_EXTRA.replace('install', 'install --force-reinstall')}",
+            hint=f"reinstall the package: {BUILD_EXTRA.replace('install', 'install --force-reinstall')}",
         ) from error

@@ -15,7 +15,7 @@ from etdev.pipeline.project import Project
 from etdev.program import Program
 
 _PRIMITIVE = re.compile(r"^(executorch_prim::|aten::sym_|aten::_local_scalar_dense$)")
-"""Operators of the runtime itself, available with any kernel library."""
+"""Operators that the runtime itself has, with any kernel library."""
 
 _WHEEL = "the wheel's runtime"
 
@@ -30,16 +30,16 @@ class RuntimeContents:
     """Names of the operators; None means every operator."""
     backends: frozenset[str]
     closed: bool
-    """True if ``backends`` lists all backends, False if the runtime may have others."""
+    """True if ``backends`` lists all of the runtime's backends, False if the runtime may have others."""
     operators_label: str = _WHEEL
-    """Where the operators are known from, as the subject of a sentence."""
+    """Source of the list of operators, for messages: the subject of a sentence."""
     backends_label: str = _WHEEL
 
 
 def target_runtime(
     project: Project, target: str, wheel_operators: frozenset[str], wheel_backends: frozenset[str]
 ) -> RuntimeContents:
-    """Return the contents of the target's runtime: from the config, or from the wheel if the config is silent."""
+    """Return the contents of the target's runtime: from the config if it states them, otherwise from the wheel."""
     settings = project.config.targets[target].runtime
     operators: frozenset[str] | None = wheel_operators
     label = _WHEEL
@@ -55,7 +55,7 @@ def target_runtime(
 
 
 def check_runtime_settings(project: Project, target: str) -> None:
-    """Read the file that `runtime.operators` names, so that an unreadable file fails early.
+    """Read the file that `runtime.operators` names, to find an unreadable file before a slow stage.
 
     Raises :class:`~etdev.errors.ConfigError` at the key.
     """
@@ -66,8 +66,8 @@ def check_runtime_settings(project: Project, target: str) -> None:
 def needed_libraries(operators: Iterable[str]) -> tuple[str, ...]:
     """Return the kernel libraries of ExecuTorch that have these operators, sorted.
 
-    An operator that is in ``portable`` does not count for ``optimized``. The wheel has lists of the libraries'
-    operators. Of operators that are in no list, only ATen operators count, since others may be custom.
+    An operator that is in ``portable`` does not require ``optimized``. The wheel has lists of the libraries' operators.
+    An operator that is in none of the lists counts only if it is an ATen operator, because others may be custom.
     """
     portable, quantized = (library_operators(name, frozenset()) for name in ("portable", "quantized"))
     found = set()
@@ -84,17 +84,16 @@ def needed_libraries(operators: Iterable[str]) -> tuple[str, ...]:
 def library_operators(library: str, wheel_operators: frozenset[str]) -> frozenset[str]:
     """Return the operators of one of ExecuTorch's kernel libraries, from the lists in the wheel.
 
-    ``optimized`` is the library as ExecuTorch links it, merged with ``portable``. The wheel has no list of it, so it is
-    the wheel's registry without the quantized operators.
+    ``optimized`` is ExecuTorch's merge of that library with ``portable``. The wheel has no list of it. Its operators
+    are those in the wheel's registry, without the quantized ones.
     """
     return wheel_operators - listed_operators("quantized") if library == "optimized" else listed_operators(library)
 
 
 def selected_operators(project: Project, target: str) -> frozenset[str] | None:
-    """Return the operators that the target's selected-operators YAML names.
+    """Return the operators that the target's selected-operators YAML names; None if it includes all operators.
 
-    Return None if it includes all operators. ExecuTorch's selective build uses the same file. Raises
-    :class:`~etdev.errors.ConfigError` at the key.
+    ExecuTorch's selective build uses the same file. Raises :class:`~etdev.errors.ConfigError` at the key.
     """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
@@ -105,7 +104,7 @@ def selected_operators(project: Project, target: str) -> frozenset[str] | None:
     except (OSError, UnicodeDecodeError, YAMLError) as error:
         raise _bad_operators(project, target, f"{path} cannot be read: {error}") from error
     if not isinstance(data, dict):
-        raise _bad_operators(project, target, f"{path} holds no table")
+        raise _bad_operators(project, target, f"{path} does not contain a table")
     if data.get("include_all_operators"):
         return None
     operators = data.get("operators")
@@ -115,18 +114,18 @@ def selected_operators(project: Project, target: str) -> frozenset[str] | None:
 
 
 def _bad_operators(project: Project, target: str, message: str) -> ConfigError:
-    hint = "give the YAML that ExecuTorch's gen_oplist writes"
+    hint = "set it to the YAML file that ExecuTorch's gen_oplist writes"
     return project.error(message, "targets", target, "runtime", "operators", hint=hint, rule="config")
 
 
 @dataclass(frozen=True)
 class Requirements:
-    """What a file needs from the runtime: operators and delegates, per method."""
+    """Operators and delegates that each method of a file needs from the runtime."""
 
     operators: Mapping[str, frozenset[str]]
-    """Names of operators, such as ``aten::add.out``, per method."""
+    """Names of operators, such as ``aten::add.out``, by method."""
     delegates: Mapping[str, frozenset[str]]
-    """Ids of delegates, such as ``XnnpackBackend``, per method."""
+    """Ids of delegates, such as ``XnnpackBackend``, by method."""
 
 
 def requirements(found: Program) -> Requirements:

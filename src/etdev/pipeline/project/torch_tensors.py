@@ -1,4 +1,4 @@
-"""Helpers for torch tensors: make random ones, find them in nested results, read their bytes."""
+"""Functions on torch tensors: make random tensors, find tensors in nested results, read a tensor's bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Tensors = tuple["torch.Tensor", ...]
 
 
 def iter_tensors(value: Any) -> list[torch.Tensor]:
-    """Return all tensors in a nested result, in order; torch's pytree takes dicts and dataclasses apart."""
+    """Return all tensors in a nested result, in the order of torch's pytree; dicts and dataclasses are taken apart."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -20,7 +20,7 @@ def iter_tensors(value: Any) -> list[torch.Tensor]:
 
 
 def random_tensor(shape: Sequence[int], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Return random values: normally distributed floats, or bools. Integers are zero, because they may be indices."""
+    """Return a random tensor: floats are normally distributed; integers are zero, because they may be indices."""
     import torch
 
     if dtype.is_floating_point:

@@ -1,4 +1,4 @@
-"""The forms that lowering may use for a target: those for which the target's runtime has kernels."""
+"""The forms that lowering may use for a target: the target's runtime must have their kernels."""
 
 from __future__ import annotations
 

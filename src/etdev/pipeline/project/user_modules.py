@@ -1,4 +1,4 @@
-"""Modules of the user's code: their files, loader and packages, and errors about missing names."""
+"""Modules of the user's code: files, loader, packages, and errors about missing names."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from etdev.files import real_path
 LIBRARIES = (*map(sysconfig.get_path, ("purelib", "platlib", "stdlib")), site.getusersitepackages())
 """Folders of installed packages and of the standard library."""
 STAMPS: dict[Path, tuple[int, int, int] | None] = {}
-"""Size and times of each registered module's file when the module was imported; None if the file did not exist."""
+"""Size and times of each module's file at the time of import, by path; None if the file did not exist."""
 
 
 class SourceLoader(SourceFileLoader):
     """A loader that always compiles the current source, and never uses or writes bytecode.
 
-    Python compares bytecode with its source only by whole seconds, and writing it would change the user's folder.
-    Before the source runs, ``note`` is called with its syntax tree and with the folder in which the module's full name
-    is searched.
+    Python compares the times of bytecode and source in whole seconds only. Writing bytecode would change the user's
+    folder. Before the source runs, the loader calls ``note`` with the source's syntax tree and with the folder in which
+    the module's full name is searched.
     """
 
     def __init__(self, note: Callable[[ast.Module, Path], None], fullname: str, path: str) -> None:
@@ -46,17 +46,17 @@ class SourceLoader(SourceFileLoader):
 
 @functools.cache
 def packages_of_modules() -> Mapping[str, list[str]]:
-    """Return the installed packages that provide each module; the result is cached, because the search is slow."""
+    """Return the packages that provide each installed module, by module; cached, because the search is slow."""
     return metadata.packages_distributions()
 
 
 def is_module(place: Path) -> bool:
-    """Return whether there is a module or a folder at ``place``, a path without a suffix."""
+    """Return True if there is a module or a folder at ``place``, a path without a suffix."""
     return place.is_dir() or any(Path(f"{place}{end}").is_file() for end in MODULE_ENDS)
 
 
 def stamp_of(path: Path) -> tuple[int, int, int] | None:
-    """Return the size and times of a file, to notice that it changes; None if the file does not exist."""
+    """Return the size and times of a file, for detecting changes; None if the file does not exist."""
     try:
         found = path.stat()
     except OSError:
@@ -72,14 +72,14 @@ def changed_files(known: Mapping[str, ModuleType]) -> Iterator[Path]:
 
 
 def is_installed(module: ModuleType) -> bool:
-    """Return whether a module comes from an installed package or from the standard library."""
+    """Return True if a module comes from an installed package or from the standard library."""
     file = getattr(module, "__file__", None)
     return isinstance(file, str) and _is_in_libraries(file)
 
 
 @functools.cache
 def _is_in_libraries(file: str) -> bool:
-    """Return whether a file is in a library's folder; cached, because a build asks for thousands of files."""
+    """Return True if a file is in a library's folder; cached, because a build asks for thousands of files."""
     path = real_path(file)
     return any(path.is_relative_to(folder) for library in LIBRARIES for folder in (library, real_path(library)))
 
@@ -93,10 +93,10 @@ def file_of(module: ModuleType) -> Path | None:
 
 
 def local_module(dotted: str, base: Path) -> tuple[str, Path | None]:
-    """Return the name and file of the outermost module of a dotted name that is in ``base``.
+    """Return the name and file of the outermost module or package of a dotted name that is in ``base``.
 
-    For ``a.b.c``, that is ``a``, unless ``a`` is a folder without an ``__init__`` file: then the search goes on with
-    ``a.b``. The file is None if ``base`` has no such module.
+    For ``a.b.c``, this is ``a``. If ``a`` is a folder without ``__init__``, the search continues with ``a.b``. The file
+    is None if ``base`` does not have the module.
     """
     parts = dotted.split(".")
     for count, part in enumerate(parts, 1):
@@ -118,7 +118,7 @@ def no_module(name: str, base: Path, where: str) -> MismatchError:
     if near:
         hint = f"did you mean {near[0]!r}?"
     elif here:
-        hint = f"modules there: {', '.join(here)}"
+        hint = f"its modules are: {', '.join(here)}"
     else:
         hint = f"create {base / (name.replace('.', '/') + '.py')}, or name an installed module"
     return MismatchError(
@@ -134,5 +134,5 @@ def no_attribute(holder: object, part: str, entry: str, where: str) -> MismatchE
     return MismatchError(
         f"{label!r} has no attribute {part!r} (from {entry!r})",
         where=where,
-        hint=f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(own)}" if own else None,
+        hint=f"did you mean {near[0]!r}?" if near else f"its attributes are: {', '.join(own)}" if own else None,
     )

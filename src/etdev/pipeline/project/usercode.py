@@ -1,4 +1,4 @@
-"""Imports and calls of the Python code that a config names; errors name the line in that code."""
+"""Import and call the Python code that a config names; errors state the line in that code."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ from etdev.pipeline.project.user_modules import (
 )
 
 _REGISTERED: dict[tuple[Path, str], dict[str, ModuleType]] = {}
-"""The modules that each module under ``imports`` imported, by that module's folder and name.
+"""Modules that the import of each module in ``imports`` loaded, by that module's folder and name.
 
-They are kept and used again. Another import would register the same custom ops twice, which is an error.
+Later builds use these modules again. Another import would register the same custom ops twice, which is an error.
 """
 
 
 class UserCode:
-    """The modules that one build imports from the folders of its config files.
+    """The modules that one build imports from the folders of its config files; a context manager.
 
-    A context manager. Inside, those folders come first in the module search, also for imports that the user's functions
-    make later. On exit, the modules imported from them are forgotten, so that the next build in this process reads the
-    files again. Modules imported by :meth:`register` stay for the whole process.
+    Inside the block, Python searches these folders first, also for imports that the user's functions make later. On
+    exit, the modules from these folders are removed from ``sys.modules``, so that the next build in this process reads
+    their files again. Modules imported by :meth:`register` stay for the whole process.
 
-    A process has one module per name, and code expects the module in its own folder. Imports are read from each source
-    file before it runs, including imports inside functions. Code in two folders that means two modules of one name is
-    refused, because it would share one of them.
+    A process has one module per name, and code expects the module in its own folder. The imports in each source file,
+    including imports inside functions, are collected before the file runs. If code in two folders needs different
+    modules of the same name, an error is raised, because one of them would get the wrong module.
     """
 
     def __init__(self) -> None:
@@ -65,9 +65,9 @@ class UserCode:
         self._path_before: list[str] = []
         self._modules_before: dict[str, ModuleType] = {}
         self._meant: dict[str, Path] = {}
-        """File of each local module that the config or local code imports, by module name."""
+        """Maps the name of each local module that the config or local code imports to the module's file."""
         self._asked: set[tuple[str, ...]] = set()
-        """Names that were imported, split at the dots: top-level modules and modules in local packages."""
+        """Names that were searched, split at the dots: top-level modules, and modules in local packages."""
         self._named: set[str] = set()
         """Names in the import statements of local code."""
         self._hook = FileFinder.path_hook(
@@ -124,13 +124,15 @@ class UserCode:
                 raise no_attribute(found, part, entry, where) from None
         if not callable(found):
             raise MismatchError(
-                f"{entry!r} is not callable but {type(found).__name__}", where=where, hint="name a function or a class"
+                f"{entry!r} is not callable but {type(found).__name__}",
+                where=where,
+                hint="set it to the name of a function or a class",
             )
         function: Callable[..., Any] = found
         return function
 
     def describe(self, error: BaseException) -> str:
-        """Return the error and the innermost line of the user's code: ``TypeError: … (model.py:12, in forward)``."""
+        """Describe an error with the innermost line of the user's code: ``TypeError: … (model.py:12, in forward)``."""
         text = str(error).strip() or "no message"
         place = self.place(error.__traceback__)
         if isinstance(error, SyntaxError) and error.filename is not None:
@@ -138,7 +140,7 @@ class UserCode:
         return f"{type(error).__name__}: {text}" + (f" ({place})" if place else "")
 
     def place(self, trace: TracebackType | None) -> str | None:
-        """Return the innermost frame of the user's code as ``model.py:12, in forward``; None if there is none."""
+        """Return the innermost frame in the user's code as ``model.py:12, in forward``; None if no frame is there."""
         for frame in reversed(traceback.extract_tb(trace)):
             short = self.shorten(frame.filename)
             if short is not None:
@@ -157,7 +159,7 @@ class UserCode:
         return None
 
     def modules(self) -> dict[str, Path]:
-        """Return every module of the user's code that has been imported so far, with its file."""
+        """Return the modules of the user's code that were imported so far; maps name to file."""
         files = {name: file_of(module) for name, module in list(sys.modules.items()) if not is_installed(module)}
         return {
             name: path
@@ -166,18 +168,18 @@ class UserCode:
         }
 
     def missing(self) -> set[Path]:
-        """Return the paths, without a suffix, at which a module was searched in the project's folders and not found."""
+        """Return the paths, without a suffix, at which Python looked for a module of the project and found none."""
         places = {base.joinpath(*parts) for base in self._bases for parts in self._asked}
         return {place for place in places if not is_module(place)}
 
     def packages(self, roots: Iterable[str]) -> dict[str, str]:
-        """Return the versions of the packages that the project's code or ``roots`` import, by package."""
+        """Return the versions of the packages that the project's code or ``roots`` import, by package name."""
         tops = {name.partition(".")[0] for name in (*self._named, *roots)}
         known = packages_of_modules()
         return {package: metadata.version(package) for top in sorted(tops) for package in known.get(top, ())}
 
     def stale(self) -> set[Path]:
-        """Return the files of registered modules that changed after their import; the imported code is out of date."""
+        """Return the files of registered modules that changed after import; the loaded code is out of date."""
         return {
             path for (base, _), known in _REGISTERED.items() if base in self._bases for path in changed_files(known)
         }
@@ -185,7 +187,7 @@ class UserCode:
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         """Find a module in the folder in which the importing local code expects it.
 
-        Python calls this method of a finder in ``sys.meta_path``.
+        Python calls this method because this object is in ``sys.meta_path``.
         """
         parts = tuple(name.split("."))
         package = sys.modules.get(name.rpartition(".")[0])
@@ -219,7 +221,7 @@ class UserCode:
             raise LoadError(f"importing {name!r} failed: {self.describe(error)}", where=where) from error
 
     def _add_base(self, base: Path) -> None:
-        """Search ``base`` before all other folders, also before those of other config files."""
+        """Make Python search ``base`` before all other folders, including those of other config files."""
         if base not in self._bases:
             self._bases.append(base)
             self._forget_finders()
@@ -227,7 +229,7 @@ class UserCode:
         sys.path[:] = [str(base), *(entry for entry in sys.path if entry != str(base))]
 
     def _find_in_bases(self, path: str) -> Any:
-        """Return a finder for a folder of the user, as a path hook does."""
+        """Return a finder for one of the user's folders; raise ImportError for other folders. Used as a path hook."""
         if not self._is_own(Path(path)):
             raise ImportError(f"{path} is not the user's code")
         return self._hook(path)
@@ -237,11 +239,11 @@ class UserCode:
             del sys.path_importer_cache[path]
 
     def _hide_foreign(self, top: str, base: Path, where: str) -> None:
-        """Hide a module that is loaded already if a local module has the same name."""
+        """Hide an already loaded module if a local module has the same name, until the block ends."""
         loaded = sys.modules.get(top)
         local = [path for path in (base / top / "__init__.py", base / f"{top}.py") if path.is_file()]
         if loaded is not None and getattr(loaded, "__file__", None) is None and (base / top).is_dir():
-            local.append(base / top)  # A namespace package, which only another namespace package can hide.
+            local.append(base / top)  # Only a namespace package can hide a namespace package.
         if not local or loaded is None:
             return
         path = file_of(loaded)
@@ -249,7 +251,7 @@ class UserCode:
             return
         if path is not None and self._is_local(loaded):
             raise LoadError(
-                f"two config files name a module {top!r}: {path} and {local[0]}",
+                f"two config files name different modules {top!r}: {path} and {local[0]}",
                 where=where,
                 hint="rename one of the two modules",
             )
@@ -268,7 +270,7 @@ class UserCode:
                     self._note_import(f"{node.module}.{alias.name}", base)
 
     def _note_import(self, dotted: str, base: Path) -> None:
-        """Record which file in ``base`` an import means, if any; refuse a second file for the same name."""
+        """Record the file in ``base`` that an import refers to; raise an error if the name has another file already."""
         name, file = local_module(dotted, base)
         if file is None:
             return
@@ -279,7 +281,7 @@ class UserCode:
         other = found or self._meant.setdefault(name, file)
         if real_path(other) != real_path(file):
             raise LoadError(
-                f"the code of two config files imports a module {name!r}: {other} and {file}",
+                f"the code of two config files imports different modules {name!r}: {other} and {file}",
                 hint="rename one of the two modules",
             )
 
@@ -288,9 +290,9 @@ class UserCode:
         return path is not None and self._is_own(path)
 
     def _is_own(self, path: Path) -> bool:
-        """Return whether a path is in a config's folder, but not in a folder of packages or other libraries there.
+        """Return True if a path is in a config's folder, but not in a folder of libraries inside that folder.
 
-        Packages that are installed from their sources (etdev's, the user's) may be located below a config's folder.
+        Packages that are installed from source (etdev's, the user's) may be located below a config's folder.
         """
         if self.shorten(str(path)) is None:
             return False
@@ -303,7 +305,7 @@ class UserCode:
 
 @contextmanager
 def translated(user: UserCode, kind: type[EtdevError], what: str, *, where: str) -> Iterator[None]:
-    """Raise errors of the user's code in the block as ``kind``, with a message that begins with ``what``."""
+    """Convert errors of the user's code in the block to ``kind``, with a message that begins with ``what``."""
     try:
         yield
     except EtdevError:

@@ -1,4 +1,4 @@
-"""Versions of the packages that take part in a build, found without importing them."""
+"""Versions of the packages that a build uses, found without importing them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PACKAGES = ("torch", "executorch", "torchao", "transformers", "openvino", "numpy
 
 
 def versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
-    """Return the versions of etdev, of Python and of the given packages that are installed."""
+    """Return the versions of etdev, of Python and of those given packages that are installed, by name."""
     found = {name: version for name in packages if (version := package_version(name)) is not None}
     return {"etdev": __version__, "python": platform.python_version(), **found}
 

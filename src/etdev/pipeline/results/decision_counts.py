@@ -1,4 +1,4 @@
-"""Counts of what a link decided: on copies, by kind, and on outputs in place."""
+"""Counts of a link's decisions: copies, by kind, and outputs in place."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ KINDS: tuple[ElisionKind, ...] = get_args(ElisionKind)
 
 @dataclass(frozen=True, slots=True)
 class CopiesOfKind:
-    """Counts for the copies of one kind that a link considered removing."""
+    """Counts of the copies of one kind that a link considered for removal."""
 
     kind: ElisionKind
     removed: int
     """Number of copies removed, fully or in part."""
     removed_bytes: int
-    """Bytes that are no longer copied in one pass over the instructions, at the largest sizes."""
+    """Bytes that are no longer copied when each instruction runs once, at the largest sizes."""
     kept: int
     kept_bytes: int
-    """Bytes that kept copies still copy in one pass, at the largest sizes; excludes copies removed in part."""
+    """Bytes that kept copies copy when each instruction runs once, at the largest sizes.
+
+    Copies that were removed in part are not included.
+    """
     reasons: dict[str, int]
-    """Number of kept copies by the reason why they were kept, the most frequent reason first."""
+    """Number of kept copies by the reason for keeping them, most frequent reason first."""
     partly: dict[str, int]
-    """Number of copies that were removed only in part, by the reason for that, the most frequent reason first."""
+    """Number of copies removed only in part, by the reason for keeping the rest, most frequent reason first."""
 
     @property
     def considered(self) -> int:
@@ -38,7 +41,7 @@ class CopiesOfKind:
 
 @dataclass(frozen=True, slots=True)
 class InPlaceOutputs:
-    """Counts for the outputs that a link considered writing over an operand."""
+    """Counts of the outputs that a link considered writing over an operand."""
 
     taken: int = 0
     """Number of outputs that are written over an operand."""
@@ -46,7 +49,7 @@ class InPlaceOutputs:
     """Bytes of these outputs, at the largest sizes; the peak may shrink by less."""
     refused: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
-    """Number of outputs with memory of their own by the reason for that, the most frequent reason first."""
+    """Number of outputs that have memory of their own, by the reason, most frequent reason first."""
 
     @property
     def considered(self) -> int:

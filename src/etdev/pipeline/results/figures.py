@@ -1,4 +1,4 @@
-"""Figures of a built program. Budgets limit them, baselines compare them, and ``etdev.lock`` keeps them."""
+"""Figures of a built program, for budgets, baselines and ``etdev.lock``."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Figures(BaseModel):
-    """Figures of one target: sizes of its file, and numbers of ops in delegates and on kernels."""
+    """Figures of one target: sizes of its files, and numbers of ops in delegates and on kernels."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     file: int = Field(ge=0)
     """Bytes of the ``.pte``, without external weights."""
     weights: int = Field(ge=0)
-    """Bytes of constants and of data that delegates look up by name, in the file or in its external weights.
+    """Bytes of constants and of data that delegates look up by name, in the program and its data files.
 
     Weights inside a blob that etdev cannot read are not included.
     """
     memory: dict[str, int]
-    """Planned bytes per device, including programs in delegates; ``cpu`` is always there."""
+    """Planned bytes by device, including programs in delegates; there is always an entry for ``cpu``."""
     copies: int = Field(ge=0)
-    """Bytes that one call copies between the host and devices, in both directions; the largest of all methods."""
+    """Bytes that one call copies between the host and devices, in both directions; the maximum over all methods."""
     delegated_ops: int | None = Field(None, ge=0)
-    """Number of ops in delegates, over all methods; None if unknown, since a file does not state it."""
+    """Number of ops in delegates, over all methods; None if unknown, because the file does not state it."""
     undelegated_ops: int | None = Field(None, ge=0)
     """Number of ops that the runtime's own kernels run, over all methods; None if unknown."""
 
     @property
     def delegated(self) -> float | None:
-        """Share of the ops that are in delegates, from 0 to 1; None if it is unknown or there are no ops."""
+        """Share of the ops that are in delegates, from 0 to 1; None if the share is unknown or there are no ops."""
         if self.delegated_ops is None or self.undelegated_ops is None:
             return None
         total = self.delegated_ops + self.undelegated_ops

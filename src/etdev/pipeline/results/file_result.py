@@ -32,14 +32,14 @@ class FilesResult(Part):
 
     format: Literal[1] = 1
     versions: dict[str, str]
-    """Versions of etdev, Python and the packages that took part."""
+    """Versions of etdev, Python and the packages that the checks used."""
     files: tuple[FileResult, ...]
     notes: tuple[str, ...] = ()
-    """Notes on all files together: how to simulate missing devices, and unused devices of the device map."""
+    """Notes on all files: how to simulate missing devices, and entries of the device map that no file uses."""
 
     @property
     def exit_code(self) -> ExitCode:
-        """Worst exit code of all files: that of a rejected file, else that of a required check that did not run."""
+        """Worst exit code of all files: for a rejected file, or else for a required check that did not run."""
         if any(file.status == "rejected" for file in self.files):
             return ExitCode.BUILD_FAILED
         return ExitCode.ENVIRONMENT if any(file.unmet for file in self.files) else ExitCode.DONE

@@ -13,7 +13,7 @@ _RUNNING = ("runtime", "replay", "native", "device")
 
 @dataclass(frozen=True, slots=True)
 class NeverRan:
-    """The warning about a program that no check ran."""
+    """A warning that no check ran a target's program."""
 
     message: str
     hint: str
@@ -22,8 +22,8 @@ class NeverRan:
 def never_ran(target: TargetResult) -> NeverRan | None:
     """Return a warning if no check ran a target's program; None if no warning is needed.
 
-    None is needed if a check ran it, if a required check did not run (that is an error already), or if ``--no-verify``
-    turned checks off.
+    No warning is needed in three cases: a check ran the program; a required check did not run, which is an error
+    already; or ``--no-verify`` turned checks off.
     """
     checks = {check.name: check for check in target.checks if check.name in _RUNNING}
     if (
@@ -37,33 +37,33 @@ def never_ran(target: TargetResult) -> NeverRan | None:
     devices = next((check.devices for check in target.checks if check.name == "bytes"), None) or ()
     reasons = dict.fromkeys([replay.summary] if devices else [checks["runtime"].summary, replay.summary])
     hint = _on_other_devices(target, devices) if replay.hint is not None else _in_another_runtime(target)
-    return NeverRan(f"nothing ran the program: {'; '.join(reasons)}", hint)
+    return NeverRan(f"no check ran the program: {'; '.join(reasons)}", hint)
 
 
 def _on_other_devices(target: TargetResult, devices: tuple[str, ...]) -> str:
     simulated = ",".join(f"{device}=sim" for device in devices)
     command = f"etdev verify {target.name}"
     return (
-        f"`{command} --device-map {simulated}` runs it on simulated devices, and `{command}` on a machine that has "
-        f"{' and '.join(devices)}"
+        f"run `{command} --device-map {simulated}` to run it on simulated devices, or `{command}` on a machine "
+        f"that has {' and '.join(devices)}"
     )
 
 
 def _in_another_runtime(target: TargetResult) -> str:
     """Return advice with a command that runs the target in ExecuTorch's ``executor_runner``.
 
-    That program takes only one data file, so several are put into the program first.
+    The runner takes only one data file. If there are several, the advice first puts them into the program.
     """
     program = PurePath(target.artifact)
     names = [str(program.with_name(item.name)) for item in target.data]
     delegates = {name for method in target.methods for name in method.delegate_calls}
-    needs = f" that is built with {', '.join(sorted(delegates))}" if delegates else ""
+    needs = f" built with {', '.join(sorted(delegates))}" if delegates else ""
     if len(names) < 2:
         data = f" --data_path {names[0]}" if names else ""
-        return f"ExecuTorch's own runtime{needs} runs it: `executor_runner --model_path {program}{data}`"
+        return f"ExecuTorch's own runtime{needs} can run it: `executor_runner --model_path {program}{data}`"
     joined = program.with_name(f"{program.stem}-joined.pte")
     files = " ".join(f"--data {name}" for name in names)
     return (
-        f"ExecuTorch's own runtime{needs} runs it: `etdev relink {program} {files} -o {joined}`, then "
+        f"ExecuTorch's own runtime{needs} can run it: `etdev relink {program} {files} -o {joined}`, then "
         f"`executor_runner --model_path {joined}`"
     )

@@ -1,4 +1,4 @@
-"""Reading of ``report.json`` and ``results.json``, the files in which a build stores its :class:`BuildResult`."""
+"""Functions that read ``report.json`` and ``results.json``, in which a build stores its :class:`BuildResult`."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from etdev.files import describe_os_error, read_file
 from etdev.pipeline.results.result import BuildResult
 
 REPORT = "report.json"
-"""Name of the file with the report on one target, in the folder of the target's files."""
+"""Name of the file with the report on one target; the file is in the target's folder."""
 
 
 class ReportError(EtdevError):
-    """The error if a report cannot be read or comes from another version of etdev."""
+    """Error for a report that cannot be read or comes from another version of etdev."""
 
 
 def report_beside(file: Path) -> Path:
-    """Return the path at which the report on a file is, unless someone has moved the file since it was built."""
+    """Return the path of the report on a file, if the file is still in the folder in which it was built."""
     return file.with_name(REPORT)
 
 
 def read_report(place: Path) -> BuildResult | None:
     """Return the content of a report; None if the file does not exist.
 
-    Raises :class:`ReportError`, which names the first flaw of the file.
+    Raises :class:`ReportError`, with the first invalid part of the file.
     """
     try:
         return BuildResult.model_validate_json(read_file(place))
@@ -38,8 +38,10 @@ def read_report(place: Path) -> BuildResult | None:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
         flaw = f"{key}: {first['msg']}" if key else first["msg"]
-        message = f"this is not a report of this version of etdev: {flaw}"
-        raise ReportError(message, where=str(place), hint="build the target again with this version") from error
+        message = f"this report is damaged or is of another version of etdev: {flaw}"
+        raise ReportError(
+            message, where=str(place), hint="build the target again with this version of etdev"
+        ) from error
 
 
 def find_report(place: Path) -> BuildResult | None:

@@ -21,18 +21,18 @@ NO_METRIC = "the config names no metric"
 NO_DEVICES = "the program has no memory on devices"
 NOT_VERIFIED = "verification was turned off"
 NOTHING_TO_ASK = (NO_LIMIT, NO_METRIC, NO_DEVICES)
-"""Reasons why a check did not run that mean that there was nothing to check."""
+"""Reasons of checks that did not run because there was nothing to check."""
 
 WORST_FIRST = (ExitCode.BUILD_FAILED, ExitCode.CONFIG, ExitCode.ENVIRONMENT, ExitCode.GATE_FAILED)
 """Exit codes by precedence, for the exit code of several targets together.
 
-First a broken artifact or a failed stage, then an invalid config, then something that this machine lacks, then a missed
-gate.
+The first is for a broken artifact or a failed stage, the second for an invalid config, the third for a requirement that
+this machine does not meet, the last for a missed gate.
 """
 
 
 class Part(BaseModel):
-    """A part of a result: immutable, and complete in JSON."""
+    """A part of a result. It is immutable, and its JSON has all fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -46,17 +46,17 @@ class OutputError(Part):
     dtype: str
     max_abs_error: float
     allowed: float
-    """Largest absolute error that etdev allows for the dtype, at the sample where the error comes closest to it."""
+    """Largest absolute error that etdev allows for the dtype, in the sample where the error is closest to its limit."""
     snr_db: float | None
-    """Signal-to-noise ratio against the reference, in dB; None if every sample was equal."""
+    """Signal-to-noise ratio against the reference, in dB; None if all samples were equal to the reference."""
     float_snr_db: float | None = None
-    """SNR of a quantized target against the float model, in dB; None if equal, or if not quantized."""
+    """SNR of a quantized target against the float model, in dB; None if equal, or if the target is not quantized."""
 
 
 class LatencyResult(Part):
     """Seconds per call, over all measured calls.
 
-    A percentile is the measured time of one call (the nearest rank).
+    Each percentile is the measured time of one call (nearest-rank method).
     """
 
     calls: int
@@ -69,47 +69,46 @@ class LatencyResult(Part):
 
 
 class Failure(Part):
-    """One failure of a check that compares several values with limits."""
+    """One failure of a check that can report several failures."""
 
     message: str
     """Description of the failure, in one sentence."""
     where: str
-    """Location of the limit in the config."""
+    """Location in the config of the limit."""
     hint: str
     """Advice on the failure."""
 
 
 class CheckResult(Part):
-    """One check of the verification, and its result."""
+    """The result of one check of a verification."""
 
     name: str
     status: Status
     summary: str
-    """What the check found, or the reason why it did not run, in one line."""
+    """Findings of the check, or the reason why it did not run, in one line."""
     gate: bool = False
-    """True if a failure is a missed limit of the config, so that the artifact stays; False if the artifact is broken.
-    """
+    """True if a limit of the config was missed, so that the artifact stays; False if the artifact is broken."""
     problems: tuple[str, ...] = ()
     """The failures, one sentence each."""
     where: str | None = None
-    """Location of the failure: that of the limit in the config, or of the line in the model's code."""
+    """Location of the failure: of the limit in the config, or of the line in the model's code."""
     hint: str | None = None
-    """Advice on a failure; for a ``replay`` that did not run, how to run it."""
+    """Advice on a failure; if the check ``replay`` did not run, advice on how to run it."""
     failures: tuple[Failure, ...] = ()
-    """The failures in ``problems`` with location and advice each, if these are known for each."""
+    """The failures in ``problems`` with location and advice for each one, if known."""
     outputs: tuple[OutputError, ...] = ()
     value: float | None = None
     """Value of the metric, for the check ``accuracy``."""
     unjudged: str | None = None
-    """Location of the limit that was not judged, for a check that did not run."""
+    """Location of the limit that was not checked, if the check did not run."""
     latency: LatencyResult | None = None
     """Measured times, for the check ``latency``."""
     lacking: bool = False
-    """True if the check counts as required: it should have run, but this machine could not run it."""
+    """True if this machine could not run the check although it should have run; the check then counts as required."""
     devices: tuple[str, ...] | None = None
-    """Devices that the program names besides the host, for the check ``bytes``; None if the program was not read."""
+    """Devices other than the host that the program names, for the check ``bytes``; None if the program was not read."""
     allocations: tuple[AllocatedBuffer, ...] = ()
-    """Planned buffers on devices and the memory tests in them, for the check ``device``."""
+    """Planned buffers on devices, with the memory tests of these buffers, for the check ``device``."""
     memory_outside: tuple[MemoryOutside, ...] = ()
     """Memory of each method outside of its planned buffers, for the check ``native``."""
     device_memory: tuple[DeviceMemory, ...] = ()
@@ -117,7 +116,7 @@ class CheckResult(Part):
 
 
 class UndelegatedOps(Part):
-    """Ops of one kind that run on kernels and not in a delegate."""
+    """Ops of one kind that kernels run instead of a delegate."""
 
     op: str
     count: int
@@ -137,7 +136,7 @@ class MethodResult(Part):
     operators: tuple[str, ...]
     """Names of the operators that the runtime must have for the file."""
     libraries: tuple[str, ...] = ()
-    """ExecuTorch's kernel libraries that have these operators; custom operators are in none."""
+    """ExecuTorch's kernel libraries that have these operators; custom operators are not in any of them."""
     forms: dict[str, int] = {}
     """Number of ops that lowering replaced by ops with faster kernels, by form."""
     tiling: TilingDecision | None = None
@@ -155,7 +154,7 @@ class MethodResult(Part):
     inplace_decisions: tuple[InPlace, ...] = ()
     """The linker's decision on each output that may be written over an operand, by position in the object program."""
     renumbered: dict[int, int] = {}
-    """Position in the file of each instruction that the link kept, by position in the object program."""
+    """New position of each instruction that the link kept, by position in the object program."""
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -164,7 +163,7 @@ class MethodResult(Part):
 
 
 class FileBeside(Part):
-    """A file that belongs to a program, in its folder."""
+    """A file next to a program that belongs to the program."""
 
     name: str
     size: int
@@ -173,7 +172,7 @@ class FileBeside(Part):
 
 
 class DataFile(FileBeside):
-    """A file of data that a program needs at run time."""
+    """A file with data that a program needs at run time."""
 
     of_delegates: bool = False
     """True if a backend requested this file, false for ``external_weights``."""
@@ -185,31 +184,31 @@ class TargetResult(Part):
     name: str
     status: Literal["built", "gate failed", "rejected"]
     artifact: str
-    """Path of the file, relative to the config's folder if the file is below it."""
+    """Path of the program, relative to the config's folder if the file is below that folder."""
     size: int
     """Size of the artifact in bytes."""
     sha256: str
     data: tuple[DataFile, ...] = ()
-    """Data files, without which the program does not run."""
+    """Data files; the program does not run without them."""
     operators: FileBeside | None = None
     """The file that lists the operators of the program, for a selective build of the runtime."""
     quantize: str | None
     """Quantization scheme that was applied; None if the target is not quantized."""
     methods: tuple[MethodResult, ...] = ()
     memory: dict[str, int] = {}
-    """Planned bytes per device: the sum over planned buffers, each at its largest size in any method."""
+    """Planned bytes by device: the sum over planned buffers, each at its largest size in any method."""
     sidecar_sha256: str | None = None
-    """SHA-256 of the sidecar of the linked object program; positions in ``methods`` fit only that object program."""
+    """SHA-256 of the sidecar of the linked object program; positions in ``methods`` are valid only for that program."""
     nested_memory: dict[str, int] = {}
-    """Bytes per device that reference delegates allocate for their programs, in addition to ``memory``."""
+    """Bytes by device that reference delegates allocate for their programs, in addition to ``memory``."""
     planner: str | None = None
     shared_state: tuple[str, ...] = ()
-    """Names of states that several methods share; they need a loader that gives all methods the same buffers."""
+    """Names of states that several methods share; the program's loader must give all methods the same buffers."""
     checks: tuple[CheckResult, ...] = ()
     required: tuple[str, ...] = ()
     """Names of the checks that must run."""
     seconds: dict[str, float] = {}
-    """Seconds of each stage, in the order in which the stages ran."""
+    """Seconds by stage, in the order in which the stages ran."""
     figures: Figures | None = None
     """The figures that budgets limit and baselines compare; ``build`` sets them."""
     notes: tuple[str, ...] = ()
@@ -221,7 +220,7 @@ class TargetResult(Part):
 
     @property
     def exit_code(self) -> ExitCode:
-        """Exit code that this target alone would give."""
+        """Exit code if this were the only target."""
         if self.status == "rejected":
             return ExitCode.BUILD_FAILED
         if self.unmet:
@@ -230,7 +229,7 @@ class TargetResult(Part):
 
 
 class Obstacle(Part):
-    """One reason why a target was not built."""
+    """A reason why a target was not built."""
 
     rule: str
     """Kind of error; the stage's name if a stage failed."""
@@ -243,11 +242,11 @@ class Obstacle(Part):
 
 
 class FailedTarget(Part):
-    """A target that was not built, since a stage failed or this machine lacks something."""
+    """A target that was not built, because a stage failed or this machine lacks a requirement."""
 
     name: str
     code: ExitCode
-    """Exit code that this target alone would give."""
+    """Exit code if this were the only target."""
     errors: tuple[Obstacle, ...]
 
 
@@ -260,14 +259,14 @@ class BuildResult(Part):
     """Path of the config file."""
     profile: str | None = None
     versions: dict[str, str]
-    """Versions of etdev, Python and the packages that took part."""
+    """Versions of etdev, Python and the packages that the run used."""
     targets: tuple[TargetResult, ...]
     failed: tuple[FailedTarget, ...] = ()
     """Targets that were not built because of an error."""
     not_built: tuple[str, ...] = ()
-    """Targets that were not begun, because another target failed before."""
+    """Targets that were not started, because another target failed."""
     notes: tuple[str, ...] = ()
-    """Notes on all targets together: how to simulate missing devices, and unused devices of the device map."""
+    """Notes on all targets: how to simulate missing devices, and entries of the device map that no target uses."""
 
     @property
     def exit_code(self) -> ExitCode:
@@ -277,18 +276,18 @@ class BuildResult(Part):
 
     @property
     def ok(self) -> bool:
-        """True if no target failed, was rejected, missed a gate or lacks a required check."""
+        """True if every target was built, none was rejected or missed a gate, and all required checks ran."""
         return self.exit_code == ExitCode.DONE
 
     def __getitem__(self, target: str) -> TargetResult:
-        """Return the result of a target by name; raise :class:`KeyError` for one that was not built."""
+        """Return the result of a target by name; raises :class:`KeyError` if the target was not built."""
         for result in self.targets:
             if result.name == target:
                 return result
         raise KeyError(target)
 
     def path(self, target: str) -> Path:
-        """Return the path of a target's file: the artifact, or the rejected one."""
+        """Return the path of a target's program: the accepted or the rejected file."""
         return Path(self.config).parent / self[target].artifact
 
 

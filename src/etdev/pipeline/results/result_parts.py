@@ -1,4 +1,4 @@
-"""Small parts of results. This module does not import the checks that fill them."""
+"""Small parts of results. This module does not import the checks that use them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class AllocatedBuffer:
-    """A planned buffer on a device, and the memory test in it."""
+    """A planned buffer on a device, and the result of its memory test."""
 
     device: str
     index: int
@@ -17,9 +17,12 @@ class AllocatedBuffer:
     alignment: int
     """Largest power of two that divides the buffer's address."""
     memory: str
-    """Kind of memory at the buffer's address, and how that is known: ``device (libcudart)``."""
+    """Kind of memory at the buffer's address and the source of this fact, such as ``device (libcudart)``."""
     extents: int
-    """Number of extents that were written and read back while other extents were in use, over all methods."""
+    """Number of extents tested, over all methods.
+
+    Each extent was written and read back while other extents were in use.
+    """
     written: int
     """Bytes that were written to the extents."""
     seconds: float
@@ -40,7 +43,7 @@ class MemoryOutside:
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """Memory of a device before, during and after the check."""
+    """Free memory of a device before, during and after the check."""
 
     device: str
     free_before: int | None

@@ -1,7 +1,7 @@
 """The artifacts that one stage of a build passes to the next.
 
-They are frozen: a stage changes no artifact but makes a new one. Types of torch and executorch are imported for type
-checking only. So importing this module imports neither package.
+Artifacts are frozen: a stage makes a new artifact instead of changing one. Importing this module does not import torch
+or executorch, because it needs their types for type checking only.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class LoadedModel:
     """The model as loaded from the user's code, a transformers directory or a saved program."""
 
     module: torch.nn.Module
-    """The module in eval mode. For a saved program, this is the module that ``ExportedProgram.module()`` returns."""
+    """The module in eval mode. For a saved program, the result of ``ExportedProgram.module()``."""
     program: ExportedProgram | None = None
-    """The exported program if the model was saved after export, else None."""
+    """The exported program if the model is a saved program, else None."""
     notes: tuple[str, ...] = ()
     constants: Constants = field(default_factory=dict)
     """Values of the constant methods."""
@@ -44,19 +44,19 @@ class ExportedMethod:
 
     program: ExportedProgram
     example: Tensors
-    """The inputs that it was traced with."""
+    """The inputs that the method was traced with."""
 
 
 @dataclass(frozen=True)
 class ExportedModel:
-    """All methods of the program, by name, in the config's order."""
+    """All methods of the model, by name, in the config's order."""
 
     methods: Mapping[str, ExportedMethod]
-    """The exported methods; empty if an earlier build's object program is linked again, so that no export is needed."""
+    """The exported methods; empty if nothing has to be exported because an earlier object program is linked again."""
     eager: Mapping[str, Callable[..., Any]]
-    """Functions that compute each method eagerly: with the float module, or with the quantized one."""
+    """A function for each method that computes it eagerly, with the float module or with the quantized module."""
     signatures: Mapping[str, Signature]
-    """The inputs of each method."""
+    """The declared inputs of each method."""
     outputs: Mapping[str, int]
     """Number of tensors that each method returns."""
     scheme: str | None = None
@@ -66,43 +66,43 @@ class ExportedModel:
     notes: tuple[str, ...] = ()
     """Notes from quantization, for the report."""
     known: KnownOutputs | None = None
-    """Outputs of the quantized model that earlier runs computed; outputs of this run are added."""
+    """Outputs of the quantized model from earlier runs; this run adds its own."""
 
 
 @dataclass(frozen=True)
 class Delegation:
-    """The split of one method between delegates and kernels."""
+    """Numbers of ops of one method in delegates and on kernels."""
 
     method: str
     calls: Mapping[str, int]
-    """Number of delegate calls by delegate id."""
+    """Number of calls of each delegate, by delegate id."""
     delegated_ops: int
     undelegated: tuple[UndelegatedOps, ...]
 
 
 @dataclass(frozen=True)
 class ReplacedOps:
-    """The changes of kernel-aware lowering to one method."""
+    """The ops that kernel-aware lowering replaced in one method."""
 
     method: str
     forms: Mapping[str, int]
-    """Number of ops by the form that replaced them (:data:`etdev.lowering.forms.FORMS`)."""
+    """Number of replaced ops by form (:data:`etdev.lowering.forms.FORMS`)."""
     tiling: TilingDecision | None = None
-    """The decision whether to tile the method; None if no decision was necessary."""
+    """The decision whether to tile the method; None if there was nothing to decide."""
 
 
 @dataclass(frozen=True)
 class EmittedFiles:
-    """An object program that was emitted to be measured, with its sidecar and record."""
+    """An object program that was emitted to measure it, with its sidecar and ETRecord."""
 
     path: Path
     folder: TemporaryDirectory[str]
-    """Temporary folder that has only these files. It is removed together with this object."""
+    """Temporary folder that contains only these files, and is removed together with this object."""
 
 
 @dataclass(frozen=True)
 class LoweredModel:
-    """Edge programs with the delegates' blobs inside."""
+    """Edge programs that contain the blobs of delegates."""
 
     manager: Any
     """``executorch.exir.EdgeProgramManager``."""
@@ -111,11 +111,11 @@ class LoweredModel:
     """Methods that change buffers, so that their results depend on the order of calls."""
     replaced: tuple[ReplacedOps, ...] = ()
     emitted: EmittedFiles | None = None
-    """The object program if it was emitted already to be measured, else None."""
+    """The object program if lowering already emitted it to measure it, else None."""
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The names of the lowered methods, in order. These can be all methods of the model or some of them."""
+        """The names of the lowered methods, in order: all methods of the model or some of them."""
         return tuple(item.method for item in self.delegations)
 
 
@@ -125,14 +125,14 @@ class WrittenFile:
 
     path: Path
     size: int
-    """Bytes."""
+    """Size in bytes."""
     sha256: str
 
 
 @dataclass(frozen=True)
 class WrittenProgram:
-    """The files of a program."""
+    """The written program with its data files."""
 
     program: WrittenFile
     data: tuple[WrittenFile, ...] = ()
-    """Its data files, in the order of their names."""
+    """The data files, sorted by name."""

@@ -1,8 +1,8 @@
 """The choice of forms and tiling for a program: candidates are linked, and their costs are compared.
 
-Estimates of memory only propose which ops to replace. The measured costs of the linked candidates decide. A method
-never takes more planned memory than without forms (the *stock lowering*). It is tiled only if that saves more memory
-than it adds to the file, or if ops would otherwise run on a slow kernel.
+Estimates of memory only propose the ops to replace. The measured costs of the linked candidates decide. With forms, a
+method never needs more planned memory than without them (the *stock lowering*). A method is tiled only if tiling saves
+more memory than it adds to the file, or if ops would otherwise run on a slow kernel.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from etdev.program.writer import flatbuffer_size
 _NEUTRAL = frozenset({"linear", "addmm", "clamp"})
 """Forms that take at most the memory of the ops that they replace."""
 _GREEDY = frozenset({"pow", "gelu", "pooling"})
-"""Forms that take additional memory whatever limit on memory is set."""
+"""Forms that may need more memory than the ops that they replace, even if a limit on memory is set."""
 _NEAR = 0.99
-"""Factor for limits on estimated memory, below 1 because linked programs may need more than the estimate."""
+"""Factor applied to limits on estimated memory; it is below 1 because linked programs may need more."""
 _STEP = 0.92
-"""Largest factor by which the limit is lowered after a linked program exceeded it."""
+"""Upper bound on the factor by which the limit is lowered after a linked program exceeded it."""
 _LEAST = 0.8
-"""Share of the stock lowering's memory; a limit below this share is not lowered any further."""
+"""Share of the stock lowering's memory below which the limit is not lowered further."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Cost:
-    """Bytes that one linked method takes."""
+    """Bytes that one linked method needs, in memory and in the file."""
 
     memory: int
     """Bytes of planned memory."""
@@ -68,10 +68,10 @@ def choose_forms(
     names: Collection[str],
     place: Path | None,
 ) -> LoweredModel:
-    """Return the lowered methods with the forms that pay off.
+    """Return the lowered methods with the forms that reduce the costs.
 
-    ``place`` is the final path of the object program. If it is given and the choice was measured, the result includes
-    the files that were emitted for that.
+    ``place`` is the final path of the object program. If it is set and candidates were measured, the result includes
+    the files that were emitted for the chosen candidate.
     """
     tiling = project.config.targets[target].memory.tiling
     wanted = dict.fromkeys(lowered.methods, FormSettings(frozenset(names), tiling))
@@ -103,7 +103,7 @@ def _decided(candidate: _Candidate, decisions: Mapping[str, TilingDecision]) -> 
         settings, applied = candidate.settings[item.method], candidate.applied[item.method]
         decision = decisions.get(item.method)
         if decision is None:
-            decision = TilingDecision(applied.is_tiled, reason=f'memory.tiling is "{settings.tiling}"')
+            decision = TilingDecision(applied.is_tiled, reason=f'memory.tiling is set to "{settings.tiling}"')
         replaced.append(replace(item, tiling=decision if applied.counts.keys() - _NEUTRAL else None))
     return replace(candidate.lowered, replaced=tuple(replaced))
 
@@ -119,7 +119,7 @@ class _Trials:
         self._stock = self._measured(lowered)[1]
 
     def within_stock(self, settings: Mapping[str, FormSettings]) -> _Candidate:
-        """Apply forms, fewer and fewer of them, until no method takes more memory than its stock lowering."""
+        """Apply forms, fewer in each round, until no method needs more memory than with its stock lowering."""
         settings = {name: replace(found, limit=self._stock[name].memory) for name, found in settings.items()}
         while True:
             lowered, applied = _apply(self._lowered, settings)
@@ -133,7 +133,7 @@ class _Trials:
                 settings[name] = _stricter(settings[name], self._stock[name].memory, costs[name].memory)
 
     def tiled(self, settings: Mapping[str, FormSettings]) -> _Candidate:
-        """Apply the forms, including tiling, that the estimates suggest; measure the result if anything is tiled."""
+        """Apply the forms, including tiling, that the estimates suggest; measure the result if a method is tiled."""
         room = {name: int(_NEAR * cost.memory) for name, cost in self._stock.items()}
         settings = {name: replace(found, limit=room[name]) for name, found in settings.items()}
         lowered, applied = _apply(self._lowered, settings)
@@ -143,7 +143,7 @@ class _Trials:
         return _Candidate(replace(lowered, emitted=emitted), applied, settings, costs)
 
     def decide(self, tiled: _Candidate, whole: _Candidate, method: str) -> TilingDecision:
-        """Decide whether to tile a method: compare the memory that this saves with the growth of the file."""
+        """Decide whether to tile a method: compare the memory saved by tiling with the growth of the file."""
         if not tiled.applied[method].is_tiled:
             return TilingDecision(False, reason=_ESTIMATED)
         saved = whole.costs[method].memory - tiled.costs[method].memory
@@ -153,7 +153,7 @@ class _Trials:
         if fits and saved > growth and left >= 0:
             return TilingDecision(True, saved, growth)
         if fits and left > 0:
-            reason = f"without it, {left} more convolutions would have to run on a slow kernel"
+            reason = f"without tiling, {left} more convolutions would run on a slow kernel"
             return TilingDecision(True, saved, growth, reason)
         return TilingDecision(False, saved, growth)
 
@@ -168,7 +168,7 @@ class _Trials:
 
 
 def _folder(place: Path | None) -> TemporaryDirectory[str]:
-    """Make a temporary folder next to ``place``; it is removed when nothing refers to it any more."""
+    """Make a temporary folder next to ``place``; the folder is removed when no object refers to it any more."""
     if place is None:
         return TemporaryDirectory(prefix="etdev-")
     try:
@@ -180,7 +180,10 @@ def _folder(place: Path | None) -> TemporaryDirectory[str]:
 
 
 def _stricter(settings: FormSettings, limit: int, memory: int) -> FormSettings:
-    """Return stricter settings for a method that needs more ``memory`` than ``limit``; the last ones allow no form."""
+    """Return stricter settings for a method that needs ``memory`` bytes, more than ``limit``.
+
+    The strictest settings do not allow any form.
+    """
     assert settings.limit is not None
     if settings.limit > _LEAST * limit:
         return replace(settings, limit=int(settings.limit * min(_NEAR * limit / memory, _STEP)))
@@ -192,7 +195,7 @@ def _stricter(settings: FormSettings, limit: int, memory: int) -> FormSettings:
 
 
 def _cost(objects: ObjectProgram, method: str, *, share_state: bool) -> _Cost:
-    """Return what a method costs in a program that has no other method, linked with the default settings."""
+    """Return the costs of a method, linked alone with the default settings."""
     alone = replace(objects.program, execution_plan=(objects.program.method(method),))
     sidecar = Sidecar({method: objects.sidecar.methods[method]})
     linked = link(alone, LinkOptions(share_state=share_state), sidecar).program
@@ -208,7 +211,7 @@ def _apply(lowered: LoweredModel, settings: Mapping[str, FormSettings]) -> tuple
 
 
 def _copied(lowered: LoweredModel) -> LoweredModel:
-    """Return a copy with its own graphs. The copy shares tensors and delegates, because no stage changes them."""
+    """Return a copy with new graphs; tensors and delegates are shared, because no stage changes them."""
     from executorch.exir.lowered_backend_module import LoweredBackendModule
 
     shared: list[Any] = []

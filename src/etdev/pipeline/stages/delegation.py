@@ -1,4 +1,4 @@
-"""Statistics on the split of a method between delegates and kernels."""
+"""Counts of the ops of a method in delegates and on kernels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ These ops only move references and sizes, or call a branch whose ops are counted
 
 
 def summarize_delegation(method: str, program: ExportedProgram) -> Delegation:
-    """Count ops inside and outside of delegates, including control-flow branches."""
+    """Count the ops inside and outside delegates, including those in control-flow branches."""
     calls: Counter[str] = Counter()
     undelegated: Counter[str] = Counter()
     delegated = 0
@@ -38,7 +38,7 @@ def summarize_delegation(method: str, program: ExportedProgram) -> Delegation:
 
 
 def _calls(module: GraphModule) -> Iterator[tuple[GraphModule, Node]]:
-    """Yield every op of a graph and of its branches and loop bodies, except ops that only move references and sizes."""
+    """Yield every op of a graph, its branches and its loop bodies, except ops in ``_BOOKKEEPING``."""
     for node in module.graph.nodes:
         if node.op == "get_attr" and type(branch := getattr(module, str(node.target), None)).__name__ == "GraphModule":
             yield from _calls(branch)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Outputs of eager PyTorch: of the float model, and of the quantized model before lowering."""
+"""Outputs of eager PyTorch, for the float model and for the quantized model before lowering."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ State = dict[str, "torch.Tensor"]
 class Session:
     """Successive calls of a model, each on the state that earlier calls left.
 
-    Each method has its own state; with ``model.share_state`` all methods share one.
+    Each method has its own state; with ``model.share_state``, all methods share one.
     """
 
     def __init__(self, project: Project, user: UserCode, model: ExportedModel) -> None:
@@ -35,13 +35,13 @@ class Session:
         """Digest that identifies all calls so far, for the lookup of known outputs; None if they cannot be identified.
         """
         self._waiting: list[tuple[Call, str, str]] = []
-        """Calls whose outputs were looked up. They are computed only if a later call needs the state that they leave.
+        """Calls whose outputs were looked up; they are computed only if a later call needs the state that they leave.
         """
 
     def compute(self, call: Call, at: str, where: str) -> list[Any]:
-        """Return the outputs of the next call, flattened as by :func:`compute`.
+        """Return the outputs of the next call, as a flat list like that of :func:`compute`.
 
-        ``at`` names the call, and ``where`` is the location for errors.
+        ``at`` describes the call in error messages, and ``where`` is the location for errors.
         """
         self._waiting.append((call, at, where))
         known = self._model.known
@@ -53,7 +53,7 @@ class Session:
         waiting, self._waiting = self._waiting, []
         outputs = [self._computed(*item) for item in waiting][-1]
         if known is not None:
-            # `compute` may look up the first call too, since both use the same key. It needs the names of the written
+            # Use the same key as `compute`, which may look up the first call too. It needs the names of the written
             # buffers.
             known.add(self._key, outputs, self._state(call.method))
         return outputs
@@ -62,7 +62,7 @@ class Session:
         return self._states.setdefault("" if self._shared else method, {})
 
     def _computed(self, call: Call, at: str, where: str) -> list[Any]:
-        what = f"method {call.method!r} failed in eager PyTorch in {at}"
+        what = f"method {call.method!r} failed in eager PyTorch: {at}"
         function = self._model.eager[call.method]
         with translated(self._user, VerifyError, what, where=where):
             return _compute(function, call.inputs, self._state(call.method), where)
@@ -77,10 +77,11 @@ def compute(
     *,
     written: set[str] | None = None,
 ) -> list[Any]:
-    """Return the outputs of a method on initial state, flattened in order; state and inputs stay as they are.
+    """Run a method on its initial state; return a flat list of outputs, and leave state and inputs unchanged.
 
-    The inputs that the method changes come before its outputs, as in a program. The names of the buffers that it writes
-    go into ``written``. Raises :class:`~etdev.errors.VerifyError` if the model itself fails on these inputs.
+    Inputs that the method changes come before its outputs, as in a program. The names of the buffers that the method
+    writes are added to ``written``. Raises :class:`~etdev.errors.VerifyError` if the model itself fails on these
+    inputs.
     """
     known = model.known
     key = None if known is None else key_of_call(method, inputs)
@@ -102,7 +103,7 @@ def compute(
 
 
 def _compute(function: Callable[..., Any], inputs: Tensors, state: State, where: str) -> list[Any]:
-    """Run the function with ``state`` in place of the initial buffers, and record in ``state`` what it changes."""
+    """Run the function on the buffers in ``state``, and store in ``state`` the buffers that the function writes."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -119,25 +120,28 @@ def _compute(function: Callable[..., Any], inputs: Tensors, state: State, where:
 
 
 def _require_values(what: str, found: Iterable[object], where: str) -> None:
-    """Raise an error if a tensor has no values.
+    """Raise an error if a tensor has no values; ``what`` describes the tensor.
 
-    Such a tensor stems from an export or a dry run. A model that stores a result of its first call may still hold one.
+    Tensors without values come from an export or a dry run. A model that stores a result of its first call may keep
+    one.
     """
     from torch._subclasses.fake_tensor import FakeTensor
 
     if any(isinstance(item, FakeTensor) for item in found):
         raise VerifyError(
-            f"the model has {what} without values: it uses a tensor that it made during its export",
+            f"the model has {what} without values: it uses a tensor that was made during export",
             where=where,
-            hint="make tensors that it keeps between calls in `__init__`, as buffers (`persistent=False` if not saved)",
+            hint="in `__init__`, register tensors that the model keeps between calls as buffers "
+            "(`persistent=False` if they are not saved)",
         )
 
 
 @contextmanager
 def _overlaid_state(module: torch.nn.Module | None, state: State) -> Iterator[None]:
-    """Set the buffers to ``state`` for the block; then record in ``state`` what the block wrote, and restore them.
+    """Set the buffers to ``state`` for the block; on exit, store the buffers that the block wrote in ``state``.
 
-    A write of the value that the buffer had counts as a write: a reset to the initial state is one.
+    Then restore the buffers. Writing the old value again also counts as a write: it may be a reset to the initial
+    state.
     """
     buffers = dict(module.named_buffers()) if module is not None else {}
     with restored_buffers(module):
@@ -149,7 +153,7 @@ def _overlaid_state(module: torch.nn.Module | None, state: State) -> Iterator[No
             if name in before and (
                 buffer is not buffers[name]
                 or buffer._version != before[name][0]
-                or not buffer.equal(before[name][1])  # Writes through `.data` keep the version.
+                or not buffer.equal(before[name][1])  # Writes through `.data` do not change the version.
             ):
                 state[name] = buffer.clone()
 
@@ -169,7 +173,7 @@ def restored_buffers(module: torch.nn.Module | None) -> Iterator[None]:
 
 
 def _undo_rebinding(module: torch.nn.Module, buffers: dict[str, torch.Tensor]) -> None:
-    """Put the module's own tensors back where the model assigned new ones, such as ``self.count = self.count + 1``."""
+    """Restore the module's own tensors where the model assigned new ones, as in ``self.count = self.count + 1``."""
     for name, buffer in module.named_buffers():
         if name in buffers and buffers[name] is not buffer:
             owner, _, attribute = name.rpartition(".")
@@ -177,7 +181,7 @@ def _undo_rebinding(module: torch.nn.Module, buffers: dict[str, torch.Tensor]) -
 
 
 def module_of(function: Any) -> torch.nn.Module | None:
-    """Return the module if the function is a module or ``partial(module.method)``; None for any other function."""
+    """Return the module of a function that is a module or ``partial(module.method)``; None for other functions."""
     import torch
 
     for candidate in (function, getattr(getattr(function, "func", None), "__self__", None)):

@@ -24,7 +24,7 @@ from etdev.program.model import DelegateCall
 DelegateMap: TypeAlias = Mapping[str, Any]
 """ExecuTorch's description of a delegate.
 
-It has the delegate's ``name``, and in ``delegate_map`` the debug handles for each of the backend's own op numbers.
+It has the delegate's ``name``, and ``delegate_map``, which maps the backend's own op numbers to debug handles.
 """
 
 _HANDLES = "debug_handle_map"
@@ -34,19 +34,19 @@ _OUTPUTS = "instruction_id_to_num_outs_map"
 
 @dataclass(frozen=True, slots=True)
 class InstructionMaps:
-    """A record's maps from instructions to ops and delegates: by method, then by the instruction's position."""
+    """A record's maps from instructions to ops and delegates, by method and by position of the instruction."""
 
     handles: Mapping[str, Mapping[int, tuple[int, ...]]]
-    """Debug handles of the ops that each instruction comes from."""
+    """Debug handles of the ops that became the instruction."""
     delegates: Mapping[str, Mapping[int, DelegateMap]]
     """Description of the delegate that each delegate call runs."""
     outputs: Mapping[str, Mapping[int, int]]
     """Number of outputs of each delegate call."""
 
     def members(self) -> dict[str, Any]:
-        """Return the content of the zip's JSON files, as Python objects.
+        """Return the content of the zip's JSON files, by file name, as Python objects.
 
-        One debug handle is a number. Several handles, and those of a delegate call, are a list.
+        A single debug handle is a number. Several handles are a list, and so are the handles of a delegate call.
         """
         handles = {
             method: {
@@ -61,7 +61,7 @@ class InstructionMaps:
 def delegate_outputs(program: Program, inputs: Mapping[str, Mapping[int, int]]) -> dict[str, dict[int, int]]:
     """Return the number of outputs of each delegate call of the given methods.
 
-    ``inputs`` has the number of inputs among the arguments of each delegate call. The other arguments are outputs.
+    ``inputs`` has the number of inputs of each delegate call. The call's other arguments are outputs.
     """
     return {
         name: {
@@ -76,7 +76,7 @@ def delegate_outputs(program: Program, inputs: Mapping[str, Mapping[int, int]]) 
 def read_delegates(path: Path) -> dict[str, dict[int, DelegateMap]]:
     """Read the descriptions of delegate calls from the record at ``path``, by method and position.
 
-    Raises :class:`~etdev.errors.ProgramError` if the record is missing or broken.
+    Raises :class:`~etdev.errors.ProgramError` if the record is missing or damaged.
     """
     try:
         with ZipFile(path) as archive:
@@ -90,18 +90,18 @@ def read_delegates(path: Path) -> dict[str, dict[int, DelegateMap]]:
 
 
 def write_record(source: Path, maps: InstructionMaps, path: Path) -> None:
-    """Write a copy of the record at ``source`` to ``path``, with ``maps`` in place of its maps.
+    """Write a copy of the record at ``source`` to ``path``, with ``maps`` instead of the maps in ``source``.
 
-    Equal content gives equal bytes. Raises OSError.
+    Equal content has equal bytes. Raises OSError.
     """
     members = {name: json.dumps(content) for name, content in maps.members().items()}
     with ZipFile(source) as before, ZipFile(path, "w") as after:
         for item in before.infolist():
-            # The time in the original is left out, so that equal content gives equal bytes.
+            # Omit the time of the original, so that equal content has equal bytes.
             if item.filename in members:
                 after.writestr(ZipInfo(item.filename), members[item.filename])
                 continue
             copied = ZipInfo(item.filename)
-            copied.file_size = item.file_size  # zipfile derives the width of the size fields from this.
+            copied.file_size = item.file_size  # zipfile derives the width of the size fields from this size.
             with before.open(item) as content, after.open(copied, "w") as file:
                 shutil.copyfileobj(content, file, 1 << 20)

@@ -1,4 +1,4 @@
-"""Stage *export*: turns every method of the module into a graph of ATen ops with ``torch.export``."""
+"""Stage *export*: converts every method of the module to a graph of ATen ops with ``torch.export``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DynamicShapes = tuple[dict[int, Any] | None, ...]
 
 
 def signatures(project: Project, loaded: LoadedModel) -> dict[str, Signature]:
-    """Return the signature of every method, as declared; that of a saved program comes from its placeholders."""
+    """Return the signature of every method, from the config or from a saved program's placeholders."""
     from etdev.pipeline.stages.load.saved_program import signature_of_program
 
     if loaded.program is not None:
@@ -39,8 +39,8 @@ def signatures(project: Project, loaded: LoadedModel) -> dict[str, Signature]:
 def export_model(project: Project, loaded: LoadedModel, user: UserCode) -> ExportedModel:
     """Export every method that the config names.
 
-    Raises :class:`~etdev.errors.ExportError`, which names the dimension, the input or the line of the model that is at
-    fault.
+    Raises :class:`~etdev.errors.ExportError`, which names the dimension, the input or the line of the model that causes
+    the error.
     """
     methods: dict[str, ExportedMethod] = {}
     eager: dict[str, Callable[..., Any]] = {}
@@ -59,7 +59,7 @@ def export_model(project: Project, loaded: LoadedModel, user: UserCode) -> Expor
 
 
 def unexported_model(project: Project, loaded: LoadedModel, outputs: Mapping[str, int]) -> ExportedModel:
-    """Return the model for verification without exporting it.
+    """Return the model for verification without an export.
 
     ``outputs`` has the number of outputs of each method, from an earlier export.
     """
@@ -79,7 +79,7 @@ def export_module(
     """Export ``module.forward`` with the declared dynamic dimensions.
 
     Every dynamic dimension of ``example`` must have its maximum size. Later passes evaluate guards with the sizes of
-    the example, and may lower the upper end of a dimension's range to that size. Memory is planned for the upper end.
+    the example, and may lower the maximum of a dimension's range to that size. Memory is planned for the maximum.
     """
     import torch
 
@@ -95,13 +95,14 @@ def export_module(
 
 
 def _refuse_unclear_writes(project: Project, program: ExportedProgram) -> None:
-    """Raise an error for a write that would reach another tensor in the exported program than in the model."""
+    """Raise an error if the exported program would write to another tensor than the model does."""
     if (clash := find_clash(program)) is not None:
         name, node = clash
         raise ExportError(
-            f"the method writes to its input {name!r}{line_of_node(project, node)}, which has the name of a buffer",
+            f"the method writes to its input {name!r}{line_of_node(project, node)}, which has the same name as a "
+            "buffer",
             where=project.where("model"),
-            hint="give the buffer or the input another name: ExecuTorch would write to the buffer",
+            hint="rename the buffer or the input: ExecuTorch would write to the buffer",
         )
     if (tied := untie_buffers(program)) is not None:
         written, other, node = tied
@@ -109,7 +110,7 @@ def _refuse_unclear_writes(project: Project, program: ExportedProgram) -> None:
             f"the buffers {written!r} and {other!r} share memory, and the method writes to {written!r}"
             f"{line_of_node(project, node)}",
             where=project.where("model"),
-            hint=f"register one of them, and take {other!r} in the method as a part of the other one",
+            hint=f"register only one of them as a buffer, and compute {other!r} in the method as a part of it",
         )
 
 
@@ -137,7 +138,7 @@ def _packed_shapes(function: Callable[..., Any], shapes: DynamicShapes) -> tuple
 
 
 def method_of(project: Project, module: torch.nn.Module, name: str) -> Callable[..., Any]:
-    """Return the module's method of this name as a function to call eagerly."""
+    """Return the module's method with this name as a function for eager calls."""
     function = module if name == "forward" else getattr(module, name, None)
     if not callable(function) or (name == "forward" and _has_no_forward(module)):
         own = [key for key, value in vars(type(module)).items() if callable(value) and not key.startswith("_")]
@@ -156,7 +157,7 @@ def _has_no_forward(module: torch.nn.Module) -> bool:
 
 
 def check_call(project: Project, function: Callable[..., Any], signature: Signature) -> None:
-    """Raise an error if the method does not take as many inputs as the config declares."""
+    """Raise an error if the method does not accept the number of inputs that the config declares."""
     target = getattr(function, "forward", function)
     parameters = inspect.signature(target)
     try:
@@ -176,7 +177,7 @@ def _count(signature: Signature) -> str:
 
 @contextmanager
 def as_forward(module: torch.nn.Module, name: str) -> Iterator[None]:
-    """Make ``module.forward`` call the method ``name`` inside the block; parameters and buffers keep their names."""
+    """Make ``module.forward`` call the method ``name`` in the block; parameters and buffers keep their names."""
     if name == "forward":
         yield
         return

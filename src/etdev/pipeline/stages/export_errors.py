@@ -1,6 +1,6 @@
 """Translation of ``torch.export``'s errors into the terms of the config and of the user's code.
 
-It recognizes the messages of torch 2.13. An unknown message is passed on with the location of the error.
+This module recognizes the messages of torch 2.13. An unknown message is passed on with the location of the error.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _MULTIPLE = re.compile(r"^\s*(?P<dim>\w+) = (?P<factor>\d+)\*_\w+\s*$", re.MULTI
 def explain_export_error(
     error: Exception, project: Project, user: UserCode, signature: Signature, module: torch.nn.Module
 ) -> ExportError:
-    """Return the error to raise in place of ``error``, which was raised while calling or exporting ``module``.
+    """Return the error to raise in place of ``error``, which a call or export of ``module`` raised.
 
-    If the model itself raised it, call the model with other inputs to find some that it takes.
+    If the model itself raised ``error``, call the model with other inputs to find inputs that it accepts.
     """
     kinds: dict[str, Callable[[Exception, Project, UserCode, Signature], ExportError]] = {
         "UserError": _guard,
@@ -62,7 +62,7 @@ def unfit_input(
     """Return the error for a method that fails on its declared inputs but runs with the change in ``remedy``."""
     place = user.place(error.__traceback__)
     return ExportError(
-        f"method {signature.method!r} does not take {remedy.found}: {type(error).__name__}: "
+        f"method {signature.method!r} does not accept {remedy.found}: {type(error).__name__}: "
         + _first_line(error, signature)
         + (f" ({place})" if place else ""),
         where=project.where("methods", signature.method, *remedy.key),
@@ -88,10 +88,11 @@ def _guard(error: Exception, project: Project, user: UserCode, signature: Signat
         return ExportError(
             f"the model works only with {dim!r} = {fixed[dim]}, not with all of {range_text}",
             where=where,
-            hint=f"write {fixed[dim]} instead of {dim!r} in the shapes, or remove what fixes the size from the model",
+            hint=f"write {fixed[dim]} instead of {dim!r} in the shapes, or change the model so that the size is "
+            "not fixed",
         )
     return ExportError(
-        f"the model does not treat all sizes {range_text} of {dim!r} alike"
+        f"the model does not work the same way for all sizes {range_text} of {dim!r}"
         + (f": it asks whether {_condition(violated['guard'], dim)}" if violated else ""),
         where=where,
         hint=_guard_remedy(text, dim),
@@ -116,13 +117,13 @@ def _guard_remedy(text: str, dim: str) -> str:
     for match in _MULTIPLE.finditer(text):
         if match["dim"] == dim:
             return (
-                f"only multiples of {match['factor']} work: declare the dimension that is multiplied "
-                f"(the size is {match['factor']} times that) and reshape in the model, or fix the size"
+                f"only multiples of {match['factor']} work: declare the dimension that is multiplied (the size is "
+                f"{match['factor']} times that dimension) and reshape in the model, or fix the size"
             )
     for match in _RANGE_FIX.finditer(text):
         if match["dim"] == dim and (match["min"] or match["max"]):
             bounds = [f"{key} {match[key]}" for key in ("min", "max") if match[key]]
-            return f"this range works: {', '.join(bounds)}; or write the branch with torch.cond"
+            return f"declare the range {', '.join(bounds)}, which works; or write the branch with torch.cond"
     return "fix the size, or write the branch with torch.cond"
 
 
@@ -140,7 +141,7 @@ def _data_dependent(error: Exception, project: Project, user: UserCode, signatur
         where=project.where("methods", signature.method),
         hint="use torch.where or torch.cond instead of `if`; bound a size with torch._check(n <= 128)"
         if not number
-        else "keep it a tensor; a size may be `n = t.long().item()`, bounded with torch._check(n <= 128)",
+        else "keep the value a tensor; a size may be `n = t.long().item()`, bounded with torch._check(n <= 128)",
     )
 
 
@@ -159,15 +160,15 @@ def _model_error(error: Exception, project: Project, user: UserCode, signature: 
     returned = _UNKNOWN_OUTPUT.search(text)
     if returned:
         return ExportError(
-            f"method {signature.method!r} returns an object of {returned['kind'].rpartition('.')[2]}",
+            f"method {signature.method!r} returns an object of the type {returned['kind'].rpartition('.')[2]}",
             where=where,
-            hint="return tensors, or tuples, lists and dicts of them",
+            hint="return tensors, or tuples, lists and dicts of tensors",
         )
     if _BROADCAST.search(text) and len(signature.dims) == 2:
         one, other = signature.dims
         return _must_be_equal(one, other, project, signature, place)
     return ExportError(
-        f"method {signature.method!r} raised {type(error).__name__} when it was traced: {text}"
+        f"method {signature.method!r} raised {type(error).__name__} while it was traced: {text}"
         + (f" ({place})" if place else ""),
         where=where,
     )
@@ -176,7 +177,7 @@ def _model_error(error: Exception, project: Project, user: UserCode, signature: 
 def _first_line(error: Exception, signature: Signature) -> str:
     """Return the first line of the error's message.
 
-    If the config has only one dynamic dimension to choose from, its name replaces torch's symbol (``s77``).
+    If the config has only one dynamic dimension, its name replaces torch's symbol (``s77``).
     """
     text = next(iter(str(error).strip().splitlines()), "no message")
     symbols = set(re.findall(r"\bs\d+\b", text))

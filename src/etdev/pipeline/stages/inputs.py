@@ -1,4 +1,4 @@
-"""Inputs of a method: generated from the config's declaration, or checked against it."""
+"""Inputs of a method: generated from the config's declaration, or checked against the declaration."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class Signature:
         return cls(name, method.inputs or (), method.dims)
 
     def sizes(self, choice: Mapping[str, int]) -> list[tuple[int, ...]]:
-        """Return the shape of every input; ``choice`` has a size for each dynamic dimension."""
+        """Return the shape of every input; ``choice`` maps each dynamic dimension to a size."""
         return [tuple(choice[size] if isinstance(size, str) else size for size in item.shape) for item in self.inputs]
 
     def largest(self) -> dict[str, int]:
-        """Return the maximum size of every dynamic dimension."""
+        """Return the maximum size of every dynamic dimension, by name."""
         return {name: dim.max for name, dim in self.dims.items()}
 
     def smallest(self) -> dict[str, int]:
-        """Return the minimum size of every dynamic dimension."""
+        """Return the minimum size of every dynamic dimension, by name."""
         return {name: dim.min for name, dim in self.dims.items()}
 
     def describe_each(self) -> tuple[str, ...]:
@@ -51,14 +51,14 @@ class Signature:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a method."""
+    """One call of a method: its name and its inputs."""
 
     method: str
     inputs: Tensors
 
 
 def make_inputs(signature: Signature, choice: Mapping[str, int], seed: int = 0) -> Tensors:
-    """Return random inputs of the declared types, as :func:`random_tensor` makes them."""
+    """Return random inputs with the declared dtypes, made by :func:`random_tensor`; ``choice`` has the sizes."""
     import torch
 
     generator = torch.Generator().manual_seed(seed)
@@ -67,7 +67,7 @@ def make_inputs(signature: Signature, choice: Mapping[str, int], seed: int = 0) 
 
 
 def random_samples(signature: Signature) -> Iterator[Tensors]:
-    """Yield random inputs for a method without samples: at the largest sizes, the smallest, and the largest again."""
+    """Yield random inputs for a method without samples: of the largest, the smallest and again the largest sizes."""
     yield make_inputs(signature, signature.largest(), seed=1)
     if signature.dims:
         yield make_inputs(signature, signature.smallest(), seed=2)
@@ -80,15 +80,15 @@ def read_samples(
     """Yield the tuples from a config's ``samples`` or ``calibration`` function, each checked against the declaration.
 
     Items are requested from the function one at a time. Raises ``kind`` if the user's code fails or an item does not
-    fit. The error names the sample, the input and the axis.
+    match. The error names the sample, the input and the axis.
     """
-    hint = "return a list of tuples, or yield them"
+    hint = "return or yield tuples of tensors"
     for index, sample in _items(user, function, entry, where, kind, "sample", "tuples of tensors", hint):
         problem = check_sample(sample, signature)
         if problem is not None:
             remedy = _sample_remedy(sample, signature)
             raise kind(
-                f"{entry!r} returns inputs that method {signature.method!r} does not take: sample {index}: {problem}",
+                f"{entry!r} returns inputs that method {signature.method!r} does not accept: sample {index}: {problem}",
                 where=where,
                 hint=f"the config declares {signature.describe()}" + (f"; {remedy}" if remedy else ""),
             )
@@ -103,7 +103,7 @@ def samples_at(
     key: tuple[str, ...],
     kind: type[EtdevError] = LoadError,
 ) -> Iterator[Tensors]:
-    """Yield the samples from the function that the config names at ``key``, checked by :func:`read_samples`."""
+    """Yield the samples of the function that the config names at ``key``; :func:`read_samples` checks them."""
     where = project.where(*key)
     return read_samples(user, user.get(entry, project.base(*key), where), entry, signature, where, kind)
 
@@ -114,12 +114,12 @@ def read_sessions(
     """Yield the lists of (method, inputs) from a config's ``sessions`` function, checked against the declarations.
 
     Items are requested from the function one at a time. Raises :class:`~etdev.errors.LoadError` if the user's code
-    fails or a call does not fit. The error names the session and the call.
+    fails or a call does not match. The error names the session and the call.
     """
-    hint = "return a list of sessions, each a list of pairs (method, inputs), or yield them"
+    hint = "return or yield sessions, each a list of pairs (method, inputs)"
     for index, session in _items(user, function, entry, where, LoadError, "session", "lists of calls", hint):
         if not isinstance(session, tuple | list) or not session:
-            what = "it holds no calls" if isinstance(session, tuple | list) else f"it is {_kind(session)}"
+            what = "it is empty" if isinstance(session, tuple | list) else f"it is {_kind(session)}"
             raise LoadError(f"{entry!r}: session {index} is not a list of calls: {what}", where=where, hint=hint)
         calls = []
         for number, call in enumerate(session):
@@ -132,23 +132,23 @@ def read_sessions(
 
 
 def _check_call(call: object, signatures: Mapping[str, Signature]) -> tuple[str, str | None] | None:
-    """Return the problem with one call of a session, and how to remedy it if that is known; None if the call fits."""
+    """Return the problem with one call of a session, and a remedy if one is known; None if the call is valid."""
     if not isinstance(call, tuple | list):
         return f"it is {_kind(call)}, not a pair (method, inputs)", None
     if len(call) != 2 or not isinstance(call[0], str):
-        return f"it holds {', '.join(map(_kind, call)) or 'nothing'}, not a method's name and its inputs", None
+        return f"it contains {', '.join(map(_kind, call)) or 'nothing'} instead of a method's name and its inputs", None
     method, inputs = call
     if method not in signatures:
         near = nearest(method, signatures)
         return (
             f"there is no method {method!r}",
-            f"did you mean {near!r}?" if near else f"methods here: {', '.join(signatures)}",
+            f"did you mean {near!r}?" if near else f"the methods are: {', '.join(signatures)}",
         )
     problem = check_sample(inputs, signatures[method])
     if problem is None:
         return None
     return (
-        f"method {method!r} does not take its inputs: {problem}",
+        f"method {method!r} does not accept the inputs: {problem}",
         f"the config declares {signatures[method].describe()}",
     )
 
@@ -163,9 +163,9 @@ def _items(
     elements: str,
     hint: str,
 ) -> Iterator[tuple[int, Any]]:
-    """Yield the items that a user's function returns or yields, numbered.
+    """Yield the items that a user's function returns or yields, each with its number.
 
-    Raises ``kind`` if there is no item; ``noun`` names an item in the message.
+    Raises ``kind`` if there are no items; ``noun`` names an item in the message.
     """
     assert callable(function)
     with translated(user, kind, f"{entry!r} failed", where=where):
@@ -183,18 +183,18 @@ def _items(
         yield index, item
         index += 1
     if index == 0:
-        raise kind(f"{entry!r} returned no {noun}s", where=where, hint="check that it finds its data")
+        raise kind(f"{entry!r} returned no {noun}s", where=where, hint="check that the function finds its data")
 
 
 def check_sample(sample: object, signature: Signature) -> str | None:
-    """Return the problem with one sample as a sentence; None if it fits."""
+    """Return the problem with one sample as a sentence; None if the sample matches the declaration."""
     import torch
 
     if not isinstance(sample, tuple | list):
         return f"it is {_kind(sample)}, not a tuple of tensors"
     if len(sample) != len(signature.inputs):
         count = f"{len(sample)} value{'s' * (len(sample) != 1)}"
-        return f"it holds {count}, the method takes {len(signature.inputs)}"
+        return f"it contains {count}, but the method takes {len(signature.inputs)}"
     bound: dict[str, int] = {}
     for item, value in zip(signature.inputs, sample, strict=True):
         if not isinstance(value, torch.Tensor):
@@ -202,9 +202,9 @@ def check_sample(sample: object, signature: Signature) -> str | None:
         if value.device.type != "cpu":
             return f"input {item.name!r} is on the device {str(value.device)!r}, not on the CPU"
         if value.layout != torch.strided:
-            return f"input {item.name!r} has the layout {value.layout}, not a dense one"
+            return f"input {item.name!r} has the layout {value.layout} instead of a dense layout"
         if value.dtype != getattr(torch, item.dtype):
-            return f"input {item.name!r} is {str(value.dtype).removeprefix('torch.')}, declared {item.dtype}"
+            return f"input {item.name!r} is {str(value.dtype).removeprefix('torch.')}, but is declared as {item.dtype}"
         problem = _check_shape(item, tuple(value.shape), signature.dims, bound)
         if problem is not None:
             return problem
@@ -212,7 +212,7 @@ def check_sample(sample: object, signature: Signature) -> str | None:
 
 
 def _sample_remedy(sample: object, signature: Signature) -> str | None:
-    """Return a change of the config, or of the sample, with which the sample fits; None if none is known."""
+    """Return a change of the config, or of the sample, that fixes the sample's problem; None if none is known."""
     import torch
 
     if not isinstance(sample, tuple | list) or len(sample) != len(signature.inputs):
@@ -226,7 +226,7 @@ def _sample_remedy(sample: object, signature: Signature) -> str | None:
         if len(shape) + 1 == len(item.shape) and _check_shape(item, (1, *shape), signature.dims, {}) is None:
             return f"add a batch axis to {item.name!r} in the samples: tensor.unsqueeze(0)"
         if len(shape) != len(item.shape):
-            return f"if the samples are right, write a shape of {len(shape)} axes for {item.name!r}"
+            return f"if the samples are right, declare a shape of {len(shape)} axes for {item.name!r}"
         if _check_shape(item, shape, signature.dims, {}) is not None:
             return _size_remedy(item, shape, signature.dims)
     return None
@@ -235,7 +235,7 @@ def _sample_remedy(sample: object, signature: Signature) -> str | None:
 def _size_remedy(item: Input, shape: tuple[int, ...], dims: Mapping[str, Dim]) -> str | None:
     for size, expected in zip(shape, item.shape, strict=True):
         if isinstance(expected, str) and not dims[expected].min <= size <= dims[expected].max:
-            return f"if the samples are right, the range of {expected!r} has to hold {size}"
+            return f"if the samples are right, extend the range of {expected!r} to include {size}"
     right = [size if isinstance(expected, int) else expected for size, expected in zip(shape, item.shape, strict=True)]
     if right == list(item.shape):
         return None
@@ -244,19 +244,19 @@ def _size_remedy(item: Input, shape: tuple[int, ...], dims: Mapping[str, Dim]) -
 
 def _check_shape(item: Input, shape: tuple[int, ...], dims: Mapping[str, Dim], bound: dict[str, int]) -> str | None:
     declared = f"[{', '.join(map(str, item.shape))}]"
-    found = f"input {item.name!r} has the shape {list(shape)}, declared {declared}"
+    found = f"input {item.name!r} has the shape {list(shape)}, but is declared as {declared}"
     if len(shape) != len(item.shape):
         return found
     for axis, (size, expected) in enumerate(zip(shape, item.shape, strict=True)):
         if isinstance(expected, int):
             if size != expected:
-                return f"{found}: axis {axis} is {size}, not {expected}"
+                return f"{found}: axis {axis} is {size} instead of {expected}"
             continue
         dim = dims[expected]
         if not dim.min <= size <= dim.max:
-            return f"{found}: axis {axis} is {size}, outside {expected!r} = {dim.min}..{dim.max}"
+            return f"{found}: axis {axis} is {size}, which is outside {expected!r} = {dim.min}..{dim.max}"
         if bound.setdefault(expected, size) != size:
-            return f"{found}: {expected!r} is {size} here and {bound[expected]} at an earlier axis"
+            return f"{found}: {expected!r} is {size} here, but {bound[expected]} at an earlier axis"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Owners of the memory of inputs and outputs. The config names inputs and outputs; the linker numbers them."""
+"""Owners of the memory of inputs and outputs: converts the config's names to the linker's numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from etdev.pipeline.stages.emit import ObjectProgram
 from etdev.pipeline.stages.inputs import Signature
 
 _END = re.compile(r"\b(?P<kind>input|output) (?P<position>\d+)(?= of method )")
-"""The words by which the linker's messages refer to an input or output: ``input 0 of method``."""
+"""The words that the linker's messages use for an input or output: ``input 0 of method``."""
 
 
 def caller_owned(
@@ -43,7 +43,7 @@ def caller_owned(
 
 
 def refused_end(project: Project, target: str, error: CallerOwnedError, signature: Signature) -> ConfigError:
-    """Return the linker's refusal of an owner as an error at the config's key, with the input's name."""
+    """Convert the linker's error about an owner to an error at the config's key, with the input's or output's name."""
     key: KeyPath = ("targets", target, "io", error.method)
     found = _END.search(error.message)
     if found is None:
@@ -68,7 +68,7 @@ def _positions_of(owner: Owner, owners: Mapping[int, Owner]) -> frozenset[int]:
 def _owners(
     project: Project, key: KeyPath, owners: Owner | Mapping[str, Owner], names: Sequence[str]
 ) -> dict[int, Owner]:
-    """Return the owners that the config sets, by position of the input or output in ``names``."""
+    """Return the owners that the config sets, by the position in ``names`` of the input or output."""
     given = dict.fromkeys(names, owners) if isinstance(owners, str) else owners
     kinds = str(key[-1])
     for name in given:

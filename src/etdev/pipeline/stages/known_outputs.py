@@ -1,4 +1,4 @@
-"""Outputs of a quantized model that are kept, so that later runs need not quantize it again for verification."""
+"""Outputs of a quantized model, kept so that later runs need not quantize the model again for verification."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from etdev.pipeline.project.torch_tensors import Tensors
 
 _MOST_BYTES = 256 << 20
-"""Maximum size of a cache entry in bytes; outputs that do not fit are computed again by the next run."""
+"""Maximum size of a cache entry in bytes; the next run computes again the outputs that do not fit."""
 
 _PLAIN = (int, float, bool, str, type(None))
 
@@ -22,32 +22,32 @@ _Kept = tuple[list[Any], list[str]]
 
 
 class Known(NamedTuple):
-    """A call's outputs, and the buffers that it writes to."""
+    """A call's outputs, and the buffers that the call writes."""
 
     outputs: list[Any]
     written: Sequence[str]
-    """Names of the buffers that the call writes to."""
+    """Names of the buffers that the call writes."""
 
 
 class KnownOutputs:
-    """A table of known outputs, by digest of the call.
+    """A table of known outputs, by the digest of the call.
 
-    The digest covers the method, its inputs, and the calls before it on the same state.
+    The digest covers the method, its inputs, and the earlier calls on the same state.
     """
 
     def __init__(self, content: bytes | None = None) -> None:
-        """Start with the ``content`` of an earlier run; start empty if there is none or it cannot be read."""
+        """Load the ``content`` of an earlier run; start empty if it is None or cannot be read."""
         self._found = {} if content is None else _loaded(content)
         self._used: dict[str, _Kept] = {}
         self._size = 0
         self.has_new = False
-        """True if outputs were added that no earlier run computed."""
+        """True if this run added outputs that no earlier run computed."""
 
     def __bool__(self) -> bool:
         return bool(self._found)
 
     def find(self, key: str | None) -> Known | None:
-        """Return a call's outputs and written buffers, with copies of the tensors; None if the call is unknown."""
+        """Return a call's outputs and written buffers, as copies; None if the call is unknown."""
         found = None if key is None else self._found.get(key)
         if key is None or found is None:
             return None
@@ -56,7 +56,7 @@ class KnownOutputs:
         return Known([item.clone() if hasattr(item, "clone") else item for item in outputs], written)
 
     def add(self, key: str | None, outputs: Sequence[Any], written: Iterable[str]) -> None:
-        """Keep the outputs of a call and the buffers that it writes to, if a file can store them."""
+        """Keep a call's outputs and the names of the buffers that it writes, if a file can store the outputs."""
         if key is None or not all(_can_be_kept(item) for item in outputs):
             return
         self.has_new = True
@@ -72,7 +72,7 @@ class KnownOutputs:
             self._size += size
 
     def content(self) -> bytes:
-        """Return the bytes of a file that holds the outputs of all calls of this run."""
+        """Return the content of a file with the outputs of all calls of this run."""
         import torch
 
         file = io.BytesIO()
@@ -83,7 +83,7 @@ class KnownOutputs:
 def key_of_call(method: str, inputs: Tensors, before: str | None = "") -> str | None:
     """Return the digest of a call that follows the calls with the digest ``before``.
 
-    Return None if its inputs cannot be identified.
+    Return None if the inputs of the call cannot be identified.
     """
     import torch
 
@@ -102,7 +102,7 @@ _T = TypeVar("_T")
 
 
 class MadeOnDemand(Mapping[str, _T]):
-    """A mapping that calls ``make`` for its items at the first access."""
+    """A mapping that calls ``make`` for an item when the item is first accessed."""
 
     def __init__(self, make: Callable[[], Mapping[str, _T]]) -> None:
         self._make = make

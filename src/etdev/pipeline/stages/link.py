@@ -1,4 +1,4 @@
-"""Stage *link*: turns an object program into a program with planned memory, by the target's settings."""
+"""Stage *link*: plans the memory of an object program, according to the target's settings."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class LinkedProgram:
 
     linked: Linked
     greedy: Mapping[str, Mapping[int, int]]
-    """Bytes that ExecuTorch's greedy planner needs for the same tensors, per method and memory id; for comparison."""
+    """Bytes that ExecuTorch's greedy planner needs for the same tensors, by method and memory id; for comparison."""
     delegate_inputs: Mapping[str, Mapping[int, int]]
-    """Number of inputs among the arguments of each delegate call, by method and position of the call."""
+    """Number of inputs of each delegate call, by method and position of the call."""
     proof: ValidationReport
     """The proof that the program computes what its object program computes."""
     debug_handles: Mapping[str, Mapping[int, tuple[int, ...]]]
-    """Debug handles: ExecuTorch's numbers of the ops that an instruction comes from, by method and position."""
+    """Debug handles, by method and position: ExecuTorch's numbers of the ops that became the instruction."""
     data: DataFiles = field(default_factory=DataFiles)
-    """The data files to write beside the program."""
+    """The data files to write next to the program."""
     nested: tuple[NestedReport, ...] = ()
     """Reports on the programs inside the blobs of reference delegates."""
 
@@ -55,8 +55,8 @@ def link_program(
 ) -> LinkedProgram:
     """Link an object program with the target's ``memory``, ``io``, ``elide``, ``inplace`` and ``external_weights``.
 
-    The result is proved to compute the same. Raises :class:`~etdev.errors.ConfigError` at a key of ``io`` that asks for
-    the impossible, and :class:`~etdev.errors.LinkError` at the key of a planner that fails.
+    A proof shows that the result computes the same. Raises :class:`~etdev.errors.ConfigError` at a key of ``io`` that
+    the linker cannot satisfy, and :class:`~etdev.errors.LinkError` at the key of a planner that fails.
     """
     data = _data_files(project, target, objects)
     options = replace(_options(project, target, user, objects, signatures), inplace=inplace.table)
@@ -92,24 +92,24 @@ def link_program(
 
 
 def _aligned(program: Program) -> Program:
-    """Set the alignment of each tensor to the one that ExecuTorch used.
+    """Set the alignment of each tensor to the alignment that ExecuTorch used.
 
-    The file does not state alignments, and an offset may happen to fit a larger one.
+    The file does not state alignments, and an offset may be a multiple of a larger alignment by chance.
     """
     return replace(program, segment_alignment=SEGMENT_ALIGNMENT, inline_alignment=CONSTANT_ALIGNMENT)
 
 
 def _data_files(project: Project, target: str, objects: ObjectProgram) -> DataFiles:
-    """Return the files that a target's data goes into.
+    """Return the data files of a target, and the data that each one gets.
 
-    Raises :class:`~etdev.errors.LinkError` if ``external_weights`` names a file that a backend asks for.
+    Raises :class:`~etdev.errors.LinkError` if ``external_weights`` names a file that a backend requests.
     """
     delegates, weights = objects.sidecar.data_files, project.config.targets[target].external_weights
     if weights is not None and weights.casefold() in map(str.casefold, delegates):
         raise LinkError(
-            f"`external_weights` is {weights!r}, which a backend of the target wants for its own data",
+            f"`external_weights` is {weights!r}, but a backend of the target uses that name for its own data",
             where=project.where("targets", target, "external_weights"),
-            hint="choose another name",
+            hint="use another name",
         )
     return DataFiles(delegates, weights)
 

@@ -33,12 +33,12 @@ def lower_model(
     methods: Sequence[str] | None = None,
     place: Path | None = None,
 ) -> LoweredModel:
-    """Lower all methods, or the given ones: run the target's partitioners, and apply forms to ops outside delegates.
+    """Lower the given methods, or all: run the target's partitioners, and apply forms to ops outside delegates.
 
-    ``place`` is the final path of the object program. Lowering may emit object programs to compare their memory. Then
-    emission moves the files of the chosen one to ``place``.
+    ``place`` is the final path of the object program. Lowering may emit object programs to compare their memory. In
+    this case, emission moves the files of the chosen one to ``place``.
 
-    Raises :class:`~etdev.errors.LowerError` with the backend that failed, and
+    Raises :class:`~etdev.errors.LowerError`, which names the backend that failed, and
     :class:`~etdev.errors.MissingRequirementError` for a backend that is not installed.
     """
     steps = [_backend(project, target, index) for index in range(len(project.config.targets[target].partitioners))]
@@ -92,7 +92,7 @@ def _backend(project: Project, target: str, index: int) -> Backend:
     availability = backend.availability()
     if not availability.available:
         raise MissingRequirementError(
-            f"the backend {backend.name!r} is not usable here: {availability.reason}",
+            f"the backend {backend.name!r} cannot be used here: {availability.reason}",
             where=project.where("targets", target, "partitioners", index, "backend"),
             hint=availability.remedy,
         )
@@ -112,16 +112,16 @@ def _make(project: Project, target: str, index: int, method: str) -> Any | None:
         raise MissingRequirementError(
             f"the backend {backend.name!r} is installed but cannot be imported: {error}",
             where=project.where("targets", target, "partitioners", index, "backend"),
-            hint=f"reinstall what it needs: {backend.availability().reason}",
+            hint=f"reinstall the packages that it needs: {backend.availability().reason}",
         ) from error
 
 
 @contextmanager
 def _kept_tables(program: ExportedProgram) -> Iterator[None]:
-    """Give lowering copies of the exported program's tables of buffers while the block runs.
+    """Replace the exported program's tables of buffers with copies in the block.
 
     ExecuTorch 1.4.1 removes buffers from these tables if delegates own them. The next target lowers the same export and
-    needs them.
+    needs these buffers.
     """
     tables: Any = program._state_dict, program._constants
     program._state_dict, program._constants = map(dict, tables)

@@ -1,7 +1,7 @@
 """Translation of errors of lowering and emission into the terms of the config and of the user's model.
 
-It recognizes the messages of executorch 1.4.1 and 1.5.1. An unknown message is passed on with the location of the
-error.
+This module recognizes the messages of executorch 1.4.1 and 1.5.1. An unknown message is passed on with the location of
+the error.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _VERBOSE = "run with -v for the whole trace"
 
 @contextmanager
 def translated_lowering(project: Project, target: str, names: list[str], exported: ExportedModel) -> Iterator[None]:
-    """Raise errors of partitioners and of the edge dialect's checks as :class:`~etdev.errors.LowerError`."""
+    """Convert errors of partitioners and of the edge dialect's checks to :class:`~etdev.errors.LowerError`."""
     try:
         yield
     except EtdevError:
@@ -63,9 +63,9 @@ def _explain_lowering(
     kept = _KEPT_WHOLE.search(text)
     if kept:
         return LowerError(
-            f"a partitioner ({', '.join(names)}) asked to keep {kept['op']} whole and then did not take it",
+            f"a partitioner ({', '.join(names)}) asked to keep {kept['op']} whole, but did not take it",
             where=project.where("targets", target, "partitioners"),
-            hint="it does that in branches of torch.cond: move the op out of the branch, or leave this partitioner out",
+            hint="this happens in branches of torch.cond: move the op out of the branch, or remove this partitioner",
         )
     numbered = _NUMBERED_NAME.search(root_cause(error))
     if numbered:
@@ -73,7 +73,7 @@ def _explain_lowering(
         return LowerError(
             f"XNNPACK cannot fuse a batch norm into {name!r}: the name begins with a digit",
             where=where,
-            hint="give the layers names: wrap the nn.Sequential in a module that holds it as an attribute",
+            hint="name the layers: wrap the nn.Sequential in a module that has it as an attribute",
         )
     written = _IN_A_BODY.search(text)
     if written:
@@ -81,16 +81,20 @@ def _explain_lowering(
         return LowerError(
             f"{written['op']}{line} writes to a buffer inside a branch or a loop, which ExecuTorch cannot lower",
             where=where,
-            hint="return the new value from the branch or the loop, and copy it into the buffer after it",
+            hint="return the new value from the branch or the loop, and copy it to the buffer afterwards",
         )
     if _LIFTED.search(text):
         return LowerError(
             "ExecuTorch cannot lower a method without inputs that uses several constants",
             where=where,
-            hint="write its numbers as buffers of the module, or give the method an input",
+            hint="store the constants in buffers of the module, or give the method an input",
         )
     steps = ", ".join(names) or "no partitioner"
-    hint = f"{_VERBOSE}; a target without this partitioner shows whether it is the cause" if names else _VERBOSE
+    hint = (
+        f"{_VERBOSE}; build a target without this partitioner to see if the partitioner is the cause"
+        if names
+        else _VERBOSE
+    )
     return LowerError(
         f"lowering target {target!r} failed ({steps}): {root_cause(error)}",
         where=project.where("targets", target, "partitioners") if names else where,
@@ -101,20 +105,20 @@ def _explain_lowering(
 def _unsupported_ops(project: Project, programs: Iterable[ExportedProgram], met: str, where: str) -> LowerError:
     """Return an error that names every op outside Core ATen.
 
-    ExecuTorch's own error names only the first of them, ``met``.
+    ExecuTorch's own error names only the first such op, ``met``.
     """
     edge = tuple(decomposed(programs))
     ops = dict.fromkeys((met, *_outside_core(edge)))
     found = [f"{op}{line_of(project, edge, op)}" for op in ops]
     if len(found) == 1:
-        message = f"the op {found[0]} is not one that ExecuTorch can lower, and nothing decomposes it"
-        return LowerError(message, where=where, hint="express it by other ops in the model")
-    message = f"ExecuTorch cannot lower these ops, and nothing decomposes them: {', '.join(found)}"
-    return LowerError(message, where=where, hint="express them by other ops in the model")
+        message = f"ExecuTorch cannot lower or decompose the op {found[0]}"
+        return LowerError(message, where=where, hint="replace it with other ops in the model")
+    message = f"ExecuTorch cannot lower or decompose these ops: {', '.join(found)}"
+    return LowerError(message, where=where, hint="replace them with other ops in the model")
 
 
 def _outside_core(programs: Iterable[ExportedProgram]) -> Iterator[str]:
-    """Yield the ops that ExecuTorch's check for Core ATen refuses, by the names that it uses."""
+    """Yield the names of the ops that ExecuTorch's check for Core ATen rejects, as that check spells them."""
     from executorch.exir.verification.verifier import EXIRATenDialectVerifier
 
     verifier = EXIRATenDialectVerifier()
@@ -135,9 +139,9 @@ def _mixed_dtypes(project: Project, exported: ExportedModel, where: str, what: s
         remedy = find_dtype(signature, on_numbers(exported.eager[name]))
         if remedy is not None:
             return LowerError(
-                f"method {name!r} does not take {remedy.found}: an op takes tensors of different dtypes{what}",
+                f"method {name!r} does not accept {remedy.found}: an op takes tensors of different dtypes{what}",
                 where=project.where("methods", name, *remedy.key),
-                hint=f"{remedy.hint}; or convert in the model",
+                hint=f"{remedy.hint}; or convert the input in the model",
             )
     return LowerError(
         f"an op takes tensors of different dtypes{what}",
@@ -147,7 +151,7 @@ def _mixed_dtypes(project: Project, exported: ExportedModel, where: str, what: s
 
 
 def explain_emission(error: Exception, project: Project, target: str, programs: Iterable[ExportedProgram]) -> EmitError:
-    """Return the error to raise in place of the one that ``to_executorch`` raised on the lowered ``programs``."""
+    """Return the error to raise in place of ``error``, which ``to_executorch`` raised for the lowered ``programs``."""
     text = str(error)
     where = project.where("targets", target)
     missing = _MISSING_OUT.search(text)
@@ -157,14 +161,14 @@ def explain_emission(error: Exception, project: Project, target: str, programs: 
     returned = _NAMED_TUPLE.search(text)
     if returned:
         return EmitError(
-            f"a method returns a {returned['kind']}, which a program cannot hold",
+            f"a method returns a {returned['kind']}, which a program cannot return",
             where=where,
-            hint="return a plain tuple of its fields",
+            hint="return its fields as a plain tuple",
         )
     valueless = _NO_TENSOR.search(text)
     if valueless:
         return EmitError(
-            f"a method returns {valueless['value']!r}, which a program cannot hold"
+            f"a method returns {valueless['value']!r}, which a program cannot return"
             if valueless["value"] is not None
             else "a method returns no tensor",
             where=where,
@@ -173,7 +177,7 @@ def explain_emission(error: Exception, project: Project, target: str, programs: 
     if _UNBOUNDED.search(text):
         line = line_of(project, programs, "item") or line_of(project, programs, "_local_scalar_dense")
         return EmitError(
-            f"a size comes from a tensor's value{line} and has no upper bound, so no memory can be planned for it",
+            f"a size comes from a tensor's value{line} and has no upper bound, so memory cannot be planned for it",
             where=where,
             hint="bound it in the model: torch._check(n <= 128)",
         )
@@ -190,22 +194,23 @@ def explain_emission(error: Exception, project: Project, target: str, programs: 
 def _missing_out_variants(ops: list[str], lines: list[str], where: str) -> EmitError:
     quantized = all(op.startswith(("quantized_decomposed::", "torchao::")) for op in ops)
     named = ops if quantized else [op + line for op, line in zip(ops, lines, strict=True)]
-    message = "these ops have no out variant, so no ExecuTorch kernel can run them: " + ", ".join(named)
+    message = "these ops have no out variant, so an ExecuTorch kernel cannot run them: " + ", ".join(named)
     if quantized:
         return EmitError(
             message,
             where=where,
-            hint="they come from quantization and no delegate took them: add a partitioner that does (xnnpack)",
+            hint="add a partitioner that takes these ops (xnnpack): they come from quantization, and no delegate "
+            "took them",
         )
     return EmitError(
         message,
         where=where,
-        hint="register one with torch.library in a module under project.imports, or express the op by others",
+        hint="register one with torch.library in a module in project.imports, or replace the op with other ops",
     )
 
 
 def decomposed(programs: Iterable[ExportedProgram]) -> Iterator[ExportedProgram]:
-    """Decompose the programs into the ops that lowering checks; because this is slow, it is done after errors only."""
+    """Decompose the programs into the ops that lowering checks; called only after an error, because it is slow."""
     return (program.run_decompositions() for program in programs)
 
 
@@ -230,7 +235,7 @@ def line_of(project: Project, programs: Iterable[ExportedProgram], op: str) -> s
 def line_of_node(project: Project, node: Node) -> str:
     """Return the source line of a node, as `` (model.py:12, in forward)``.
 
-    Return an empty text if no file below the config's folder made the node.
+    Return an empty text if the node does not come from a file in the config's folder.
     """
     root = project.loaded.root
     for frame in reversed(list(_FRAME.finditer(node.meta.get("stack_trace") or ""))):
@@ -240,7 +245,7 @@ def line_of_node(project: Project, node: Node) -> str:
 
 
 def root_cause(error: BaseException) -> str:
-    """Return the first line of the innermost exception, since pass managers wrap an error several times."""
+    """Return the first line of the innermost exception's message; pass managers wrap an exception several times."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = [line for line in str(error).strip().splitlines() if line.strip()]

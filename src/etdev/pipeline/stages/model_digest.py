@@ -1,4 +1,4 @@
-"""The digest of a model, to compare the models that two processes made."""
+"""The digest of a model, for comparing the models that two processes made."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from etdev.pipeline.stages.artifacts import ExportedModel
 
 
 def digest_of_model(model: ExportedModel) -> str:
-    """Return the SHA-256 over all tensors of all methods (weights, buffers, others) and over the constant methods."""
+    """Return the SHA-256 of all tensors of all methods (weights, buffers and others) and of the constant methods."""
     known: dict[object, str] = {}
     found = hashlib.sha256(repr(sorted(model.constants.items())).encode())
     for method, exported in model.methods.items():
@@ -22,7 +22,7 @@ def digest_of_model(model: ExportedModel) -> str:
 def _digest_of(value: object, known: dict[object, str]) -> str:
     """Return the digest of a tensor; an empty text for other values.
 
-    Weights that methods share are read once; ``known`` has their digests.
+    ``known`` has the digests of weights that methods share, so that each weight is read once.
     """
     import torch
 

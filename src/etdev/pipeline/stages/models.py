@@ -1,4 +1,4 @@
-"""The models that one build lowers: the float model, made once for all targets, and quantized models made from it."""
+"""The models that one build lowers: the float model, made once for all targets, and the quantized models."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from etdev.pipeline.stages.quantize import quantize_exported, quantize_loaded, w
 
 
 class Models:
-    """The models of a build, loaded and exported when first needed.
+    """The models of a build, each loaded and exported when it is first needed.
 
     Later targets use the same models, because no stage changes them.
     """
@@ -52,9 +52,9 @@ class Models:
         return signatures(self._project, self.load(clock))
 
     def check_samples(self) -> None:
-        """Read the first sample of each method whose inputs the config declares, once and before the slow stages.
+        """Read the first sample of each method with declared inputs, once and before the slow stages.
 
-        Raises :class:`~etdev.errors.LoadError` for a sample that the method does not take.
+        Raises :class:`~etdev.errors.LoadError` if the method does not accept the sample.
         """
         if not self._samples_checked:
             for name, method in self._project.config.methods.items():
@@ -66,7 +66,7 @@ class Models:
     def prepare(self, target: str, clock: StageClock) -> tuple[ExportedModel, ExportedModel]:
         """Return the float model and the model that the target lowers.
 
-        They are the same object if the target is not quantized.
+        Both are the same object if the target is not quantized.
         """
         loaded = self.load(clock)
         if self._exported is None:
@@ -83,11 +83,11 @@ class Models:
     def prepare_unexported(
         self, target: str, outputs: Mapping[str, int], clock: StageClock, known: KnownOutputs
     ) -> tuple[ExportedModel, ExportedModel]:
-        """Return the models of :meth:`prepare` without an export, to verify a target that is only linked again.
+        """Return the models of :meth:`prepare` without an export, for verifying a target that is only linked again.
 
         ``outputs`` has the number of outputs of each method. The quantized model is made only if verification needs
-        outputs that are not in ``known``. A scheme that works on exported graphs then needs an export; an export for
-        another target is reused.
+        outputs that are not in ``known``. If its scheme works on exported graphs, an export is made, or another
+        target's export is reused.
         """
         name = self._project.config.targets[target].quantize
         if name is None or name in self._quantized or not known:
@@ -128,7 +128,7 @@ class Models:
         )
 
     def _calibration(self, exported: ExportedModel, name: str, method: str) -> Iterator[Tensors]:
-        """Return calibration inputs of a method; the example inputs if none are given and none are needed.
+        """Return the calibration inputs of a method; without calibration, its example inputs if the scheme permits it.
 
         The observers must see at least one call.
         """
@@ -146,7 +146,7 @@ class Models:
                 raise QuantizeError(
                     f"method {method!r} has no calibration data",
                     where=self._project.where(*key[:3]),
-                    hint="add it to the table",
+                    hint="set calibration data for this method",
                 )
             return iter([exported.methods[method].example])
         return samples_at(self._project, self._user, given, exported.signatures[method], key, QuantizeError)

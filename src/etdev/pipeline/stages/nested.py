@@ -1,4 +1,4 @@
-"""Programs inside delegates: the blob of a reference delegate is a program, which is linked and proved, too."""
+"""Programs inside delegates: the blob of a reference delegate is a program, which is also linked and proved."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ class NestedReport:
     """Index into the method's delegates."""
     device: Device
     before: int
-    """Bytes of planned memory that the delegate's program needed before the link."""
+    """Bytes of planned memory of the delegate's program before the link."""
     memory: int
-    """Bytes of planned memory that the delegate allocates on its device; the method's own plan does not include them.
-    """
+    """Bytes of planned memory that the delegate allocates on its device, in addition to the method's own plan."""
 
 
 def link_nested(program: Program, options: LinkOptions | None = None) -> tuple[Program, tuple[NestedReport, ...]]:
     """Link the program in each reference delegate with the same settings.
 
-    Each link is proved. A blob that several delegates refer to is linked once. Raises :class:`~etdev.errors.LinkError`,
-    naming the delegate, if a blob is not a program or if :func:`etdev.linker.link` raises it.
+    Each link is proved. If several delegates refer to one blob, it is linked once. Raises
+    :class:`~etdev.errors.LinkError`, which names the delegate, if a blob is not a program or :func:`etdev.linker.link`
+    fails.
     """
     options = replace(options or LinkOptions(), caller={}, keep={}, share_state=False)
     linked: dict[BackendDelegateDataReference, tuple[Program, Program]] = {}
@@ -66,7 +66,7 @@ def link_nested(program: Program, options: LinkOptions | None = None) -> tuple[P
 
 
 def reference_delegates(program: Program) -> Iterator[tuple[ExecutionPlan, int, BackendDelegate]]:
-    """Yield the delegates whose blob is a program, each with its method and its index in that method."""
+    """Yield the delegates whose blob is a program, each as method, index in the method, and delegate."""
     for plan in program.execution_plan:
         for index, delegate in enumerate(plan.delegates):
             if delegate.id == DELEGATE_ID:
@@ -76,7 +76,7 @@ def reference_delegates(program: Program) -> Iterator[tuple[ExecutionPlan, int, 
 def nested_program(program: Program, plan: ExecutionPlan, index: int) -> Program:
     """Return the program in a reference delegate.
 
-    Raises :class:`~etdev.errors.LinkError` if its blob is not a program.
+    Raises :class:`~etdev.errors.LinkError` if the delegate's blob is not a program.
     """
     try:
         return parse(program.delegate_data(plan.delegates[index]))
@@ -84,15 +84,15 @@ def nested_program(program: Program, plan: ExecutionPlan, index: int) -> Program
         raise LinkError(
             f"the blob of the delegate is not a program: {error.message}",
             where=_place(plan, index),
-            hint="build it again from its model",
+            hint="build the file again from its model",
         ) from error
 
 
 def known_delegate_inputs(program: Program, plan: ExecutionPlan) -> dict[int, int]:
-    """Return the number of inputs among the arguments of each delegate call, by position of the call.
+    """Return the number of inputs of each delegate call, by position of the call.
 
-    The program in a reference delegate states that number. For other delegates, it follows from the instructions before
-    the call.
+    The program in a reference delegate states the number. For other delegates, the instructions before the call
+    determine it.
     """
     found = dict(delegate_inputs(plan))
     nested: dict[int, int] = {}
@@ -107,9 +107,9 @@ def known_delegate_inputs(program: Program, plan: ExecutionPlan) -> dict[int, in
 
 
 def with_nested_of(before: Program, after: Program) -> Program:
-    """Return ``before`` with the nested programs of ``after``, if they are proved to compute the same.
+    """Return ``before`` with the nested programs of ``after``, where these are proved to compute the same.
 
-    Then a comparison of the two programs finds no difference in these delegates. Programs without a proof stay
+    A comparison of the two programs then finds no difference in these delegates. Programs without a proof stay
     different.
     """
     for one, other in zip(before.execution_plan, after.execution_plan, strict=False):
@@ -123,7 +123,7 @@ def with_nested_of(before: Program, after: Program) -> Program:
 
 
 def device_memory(program: Program) -> dict[str, tuple[int, int]]:
-    """Return two numbers of bytes per device: planned by methods, and planned by programs in delegates.
+    """Return the bytes that methods plan and the bytes that programs in delegates plan, by device.
 
     A blob that is not a program counts as 0.
     """
@@ -139,7 +139,7 @@ def device_memory(program: Program) -> dict[str, tuple[int, int]]:
 def memory_by_device(reports: Sequence[NestedReport]) -> dict[str, int]:
     """Return the bytes that delegates allocate for their programs, by device.
 
-    The bytes of all delegates add up, because each has memory of its own.
+    The bytes of all delegates are added, because each delegate has its own memory.
     """
     found: dict[Device, int] = defaultdict(int)
     for report in reports:
@@ -148,13 +148,13 @@ def memory_by_device(reports: Sequence[NestedReport]) -> dict[str, int]:
 
 
 def describe_nested(reports: Sequence[NestedReport]) -> Iterator[str]:
-    """Yield a note on the memory of reference delegates, and on what runs them; nothing for a program without any."""
+    """Yield a note on the memory of reference delegates and on the tools that run them, if there are any."""
     if reports:
         sizes = ", ".join(f"{format_size(size)} on {device}" for device, size in memory_by_device(reports).items())
         calls = f"{len(reports)} delegates" if len(reports) > 1 else "a delegate"
         yield (
-            f"programs in {calls} of the backend 'reference' take {sizes} on top of the plan; no ExecuTorch runtime "
-            "runs them, `etdev run` and the check `replay` do"
+            f"programs in {calls} of the backend 'reference' need {sizes} in addition to the plan; only `etdev "
+            "run` and the check `replay` run them, no ExecuTorch runtime does"
         )
 
 

@@ -1,4 +1,4 @@
-"""Proofs of links: a linked program computes what the program before the link computes."""
+"""Proofs of links: a linked program computes the same as the program before the link."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ def compare_link(
     foreign: bool = False,
     tried: Mapping[str, Sequence[Donor]] | None = None,
 ) -> ValidationReport:
-    """Compare a program with the program linked from it, including methods that keep their plans.
+    """Compare a program with its linked program, and return the validator's report, including any violations.
 
-    ``delegate_inputs`` has the number of inputs among the arguments of each delegate call, by method and position
-    before the link. ``tried`` has the kernels that may write over an operand, as trials have shown.
+    ``delegate_inputs`` maps each method to the number of inputs of each delegate call, by the call's position in
+    ``before``. ``tried`` maps each method to the in-place kernels that trials allowed. ``foreign`` is True for programs
+    that etdev did not emit.
     """
     correspondences = {
         report.name: Correspondence(report.renumbered, delegate_inputs.get(report.name, {}))
@@ -46,9 +47,9 @@ def prove_link(
     *,
     tried: Mapping[str, Sequence[Donor]] | None = None,
 ) -> ValidationReport:
-    """Compare the programs as :func:`compare_link` does, and require that they compute the same.
+    """Run :func:`compare_link`, and raise an error unless both programs compute the same.
 
-    Raises :class:`~etdev.errors.LinkError` for a method that computes something else.
+    Raises :class:`~etdev.errors.LinkError` for the first method that computes something else.
     """
     found = compare_link(before, linked, delegate_inputs, tried=tried)
     for violation in found.violations:
@@ -57,17 +58,17 @@ def prove_link(
 
 
 def wrong_link(violation: Violation, where: str | None = None) -> LinkError:
-    """Return the error for a link whose result computes something else than the program before."""
+    """Return the error for a linked program that does not compute the same as the program before the link."""
     return LinkError(
         f"the link is wrong: {violation.message}",
         where=where,
-        hint="this is a bug in etdev: please report it with the file; without `elide` and `inplace` it may still link",
+        hint="this is a bug in etdev: please report it and attach the file; try a build without `elide` and `inplace`",
     )
 
 
 def summarize_proof(found: ValidationReport) -> str:
-    """Return a short text on what was proved."""
-    does = "instruction does what it" if found.instructions == 1 else "instructions do what they"
+    """Return a short text on the result of a proof."""
+    does = "instruction computes the same as" if found.instructions == 1 else "instructions compute the same as"
     values = "value" if found.reads == 1 else "values"
-    counts = f"{found.instructions:,} {does} did before the link, {found.reads:,} {values} compared"
+    counts = f"{found.instructions:,} {does} before the link, {found.reads:,} {values} compared"
     return "; ".join([counts, *(f"not proved for {item.method!r}: {item.reason}" for item in found.not_validated)])

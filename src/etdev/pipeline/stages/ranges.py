@@ -1,4 +1,4 @@
-"""Protection of the ranges of dynamic dimensions in stages that run a graph."""
+"""Protection of dynamic dimensions' ranges in stages that run a graph."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def fixed_ranges(program: ExportedProgram) -> Iterator[None]:
-    """Keep lowering and emission from narrowing the ranges of dynamic dimensions while the block runs.
+    """Prevent lowering and emission from narrowing the ranges of dynamic dimensions in the block.
 
-    Both run the graph on fake tensors again. When torch chooses a backend for a convolution, it asks whether the batch
-    is below 16. The answer would become a bound of the dimension: a maximum of 32 was emitted as 15. Later lowerings of
-    the same export would have that bound, too. Seen with executorch 1.4.1 and 1.5.1, torch 2.13.0.
+    Both stages run the graph on fake tensors again. When torch chooses a backend for a convolution, torch asks if the
+    batch is below 16. The answer would become a bound of the dimension: a maximum of 32 was emitted as 15. Later
+    lowerings of the same export would also have that bound. Seen with executorch 1.4.1 and 1.5.1, torch 2.13.0.
     """
     import torch
     from torch.utils._pytree import tree_leaves

@@ -1,8 +1,8 @@
 """The operators that a program needs, in the format of ExecuTorch's selective build: ``selected_operators.yaml``.
 
-The content is that of ``executorch/codegen/tools/gen_oplist.py`` of executorch 1.4 and 1.5 for a ``.pte``. It has every
-operator that a method names, and the dtypes and dimension orders of its calls. Operators inside delegates are not
-included.
+The content equals the output of ``executorch/codegen/tools/gen_oplist.py`` of executorch 1.4 and 1.5 for a ``.pte``. It
+has every operator that a method names, and the dtypes and dimension orders of its calls. Operators inside delegates are
+not included.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def selected_operators(program: Program, name: str) -> dict[str, Any]:
 
 
 def kernel_keys(program: Program) -> dict[str, set[str]]:
-    """Return the kernel keys of each operator's calls.
+    """Return the kernel keys of each operator's calls, by operator.
 
-    A kernel key has dtype and dimension order of each tensor: ``v1/6;0,1|6;0,1``.
+    A kernel key has the dtype and the dimension order of each tensor: ``v1/6;0,1|6;0,1``.
     """
     found: dict[str, set[str]] = defaultdict(set)
     for plan in program.execution_plan:
@@ -81,7 +81,7 @@ def kernel_keys(program: Program) -> dict[str, set[str]]:
 
 
 def _key_part(plan: m.ExecutionPlan, value: m.Value) -> str | None:
-    """Return the part of a kernel key for one argument; a list has the part of its first tensor."""
+    """Return the part of a kernel key for one argument; for a list, the part for its first tensor."""
     if isinstance(value, m.TensorList | m.OptionalTensorList):
         tensors = (plan.values[item] for item in value.items if item >= 0)
         first = next((item for item in tensors if isinstance(item, m.Tensor)), None)

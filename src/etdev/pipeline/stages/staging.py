@@ -1,4 +1,4 @@
-"""Staged files: files of a target that stay at temporary paths until all of them are accepted or rejected."""
+"""Staged files: a target's files stay at temporary paths until all of them are accepted or rejected."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from etdev.pipeline.project.places import (
 
 
 class StagedFile:
-    """A file at a temporary path next to ``target``, its final path, until it is accepted or rejected.
+    """A file at a temporary path next to ``target``, its final path, until the file is accepted or rejected.
 
-    This is a context manager. If the block ends before that (an error, Ctrl-C), the file is removed, and the file at
-    ``target`` stays as it was.
+    This is a context manager. If the block ends earlier (an error, Ctrl-C), the temporary file is removed, and the file
+    at ``target`` is unchanged.
     """
 
     path: Path
@@ -47,27 +47,27 @@ class StagedFile:
         self._stack.close()
 
     def accept(self) -> Path:
-        """Move the file to its final path, and remove a file that an earlier build rejected."""
+        """Move the file to its final path, and remove any rejected file that an earlier build left."""
         return self._settle(self.target, self.rejected)
 
     def reject(self) -> Path:
-        """Move the file to ``NAME.pte.rejected``, and remove the file that an earlier build left at the final path.
+        """Move the file to ``NAME.pte.rejected``, and remove an earlier build's file at the final path.
 
-        Otherwise that file could be mistaken for the new one.
+        Otherwise the earlier file could be mistaken for the new one.
         """
         return self._settle(self.rejected, self.target)
 
     def withdraw(self) -> None:
-        """Remove the file at the final path, and a rejected one.
+        """Remove an earlier build's accepted or rejected file.
 
-        Both come from earlier builds. This file can still be accepted.
+        The new file stays at its temporary path, and can still be accepted.
         """
         with write_errors_named(self.target):
             self.target.unlink(missing_ok=True)
             self.rejected.unlink(missing_ok=True)
 
     def is_in_place(self) -> bool:
-        """Return whether the file at the final path already has the same bytes."""
+        """Return True if the file at the final path already has the same bytes."""
         with write_errors_named(self.target):
             same_size = self.target.is_file() and self.target.stat().st_size == self.path.stat().st_size
             return same_size and file_sha256(self.target) == file_sha256(self.path)
@@ -80,10 +80,7 @@ class StagedFile:
 
 
 class StagedObjects:
-    """The files of a target's object program in a temporary folder, until they are moved to their final paths.
-
-    This is a context manager.
-    """
+    """The files of a target's object program in a temporary folder, until they are moved; a context manager."""
 
     folder: Path
     """The temporary folder; set on entry."""
@@ -103,7 +100,7 @@ class StagedObjects:
 
     @contextmanager
     def places_named(self) -> Iterator[None]:
-        """If the block cannot write a file in the temporary folder, let the error name the file's final path."""
+        """Make the error name the file's final path if the block cannot write a file in the temporary folder."""
         try:
             yield
         except WriteError as error:
@@ -113,11 +110,12 @@ class StagedObjects:
             raise WriteError(error.message, where=str(self._place.with_name(path.name)), hint=error.hint) from error
 
     def settle(self, program: StagedFile) -> None:
-        """Move the files to their final paths; if there are none, the files of an earlier build stay.
+        """Move the files to their final paths; if there are none, an earlier build's object program stays.
 
-        ``program`` is the linked program. An earlier one is removed before the object program changes.
+        ``program`` is the staged linked program. An earlier linked program is removed before the object program
+        changes.
         """
-        last = sidecar_place(self._place).name  # Its presence means that all files belong together.
+        last = sidecar_place(self._place).name  # If this file exists, all files belong together.
         new = sorted((path.name for path in self.folder.iterdir()), key=lambda name: (name == last, name))
         record = record_place(self._place)
         gone = [record] if not self._has_record and record.exists() else []
@@ -133,10 +131,9 @@ class StagedObjects:
 
 
 class StagedTarget:
-    """All files of a target at temporary paths; a context manager, as :class:`StagedFile` is.
+    """All files of a target at temporary paths; a context manager.
 
-    ``data`` are the names of its data files. No file is ever at its final path together with the program or report of
-    another build.
+    ``data`` are the names of the target's data files. At their final paths, files of two builds are never mixed.
     """
 
     def __init__(self, project: Project, target: str, objects: StagedObjects, data: Sequence[str] = ()) -> None:
@@ -162,15 +159,15 @@ class StagedTarget:
         self._stack.close()
 
     def write_report(self, text: str) -> None:
-        """Write the report to its temporary path; it is the last file that is moved to its final path."""
+        """Write the report to its temporary path; :meth:`settle` moves it last."""
         with write_errors_named(self._report.target):
             self._report.path.write_text(text, encoding="utf-8")
 
     def settle(self, *, rejected: bool) -> Path:
         """Move all files to their final paths, and return the path of the program.
 
-        A file that needs or describes another one is removed before that one changes, and is moved after it. A rejected
-        program and its data files get ``.rejected`` added to their names.
+        Before a file changes, files that need or describe it are removed; they are moved after it. If ``rejected``, the
+        program and its data files get ``.rejected`` appended to their names.
         """
         self._withdraw_others()
         self._report.withdraw()
@@ -180,9 +177,9 @@ class StagedTarget:
         return place
 
     def _accept(self) -> Path:
-        """Move the data files before the program that needs them.
+        """Move all files to their final paths: first the data files, then the program that needs them, then the others.
 
-        If a data file changes, remove the earlier build's program first.
+        If a data file changes, first remove the earlier build's program.
         """
         changed = [file for file in self.data.values() if not file.is_in_place()]
         if changed:

@@ -1,7 +1,8 @@
-"""Trial calls of a method: check that it takes its declared inputs, or find a declaration that works.
+"""Trial calls of a method: check that the method accepts its declared inputs, or find a declaration that works.
 
-Torch's messages on unfit inputs have many forms, and often name neither the input nor the axis. So they are not parsed.
-Instead, the declaration is changed in one respect at a time. A change with which the method runs is a *remedy*.
+Torch's messages on invalid inputs have many forms, and often name neither the input nor the axis. So this module does
+not parse them. Instead, it changes one part of the declaration at a time. A change with which the method runs is a
+*remedy*.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ if TYPE_CHECKING:
     import torch
 
 Choice = Mapping[str, int]
-"""A size for each dynamic dimension."""
+"""Maps each dynamic dimension to a size."""
 Call = Callable[[Signature, Choice], Any]
-"""A function that calls the method on inputs as declared, at the chosen sizes.
+"""A function that calls the method on inputs of the declared types, at the chosen sizes.
 
-It passes on the exception that the method raises.
+It raises the exception that the method raises.
 """
 
 _MOST_SECONDS = 10.0
-"""Time limit of the search for remedies in seconds, since each call of a large model takes a while."""
+"""Time limit of the search for remedies in seconds; each call of a large model takes long."""
 _MOST_SIZES = 10
-"""Number of sizes to try for each axis, those nearest to the declared size first."""
+"""Maximum number of sizes to try for each axis, those nearest to the declared size first."""
 _MOST_INSIDE = 64
-"""Number of sizes to try inside a range, from its minimum upwards."""
+"""Maximum number of sizes to try inside a range, from its minimum upwards."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,12 @@ class Remedy:
     key: tuple[str | int, ...]
     """Key of the config to change, below ``methods.NAME``."""
     found: str
-    """The input that the method does not take, as the config declares it: ``input 'x' as float32 [2, 5]``."""
+    """The input that the method does not accept, as the config declares it: ``input 'x' as float32 [2, 5]``."""
     hint: str
 
 
 def on_fakes(function: Callable[..., Any]) -> Call:
-    """Return a :data:`Call` that uses fake tensors: nothing is computed, and not every wrong dtype is noticed."""
+    """Return a :data:`Call` that uses fake tensors: it does not compute values, and misses some wrong dtypes."""
 
     def call(signature: Signature, choice: Choice) -> Any:
         import torch
@@ -73,10 +74,10 @@ def on_fakes(function: Callable[..., Any]) -> Call:
 
 @contextmanager
 def _restored_attributes(module: torch.nn.Module | None) -> Iterator[None]:
-    """Restore the attributes of a module and its submodules on exit, as ``torch.export`` does.
+    """Restore the attributes of a module and its submodules on exit, like ``torch.export``.
 
-    The content of dicts and lists is restored too: a model may store what its first call computes. Buffers that were
-    registered meanwhile stay.
+    The content of dicts and lists is restored too, because a model may store results of its first call. Buffers that
+    were registered in the block stay.
     """
     tables = [vars(part) for part in module.modules()] if module is not None else []
     owned = ("_parameters", "_buffers", "_modules")
@@ -97,7 +98,7 @@ def _restored_attributes(module: torch.nn.Module | None) -> Iterator[None]:
 
 
 def _contents(table: Mapping[str, Any], but: Sequence[str]) -> dict[str, tuple[Any, Any]]:
-    """Return each attribute, except those named in ``but``, and its content if it is a dict or a list."""
+    """Return each attribute, except those named in ``but``, with a copy of its content if it is a dict or a list."""
     return {
         name: (value, type(value)(value) if type(value) in (dict, list) else None)
         for name, value in table.items()
@@ -118,7 +119,10 @@ def on_numbers(function: Callable[..., Any]) -> Call:
 
 
 def sizes_to_try(signature: Signature) -> list[dict[str, int]]:
-    """Return choices of sizes: both ends of all ranges, then two between them, with dimensions unequal if possible."""
+    """Return the choices of sizes to try: all minima, all maxima, then two choices between them.
+
+    In the latter two, the dimensions have unequal sizes if possible.
+    """
     ends = [signature.smallest(), signature.largest()]
     spread = {
         name: dim.min + (dim.max - dim.min) * (index + 1) // (len(signature.dims) + 1)
@@ -163,9 +167,9 @@ def find_remedy(signature: Signature, call: Call, sizes: Iterable[int] = ()) -> 
 
 
 def _sizes_inside(signature: Signature, call: Call, sizes: Iterable[int]) -> list[dict[str, int]]:
-    """Return the first choice that runs with one dimension inside its range, in a list; an empty list if none does.
+    """Return the first choice with which the method runs, with one dimension inside its range, as a list of one.
 
-    This finds a model that works for one size only.
+    Return an empty list if there is none. This finds a model that works for one size only.
     """
     end = time.monotonic() + _MOST_SECONDS
     known = sorted(set(sizes))
@@ -181,7 +185,7 @@ def _sizes_inside(signature: Signature, call: Call, sizes: Iterable[int]) -> lis
 
 
 def find_dtype(signature: Signature, call: Call) -> Remedy | None:
-    """Return the first change of a dtype with which the method runs on the smallest sizes; ``call`` may compute.
+    """Return the first change of a dtype with which the method runs on the smallest sizes; ``call`` may compute values.
 
     Return None if the method runs as declared, or if no such change was found.
     """
@@ -229,23 +233,25 @@ def _runs(call: Call, signature: Signature, choice: Choice) -> bool:
 
 
 def _of_dims(signature: Signature, good: list[dict[str, int]], bad: Choice) -> Remedy:
-    """Return the remedy for a method that runs with only some of the sizes that the config allows."""
+    """Return the remedy for a method that runs with only some of the sizes that the config permits."""
     names = list(signature.dims)
     one = names[0] if len(names) == 1 else None
     works = " and with ".join(describe_choice(choice) for choice in good)
     if one is None and all(len(set(choice.values())) == 1 for choice in good) and len(set(bad.values())) > 1:
         others = " and ".join(map(repr, names[1:]))
-        hint = f"it runs where they are equal: write {names[0]!r} in the shapes instead of {others}"
+        hint = f"write {names[0]!r} in the shapes instead of {others}: the method runs where they are equal"
     elif one is not None and len(good) == 1:
-        hint = f"it runs with {works}: narrow the range, or write {good[0][one]} instead of {one!r} in the shapes"
+        hint = (
+            f"narrow the range, or write {good[0][one]} instead of {one!r} in the shapes: the method runs with {works}"
+        )
     else:
-        hint = f"it runs with {works}: narrow the range, or remove what fixes the size from the model"
+        hint = f"narrow the range, or change the model so that the size is not fixed: the method runs with {works}"
     found = f"{describe_choice(bad)} ({signature.describe()})"
     return Remedy(("dims", one) if one is not None else ("dims",), found, hint)
 
 
 _DTYPES = ("float32", "int64", "int32", "bool", "float16", "bfloat16", "float64")
-"""Dtypes to try, the most likely first."""
+"""Dtypes to try, in order of likelihood."""
 
 
 def _dtypes(signature: Signature) -> Iterator[_Change]:
@@ -253,7 +259,7 @@ def _dtypes(signature: Signature) -> Iterator[_Change]:
         for dtype in _DTYPES:
             if dtype != item.dtype:
                 changed = item.model_copy(update={"dtype": dtype})
-                yield _Change(index, "dtype", changed, f"it runs if `dtype` is {literal(dtype)}")
+                yield _Change(index, "dtype", changed, f"set `dtype` to {literal(dtype)}, with which the method runs")
 
 
 def _shapes(signature: Signature, sizes: list[int]) -> Iterator[_Change]:
@@ -267,24 +273,24 @@ _Shape = tuple[int | str, ...]
 
 
 def _other_shapes(shape: _Shape, signature: Signature, sizes: list[int]) -> Iterator[tuple[_Shape, str]]:
-    if not shape or isinstance(shape[0], int):  # A dynamic first axis is taken for the batch.
+    if not shape or isinstance(shape[0], int):  # A dynamic first axis is probably the batch.
         yield (1, *shape), "add a batch axis"
     if len(shape) == 3:
         yield (shape[0], 1, *shape[1:]), "add an axis of one channel"
         yield (*shape, 1), "add an axis of one channel"
     if len(shape) == 4:
         batch, one, two, three = shape
-        yield (batch, three, one, two), "it takes channels first"
-        yield (batch, two, three, one), "it takes channels last"
+        yield (batch, three, one, two), "the method takes channels first"
+        yield (batch, two, three, one), "the method takes channels last"
     for axis, declared in enumerate(shape):
         size = declared if isinstance(declared, int) else signature.dims[declared].max
         near = {other for step in (1, 2) for other in (size - step, size + step) if other > 0}
         for other in sorted({*sizes, *near} - {declared}, key=lambda other: (abs(other - size), other))[:_MOST_SIZES]:
-            yield (*shape[:axis], other, *shape[axis + 1 :]), "this size works"
+            yield (*shape[:axis], other, *shape[axis + 1 :]), "use this size"
     if shape and isinstance(shape[0], int):
-        yield shape[1:], "leave the first axis out"
+        yield shape[1:], "remove the first axis"
 
 
 def tensor_sizes(module: torch.nn.Module) -> set[int]:
-    """Return the sizes of all axes of the model's parameters and buffers; its inputs often need the same sizes."""
+    """Return the sizes of all axes of the model's parameters and buffers; inputs often have the same sizes."""
     return {size for tensor in (*module.parameters(), *module.buffers()) for size in tensor.shape}

@@ -1,4 +1,4 @@
-"""Stage *write*: writes the program to temporary files, which are moved to their final paths later."""
+"""Stage *write*: writes the program to temporary files; staging moves them to their final paths."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def write_files(linked: Program, data: DataFiles, staged: StagedTarget) -> Writt
 def write_program(program: Program, staged: StagedFile) -> WrittenFile:
     """Write a program to its temporary path, and compute the digest of the written file.
 
-    Raises :class:`~etdev.errors.WriteError` with the path and the cause; no file remains then.
+    Raises :class:`~etdev.errors.WriteError` with the path and the cause; the temporary file is then removed.
     """
     return _written(staged, partial(write_into, program))
 
 
 def write_operators(written: Program, program: Path, staged: StagedFile) -> WrittenFile:
-    """Write the list of operators that a program needs; ``program`` is the final path of that program.
+    """Write the list of operators that a program needs; ``program`` is the program's final path.
 
     Raises the errors of :func:`write_program`.
     """
@@ -63,8 +63,9 @@ def _written(staged: StagedFile, write: Callable[[Path], object]) -> WrittenFile
 def write_linked_record(objects: ObjectProgram, program: LinkedProgram, staged: StagedFile) -> None:
     """Write the ETRecord of a linked program.
 
-    It is the object program's record with the new positions of instructions. Raises :class:`~etdev.errors.WriteError`,
-    and :class:`~etdev.errors.ProgramError` if someone has changed the object program's record.
+    This is the object program's record with the new positions of instructions. Raises
+    :class:`~etdev.errors.WriteError`, and :class:`~etdev.errors.ProgramError` if the object program's record was
+    changed after emission.
     """
     source = record_place(objects.path)
     moved = {method.name: method.renumbered for method in program.linked.methods}

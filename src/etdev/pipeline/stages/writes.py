@@ -1,8 +1,8 @@
-"""Writes to buffers and inputs: each write gets a value that no other write has.
+"""Writes to buffers and inputs: each write gets a value that no other write uses.
 
 A method may end with ``state.copy_(initial)``. Its functional graph has no op that computes the new content: the
-content is the placeholder of another buffer. Parts of torch 2.13 and ExecuTorch (1.4.1 and 1.5.1) handle that
-incorrectly. Emission drops such a write, and decomposition refuses two writes of one value. So this module clones such
+content is the placeholder of another buffer. Parts of torch 2.13 and ExecuTorch (1.4.1 and 1.5.1) handle this
+incorrectly. Emission drops such a write, and decomposition rejects two writes of one value. So this module clones such
 values. All clones come before the first write, so that a swap of two buffers reads the old values. The linker removes
 the clones that are not needed.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
     Clone = Callable[[Node], Node]
-    """A function that makes a clone of a value, at the graph's insertion point."""
+    """A function that inserts a clone of a value at the graph's insertion point."""
 
 
 def aten_clone(value: Node) -> Node:
@@ -44,11 +44,11 @@ def separate_copies(program: ExportedProgram) -> None:
 
 
 def untie_buffers(program: ExportedProgram) -> tuple[str, str, Node] | None:
-    """Give unused buffers that share memory with a written one memory of their own.
+    """Give unused buffers that share memory with a written buffer their own memory.
 
-    Of one tensor under two names, the graph uses only one name: ``torch.export`` merges them. Two buffers that overlap
-    in part are both used, and a write to one does not reach the other. This function cannot repair that. It returns the
-    names of such a pair, and the node that writes.
+    If one tensor has two names, ``torch.export`` merges them, so the graph uses only one name. If two buffers overlap
+    in part, the graph uses both, and a write to one does not change the other. This cannot be repaired: return the
+    names of the written and the other buffer, and the node that writes. Return None if there is no such pair.
     """
     signature, writes = program.graph_signature, _write_nodes(program)
     nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
@@ -65,9 +65,9 @@ def untie_buffers(program: ExportedProgram) -> tuple[str, str, Node] | None:
 
 
 def find_clash(program: ExportedProgram) -> tuple[str, Node] | None:
-    """Return an input that is written and has the same name as a buffer, with the node that writes it.
+    """Return an input that is written and has the same name as a buffer, with the node that writes it; else None.
 
-    ExecuTorch 1.4.1 and 1.5.1 would lower such a write to a write to the buffer.
+    ExecuTorch 1.4.1 and 1.5.1 would write to the buffer instead.
     """
     signature, writes = program.graph_signature, _write_nodes(program)
     buffers = {spec.target for spec in signature.input_specs if spec.kind.name == "BUFFER"}
@@ -77,9 +77,9 @@ def find_clash(program: ExportedProgram) -> tuple[str, Node] | None:
 
 
 def _write_nodes(program: ExportedProgram) -> dict[Node, Node]:
-    """Return, for each placeholder whose memory is written, the first node that writes it.
+    """Return the first node that writes the memory of each written placeholder, by placeholder.
 
-    In a functional graph, that is the node of the new content.
+    In a functional graph, this is the node of the new content.
     """
     found: dict[Node, Node] = {}
     for node in program.graph.nodes:
@@ -94,7 +94,7 @@ def _write_nodes(program: ExportedProgram) -> dict[Node, Node]:
 
 
 def _content(program: ExportedProgram, buffer: str) -> dict[str, Any]:
-    """Return the table of tensors that has a buffer: the state dict, or the constants."""
+    """Return the table that contains a buffer's tensor: the state dict or the constants."""
     contents: dict[str, Any] = program.state_dict
     return contents if buffer in contents else program.constants
 
@@ -109,9 +109,9 @@ def _share_memory(one: Any, other: Any) -> bool:
 
 
 def separate_writes(program: ExportedProgram, clone: Clone) -> None:
-    """Clone the written values of a functional graph that are placeholders or that are written twice.
+    """Clone the written values of a functional graph that are placeholders or are written twice.
 
-    A returned value is cloned, too, if it is the old content of a buffer or input that the method writes to.
+    A returned value is also cloned if it is the old content of a buffer or input that the method writes.
     """
     output = program.graph.output_node()
     values: list[Any] = list(output.args[0])
@@ -133,7 +133,7 @@ def separate_writes(program: ExportedProgram, clone: Clone) -> None:
 
 
 def rename_inputs(program: ExportedProgram) -> None:
-    """Rename the inputs that have the name of a buffer, parameter or constant.
+    """Rename the inputs that have the same name as a buffer, parameter or constant.
 
     ExecuTorch 1.4.1 and 1.5.1 look up the target of a write by name among all of these. They would write to the input.
     """
@@ -154,7 +154,7 @@ def rename_inputs(program: ExportedProgram) -> None:
 
 
 def write_targets(program: ExportedProgram) -> list[Node | None]:
-    """Return, for each output of a functional graph, the placeholder that it is written to.
+    """Return, for each output of a functional graph, the placeholder to which the output is written.
 
     The entry is None for a returned value.
     """
@@ -176,7 +176,7 @@ def _is_buffer(spec: Any) -> bool:
 
 
 def _is_assignment(copy: Node) -> bool:
-    """Return whether a copy comes from an assignment ``self.buffer = value``.
+    """Return True if a copy comes from an assignment ``self.buffer = value``.
 
     ``torch.export`` appends such copies with the metadata of ``value``.
     """
@@ -186,8 +186,7 @@ def _is_assignment(copy: Node) -> bool:
 def _keep_returned(program: ExportedProgram, assignments: list[Node]) -> None:
     """Clone returned values that share memory with a buffer to which the method assigns another tensor.
 
-    The model returns the tensor that the buffer was before. In the exported graph, a copy into the buffer would
-    overwrite that tensor.
+    The model returns the buffer's old tensor. In the exported graph, a copy to the buffer would overwrite that tensor.
     """
     output, replaced = program.graph.output_node(), {_base(copy.args[0]) for copy in assignments}
     for value in {value for value in output.all_input_nodes if _base(value) in replaced}:
@@ -198,14 +197,14 @@ def _keep_returned(program: ExportedProgram, assignments: list[Node]) -> None:
 
 
 def _base(node: Any) -> Any:
-    """Return the node whose memory a value is in, after following views and in-place ops."""
+    """Return the node that owns a value's memory, after following views and in-place ops."""
     while node.op == "call_function" and _may_alias(node) and node.all_input_nodes:
         node = node.all_input_nodes[0]
     return node
 
 
 def _may_alias(node: Node) -> bool:
-    """Return whether a node's value may share memory with another node's, according to the schema of its op."""
+    """Return True if a node's value may share memory with another node's value, according to the schema of the op."""
     schema = getattr(node.target, "_schema", None)
     if node.op != "call_function" or schema is None:
         return True

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from etdev.runtime.interpreter.values import Values
 
 Given = dict[int, DeviceMemoryBuffer]
-"""Position of an output → memory on a device that was allocated for it."""
+"""Maps the position of an output to the device memory that was allocated for it."""
 
 
 class Inputs:
@@ -30,7 +30,7 @@ class Inputs:
         self._own: list[Any] = []
 
     def begin(self) -> None:
-        """Remember the method's input tensors. Move instructions can replace them in the list of values later."""
+        """Remember the method's input tensors, because move instructions can replace them in the list of values."""
         self._own = [self._machine.values[index] for index in self._plan.inputs]
 
     def set(self, inputs: Sequence[Any]) -> None:
@@ -46,7 +46,7 @@ class Inputs:
                 self._machine.values[index] = self._number(index, given, where)
 
     def bind(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Set the inputs to tensors on ``home``. Copy each of them that an output overlaps."""
+        """Set the inputs to tensors on ``home``; copy each input that overlaps an output."""
         self._check_count(inputs)
         for position, (index, given) in enumerate(zip(self._plan.inputs, inputs, strict=True)):
             own = self._own[position]
@@ -87,7 +87,7 @@ class Inputs:
         self._take(own, caller, where)
 
     def _take(self, own: RunTensor, given: RunTensor, where: str) -> None:
-        """Copy an input to its planned memory. If it has none, use the bytes of ``given`` if possible."""
+        """Copy an input to its planned memory; if it has none, use the bytes of ``given`` if possible."""
         declared = own.declared
         if given.device != own.device:
             raise RunError(f"{where} must be on {own.device}, but is on {given.device}")
@@ -134,7 +134,7 @@ class Outputs:
         self._machine, self._registry = machine, registry
         self._plan = machine.plan
         self._callers: dict[int, RunTensor] = {}
-        """Position → output tensor that has no planned memory."""
+        """Maps the position of an output to its tensor, for outputs without planned memory."""
 
     def begin(self) -> None:
         """Find the outputs that have no planned memory."""
@@ -179,7 +179,7 @@ class Outputs:
             buffer.close()
 
     def take(self, given: Given) -> tuple[Any, ...]:
-        """Return the outputs. The caller becomes the owner of the device memory that was allocated for them."""
+        """Return the outputs; the caller becomes the owner of the device memory that was allocated for them."""
         from etdev.runtime.tensors import DeviceTensor
 
         found: list[Any] = []
@@ -212,7 +212,7 @@ class Outputs:
         return tuple(found)
 
     def direct(self, targets: Sequence[Any]) -> None:
-        """Place outputs without planned memory directly in ``targets``, or in temporary memory if they do not fit."""
+        """Place outputs without planned memory in ``targets``, or in temporary memory if they do not fit there."""
         self._check(targets)
         for position, tensor in self._callers.items():
             target: RunTensor = targets[position]
@@ -224,7 +224,7 @@ class Outputs:
                 tensor.place(scratch(tensor.capacity, tensor.device, self._machine.torch_device))
 
     def deliver(self, targets: Sequence[Any]) -> None:
-        """Copy each output to its target, unless it is in the same place."""
+        """Copy each output to its target, unless both have the same place."""
         for target, index in zip(targets, self._plan.outputs, strict=True):
             value = self._machine.tensor(index)
             if target.declared.scalar_type is not value.declared.scalar_type:

@@ -1,4 +1,4 @@
-"""Operators that PyTorch does not have, or defines differently from ExecuTorch."""
+"""Operators that PyTorch lacks, or defines differently from ExecuTorch."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _et_view(machine: Values, args: tuple[int, ...]) -> None:
         rest = prod(size for size in sizes if size != -1)
         sizes[sizes.index(-1)] = count // rest if rest else 0
     if prod(sizes) != count:
-        raise RunError(f"{source.describe()} cannot be viewed as {sizes}, which has another number of elements")
+        raise RunError(f"{source.describe()} cannot be viewed as {sizes}, because the number of elements differs")
     out.resize(sizes)
     if source.memory is None:
         raise RunError(f"{source.describe()} has no memory, so it cannot be viewed")
@@ -92,7 +92,7 @@ def _identity(machine: Values, args: tuple[int, ...]) -> None:
 
 
 def _as_strided_copy(machine: Values, args: tuple[int, ...]) -> None:
-    """Copy a strided view. The offset counts from the first element of the tensor, not of PyTorch's storage."""
+    """Copy a strided view; the offset counts from the first element of the tensor, not of PyTorch's storage."""
     source, out = machine.tensor(args[0]), machine.tensor(args[-1])
     sizes, steps = machine.integers(args[1]), machine.integers(args[2])
     start = machine.values[args[3]] or 0
@@ -107,7 +107,7 @@ def _as_strided_copy(machine: Values, args: tuple[int, ...]) -> None:
 
 
 def _copy_(machine: Values, args: tuple[int, ...]) -> None:
-    """Copy with broadcasting and type conversion, as ``torch.Tensor.copy_`` does."""
+    """Copy with broadcasting and type conversion, like ``torch.Tensor.copy_``."""
     target, source = machine.tensor(args[0]), machine.tensor(args[1])
     if target.same_bytes(source):
         return
@@ -154,7 +154,7 @@ def _d2h_copy(machine: Values, args: tuple[int, ...]) -> None:
 
 
 def _copied(machine: Values, args: tuple[int, ...]) -> tuple[RunTensor, RunTensor]:
-    """Return source and target of a copy between host and device, after checking both."""
+    """Return the source and target of a copy between host and device, after checking both."""
     source, out = machine.tensor(args[0]), machine.tensor(args[-1])
     if source.declared.scalar_type is not out.declared.scalar_type or source.dim_order != out.dim_order:
         raise RunError(f"{source.describe()} and {out.describe()} differ in element type or dimension order")
@@ -169,7 +169,7 @@ def _copied(machine: Values, args: tuple[int, ...]) -> tuple[RunTensor, RunTenso
 
 @contextmanager
 def _naming(tensor: RunTensor) -> Iterator[None]:
-    """Add the tensor on the device and its planned buffer to each :class:`DeviceCopyError` of the block."""
+    """Add the tensor on the device, and its planned buffer, to each :class:`DeviceCopyError` in the block."""
     try:
         yield
     except DeviceCopyError as error:
@@ -209,4 +209,7 @@ def _handlers() -> dict[str, Handler]:
 
 
 HANDLERS = _handlers()
-"""Operator → function that executes it. The function gets the running method and the indices of the call's values."""
+"""Maps an operator to the function that executes it.
+
+The function takes the running method, and the indices of the call's values.
+"""

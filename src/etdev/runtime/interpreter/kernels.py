@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from etdev.runtime.interpreter.values import Values
 
 InPlaceTable = Mapping[str, tuple[Donor, ...]]
-"""Kernel → operands whose bytes its outputs may reuse."""
+"""Maps a kernel to the operands whose bytes its outputs may reuse."""
 
 _KEPT_SIZES = 4096
 """Maximum number of entries in the cache of result sizes."""
@@ -31,14 +31,14 @@ _ON_STORAGE = frozenset(
 )
 """Kernels whose PyTorch function copies the whole storage of its first operand.
 
-In the interpreter, that storage is a whole planned buffer with other tensors in it.
+In the interpreter, that storage is a whole planned buffer, which also contains other tensors.
 """
 _ALWAYS_TAKEN = 1 << 26
-"""Bytes of results that are always computed, even if the outputs are smaller."""
+"""Number of bytes of results that are always computed, even if the outputs are smaller."""
 
 
 def resolve(operator: m.Operator) -> Kernel | None:
-    """Return the PyTorch function for an operator, or None if there is none."""
+    """Return the PyTorch function for an operator; None if there is none."""
     name = operator_name(operator)
     return find_quantized(name) if name.startswith("quantized_decomposed::") else find_kernel(name)
 
@@ -68,7 +68,7 @@ class KernelRun:
             raise RunError(f"the kernel returns {len(results)} results for {len(outs)} outputs")
         for out, result in zip(outs, results, strict=True):
             machine.make_room(out, result.shape)
-        # The outputs now have the sizes of this call. Before `make_room` they had those of the previous one.
+        # The outputs now have the sizes of this call. Before `make_room`, they had those of the previous call.
         check_overlaps(self._name, operands, outs, self._donors)
         for out, result in zip(outs, results, strict=True):
             machine.write(out, result)
@@ -116,7 +116,7 @@ class KernelRun:
 def check_overlaps(
     name: str, operands: Sequence[Sequence[RunTensor]], outs: Sequence[RunTensor], donors: set[tuple[int, int]]
 ) -> None:
-    """Raise an error if two outputs overlap, or an output overlaps an operand that it must not overwrite."""
+    """Raise an error if two outputs overlap, or if an output overlaps an operand that it must not overwrite."""
     for position, inputs in enumerate(operands):
         for tensor in inputs:
             for number, out in enumerate(outs):
@@ -148,7 +148,7 @@ def _key(value: Any) -> Any:
 
 
 def _result_bytes(kernel: Kernel, args: Sequence[Any], keywords: Mapping[str, Any]) -> int:
-    """Return the size of the results, computed on the ``meta`` device; 0 if it depends on data."""
+    """Return the size of the results, computed on the ``meta`` device; 0 if the size depends on data."""
     keywords = {**keywords, **({"device": "meta"} if kernel.needs_device else {})}
     try:
         results = _listed(kernel.function(*[_as_meta(arg) for arg in args], **keywords))

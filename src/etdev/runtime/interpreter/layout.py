@@ -31,7 +31,7 @@ _NAMES = {
     m.ScalarType.UINT32: "uint32",
     m.ScalarType.UINT64: "uint64",
 }
-"""Element types that PyTorch can compute with → their names in PyTorch."""
+"""PyTorch's names of the element types that PyTorch can compute with."""
 
 
 @cache
@@ -52,7 +52,7 @@ def torch_dtype(scalar_type: m.ScalarType) -> torch.dtype:
 def scalar_type_of(dtype: torch.dtype) -> m.ScalarType:
     """Return the element type for a dtype.
 
-    Raises :class:`~etdev.runtime.errors.RunError` if programs do not have it.
+    Raises :class:`~etdev.runtime.errors.RunError` if programs cannot have this dtype.
     """
     for scalar_type in _NAMES:
         if torch_dtype(scalar_type) == dtype:

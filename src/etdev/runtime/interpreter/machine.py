@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     import torch
 
 _Action = Callable[[], int]
-"""Runs one instruction and returns the position of the next one."""
+"""A function that runs one instruction and returns the position of the next one."""
 
 
 class Machine:
     """Values of a loaded method, and the code that executes its instructions.
 
-    ``home`` is the device of its kernels and tensors. It is the host, or for the program of a delegate the delegate's
-    device.
+    ``home`` is the device of the method's kernels and tensors: the host or, for the program of a delegate, the
+    delegate's device.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Machine:
         self.plan, self.home, self.torch_device = plan, home, torch_device
         self.values: list[Any] = []
         self.known_sizes: dict[Any, int] = {}
-        """Operator and operands of a kernel call → size of its results in bytes."""
+        """Sizes in bytes of the results of kernel calls, by operator and operands."""
         self.poison: Poison | None = None
         self._delegates, self._table, self._bounds = delegates, table, bounds
         self._descriptions: list[str] = []
@@ -88,7 +88,7 @@ class Machine:
 
     @contextmanager
     def _naming(self, position: int) -> Iterator[None]:
-        """Add the instruction as the place to each error of the block."""
+        """Add the instruction's location to each error in the block."""
         try:
             yield
         except EtdevError as error:
@@ -173,7 +173,7 @@ class Machine:
     # Access to values, for kernels and handlers
 
     def tensor(self, index: int) -> RunTensor:
-        """Return a value. Raise :class:`RunError` if it is not a tensor."""
+        """Return a value that must be a tensor; raise :class:`RunError` otherwise."""
         value = self.values[index]
         if not isinstance(value, RunTensor):
             raise RunError(f"value {index} is not a tensor")
@@ -191,14 +191,14 @@ class Machine:
         return []
 
     def number(self, index: int) -> int | float | bool:
-        """Return a value. Raise :class:`RunError` if it is not a number."""
+        """Return a value that must be a number; raise :class:`RunError` otherwise."""
         value = self.values[index]
         if not isinstance(value, int | float | bool):
             raise RunError(f"value {index} is not a number")
         return value
 
     def integers(self, index: int) -> list[int]:
-        """Return a value. Raise :class:`RunError` if it is not a list of integers."""
+        """Return a value that must be a list of integers; raise :class:`RunError` otherwise."""
         value = self.content(index)
         if not isinstance(value, list) or not all(isinstance(item, int) for item in value):
             raise RunError(f"value {index} is not a list of integers")
@@ -225,14 +225,14 @@ class Machine:
                 return value
 
     def read(self, tensor: RunTensor) -> torch.Tensor:
-        """Return the content of a tensor. Raise an error if it is on another device."""
+        """Return the content of a tensor; raise an error if the tensor is on another device."""
         try:
             return tensor.view(self.home)
         except ForeignMemoryError:
             raise self._foreign(tensor, "reads") from None
 
     def write(self, tensor: RunTensor, content: torch.Tensor, *, convert: bool = False) -> None:
-        """Write the content to a tensor of the same sizes. Poison the planned bytes after it."""
+        """Write the content to a tensor of the same sizes, and poison the planned bytes after it."""
         import torch
 
         self._writable(tensor)
@@ -245,7 +245,7 @@ class Machine:
         self._poison_rest(tensor)
 
     def make_room(self, tensor: RunTensor, sizes: Sequence[int]) -> None:
-        """Resize an output to the sizes of its result. Allocate memory if its size is unbounded."""
+        """Resize an output to the sizes of its result; allocate memory if the output's size is unbounded."""
         self._writable(tensor)
         sizes = tuple(sizes)
         if any(size < 0 for size in sizes):
@@ -275,12 +275,12 @@ class Machine:
 
 
 def is_known(operator: m.Operator) -> bool:
-    """Return whether the interpreter can run an operator."""
+    """Return True if the interpreter can run an operator."""
     return operator_name(operator) in HANDLERS or resolve(operator) is not None
 
 
 def describe(plan: m.ExecutionPlan, position: int, call: m.Instruction) -> str:
-    """Describe an instruction for messages: ``instruction 12 (aten::add.out)``."""
+    """Describe an instruction for messages, such as ``instruction 12 (aten::add.out)``."""
     match call:
         case m.KernelCall():
             name = operator_name(plan.operators[call.op_index])

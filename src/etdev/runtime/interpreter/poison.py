@@ -1,4 +1,4 @@
-"""Poison: a pattern in bytes that are not in use, so that reading them gives a visibly wrong result.
+"""Poison: a pattern in unused bytes that makes a wrong read visible in the results.
 
 The pattern is NaN in all float types, true as a bool, and a very large number in integer types of 16 bits and more.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from etdev.runtime.interpreter.tensors import Memory
 
 _PATTERN = b"\xff\x7f"
-"""Byte at even addresses and byte at odd addresses."""
+"""The byte at even addresses and the byte at odd addresses."""
 
 State = tuple["Memory", int, int]
 """Memory, first byte, end (exclusive)."""
@@ -27,7 +27,7 @@ def fill(memory: Memory, start: int, end: int) -> None:
 
 
 class Poison:
-    """Poison for the planned buffers of one method. Bytes are overwritten as soon as they are no longer in use.
+    """Poison for the planned buffers of one method; bytes are overwritten as soon as they are no longer in use.
 
     ``memories`` are the buffers by index. State is never overwritten, including state of other methods in the same
     memory.
@@ -38,7 +38,7 @@ class Poison:
         self._memories = memories
         self._known: dict[tuple[int | None, int], tuple[Range, ...]] = {}
         self._kept: dict[int, list[tuple[int, int]]] = {}
-        """``id`` of a memory → ranges of state in it, sorted."""
+        """Sorted ranges of state in each memory, by the memory's ``id``."""
         self.spare(self.state())
 
     def state(self) -> list[State]:

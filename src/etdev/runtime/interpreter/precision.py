@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def full_precision(torch_device: str) -> Iterator[None]:
-    """Disable TF32 for CUDA convolutions in the block, because it has less precision than float32."""
+    """Disable TF32 for CUDA convolutions in the block, because TF32 is less precise than float32."""
     if not torch_device.startswith("cuda"):
         yield
         return

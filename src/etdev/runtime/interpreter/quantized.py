@@ -1,4 +1,4 @@
-"""Kernels of ``quantized_decomposed``: those that PyTorch has, and own functions for the others."""
+"""Kernels of ``quantized_decomposed``: PyTorch's own, and functions here for the kernels that PyTorch lacks."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _IN_TORCH = {
     "choose_qparams.Tensor_out": "choose_qparams.tensor",
     "choose_qparams_per_token_asymmetric.out": "choose_qparams_per_token_asymmetric.default",
 }
-"""Kernel → overload of PyTorch's operator with the same parameters."""
+"""Maps a kernel to the overload of PyTorch's operator with the same parameters."""
 
 
 @cache
 def find_quantized(name: str) -> Kernel | None:
-    """Return the function for a kernel, or None if there is none."""
+    """Return the function for a kernel; None if there is none."""
     import torch
     import torch.ao.quantization.fx._decomposed
 
@@ -93,7 +93,7 @@ def _embedding(bits: int) -> Callable[..., torch.Tensor]:
 
 
 def _unpacked(rows: torch.Tensor, bits: int) -> torch.Tensor:
-    """Unpack weights. With 4 bits, the upper half of a byte comes first; with 2 bits, the lowest two bits do."""
+    """Unpack weights; with 4 bits, the upper half of a byte is first, and with 2 bits, the lowest two bits."""
     import torch
 
     if bits == 8:
@@ -125,4 +125,4 @@ _HERE: dict[str, tuple[Callable[..., Any], str]] = {
         for overload, more in (("out", ""), ("dtype_out", " dtype"))
     },
 }
-"""Kernel → function that computes it, and the names of its parameters."""
+"""Maps a kernel to the function that computes it and to the names of its parameters."""

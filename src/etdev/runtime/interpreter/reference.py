@@ -1,4 +1,4 @@
-"""Executor of the reference backend. Each of its delegates is a nested program."""
+"""Executor of the reference backend, whose delegates are nested programs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ BACKEND = "EtdevReferenceBackend"
 """Name of the backend in program files."""
 _METHOD = "forward"
 _DEEPEST = 8
-"""Maximum number of delegates within each other."""
+"""Maximum nesting depth of delegates."""
 
 
 class ReferenceExecutor(MoveOnly):
-    """Nested program that is loaded on the delegate's device."""
+    """A nested program that is loaded on the delegate's device."""
 
     def __init__(self, context: DelegateContext) -> None:
         settings = replace(context.settings, depth=context.settings.depth + 1)
@@ -58,7 +58,7 @@ class ReferenceExecutor(MoveOnly):
         self._method.execute_on_device(arguments)
 
     def finish(self) -> None:
-        """Do nothing, because :meth:`execute` returns only when all work is done."""
+        """Do nothing, because :meth:`execute` returns only after all work is done."""
 
     def reset(self) -> None:
         """Reset the state of the nested program."""

@@ -39,4 +39,4 @@ FUNCTIONS: dict[str, Callable[..., Number]] = {
     "sym_not.Scalar": operator.not_,
     "sym_ite.Scalar": lambda condition, one, other: one if condition else other,
 }
-"""Operator without its namespace → function that computes it."""
+"""Maps an operator, without its namespace, to the function that computes it."""

@@ -8,14 +8,14 @@ from functools import cache
 from typing import Any
 
 _DTYPES = frozenset({"dtype", "out_dtype", "output_dtype"})
-"""Names of parameters that are dtypes. Files store them as numbers."""
+"""Names of parameters that are dtypes, which files store as numbers."""
 _IGNORED = frozenset({"memory_format", "layout", "device", "pin_memory", "non_blocking"})
-"""Names of parameters about the layout or device of the result. The program's outputs determine these."""
+"""Names of parameters for the layout or device of the result, which the program's outputs determine instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """Parameter of a kernel. Parameters have the order of the call's arguments."""
+    """A parameter of a kernel; parameters have the order of the call's arguments."""
 
     name: str
     is_dtype: bool
@@ -26,7 +26,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """PyTorch function that computes what a kernel computes."""
+    """A PyTorch function that computes the same as a kernel."""
 
     function: Callable[..., Any]
     parameters: tuple[Parameter, ...]
@@ -38,9 +38,9 @@ class Kernel:
 
 @cache
 def find_kernel(name: str) -> Kernel | None:
-    """Return the function for a kernel such as ``aten::add.out``, or None if PyTorch has none.
+    """Return the function for a kernel such as ``aten::add.out``; None if PyTorch has none.
 
-    It is the overload without ``out`` parameters that has the kernel's other parameters.
+    The function is the overload without ``out`` parameters that has the kernel's other parameters.
     """
     import torch
 

@@ -25,7 +25,7 @@ class Bounds:
     steps: int = 2_000_000
     """Maximum number of instructions in one call."""
     memory: int = 1 << 33
-    """Maximum total size of the planned buffers, and of each tensor without planned memory. In bytes."""
+    """Maximum size in bytes of all planned buffers together, and of each tensor without planned memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,28 +33,28 @@ class Settings:
     """Settings of the interpreter."""
 
     poison: bool = True
-    """True to overwrite bytes that are not in use."""
+    """True to overwrite unused bytes."""
     bounds: Bounds = field(default_factory=Bounds)
     inplace: InPlaceTable = field(default_factory=lambda: DEFAULT)
-    """Kernel → operands whose bytes its outputs may reuse."""
+    """Maps a kernel to the operands whose bytes its outputs may reuse."""
     depth: int = 0
     """Number of delegates that contain the program; 0 for a program in a file."""
     executors: Mapping[str, ExecutorFactory] = field(default_factory=dict)
-    """Backend → function that loads its delegates."""
+    """Maps a backend to the function that loads its delegates."""
 
 
 @dataclass(frozen=True, slots=True)
 class DelegateContext:
-    """Data of a delegate, and the settings to load it with."""
+    """Data of a delegate, and the settings for loading it."""
 
     id: str
     """Name of the backend."""
     data: Blob
     compile_specs: tuple[m.CompileSpec, ...]
     device: Device
-    """Device that the delegate runs on. Its arguments are on it, too."""
+    """Device on which the delegate runs and on which its arguments are."""
     registry: Registry
-    """Allocators for memory of devices."""
+    """Allocators of device memory."""
     settings: Settings
     """Settings of the program that calls the delegate."""
 
@@ -64,17 +64,17 @@ class DelegateExecutor(Protocol):
 
     @property
     def input_count(self) -> int:
-        """Number of inputs among the arguments of a call. All arguments after them are outputs."""
+        """Number of inputs among a call's arguments; the arguments after them are outputs."""
 
     def execute(self, arguments: Sequence[RunTensor | int | float | bool | None]) -> None:
         """Compute the outputs from the inputs.
 
-        An output may overlap an input if the delegate updates state. So the executor reads all inputs before it writes
-        an output.
+        An output may overlap an input if the delegate updates state. Therefore, the executor must read all inputs
+        before it writes an output.
         """
 
     def finish(self) -> None:
-        """Wait until all work of :meth:`execute` is done, and raise its errors."""
+        """Wait until all work of :meth:`execute` is done, and raise any error of that work."""
 
     def reset(self) -> None:
         """Reset all state to its initial values."""
@@ -89,7 +89,7 @@ ExecutorFactory = Callable[[DelegateContext], DelegateExecutor]
 def load_executor(context: DelegateContext, factories: Mapping[str, ExecutorFactory]) -> DelegateExecutor:
     """Load a delegate.
 
-    Raises :class:`~etdev.errors.MissingRequirementError` if there is no executor for its backend.
+    Raises :class:`~etdev.errors.MissingRequirementError` if there is no executor for the delegate's backend.
     """
     factory = factories.get(context.id)
     if factory is None:

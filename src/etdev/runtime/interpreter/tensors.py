@@ -1,4 +1,4 @@
-"""Tensors of a loaded method, and the memory that they are in."""
+"""Tensors of a loaded method, and their memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Pattern = bytes
 
 
 class ForeignMemoryError(RunError):
-    """Error for code that accesses memory of a device that it does not run on."""
+    """Error for code that accesses memory of a device on which it does not run."""
 
 
 def fill_bytes(target: torch.Tensor, pattern: Pattern) -> None:
@@ -34,7 +34,7 @@ def fill_bytes(target: torch.Tensor, pattern: Pattern) -> None:
 class Memory:
     """Contiguous memory of one device.
 
-    Code on that device gets the bytes with :meth:`bytes`. Other code copies them with ``allocator``. Memory of the
+    Code on that device accesses the memory with :meth:`bytes`. Other code copies it with ``allocator``. Memory of the
     caller and temporary memory have no allocator.
     """
 
@@ -56,14 +56,17 @@ class Memory:
 
     @classmethod
     def of(cls, tensor: torch.Tensor, device: Device = HOST) -> Memory:
-        """Return the memory of a dense PyTorch tensor. The result keeps the tensor alive."""
+        """Return the memory of a dense PyTorch tensor; the result keeps the tensor alive."""
         import torch
 
         flat = tensor.detach().as_strided((tensor.numel(),), (1,)).view(torch.uint8) if tensor.numel() else tensor
         return cls(device, tensor.data_ptr(), tensor.numel() * tensor.element_size(), tensor=flat)
 
     def bytes(self, at: Device) -> torch.Tensor:
-        """Return all bytes as a ``uint8`` tensor. Raise an error if the calling code runs on another device, ``at``."""
+        """Return all bytes as a ``uint8`` tensor for code on the device ``at``.
+
+        Raise an error if ``at`` is not the device of this memory.
+        """
         if at != self.device:
             raise ForeignMemoryError(f"code on {at} cannot access memory of {self.device}")
         if self._bytes is None:
@@ -75,7 +78,7 @@ class Memory:
         return self._bytes
 
     def check_writable(self) -> None:
-        """Raise an error if the memory is read-only. Call this before an allocator writes to it."""
+        """Raise an error if the memory is read-only; to be called before an allocator writes to it."""
         if not self.writable:
             raise refuse_write()
 
@@ -89,13 +92,13 @@ class Memory:
 
 
 class RunTensor:
-    """Tensor of a loaded method. Its current sizes and memory change at run time."""
+    """A tensor of a loaded method, whose sizes and memory change at run time."""
 
     __slots__ = ("capacity", "constant", "declared", "device", "dim_order", "memory", "offset", "sizes", "value")
 
     def __init__(self, value: int, tensor: m.Tensor, device: Device) -> None:
         self.value, self.declared, self.device = value, tensor, device
-        """``value`` is the index of the tensor in the file, and ``declared`` is its description there."""
+        """Index of the tensor in the file, the file's description of the tensor, and the tensor's device."""
         self.sizes: tuple[int, ...] = tensor.sizes
         self.dim_order = tensor.dim_order
         self.constant = tensor.is_constant
@@ -104,7 +107,7 @@ class RunTensor:
         """Position of the first byte in ``memory``."""
         unbounded = tensor.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND
         self.capacity: int | None = None if unbounded else tensor.nbytes
-        """Maximum number of bytes; ``None`` if unbounded."""
+        """Maximum number of bytes; None if unbounded."""
         if unbounded:
             self.sizes = (0,) * len(tensor.sizes)
 
@@ -135,21 +138,21 @@ class RunTensor:
         return self.start % self.declared.scalar_type.itemsize != 0
 
     def overlaps(self, other: RunTensor) -> bool:
-        """Return whether two tensors have a byte in common."""
+        """Return True if the two tensors have a byte in common."""
         if self.memory is None or other.memory is None or self.memory.device != other.memory.device:
             return False
         return self.start < other.start + other.nbytes and other.start < self.start + self.nbytes
 
     def same_bytes(self, other: RunTensor) -> bool:
-        """Return whether two tensors have exactly the same bytes."""
+        """Return True if the two tensors have exactly the same bytes."""
         return self.overlaps(other) and self.start == other.start and self.nbytes == other.nbytes
 
     def describe(self) -> str:
-        """Describe the tensor for messages: ``value 17 (FLOAT [2, 3])``."""
+        """Describe the tensor for messages, such as ``value 17 (FLOAT [2, 3])``."""
         return f"value {self.value} ({self.declared.scalar_type.name} {list(self.sizes)})"
 
     def resize(self, sizes: Sequence[int]) -> None:
-        """Set the current sizes. Raise :class:`RunError` if the tensor is static or has too few bytes planned."""
+        """Set the current sizes; raise :class:`RunError` if the tensor is static or has too few planned bytes."""
         sizes = tuple(sizes)
         if sizes == self.sizes:
             return
@@ -165,7 +168,7 @@ class RunTensor:
         self.sizes = sizes
 
     def place(self, memory: Memory, offset: int = 0) -> None:
-        """Set the memory that the tensor is in, and the position of its first byte there."""
+        """Set the tensor's memory, and the position of its first byte in that memory."""
         if memory.device != self.device:
             raise ForeignMemoryError(
                 f"{self.describe()} is declared on {self.device}, but placed in memory of {memory.device}"
@@ -173,7 +176,7 @@ class RunTensor:
         self.memory, self.offset = memory, offset
 
     def view(self, at: Device) -> torch.Tensor:
-        """Return the content for code on device ``at``. Misaligned bytes are copied; all others are not."""
+        """Return the content for code on the device ``at``, without a copy unless the bytes are misaligned."""
         import torch
 
         if not self.nbytes:
@@ -184,7 +187,7 @@ class RunTensor:
         return found.view(self.dtype).as_strided(self.sizes, strides(self.sizes, self.dim_order))
 
     def write(self, at: Device, content: torch.Tensor) -> None:
-        """Write content of the same sizes, with code on device ``at``. It is converted to the tensor's type."""
+        """Write content of the same sizes, with code on the device ``at``; convert it to the tensor's type."""
         import torch
 
         if not self.nbytes:
@@ -199,7 +202,7 @@ class RunTensor:
         target.view(self.dtype).as_strided(self.sizes, strides(self.sizes, self.dim_order)).copy_(content)
 
     def raw(self, at: Device) -> torch.Tensor:
-        """Return the bytes for code on device ``at``."""
+        """Return the bytes for code on the device ``at``."""
         if self.memory is None:
             raise RunError(f"{self.describe()} has no memory")
         end = self.offset + self.nbytes
@@ -219,7 +222,7 @@ def scratch(nbytes: int, at: Device, torch_device: str) -> Memory:
 
 
 def dense_in(tensor: torch.Tensor, dim_order: Sequence[int]) -> torch.Tensor:
-    """Return the tensor, or a copy of it, so that the result is dense in a dimension order."""
+    """Return the tensor if it is dense in a dimension order, otherwise a copy that is."""
     import torch
 
     wanted = strides(tensor.shape, dim_order)

@@ -1,4 +1,4 @@
-"""Interface of a running method for kernels and handlers."""
+"""The part of a running method that kernels and handlers use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Values(Protocol):
     values: list[Any]
     """The method's values, by index."""
     known_sizes: dict[Any, int]
-    """Operator and operands of a kernel call → size of its results in bytes."""
+    """Sizes in bytes of the results of kernel calls, by operator and operands."""
     poison: Poison | None
 
     def tensor(self, index: int) -> RunTensor: ...

@@ -1,7 +1,7 @@
-"""Orchestrator: it runs tasks on workers, and each worker has memory of its own.
+"""Orchestrator, which runs tasks on workers, each with memory of its own.
 
-Tasks run where their data is, so weights and caches are not copied. Importing this package imports none of its modules,
-so that the process of a worker loads only what it needs.
+Tasks run where their data is, so weights and caches are not copied. Importing this package does not import its modules,
+so that the process of a worker loads only the modules that it needs.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _HOME = {
     "WorkerArray": "arrays",
     "WorkerSpec": "spec",
 }
-"""Name → module that defines it. Names that are not listed are in ``errors``."""
+"""Maps a public name to the module that defines it; names that are not listed are in ``errors``."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Arguments of tasks: arrays that are copied, memory and objects that stay on a worker, and plain values."""
+"""Arguments of tasks: arrays to copy, memory and objects on a worker, and plain values."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ from etdev.runtime.orchestrator.handles import (
 from etdev.runtime.orchestrator.messages import ArrayArgument, MemoryArgument, ObjectArgument
 
 _MOST_DIMENSIONS = 32
-"""Maximum number of dimensions. It is the limit of numpy."""
+"""Maximum number of dimensions of an array, which is numpy's limit."""
 _MOST_ELEMENTS = (1 << 59) - 1
-"""Maximum number of elements. With 16 bytes each, the size still fits in 63 bits."""
+"""Maximum number of elements of an array; with 16 bytes each, their size still fits in 63 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Arguments of one task, in the form that workers and scheduler need."""
+    """Arguments of one task, in the form that workers and the scheduler need."""
 
     sent: tuple[Any, ...]
     uses: tuple[Use, ...]
     owners: Mapping[int, str]
-    """Worker → name of an argument that is on it, for messages."""
+    """Maps each worker to the name of an argument that is on it, for messages."""
     back: Mapping[int, Any]
-    """Position of an output → the caller's array to write it to."""
+    """Maps the position of an output to the caller's array for it."""
     handles: tuple[Handle | ObjectHandle, ...]
     nbytes: int
-    """Bytes of host arrays that are copied to or from the worker."""
+    """Bytes of host arrays to copy to or from the worker."""
     copies_to: int
     copies_avoided: int
 
     def worker(self, wanted: int | None) -> int | None:
-        """Return the worker that the task must run on, or None for any.
+        """Return the worker on which the task must run; None for any worker.
 
         Raises :class:`PlacementError` if the arguments need another worker than ``wanted``, or two different ones.
         """
@@ -75,11 +75,12 @@ class Arguments:
 
 
 def read_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
-    """Check the arguments of a task and convert them. Raises :class:`~etdev.errors.UsageError` for a wrong one."""
+    """Check the arguments of a task and convert them. Raises :class:`~etdev.errors.UsageError` for an invalid one."""
     for name, value in kwargs.items():
         if isinstance(value, Resident | ResidentObject | Out | InOut | Handle | ObjectHandle):
             raise UsageError(
-                f"the argument {name!r} is passed by keyword", hint="pass arguments on workers by position"
+                f"the argument {name!r} is on a worker, but is passed by keyword",
+                hint="pass arguments on workers by position",
             )
     sent: list[Any] = []
     uses: list[Use] = []
@@ -117,9 +118,9 @@ def read_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
 def read_members(
     args_list: Sequence[Sequence[Any]], workers: Sequence[int | None] | None
 ) -> tuple[list[Arguments], tuple[int | None, ...]]:
-    """Check and convert the arguments of each member of a group. Return them, and the worker of each member.
+    """Check and convert the arguments of each member of a group; return them, and the worker of each member.
 
-    Raises :class:`~etdev.errors.UsageError` for a wrong argument, with the number of the member.
+    Raises :class:`~etdev.errors.UsageError` for an invalid argument, with the number of the member.
     """
     places = [None] * len(args_list) if workers is None else list(workers)
     if len(args_list) != len(places) or not places:
@@ -139,7 +140,7 @@ def read_members(
 
 
 def write_back(arguments: Arguments, outputs: Mapping[int, Any]) -> Mapping[int, Any]:
-    """Write outputs to the caller's arrays. Return position of the argument → array."""
+    """Write outputs to the caller's arrays; return the arrays, by position of the argument."""
     for position, data in outputs.items():
         if len(data):
             host_bytes(arguments.back[position], writable=True)[:] = data
@@ -168,7 +169,7 @@ def _stays(argument: Resident | ResidentObject, where: str) -> MemoryArgument | 
 
 
 def _use(argument: Resident | ResidentObject, sent: Any) -> Use:
-    """Return the use of the bytes that the task gets, which can be fewer than the handle has."""
+    """Return the use of the bytes that the task gets, which can be fewer than those of the handle."""
     if isinstance(argument, ResidentObject):
         return argument.handle.use(argument.access)
     return argument.handle.view(0, sent.size).use(argument.access)
@@ -184,12 +185,12 @@ def _whole(handle: Handle, dtype: str, size: int) -> tuple[int, ...]:
 
 
 def _shape(given: Any) -> tuple[int, ...]:
-    """Check a shape that the caller gave, and return it as a tuple of integers."""
+    """Check a shape from the caller, and return it as a tuple of integers."""
     shape = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else None
     if shape is None or len(shape) > _MOST_DIMENSIONS or not all(is_whole(size) and size >= 0 for size in shape):
         raise UsageError(
             f"{given!r} is not a shape",
-            hint=f"give up to {_MOST_DIMENSIONS} sizes, each an integer from 0 on: `shape=(2, 4)`",
+            hint=f"use at most {_MOST_DIMENSIONS} sizes, each an integer that is not negative: `shape=(2, 4)`",
         )
     if prod(max(size, 1) for size in shape) > _MOST_ELEMENTS:
         raise UsageError(f"the shape {list(shape)} is larger than any memory")

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from etdev.runtime.simulated import SimulatedDevice
 
 _TORCH_ONLY = {"bfloat16": 2}
-"""Element types that only torch has → bytes per element."""
+"""Bytes per element, for element types that only torch has."""
 _ELEMENTS = (
     {"bool": 1, "uint8": 1, "int8": 1, "uint16": 2, "int16": 2, "uint32": 4, "int32": 4, "uint64": 8, "int64": 8}
     | {"float16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16}
     | _TORCH_ONLY
 )
-"""Element types that arrays in a worker's memory can have → bytes per element."""
+"""Bytes per element, for the element types of arrays in a worker's memory."""
 
 
 def element_size(dtype: str) -> int:
@@ -36,7 +36,7 @@ def element_size(dtype: str) -> int:
 
 
 def item_size(dtype: str) -> int:
-    """Return the bytes per element of a host array. Its element type may also be another one of numpy.
+    """Return the bytes per element of a host array, whose element type may be any of numpy's.
 
     Raises :class:`~etdev.errors.UsageError` for Python objects and for elements without bytes.
     """
@@ -62,19 +62,19 @@ def count_elements(shape: tuple[int, ...]) -> int:
 
 
 def is_array(value: Any) -> bool:
-    """Return whether the value is a numpy array or torch tensor, which is copied to a worker's memory."""
+    """Return True for a numpy array or torch tensor, which is copied to a worker's memory."""
     import numpy as np
 
     return hasattr(value, "data_ptr") or isinstance(value, np.ndarray)
 
 
 def describe_array(value: Any) -> tuple[str, tuple[int, ...]]:
-    """Return element type and shape of a host array."""
+    """Return the element type and shape of a host array."""
     return str(value.dtype).removeprefix("torch."), tuple(value.shape)
 
 
 def dense(value: Any) -> Any:
-    """Return the array, or a copy of it, with contiguous elements."""
+    """Return the array if its elements are contiguous, otherwise a contiguous copy."""
     import numpy as np
 
     return value.detach().contiguous() if hasattr(value, "data_ptr") else np.ascontiguousarray(value)
@@ -93,10 +93,10 @@ def array_of(data: Any, dtype: str, shape: tuple[int, ...]) -> Any:
 
 
 class WorkerArray(MoveOnly):
-    """Array in a worker's memory, as a task gets it. It becomes invalid when the task ends.
+    """An array in a worker's memory, passed to a task; it becomes invalid when the task ends.
 
-    In host memory, ``np.asarray(array)`` accesses the bytes directly. In device memory, only code that runs on the
-    device does, with :meth:`tensor`. Arrays and tensors of a read-only argument cannot be written.
+    In host memory, ``np.asarray(array)`` accesses the bytes directly. Device memory is accessible only to code that
+    runs on the device, with :meth:`tensor`. Arrays and tensors of a read-only argument cannot be written.
     """
 
     def __init__(
@@ -121,12 +121,12 @@ class WorkerArray(MoveOnly):
     def _check_open(self) -> None:
         if not self._open:
             raise UsageError(
-                "an argument is used after its task has ended",
+                "an argument was used after its task ended",
                 hint="pass the memory to each task that uses it: `handle.resident()`",
             )
 
     def tensor(self) -> torch.Tensor:
-        """Return a torch tensor over the bytes. For a read-only argument, the tensor is read-only.
+        """Return a torch tensor over the bytes; for a read-only argument, the tensor is read-only.
 
         A read-only tensor has no ``data_ptr``. Code outside of torch can use :attr:`address`.
         """
@@ -145,7 +145,7 @@ class WorkerArray(MoveOnly):
         return found if self.writable else read_only(found)
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """Return a numpy array over the bytes. For a read-only argument, the array is read-only.
+        """Return a numpy array over the bytes; for a read-only argument, the array is read-only.
 
         Raises :class:`~etdev.errors.UsageError` for device memory.
         """
@@ -159,7 +159,7 @@ class WorkerArray(MoveOnly):
         return self._as_numpy(self._allocator)
 
     def device_numpy(self) -> np.ndarray[Any, Any]:
-        """Return a numpy array over the bytes, also in a simulated device. Tasks that act as the device use it."""
+        """Return a numpy array over the bytes, also for a simulated device; used by tasks that act as the device."""
         from etdev.runtime.simulated import SimulatedDevice
 
         if not isinstance(self._allocator, SimulatedDevice):

@@ -1,4 +1,4 @@
-"""Engine: starts the nodes that the scheduler chooses, and reports answers of the transport to the scheduler."""
+"""Engine: starts the nodes that the scheduler chooses, and reports the transport's answers to the scheduler."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from etdev.runtime.orchestrator.scheduler import Changes, Scheduler
 from etdev.runtime.orchestrator.transports.base import Done, Transport
 
 Start = Callable[[Node, int, Done], None]
-"""Sends one worker's part of a node to the transport."""
+"""A function that sends one worker's part of a node to the transport."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,35 +36,35 @@ class Bounds:
 
     tasks: int
     nbytes: int
-    """Host bytes of arrays that are copied to or from workers."""
+    """Maximum number of bytes of host arrays to copy to or from workers."""
     seconds: float
-    """Maximum seconds that a submission waits."""
+    """Maximum time in seconds that a submission waits."""
 
 
 @dataclass(slots=True, eq=False)
 class Work:
-    """Work of a node: how to start it, its future, and what happens at its end."""
+    """Work of a node: how to start it, its future, and what to do at its end."""
 
     future: TaskFuture
     start: Start
     nbytes: int = 0
-    """Host bytes that the node uses until it ends."""
+    """Host bytes that the node uses until its end."""
     over: Callable[[Node, Work], Any] | None = None
-    """Returns the future's result after success. The lock is held during the call."""
+    """Function that returns the future's result after success; called while the lock is held."""
     always: Callable[[], None] | None = None
-    """Called after success and after failure. The lock is held during the call."""
+    """Function that is called after success and after failure, while the lock is held."""
     frees: bool = False
     """True if the node frees memory."""
     bounded: bool = True
-    """True if the node counts for the limit on tasks."""
+    """True if the node counts toward the limit on tasks."""
     results: dict[int, Any] = field(default_factory=dict)
-    """Worker → its answer."""
+    """Answer of each worker, by worker."""
     claimed: bool = False
-    """True once a thread has decided to set the result or error of the future."""
+    """True after a thread has decided to set the result or error of the future."""
 
 
 class Turn:
-    """Context manager that holds the engine's lock. After releasing it, it applies the scheduler's changes.
+    """A context manager that holds the engine's lock, and applies the scheduler's changes after releasing it.
 
     One object serves all threads, because only one thread at a time holds the lock.
     """
@@ -90,13 +90,13 @@ class Turn:
 
 
 _Step = tuple[Callable[[Node], None], Node]
-"""Function and the node to call it with, without the lock."""
+"""A function, and the node to call it with while the lock is not held."""
 _LOGGER = logging.getLogger(__name__)
 _CLOSED = "the orchestrator is closed"
 
 
 class Engine:
-    """Scheduler and ledger under one lock. Transports and futures are called without it."""
+    """The scheduler and the ledger under one lock; transports and futures are called without it."""
 
     def __init__(self, transport: Transport, bounds: Bounds) -> None:
         workers = len(transport.specs)
@@ -108,18 +108,18 @@ class Engine:
         self._room = threading.Condition(self.lock)
         self._quiet = threading.Condition(self.lock)
         self._unsettled = 0
-        """Number of futures that are not done, or whose nodes have not ended."""
+        """Number of futures that are not done or whose nodes have not ended."""
         self._numbers = itertools.count(1)
         self._count = self._bytes = 0
-        """Number of unfinished nodes that are bounded, and host bytes of all unfinished nodes."""
+        """Number of unfinished bounded nodes, and number of host bytes of all unfinished nodes."""
         self._following = threading.local()
         self.closed = False
         self._opened, self._any = Turn(self, opened=True), Turn(self, opened=False)
 
     def turn(self, *, opened: bool = True) -> Turn:
-        """Return a context manager that holds the lock. Its end applies the changes made in the block.
+        """Return a context manager that holds the lock; its end applies the changes made in the block.
 
-        With ``require_open``, it raises :class:`ClosedError` if the orchestrator is closed.
+        With ``opened``, it raises :class:`ClosedError` if the orchestrator is closed.
         """
         return self._opened if opened else self._any
 
@@ -137,9 +137,9 @@ class Engine:
         over: Callable[[Node, Work], Any] | None = None,
         always: Callable[[], None] | None = None,
     ) -> TaskFuture:
-        """Add a node and return its future. If this raises an error, the node is not added.
+        """Add a node and return its future; if this raises an error, the node is not added.
 
-        The caller holds the lock. For a bounded node, it has called :meth:`wait_for_room`.
+        The caller must hold the lock. For a bounded node, it must have called :meth:`wait_for_room`.
         """
         number = next(self._numbers)
         node = Node(number, f"task {number} ({label})", wanted, tuple(uses), memory)
@@ -152,9 +152,9 @@ class Engine:
         return future
 
     def cancel(self, node: Node) -> bool:
-        """Cancel a node. Return False if it has started, or if it frees memory.
+        """Cancel a node; return False if it has started or if it frees memory.
 
-        A free cannot be cancelled, because its handle is invalid already.
+        A free cannot be cancelled, because its handle is already invalid.
         """
         with self.turn(opened=False):
             if node.job is not None and node.job.frees:
@@ -162,7 +162,7 @@ class Engine:
             return self.scheduler.cancel(node)
 
     def lost(self, worker: int, reason: str) -> None:
-        """Record the loss of a worker, which the transport reports."""
+        """Record the loss of a worker; called by the transport."""
         with self.turn(opened=False):
             if self.ledger.is_lost(worker):
                 return
@@ -173,17 +173,17 @@ class Engine:
             self._room.notify_all()
 
     def is_inside(self) -> bool:
-        """Return whether this thread holds the lock. A finalizer that runs meanwhile must not change anything."""
+        """Return True if this thread holds the lock; a finalizer that runs in this case must not change anything."""
         return is_mine(self.lock)
 
     def untangle(self) -> None:
-        """Release the lock, which an interrupt may have left locked by this thread."""
+        """Release the lock if this thread still holds it after an interrupt."""
         self._following.todo = None
         while self.is_inside():
             self.lock.release()
 
     def wait(self, seconds: float | None = None) -> None:
-        """Wait until all nodes have ended and all futures are done, at most for ``seconds``."""
+        """Wait until all nodes have ended and all futures are done, but at most for ``seconds``."""
         end = None if seconds is None else time.monotonic() + seconds
         while True:
             left = None if end is None else end - time.monotonic()
@@ -195,9 +195,9 @@ class Engine:
                     self._quiet.wait_for(lambda: not self._unsettled, left)
 
     def wait_for_room(self, nbytes: int) -> bool:
-        """Wait until another bounded node is within the limits. The caller holds the lock.
+        """Wait until the limits permit another bounded node; the caller must hold the lock.
 
-        Return True if the lock was released meanwhile. The caller must then check its handles again.
+        Return True if the lock was released while waiting. The caller must then check its handles again.
         """
         if getattr(self._following, "todo", None) is not None:
             return False  # This thread ends other nodes, which makes room, so it must not wait.
@@ -230,7 +230,7 @@ class Engine:
         return f"{node.label}, which is {node.state.value}," if node else "none"
 
     def follow(self, changes: Changes) -> None:
-        """Apply changes without the lock. Changes that result from them are applied in the same loop."""
+        """Apply changes without the lock, including further changes that result from them."""
         todo: deque[_Step] | None = getattr(self._following, "todo", None)
         steps: deque[_Step] = deque()
         for node in changes.doomed:
@@ -258,7 +258,7 @@ class Engine:
             raise error
         _LOGGER.critical("a callback of a task raised %s", type(error).__name__, exc_info=error)
 
-    # Each of these does nothing if another thread has settled the node already. A settled node has no job.
+    # Each of these functions does nothing if another thread has already settled the node. A settled node has no job.
 
     def _begin(self, node: Node) -> None:
         work: Work | None = node.job
@@ -274,7 +274,7 @@ class Engine:
     def _start(self, node: Node, work: Work, worker: int) -> None:
         def done(result: Any, error: BaseException | None) -> None:
             with self.turn(opened=False):
-                if worker in node.running:  # Otherwise the worker has answered or is lost.
+                if worker in node.running:  # Otherwise the worker has already answered or is lost.
                     work.results[worker] = result
                     self.scheduler.finished(node, worker, error)
 
@@ -311,7 +311,7 @@ class Engine:
                     self._quiet.notify_all()
 
     def _fail(self, node: Node) -> None:
-        """Set the error of a future before its node ends, unless the future is resolved."""
+        """Set the error of a future before its node ends, unless the future is already done."""
         work: Work | None = node.job
         if work is None or node.error is None:
             return
@@ -321,7 +321,7 @@ class Engine:
             _tell(work.future, None, node.error)
 
     def refuse_callback(self, what: str) -> None:
-        """Raise an error if a callback of a task waits. Its own thread may be the one that gets the answers."""
+        """Raise an error if a callback of a task waits, because its own thread may have to receive the answers."""
         if getattr(self._following, "todo", None) is not None:
             raise OrchestratorError(
                 f"a callback of a task must not wait for {what}, because its thread may have to receive the answers",
@@ -329,10 +329,9 @@ class Engine:
             )
 
     def _drive(self, future: TaskFuture) -> None:
-        """Run queued tasks in this thread until a future is done, if the transport has no threads.
+        """If the transport has no threads, run queued tasks in this thread until a future is done.
 
-        A callback first applies the changes that its thread has still to apply. If the future is then not done, an
-        error is raised.
+        In a callback, first apply the pending changes of its thread. If the future is then not done, raise an error.
         """
         todo: deque[_Step] | None = getattr(self._following, "todo", None)
         while todo and not future.done():

@@ -36,12 +36,12 @@ class WorkerLost(OrchestratorError):  # noqa: N818 - an event; other systems use
         super().__init__(
             f"worker {worker} is lost: {reason}",
             where=what,
-            hint=f"start it again, with empty memory: `restart({worker})`",
+            hint=f"restart the worker, with empty memory: `restart({worker})`",
         )
 
 
 class PoisonedError(OrchestratorError):
-    """Error for a task that did not run, because another task should have written its input and failed."""
+    """Error for a task that did not run, because the task that writes its input failed."""
 
     def __init__(self, task: str, cause: BaseException) -> None:
         self.cause = cause
@@ -58,4 +58,4 @@ class BackPressureError(OrchestratorError, TimeoutError):
 
 
 class RemoteError(OrchestratorError):
-    """Error of a task that replaces the original one, because that cannot be sent to this process."""
+    """Error that replaces an error of a task, if the original cannot be sent to this process."""

@@ -10,22 +10,22 @@ from etdev.runtime.orchestrator.messages import Cost
 
 
 class TaskFuture(Future[Any]):
-    """Future of a task or group. The result of a group is the list of its members' results."""
+    """Future of a task or group; the result of a group is the list of its members' results."""
 
     def __init__(self, label: str, cancel: Callable[[], bool], drive: Callable[[TaskFuture], None]) -> None:
         super().__init__()
         self.label = label
         self.outputs: tuple[Mapping[int, Any], ...] = ()
-        """For each member, position of an argument → the caller's array, after the results were written to it.
+        """The caller's arrays after the results were written to them, for each member by position of the argument.
 
         Empty until the task is done. A task has one member.
         """
         self.cost: tuple[Cost, ...] = ()
-        """Cost of each member. Empty until the task is done."""
+        """Cost of each member; empty until the task is done."""
         self._cancel, self._drive = cancel, drive
 
     def cancel(self) -> bool:
-        """Cancel the task. Return False if it has started."""
+        """Cancel the task; return False if it has already started."""
         return self._cancel()
 
     def cancel_now(self) -> None:
@@ -39,6 +39,6 @@ class TaskFuture(Future[Any]):
         return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait for the task and return its error, or None."""
+        """Wait for the task and return its error; None if the task succeeded."""
         self._drive(self)
         return super().exception(timeout)

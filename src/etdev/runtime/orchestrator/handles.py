@@ -1,4 +1,4 @@
-"""Handles: names for memory and objects on workers. A handle has no address, and does not own what it names."""
+"""Handles: names for memory and objects on workers. A handle has no address, and does not own the memory or object."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from etdev.runtime.orchestrator.errors import HandleError
 
 
 class Access(Enum):
-    """How a task uses memory."""
+    """Kind of a task's access to memory."""
 
     READ = "read"
     WRITE = "write"
-    """The task overwrites all bytes and reads none."""
+    """The task overwrites all bytes and reads none of them."""
     UPDATE = "update"
     """The task reads and writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Identity of a buffer or object. It is never used again, not even after a restart of the worker."""
+    """Identity of a buffer or object; never used for another one, not even after a restart of the worker."""
 
     worker: int
     incarnation: int
-    """Number of a start of the worker. It is unique in this process."""
+    """Number of a start of the worker, unique in this process."""
     buffer: int
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Use of bytes ``start`` to ``stop`` (exclusive) of a buffer by a task."""
+    """Use of the bytes ``start`` to ``stop`` (exclusive) of a buffer by a task."""
 
     key: Key
     start: int
@@ -42,7 +42,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """Buffer on a worker, or a part of it."""
+    """A handle of a buffer on a worker, or of a part of a buffer."""
 
     worker: int
     incarnation: int
@@ -54,7 +54,7 @@ class Handle:
     access: Access = Access.UPDATE
     """READ for a read-only handle, else UPDATE."""
     whole: bool = True
-    """True for a handle of the whole buffer."""
+    """True if this is the handle of a whole buffer."""
 
     @property
     def key(self) -> Key:
@@ -80,14 +80,14 @@ class Handle:
         dtype: str = "uint8",
         shape: tuple[int, ...] | None = None,
     ) -> Resident:
-        """Return a task argument that uses the memory directly, without a copy.
+        """Return a task argument for using the memory directly, without a copy.
 
-        ``access`` says how the task uses it. The task gets an array with the given element type and shape, at the start
-        of the memory. By default the array has one dimension and covers all bytes.
+        ``access`` states how the task uses the memory. The task gets an array with the given element type and shape, at
+        the start of the memory. By default, the array has one dimension and covers all bytes.
         """
         wanted = _access(access)
         if wanted is not Access.READ and self.access is Access.READ:
-            raise HandleError(f"a task must not {wanted.value} {self.describe()} through a read-only handle")
+            raise HandleError(f"a task cannot {wanted.value} {self.describe()} through a read-only handle")
         return Resident(self, wanted, dtype, shape)
 
     def use(self, access: Access) -> Use:
@@ -109,19 +109,19 @@ def _access(value: Access | str) -> Access:
 
 
 def is_whole(value: object) -> bool:
-    """Return whether the value is an integer. A bool is not."""
+    """Return True if the value is an integer and not a bool."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def check_count(value: Any, what: str) -> None:
     """Raise :class:`HandleError` unless the value is a number of bytes: an integer that is not negative."""
     if not is_whole(value) or value < 0:
-        raise HandleError(f"{what} is {value!r}, not a number of bytes", hint="use an integer from 0 on")
+        raise HandleError(f"{what} is {value!r}, not a number of bytes", hint="use an integer that is not negative")
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectHandle:
-    """Python object on a worker, such as a loaded program."""
+    """A handle of a Python object on a worker, such as a loaded program."""
 
     worker: int
     incarnation: int
@@ -129,11 +129,11 @@ class ObjectHandle:
 
     @property
     def key(self) -> Key:
-        """Identity of the object. Objects and buffers are numbered together."""
+        """Identity of the object; objects and buffers share one sequence of numbers."""
         return Key(self.worker, self.incarnation, self.buffer)
 
     def resident(self, access: Access | str = Access.UPDATE) -> ResidentObject:
-        """Return a task argument for the object itself. Tasks with READ access may run in any order."""
+        """Return a task argument for the object itself; tasks with READ access may run in any order."""
         return ResidentObject(self, _access(access))
 
     def use(self, access: Access) -> Use:
@@ -147,7 +147,7 @@ class ObjectHandle:
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """Task argument that is memory on a worker."""
+    """A task argument that is memory on a worker."""
 
     handle: Handle
     access: Access
@@ -157,7 +157,7 @@ class Resident:
 
 @dataclass(frozen=True, slots=True)
 class ResidentObject:
-    """Task argument that is an object on a worker."""
+    """A task argument that is an object on a worker."""
 
     handle: ObjectHandle
     access: Access
@@ -165,13 +165,16 @@ class ResidentObject:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Out:
-    """Task argument that is an output. The task's result is written to the caller's array."""
+    """A task argument that is an output; the task's result is written to the caller's array."""
 
     array: Any
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InOut:
-    """Task argument that is both input and output. The caller's array is copied to the worker, and back at the end."""
+    """A task argument that is both input and output.
+
+    The caller's array is copied to the worker before the call, and back after it.
+    """
 
     array: Any

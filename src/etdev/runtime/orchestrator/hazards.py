@@ -1,4 +1,4 @@
-"""Hazards between tasks: two tasks that use the same bytes, and at least one writes, run in order."""
+"""Hazards between tasks: two tasks that use the same bytes run in order if at least one of them writes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from etdev.runtime.orchestrator.handles import Access, Key, Use
 
 
 class Ending(Protocol):
-    """Node that can tell whether it has ended."""
+    """A node with a property for its end."""
 
     @property
     def ended(self) -> bool:
@@ -23,7 +23,7 @@ NodeT = TypeVar("NodeT", bound=Ending)
 
 @dataclass(slots=True)
 class _Segment(Generic[NodeT]):
-    """Byte range of a buffer, with its last writer and later readers."""
+    """A byte range of a buffer, with its last writer and the readers after that."""
 
     start: int
     stop: int
@@ -31,7 +31,7 @@ class _Segment(Generic[NodeT]):
     readers: list[NodeT] = field(default_factory=list)
     """Nodes that read the bytes after the last write."""
     limit: int = 16
-    """Number of readers at which those that have ended are removed."""
+    """Number of readers at which the ended ones are removed from the list."""
 
     def read(self, node: NodeT) -> None:
         if len(self.readers) >= self.limit:
@@ -41,7 +41,7 @@ class _Segment(Generic[NodeT]):
 
 
 class Hazards(Generic[NodeT]):
-    """Last writer and later readers of all bytes in use. They determine which nodes a new node waits for.
+    """The last writer and later readers of all bytes in use, which determine the nodes that a new node waits for.
 
     Nodes that use different bytes of a buffer do not wait for each other.
     """
@@ -49,14 +49,14 @@ class Hazards(Generic[NodeT]):
     def __init__(self) -> None:
         self._buffers: dict[Key, list[_Segment[NodeT]]] = {}
         self._last: NodeT | None = None
-        """Newest node."""
+        """The newest node."""
         self._entered: tuple[Use, ...] = ()
         """Uses of the newest node."""
         self._replaced: list[tuple[Use, list[_Segment[NodeT]]]] = []
-        """Segments that the newest node replaced, and the use for which it did."""
+        """Segments that the newest node replaced, with the use that replaced them."""
 
     def enter(self, node: NodeT, uses: Iterable[Use]) -> dict[NodeT, bool]:
-        """Add a node. Return the nodes that it must wait for.
+        """Add a node, and return the nodes that it must wait for.
 
         The value is True for a node whose output the new node reads.
         """
@@ -75,13 +75,13 @@ class Hazards(Generic[NodeT]):
                 self._write(node, use)
                 continue
             for segment in self._segments(use):
-                # A node that also writes these bytes waits for all earlier ones already.
+                # A node that also writes these bytes already waits for all earlier nodes.
                 if segment.writer is not node:
                     segment.read(node)
         return found
 
     def undo(self, node: NodeT) -> None:
-        """Remove the newest node again, even if adding it failed halfway."""
+        """Remove the newest node, even if adding it failed halfway."""
         if self._last is not node:
             return
         for use, before in reversed(self._replaced):
@@ -100,7 +100,7 @@ class Hazards(Generic[NodeT]):
         return tuple(self._buffers)
 
     def _write(self, node: NodeT, use: Use) -> None:
-        """Make the node the writer of the bytes of a use."""
+        """Make the node the writer of the bytes in ``use``."""
         written = self._segments(use)
         if written:
             self._replaced.append((use, written))
@@ -112,7 +112,7 @@ class Hazards(Generic[NodeT]):
         segments[first : first + len(old)] = new
 
     def _segments(self, use: Use) -> list[_Segment[NodeT]]:
-        """Return the segments of exactly the bytes of a use. Segments are split and added as needed."""
+        """Return the segments for exactly the bytes in ``use``; split and add segments as needed."""
         if use.start >= use.stop:
             return []
         segments = self._buffers.setdefault(use.key, [])

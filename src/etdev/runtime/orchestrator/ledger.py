@@ -15,13 +15,13 @@ _INCARNATIONS = itertools.count(1)
 
 @dataclass(slots=True)
 class Entry:
-    """Record of one buffer or object."""
+    """The record of one buffer or object."""
 
     size: int
     """Number of bytes; 0 for an object."""
     is_object: bool = False
     freeing: bool = False
-    """True after a free was requested. The record is removed when the last task has ended."""
+    """True after a free was requested; the record is removed when the last task has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,27 +33,27 @@ class BufferStats:
     size: int
     """Number of bytes; 0 for an object."""
     state: str
-    """``live``, or ``freeing`` if its free waits for tasks."""
+    """``live``, or ``freeing`` if the free waits for tasks."""
 
 
 @dataclass(slots=True)
 class WorkerStats:
-    """Statistics of one worker. Counters continue after a restart."""
+    """Statistics of one worker; the counters continue after a restart."""
 
     worker: int
     alive: bool = True
     live_bytes: int = 0
-    """Bytes in its buffers now."""
+    """Bytes of the buffers that the worker has now."""
     tasks: int = 0
     seconds: float = 0.0
-    """Seconds that it spent in tasks."""
+    """Seconds that the worker spent in tasks."""
     copies_to: int = 0
-    """Copies to its memory: calls of ``copy_to``, and arguments."""
+    """Number of copies to the worker's memory, by ``copy_to`` and for arguments."""
     bytes_to: int = 0
     copies_from: int = 0
     bytes_from: int = 0
     copies_avoided: int = 0
-    """Arguments that were in its memory already."""
+    """Number of arguments that were already in the worker's memory."""
     bytes_avoided: int = 0
 
 
@@ -74,13 +74,13 @@ class _Life:
     incarnation: int
     lost: WorkerLost | None = None
     past: set[int] = field(default_factory=set)
-    """Incarnations before restarts."""
+    """Numbers of the worker's starts before the current one."""
     freeing: int = 0
     """Number of buffers and objects whose free waits for tasks."""
 
 
 class Ledger:
-    """Record of every buffer and object, which checks each handle before its use."""
+    """A record of every buffer and object, which checks each handle before its use."""
 
     def __init__(self, workers: int) -> None:
         self._lives = [_Life(next(_INCARNATIONS)) for _ in range(workers)]
@@ -89,21 +89,21 @@ class Ledger:
         self.stats = [WorkerStats(worker) for worker in range(workers)]
 
     def check_number(self, worker: int) -> None:
-        """Raise an error if there is no such worker."""
+        """Raise an error if there is no worker with this number."""
         if not is_whole(worker):
-            raise PlacementError(f"{worker!r} is not the number of a worker", hint="workers are numbered from 0")
+            raise PlacementError(f"{worker!r} is not the number of a worker", hint="use a number from 0")
         if not 0 <= worker < len(self._lives):
             raise PlacementError(f"there is no worker {worker}", hint=f"there are {len(self._lives)}, numbered from 0")
 
     def check_worker(self, worker: int) -> None:
-        """Raise an error if there is no such worker, or it is lost."""
+        """Raise an error if there is no worker with this number or the worker is lost."""
         self.check_number(worker)
         lost = self._lives[worker].lost
         if lost is not None:
             raise WorkerLost(worker, lost.reason)
 
     def check_members(self, wanted: Sequence[int | None]) -> None:
-        """Raise an error if the members of a group cannot run at the same time, each on its own worker."""
+        """Raise an error unless the members of a group can run at the same time, each on its own worker."""
         known = [worker for worker in wanted if worker is not None]
         for worker in known:
             self.check_worker(worker)
@@ -114,8 +114,9 @@ class Ledger:
             )
         if len(wanted) > len(self._lives):
             raise PlacementError(
-                f"a group of {len(wanted)} members needs as many workers, but there are {len(self._lives)}",
-                hint="submit smaller groups, or use more workers",
+                f"a group of {len(wanted)} members needs one worker for each member, but there are only "
+                f"{len(self._lives)} workers",
+                hint="submit smaller groups, or start more workers",
             )
         lost = [worker for worker, life in enumerate(self._lives) if life.lost is not None]
         if len(wanted) > len(self._lives) - len(lost):
@@ -130,7 +131,7 @@ class Ledger:
         return self._lives[worker].incarnation
 
     def add(self, worker: int, incarnation: int, buffer: int, size: int) -> Handle:
-        """Record a buffer that a worker has allocated. Raises :class:`WorkerLost` if the worker was lost since."""
+        """Record a buffer that a worker has allocated. Raises :class:`WorkerLost` if the worker was lost after that."""
         life = self._lives[worker]
         if life.lost is not None or life.incarnation != incarnation:
             raise life.lost or WorkerLost(worker, "it was restarted")
@@ -146,21 +147,21 @@ class Ledger:
         return handle
 
     def check(self, handle: Handle | ObjectHandle) -> None:
-        """Raise an error if the handle is freed, lost, or of another orchestrator."""
+        """Raise an error if the memory or object was freed or lost, or belongs to another orchestrator."""
         life = self._lives[handle.worker] if 0 <= handle.worker < len(self._lives) else None
         known = life is not None and handle.incarnation in (life.incarnation, *life.past)
         if life is None or not known:
             raise HandleError(f"{handle.describe()} belongs to another orchestrator")
         if handle.incarnation != life.incarnation:
-            raise HandleError(f"{handle.describe()} was lost before the worker was restarted", hint="create it again")
+            raise HandleError(f"{handle.describe()} was lost before the worker was restarted", hint="make a new one")
         if life.lost is not None:
             raise WorkerLost(handle.worker, life.lost.reason, what=handle.describe())
         entry = self._entries.get(handle.key)
         if entry is None or entry.freeing:
-            raise HandleError(f"{handle.describe()} was freed already")
+            raise HandleError(f"{handle.describe()} was already freed")
 
     def check_whole(self, handle: Handle | ObjectHandle) -> None:
-        """Raise an error if the handle is invalid, read-only, or names only a part of a buffer."""
+        """Raise an error if the handle is invalid, read-only, or stands for only a part of a buffer."""
         self.check(handle)
         if isinstance(handle, Handle) and not handle.whole:
             raise HandleError(f"{handle.describe()} is only a part of a buffer, so it cannot be freed")
@@ -168,7 +169,7 @@ class Ledger:
             raise HandleError(f"{handle.describe()} cannot be freed through a read-only handle")
 
     def begin_freeing(self, handle: Handle | ObjectHandle) -> None:
-        """Mark a buffer or object as freed. Its record stays until its last task has ended."""
+        """Mark a buffer or object as freed; its record stays until its last task has ended."""
         self._entries[handle.key].freeing = True
         self._lives[handle.worker].freeing += 1
 
@@ -180,7 +181,7 @@ class Ledger:
             self._lives[key.worker].freeing -= entry.freeing
 
     def lose(self, worker: int, error: WorkerLost) -> Sequence[Key]:
-        """Record the loss of a worker. Remove its buffers and objects, and return their keys."""
+        """Record the loss of a worker; remove the worker's buffers and objects, and return their keys."""
         self._lives[worker].lost = error
         gone = [key for key in self._entries if key.worker == worker]
         for key in gone:
@@ -196,11 +197,11 @@ class Ledger:
         self.stats[worker].alive = True
 
     def is_lost(self, worker: int) -> bool:
-        """Return whether a worker is lost."""
+        """Return True if a worker is lost."""
         return self._lives[worker].lost is not None
 
     def is_freeing(self, worker: int) -> bool:
-        """Return whether a worker has memory whose free waits for tasks."""
+        """Return True if a worker has memory whose free waits for tasks."""
         return self._lives[worker].freeing > 0
 
     def count_task(self, worker: int, cost: Cost, copies_to: int, copies_from: int, copies_avoided: int) -> None:
@@ -216,7 +217,7 @@ class Ledger:
         found.bytes_avoided += cost.bytes_avoided
 
     def count_copy(self, worker: int, *, to: int = -1, back: int = -1) -> None:
-        """Add a copy of ``to`` bytes to the worker, or of ``back`` bytes from it, to the statistics."""
+        """Add a copy to the statistics: of ``to`` bytes to the worker, or of ``back`` bytes from it."""
         found = self.stats[worker]
         if to >= 0:
             found.copies_to += 1

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ArrayArgument:
-    """Array of the caller. The worker allocates memory for it until the task ends."""
+    """An array of the caller; the worker allocates memory for it until the task ends."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -40,13 +40,13 @@ class ObjectArgument:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Call of a function on a worker."""
+    """A call of a function on a worker."""
 
     call: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     keep: int | None = None
-    """Number under which the worker stores the result; None to send the result back."""
+    """Number for storing the result on the worker; None to send the result back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +54,20 @@ class Cost:
     """Time and copies of one task."""
 
     seconds: float = 0.0
-    """Seconds from start to end on the worker, copies included."""
+    """Seconds from start to end on the worker, including copies."""
     bytes_to: int = 0
     """Bytes copied from the host to the worker's memory."""
     bytes_from: int = 0
     """Bytes copied from the worker's memory to the host."""
     bytes_avoided: int = 0
-    """Bytes of arguments that were in memory of the worker already."""
+    """Bytes of arguments that were already in the worker's memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of a job, and what it took."""
+    """The result of a job, and its cost."""
 
     value: Any
     outputs: Mapping[int, bytes]
-    """Position of an argument → content to write to the array of the caller."""
+    """Content for the caller's arrays, by position of the argument."""
     cost: Cost

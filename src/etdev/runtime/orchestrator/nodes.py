@@ -13,41 +13,41 @@ class State(Enum):
     """State of a node."""
 
     WAITING = "waiting"
-    """Other nodes must end first. If the node already has an error, it will not run."""
+    """The node waits for other nodes to end; if it already has an error, it will not run."""
     READY = "ready"
-    """Its workers must become idle first."""
+    """The node waits for its workers to become idle."""
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
-    """Failed or cancelled. ``error`` says why."""
+    """The node failed or was cancelled; ``error`` has the reason."""
 
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """Work that starts on its workers when the nodes that it waits for have ended."""
+    """A unit of work that starts on its workers when the nodes that it waits for have ended."""
 
     number: int
     """Position in the order of submission."""
     label: str
     """Name for messages."""
     wanted: tuple[int | None, ...] = (None,)
-    """Worker of each member, or None for any worker. A task is a group with one member."""
+    """Worker of each member; None for any worker. A task is a group with one member."""
     uses: tuple[Use, ...] = ()
     memory: bool = False
-    """True for a memory operation. It can run while its worker runs a task."""
+    """True for a memory operation, which can run while its worker runs a task."""
     job: Any = None
-    """Work of the engine for this node. The scheduler does not use it."""
+    """The engine's work for this node, which the scheduler does not use."""
     state: State = State.WAITING
     waiting: int = 0
     """Number of nodes that must end before this one starts."""
     dependents: list[tuple[Node, bool]] = field(default_factory=list)
-    """Nodes that wait for this one, and for each whether it reads what this one writes."""
+    """Nodes that wait for this node, each with True if it reads bytes that this node writes."""
     error: BaseException | None = None
     """First error of the node; None if there is none."""
     workers: tuple[int, ...] = ()
-    """Worker of each member; empty until all are chosen. All members start together."""
+    """Worker of each member; empty until all are chosen, because all members start together."""
     ticket: int = 0
-    """Number that orders the nodes in the queues of workers."""
+    """Number that determines the node's place in the queues of workers."""
     running: set[int] = field(default_factory=set)
     """Workers that are running the node."""
 

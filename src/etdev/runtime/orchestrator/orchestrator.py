@@ -1,4 +1,4 @@
-"""Orchestrator: runs tasks and memory operations on workers, in an order that their arguments determine."""
+"""Orchestrator, which runs tasks and memory operations on workers, in an order that their arguments determine."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from etdev.runtime.orchestrator.transports.base import Done, Health
 from etdev.runtime.owners import MoveOnly
 
 _KILLED_SECONDS = 10.0
-"""Maximum seconds to wait for tasks of killed workers. An interrupt can keep tasks of threads from ending."""
+"""Maximum time in seconds to wait for tasks of killed workers; an interrupt can keep tasks of threads from ending."""
 
 
 class Orchestrator(MoveOnly):
-    """Workers, their memory and objects, and the tasks on them. Its methods resemble ``concurrent.futures``.
+    """Workers, with their memory, their objects and their tasks. The methods resemble ``concurrent.futures``.
 
-    A context manager. The end of the block waits for all tasks, or cancels them if the block failed. An interrupt kills
-    the workers.
+    This is a context manager. The end of the block waits for all tasks, or cancels them if the block failed. An
+    interrupt kills the workers.
 
     ``workers`` is the number of workers, or the memory of each: ``["cpu", "cuda:0", "sim"]``. ``transport`` is
-    ``thread``, ``process`` or ``ray``. At most ``max_tasks`` tasks, with ``max_bytes`` of arrays, are unfinished. A
-    further submission waits for up to ``timeout`` seconds, then raises :class:`BackPressureError`. ``seed`` makes the
-    transport ``thread`` run tasks in a random order, in the thread that waits for them. ``ray_address`` is the address
+    ``thread``, ``process`` or ``ray``. At most ``max_tasks`` tasks, with ``max_bytes`` of arrays, can be unfinished. A
+    further submission waits for up to ``timeout`` seconds, then raises :class:`BackPressureError`. With ``seed``, the
+    transport ``thread`` runs tasks in a random order, in the thread that waits for them. ``ray_address`` is the address
     of a Ray cluster; by default, Ray starts one.
     """
 
@@ -63,7 +63,7 @@ class Orchestrator(MoveOnly):
     # Memory
 
     def malloc(self, worker: int, nbytes: int) -> Handle:
-        """Allocate memory on a worker. If there is too little, wait for pending frees and try again.
+        """Allocate memory on a worker; if there is too little, wait for pending frees and try again.
 
         Raises :class:`~etdev.runtime.errors.OutOfDeviceMemoryError`, :class:`WorkerLost`, and :class:`PlacementError`
         for a worker that does not exist.
@@ -83,7 +83,7 @@ class Orchestrator(MoveOnly):
                 for one in freeing:
                     one.exception()
             except BaseException:
-                future.add_done_callback(self._discard)  # The caller gets no handle that it could free.
+                future.add_done_callback(self._discard)  # The caller does not get a handle that it could free.
                 raise
             else:
                 return found
@@ -119,11 +119,11 @@ class Orchestrator(MoveOnly):
             return future
 
     def copy_to(self, handle: Handle, data: Any) -> TaskFuture:
-        """Copy a host array to the memory of a handle. The caller may change the array after this call."""
+        """Copy a host array to the memory of a handle; the caller may change the array after this call."""
         view = host_bytes(dense(data) if is_array(data) else data)
         if len(view) != handle.size:
             raise UsageError(f"{len(view)} bytes cannot be copied to {handle.size} bytes: {handle.describe()}")
-        handle.resident(Access.WRITE)  # Refuse a read-only handle.
+        handle.resident(Access.WRITE)  # This raises an error for a read-only handle.
         taken = bytes(view)
 
         def start(node: Node, worker: int, done: Done) -> None:
@@ -135,7 +135,7 @@ class Orchestrator(MoveOnly):
         return self._copy("copy_to", handle, Access.WRITE, start, over)
 
     def copy_from(self, handle: Handle) -> TaskFuture:
-        """Copy memory of a worker to the host. The future's result is a ``bytearray``."""
+        """Copy memory of a worker to the host; the future's result is a ``bytearray``."""
 
         def start(node: Node, worker: int, done: Done) -> None:
             self._transport.get(worker, handle.buffer, handle.offset, handle.size, done)
@@ -158,12 +158,12 @@ class Orchestrator(MoveOnly):
     # Tasks
 
     def submit(self, call: Callable[..., Any], /, *args: Any, worker: int | None = None, **kwargs: Any) -> TaskFuture:
-        """Call a function on a worker and return the future of its result.
+        """Call a function on a worker and return the future of the function's result.
 
-        The worker is the one that has the resident arguments, else ``worker``, else any. Arrays are copied to the
-        worker's memory for the call; the function gets them as :class:`~etdev.runtime.orchestrator.arrays.WorkerArray`.
+        The worker is the one with the resident arguments, else ``worker``, else any. Arrays are copied to the worker's
+        memory for the call; the function gets them as :class:`~etdev.runtime.orchestrator.arrays.WorkerArray`.
         ``Out(array)`` and ``InOut(array)`` are copied back. Other arguments are sent unchanged. With processes and Ray,
-        they and the result must be picklable.
+        these arguments and the result must be picklable.
         """
         arguments = read_arguments(args, kwargs)
         place = arguments.worker(worker)
@@ -189,10 +189,10 @@ class Orchestrator(MoveOnly):
             return self._tasks(call, every, wanted, {}, group=True)
 
     def create(self, call: Callable[..., Any], /, *args: Any, worker: int, **kwargs: Any) -> ObjectHandle:
-        """Call a function on a worker and keep the result there as an object. Use :meth:`ready` to wait for it.
+        """Call a function on a worker, and keep the result there as an object; use :meth:`ready` to wait for it.
 
-        A task that gets ``handle.resident()`` receives the object itself. When it is freed, its ``close`` is called if
-        it has one.
+        A task that gets ``handle.resident()`` receives the object itself. When the object is freed, its method
+        ``close`` is called if it has one.
         """
         arguments = read_arguments(args, kwargs)
         arguments.worker(worker)
@@ -208,7 +208,7 @@ class Orchestrator(MoveOnly):
             return handle
 
     def ready(self, *handles: ObjectHandle) -> None:
-        """Wait until objects are created. Raises the error of the first creation that failed."""
+        """Wait until objects are created; raise the error of the first creation that failed."""
         for future in [self.submit(_nothing, handle.resident(Access.READ)) for handle in handles]:
             error = future.exception()
             if error is not None:
@@ -217,28 +217,28 @@ class Orchestrator(MoveOnly):
     # Workers
 
     def health(self, worker: int) -> Health:
-        """Return whether a worker is alive, its process id and its allocated bytes."""
+        """Return the state of a worker: whether it is alive, its process id and its allocated bytes."""
         self._ledger.check_number(worker)
         return self._transport.health(worker)
 
     def restart(self, worker: int) -> None:
-        """Start a lost worker again, with empty memory. Handles from before stay invalid."""
+        """Start a lost worker again, with empty memory; earlier handles stay invalid."""
         with self._engine.turn():
             self._ledger.check_number(worker)
             if not self._ledger.is_lost(worker):
                 raise PlacementError(f"worker {worker} is alive, so it cannot be restarted", hint="call `kill` first")
-            self._ledger.revive(worker)  # From here on, the worker may be lost again. It gets no work before it runs.
+            self._ledger.revive(worker)  # From here on, the worker may be lost again. It gets no work until it runs.
         try:
             self._transport.restart(worker)
         except BaseException:
-            self._engine.lost(worker, "its restart failed")
+            self._engine.lost(worker, "the restart failed")
             raise
         with self._engine.turn():
             if not self._ledger.is_lost(worker):
                 self._engine.scheduler.started_again(worker)
 
     def kill(self, worker: int) -> None:
-        """Kill a worker at once, even if it runs a task."""
+        """Kill a worker immediately, even if it runs a task."""
         with self._engine.turn():
             self._ledger.check_worker(worker)
         self._transport.kill(worker)
@@ -252,14 +252,14 @@ class Orchestrator(MoveOnly):
     # Shutdown
 
     def wait(self) -> None:
-        """Wait for all tasks. Their errors are only in their futures."""
+        """Wait for all tasks; their errors are raised only by their futures."""
         self._engine.refuse_callback("the end of all tasks")
         self._engine.wait()
 
     def close(self, *, cancel: bool = False, kill: bool = False) -> None:
         """Wait for all tasks, then end the workers.
 
-        ``cancel`` cancels the tasks that have not started. ``kill`` kills the workers at once. A second call has no
+        ``cancel`` cancels the tasks that have not started. ``kill`` kills the workers immediately. A second call has no
         effect. All other calls then raise :class:`ClosedError`.
         """
         if kill:
@@ -279,7 +279,7 @@ class Orchestrator(MoveOnly):
             self._engine.wait(_KILLED_SECONDS if kill else None)
         except BaseException:
             for worker in range(len(self.specs)):
-                self._transport.kill(worker)  # Other threads may wait for running tasks, which would never end.
+                self._transport.kill(worker)  # Otherwise other threads could wait forever for running tasks.
             raise
         finally:
             self._transport.close()
@@ -291,13 +291,13 @@ class Orchestrator(MoveOnly):
         self.close(cancel=kind is not None, kill=kind is KeyboardInterrupt)
 
     def is_inside(self) -> bool:
-        """Return whether this thread holds the lock. A finalizer that runs meanwhile must not call the orchestrator."""
+        """Return True if this thread holds the lock; finalizers must not call the orchestrator in this case."""
         return self._engine.is_inside()
 
     # The lock is held during these calls
 
     def _admit(self, every: Sequence[Arguments], wanted: Sequence[int | None]) -> None:
-        """Wait until a task or group is within the limits. Check its handles and workers before and after."""
+        """Wait until the limits permit a task or group; check its handles and workers before and after the wait."""
         self._check(every, wanted)
         if self._engine.wait_for_room(sum(arguments.nbytes for arguments in every)):
             self._check(every, wanted)

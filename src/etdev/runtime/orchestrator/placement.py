@@ -1,4 +1,4 @@
-"""Placement: choose workers for nodes that are ready.
+"""Placement: chooses workers for nodes that are ready.
 
 Each worker has a queue of the nodes that must run on it. A group is in the queues of all its members. It starts when it
 is first in all of these queues and all members are idle. No other node overtakes it, so single nodes cannot starve it,
@@ -17,20 +17,20 @@ from etdev.runtime.orchestrator.nodes import Node, State
 
 
 class Placement:
-    """Decider on which idle worker runs which ready node."""
+    """Assignment of ready nodes to idle workers."""
 
     def __init__(self, workers: Iterable[int]) -> None:
         self._idle = dict.fromkeys(workers)  # A dict is a set that keeps its order.
         self._own: dict[int, deque[Node]] = {worker: deque() for worker in self._idle}
         self._free: deque[Node] = deque()
         self._changed: dict[int, None] = {}
-        """Workers whose queue or state changed since the last call of `pop_startable`."""
+        """Workers whose queue or state has changed since the last call of :meth:`take`."""
         self._gone: set[int] = set()
         self._tickets = itertools.count()
         """Numbers that order the nodes in all queues."""
 
     def add(self, node: Node) -> None:
-        """Add a ready node. There are enough workers for its members."""
+        """Add a ready node; there must be enough workers for its members."""
         if node.wanted == (None,):
             self._free.append(node)
             return
@@ -41,7 +41,7 @@ class Placement:
             self._changed[worker] = None
 
     def replace(self, node: Node) -> None:
-        """Replace the lost workers of a node by others. The node keeps its place in the order."""
+        """Replace the lost workers of a node with others; the node keeps its place in the order."""
         before = node.workers
         node.workers = self._choose([None if worker in self._gone else worker for worker in before])
         for worker in set(node.workers).difference(before):
@@ -63,18 +63,18 @@ class Placement:
         self._changed[worker] = None
 
     def retire(self, worker: int) -> None:
-        """Mark a worker as lost, and empty its queue."""
+        """Mark a worker as lost, and empty the worker's queue."""
         self._gone.add(worker)
         self._idle.pop(worker, None)
         self._changed.pop(worker, None)
         self._own[worker].clear()
 
     def wake(self, workers: Iterable[int]) -> None:
-        """Look at these queues again, because a node in them is not ready any more."""
+        """Check these workers' queues again, because a node in them is not ready any more."""
         self._changed.update(dict.fromkeys(workers))
 
     def take(self) -> list[Node]:
-        """Remove and return the nodes that can start now. Their ``workers`` are chosen."""
+        """Remove and return the nodes that can start now; their ``workers`` are then chosen."""
         found: list[Node] = []
         changed, self._changed = self._changed, {}
         for worker in changed:
@@ -98,7 +98,7 @@ class Placement:
         return found
 
     def _choose(self, wanted: Collection[int | None]) -> tuple[int, ...]:
-        """Return one worker per member. Idle or least loaded workers replace ``None``."""
+        """Return one worker for each member; idle or least loaded workers replace None."""
         others = [worker for worker in self._own if worker not in self._gone and worker not in wanted]
         chosen = iter(sorted(others, key=self._load))
         return tuple(next(chosen) if worker is None else worker for worker in wanted)

@@ -1,6 +1,6 @@
-"""Scheduler: decides when each node starts and ends, from its hazards and the idle workers.
+"""Scheduler: decides when each node starts and ends, from the node's hazards and the idle workers.
 
-It runs no code of tasks, and has no threads or clock.
+It does not run code of tasks, and has no threads or clock.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ class Changes:
     doomed: tuple[Node, ...]
     """Nodes that now have an error.
 
-    Such a node may not have ended: it waits for earlier nodes, or some of its members still run.
+    Such a node may not have ended: it waits for earlier nodes, or some of its members are still running.
     """
     ended: tuple[Node, ...]
     """Nodes that are done or failed, in the order of their ends."""
 
 
 class Scheduler:
-    """Scheduler of nodes on workers numbered from 0. After each event, call :meth:`changes` and apply them.
+    """Scheduler of nodes on workers numbered from 0; after each event, the caller must apply :meth:`changes`.
 
-    A node starts when all nodes that it waits for have ended. If one of them failed and its output is read, the node
-    fails without running. A failed node still ends only after the nodes that it waits for.
+    A node starts when all nodes that it waits for have ended. If one of these failed and the node reads its output, the
+    node fails without running. A failed node still ends only after the nodes that it waits for.
     """
 
     def __init__(self, workers: int) -> None:
@@ -49,7 +49,7 @@ class Scheduler:
         self._ended: list[Node] = []
 
     def oldest(self) -> Node | None:
-        """Return the first submitted node that has not ended."""
+        """Return the unfinished node that was submitted first; None if there is none."""
         return next(iter(self._live), None)
 
     def live(self) -> tuple[Node, ...]:
@@ -57,7 +57,7 @@ class Scheduler:
         return tuple(self._live)
 
     def submit(self, node: Node) -> None:
-        """Add a node. If this raises an error, the node is not added."""
+        """Add a node; if this raises an error, the node is not added."""
         try:
             self._enter(node)
         except BaseException:
@@ -67,13 +67,13 @@ class Scheduler:
     def finished(self, node: Node, worker: int, error: BaseException | None = None) -> None:
         """Record that a worker has finished its part of a node."""
         if worker not in node.running:
-            return  # The worker was lost before.
+            return  # The worker was lost earlier.
         if not node.memory:
             self._placement.rest(worker)
         self._leave(node, worker, error)
 
     def cancel(self, node: Node) -> bool:
-        """Cancel a node. Return False if it has started or ended."""
+        """Cancel a node; return False if it has started or ended."""
         if node.ended or node.state is State.RUNNING:
             return False
         self._doom(node, CancelledTaskError(f"{node.label} was cancelled"))
@@ -83,7 +83,7 @@ class Scheduler:
         return True
 
     def lost(self, worker: int, error: BaseException) -> None:
-        """Record the loss of a worker. Nodes that run on it or need it fail."""
+        """Record the loss of a worker; nodes that run on it or need it fail."""
         self._lost[worker] = error
         self._placement.retire(worker)
         for node in tuple(self._live):
@@ -108,7 +108,7 @@ class Scheduler:
             self._hazards.drop(key)
 
     def changes(self) -> Changes | None:
-        """Return the changes since the last call, or None if there are none."""
+        """Return the changes since the last call; None if there are none."""
         for node in self._placement.take():
             self._begin(node)
         if not (self._begun or self._doomed or self._ended):
@@ -131,7 +131,7 @@ class Scheduler:
         self._advance(node)
 
     def _withdraw(self, node: Node) -> None:
-        """Remove a node whose addition failed halfway. There is no later node."""
+        """Remove a node whose addition failed halfway; there must be no later node."""
         self._live.pop(node, None)
         for before in self._live:
             before.dependents = [found for found in before.dependents if found[0] is not node]
@@ -142,7 +142,7 @@ class Scheduler:
         node.state = State.FAILED
 
     def _obstacle(self, node: Node) -> BaseException | None:
-        """Return the error of a lost worker without which the node cannot run, or None."""
+        """Return the error of a lost worker that the node needs; None if there is none."""
         for worker in node.wanted:
             if worker in self._lost:
                 return self._lost[worker]
@@ -164,7 +164,7 @@ class Scheduler:
             self._doomed.append(node)
 
     def _advance(self, node: Node) -> None:
-        """Make a node ready if it waits for no other node. If it has an error, end it instead."""
+        """Make a node ready if it does not wait for other nodes; if it has an error, end it instead."""
         if node.waiting or node.state is not State.WAITING:
             return
         if node.error is not None:
@@ -199,7 +199,7 @@ class Scheduler:
 
 
 def _first(node: Node) -> BaseException:
-    """Return the error that caused the failure of a node, maybe in another node."""
+    """Return the original error behind the failure of a node, which may be the error of another node."""
     error = node.error
     assert error is not None
     return error.cause if isinstance(error, PoisonedError) else error

@@ -1,4 +1,4 @@
-"""Scope that owns memory and objects until the end of a block."""
+"""A scope, which owns memory and objects until the end of a block."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from etdev.runtime.owners import MoveOnly
 
 
 class MemoryOwner(Protocol):
-    """Part of :class:`Orchestrator` that a scope uses."""
+    """The part of :class:`Orchestrator` that a scope uses."""
 
     def malloc(self, worker: int, nbytes: int) -> Handle: ...
 
@@ -29,22 +29,22 @@ class Scope(MoveOnly):
         self._handles: list[Handle | ObjectHandle] = []
 
     def malloc(self, worker: int, nbytes: int) -> Handle:
-        """Allocate memory as :meth:`Orchestrator.malloc` does. The end of the scope frees it."""
+        """Allocate memory like :meth:`Orchestrator.malloc`; the end of the scope frees it."""
         handle = self._orchestrator.malloc(worker, nbytes)
         self._handles.append(handle)
         return handle
 
     def create(self, call: Callable[..., Any], /, *args: Any, worker: int, **kwargs: Any) -> ObjectHandle:
-        """Create an object as :meth:`Orchestrator.create` does. The end of the scope closes it."""
+        """Create an object like :meth:`Orchestrator.create`; the end of the scope closes it."""
         handle = self._orchestrator.create(call, *args, worker=worker, **kwargs)
         self._handles.append(handle)
         return handle
 
     def close(self) -> None:
-        """Free everything that is not freed yet. The newest memory comes first."""
+        """Free all memory and objects that are not freed yet, newest first."""
         while self._handles:
             handle = self._handles.pop()
             try:
                 self._orchestrator.free(handle)
             except (UsageError, WorkerLost):
-                continue  # It was freed already, or was lost with its worker.
+                continue  # It was already freed, or was lost with its worker.

@@ -22,11 +22,11 @@ class WorkerSpec:
     device_map: str = ""
     """Device map for programs that run on this worker, such as ``cuda:0=sim,cuda:1=sim``.
 
-    With a map, ``memory`` is one of the devices in it.
+    If there is a map, ``memory`` must be one of its devices.
     """
 
     def open(self) -> tuple[Registry, Device]:
-        """Return the worker's allocators, and the device on which memory for its tasks is allocated."""
+        """Return the worker's allocators, and the device with the memory for its tasks."""
         if self.memory == SIMULATED:
             simulated = parse_device_map(f"{_FIRST}={SIMULATED}")
             return registry_for(simulated, capacity=self.capacity), _FIRST
@@ -38,11 +38,11 @@ class WorkerSpec:
 
 
 _FIRST = Device(DeviceType.CUDA, 0)
-"""Device that programs see if the memory is ``sim``."""
+"""Device that programs use if the memory is ``sim``."""
 
 
 def parse_workers(workers: int | Sequence[str | WorkerSpec]) -> tuple[WorkerSpec, ...]:
-    """Return one specification per worker. The argument is a number of workers, or the memory of each."""
+    """Return one specification for each worker; ``workers`` is their number, or the memory of each."""
     each = (str(HOST),) * workers if isinstance(workers, int) else workers
     found = tuple(WorkerSpec(one) if isinstance(one, str) else one for one in each)
     if not found:

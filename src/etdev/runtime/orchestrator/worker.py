@@ -1,4 +1,4 @@
-"""Worker: memory and objects, and the execution of jobs with them. All transports use it."""
+"""Worker: memory and objects, and the execution of jobs on these, for all transports."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def current_worker() -> Worker:
 
 
 class Worker(MoveOnly):
-    """Memory and objects of one worker. While one thread runs a job, another may allocate and copy memory."""
+    """Memory and objects of one worker; while one thread runs a job, another may allocate and copy memory."""
 
     def __init__(self, number: int, spec: WorkerSpec) -> None:
         self.number = number
         self.registry, self.device = spec.open()
         self.allocator, self.index = self.registry.get(self.device.type), self.device.index
         self._buffers: dict[int, tuple[int, int]] = {}
-        """Number of a buffer → address and bytes."""
+        """Address and size in bytes of each buffer, by the buffer's number."""
         self.objects: dict[int, Any] = {}
         self._lock = Lock()
 
@@ -62,7 +62,7 @@ class Worker(MoveOnly):
                 address = nbytes = 0
             else:
                 found = None
-                address, nbytes = self._buffers.pop(buffer, (0, 0))  # An object does not exist if its creation failed.
+                address, nbytes = self._buffers.pop(buffer, (0, 0))  # There is no object if its creation failed.
         if nbytes:
             self.allocator.deallocate(address, self.index)
         if hasattr(found, "close"):
@@ -104,7 +104,7 @@ class Worker(MoveOnly):
         return self.allocator.counters.live_bytes
 
     def close(self) -> None:
-        """Free all buffers and close all objects. Errors of objects are ignored."""
+        """Free all buffers and close all objects; ignore errors of objects."""
         for number in (*self.objects, *self._buffers):
             with suppress(Exception):
                 self.free(number)
@@ -117,14 +117,14 @@ class Worker(MoveOnly):
         return address + offset
 
     def array(self, argument: MemoryArgument) -> WorkerArray:
-        """Return the array that a task gets for resident memory."""
+        """Return the array that represents resident memory for a task."""
         needed = count_elements(argument.shape) * item_size(argument.dtype)
         if needed > argument.size:
             raise UsageError(
                 f"{argument.dtype} of shape {list(argument.shape)} takes {needed} bytes, but the argument has "
                 f"{argument.size}"
             )
-        # The buffer of an argument with 0 bytes may be freed already.
+        # For an argument of 0 bytes, the buffer may already be freed.
         address = self._place(argument.buffer, argument.offset, needed) if needed else 0
         return self._wrap(address, argument.dtype, argument.shape, writable=argument.writable)
 
@@ -132,7 +132,7 @@ class Worker(MoveOnly):
         return WorkerArray(self.allocator, self.index, address, dtype, shape, writable=writable)
 
     def temporary(self, dtype: str, shape: tuple[int, ...]) -> WorkerArray:
-        """Allocate memory for an array. :meth:`release` frees it."""
+        """Allocate memory for an array, which :meth:`release` frees."""
         nbytes = count_elements(shape) * item_size(dtype)
         address = self.allocator.allocate(nbytes, self.index) if nbytes else 0
         return self._wrap(address, dtype, shape, writable=True)
@@ -149,7 +149,7 @@ class _Call:
     def __init__(self, worker: Worker, job: Job) -> None:
         self._worker, self._job = worker, job
         self._temporary: dict[int, WorkerArray] = {}
-        """Position of an argument → array that was allocated for it."""
+        """Arrays that were allocated for arguments, by the argument's position."""
         self._resident: list[WorkerArray] = []
         self.args: list[Any] = []
         self.bytes_to = self.bytes_from = self.bytes_avoided = 0
@@ -185,7 +185,7 @@ class _Call:
                 return given
 
     def outputs(self) -> dict[int, bytes]:
-        """Return the content of the arrays to copy back: position of the argument → bytes."""
+        """Return the bytes of the arrays to copy back, by position of the argument."""
         found = {}
         for position, array in self._temporary.items():
             if self._job.args[position].back:

@@ -1,4 +1,4 @@
-"""Check *accuracy*: compute the config's metric on its own data, and compare it with its limits."""
+"""Check *accuracy*: computes the config's metric on the metric's own data, and compares it with the limits."""
 
 from __future__ import annotations
 
@@ -22,37 +22,35 @@ from etdev.verification.check import Check, Need
 from etdev.verification.jobs import Jobs, jobs_for
 from etdev.verification.subject import BuiltTarget, Subject
 
-_FLOAT_HINT = (
-    "check the metric's data and the model's weights; the check `runtime` tells whether the program is at fault"
-)
+_FLOAT_HINT = "check the metric's data and the model's weights; the check `runtime` shows whether the program is wrong"
 _QUANTIZED_HINT = (
-    "compare with the float model, a target without `quantize`; if it holds there, calibrate on more data or on data "
-    "more like the metric's"
+    "check a target without `quantize`: if it meets the limit, calibrate on more data, or on data that is more "
+    "similar to the metric's data"
 )
 
 
 @dataclass
 class _Tally:
-    """Progress of a metric: the number of calls made, and the total number if it is known."""
+    """Progress of a metric: the number of calls so far, and the total number if known."""
 
     count: Count
     done: int = 0
     total: int | None = None
 
     def announce(self, samples: object) -> None:
-        """Add the number of ``samples`` to the total. Without a length, the total becomes unknown."""
+        """Add the number of ``samples`` to the total; if ``samples`` has no length, the total becomes unknown."""
         self.total = max(self.total or 0, self.done) + len(samples) if isinstance(samples, Sized) else None
 
     def add(self) -> None:
-        """Count one more call, and report it."""
+        """Count a call, and report the new number."""
         self.done += 1
         self.count(self.done, self.total if self.total is None or self.done <= self.total else None)
 
 
 class Run:
-    """The built program, as the user's metric calls it: ``run(*inputs) -> outputs``.
+    """The built program as a function for the user's metric: ``run(*inputs) -> outputs``.
 
-    State starts as the program's initial state and carries over from call to call.
+    The first call uses the program's initial state. Each further call continues from the state of the call before.
     """
 
     def __init__(self, runtime: Runtime, model: ExportedModel, method: str, jobs: Jobs | None, tally: _Tally) -> None:
@@ -61,16 +59,16 @@ class Run:
         self._tally = tally
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        """Return the outputs of one call as a tuple, as the model returns them.
+        """Run one call, and return the outputs of the model as a tuple.
 
-        The built program also returns inputs that the call changed. They come before its outputs and are left out.
+        The built program also returns inputs that the call changed, before the model's outputs. These are omitted.
         """
         return self._own(self._runtime.call(self._method, self._checked(inputs)))
 
     def map(self, samples: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
         """Return an iterator over the outputs for each tuple of inputs, in order.
 
-        The calls run on several workers if there are any.
+        If there are several workers, the calls run on these.
         """
         self._tally.announce(samples)
         if self._jobs is None:
@@ -80,18 +78,18 @@ class Run:
     def _checked(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         problem = check_sample(inputs, self._model.signatures[self._method])
         if problem is not None:
-            raise ValueError(f"method {self._method!r} does not take these inputs: {problem}")
+            raise ValueError(f"method {self._method!r} does not accept these inputs: {problem}")
         return inputs
 
     def _own(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Count one more call, and return the model's own outputs, which come last."""
+        """Count a call, and return the model's own outputs, which are the last ones."""
         self._tally.add()
         return outputs[len(outputs) - self._model.outputs[self._method] :]
 
     def method(self, name: str) -> Run:
         """Return a callable for another method of the same program, on the same state."""
         if name not in self._model.signatures:
-            raise ValueError(f"the program has no method {name!r}; it has {', '.join(self._model.signatures)}")
+            raise ValueError(f"the program has no method {name!r}; its methods are {', '.join(self._model.signatures)}")
         return Run(self._runtime, self._model, name, self._jobs, self._tally)
 
 
@@ -102,7 +100,7 @@ class AccuracyCheck(Check):
     needs = (Need.CONFIG, Need.PROGRAM)
 
     def applies(self, subject: Subject) -> str | None:
-        """Return why the metric is not computed; None if it is.
+        """Return the reason why the metric is not computed; None if it is computed.
 
         The metric calls the program in the stock runtime. If the stock runtime cannot run the program, the metric calls
         it in the replay, provided that the check *replay* passed.
@@ -127,10 +125,10 @@ class AccuracyCheck(Check):
 
 
 def check_accuracy(built: BuiltTarget, program: Program, runtime: Runtime, *, alone: bool) -> CheckResult:
-    """Compute the metric with a runtime; ``alone`` is true if only the replay can run the program.
+    """Compute the metric with a runtime; ``alone`` is True if only the replay can run the program.
 
     Raises :class:`~etdev.errors.VerifyError` if the metric itself fails or does not return a number. If the program
-    fails in the runtime, the check fails because the file is broken.
+    fails in the runtime, the file is broken, and the check fails.
     """
     project, user, model, gate = built.project, built.user, built.reference, built.settings.accuracy
     assert gate is not None
@@ -139,19 +137,19 @@ def check_accuracy(built: BuiltTarget, program: Program, runtime: Runtime, *, al
     with jobs_for(built, program, alone=alone) as jobs:
         function = user.get(gate.fn, project.base("targets", built.target, "verify", "accuracy", "fn"), where)
         method = "forward" if "forward" in model.signatures else next(iter(model.signatures))
-        note = ", by the replay" if alone else ""
+        note = ", computed by the replay" if alone else ""
         try:
             with translated(user, VerifyError, f"{gate.fn!r} failed", where=where):
                 value = _protected(function, Run(runtime, model, method, jobs, _Tally(built.count)))
         except _ProgramFailedError as error:
-            hint = f"give the inputs that {gate.fn!r} calls it with as samples too: the check `runtime` then "
-            remedy = built.remedy(where, f"{hint}shows which")
+            hint = f"add the inputs that {gate.fn!r} passes to it to the samples: the check `runtime` then "
+            remedy = built.remedy(where, f"{hint}shows which inputs fail")
             return failed("accuracy", (error.message,), summary=f"{error.message}{note}{jobs.effect}", **remedy)
         return _judge(built, gate, _number(value, gate.fn, where), note + jobs.effect)
 
 
 class _ProgramFailedError(VerifyError):
-    """Failure of the program, not of the metric."""
+    """A failure of the program, not of the metric."""
 
 
 def _protected(function: Callable[[Run], Any], run: Run) -> Any:
@@ -162,7 +160,7 @@ def _protected(function: Callable[[Run], Any], run: Run) -> Any:
 
 
 def _number(value: Any, fn: str, where: str) -> float:
-    """Return the value as a float; it must be a Python or numpy number, or a tensor of one element."""
+    """Return a metric's value as a float; raise an error unless it is a number or a tensor of one element."""
     try:
         if isinstance(value, bool | str | bytes):
             raise TypeError
@@ -180,10 +178,10 @@ def _judge(built: BuiltTarget, gate: Accuracy, value: float, note: str) -> Check
     if gate.max is not None:
         limits.append((value <= gate.max, "max", f"at most {gate.max:g}"))
     wanted = " and ".join(text for _, _, text in limits)
-    missed = [key for held, key, _ in limits if not held]  # A NaN meets no limit.
+    missed = [key for held, key, _ in limits if not held]  # A NaN does not meet any limit.
     if not missed:
         return passed("accuracy", f"{gate.fn} = {value:.6g} ({wanted}){note}", value=_json(value))
-    problem = f"{gate.fn} returned {value:.6g}, the config asks for {wanted}"
+    problem = f"{gate.fn} returned {value:.6g}, but the config requires {wanted}"
     hint = _QUANTIZED_HINT if built.reference.scheme is not None else _FLOAT_HINT
     remedy = built.remedy(built.place("verify", "accuracy", missed[0]), hint)
     return failed("accuracy", (problem,), gate=True, summary=problem + note, value=_json(value), **remedy)

@@ -1,6 +1,6 @@
-"""Check *budget*: compare a file's figures with the config's limits.
+"""Check *budget*: compares a file's figures with the config's limits.
 
-The figures are the file's size, its weights, the memory of each device, copied bytes and the share of delegated ops.
+The figures are the file's size, its weights, the memory on each device, copied bytes and the share of delegated ops.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class BudgetCheck(Check):
     needs = (Need.CONFIG,)
 
     def run(self, subject: Subject) -> CheckResult:
-        """Judge each limit. Even if the file cannot be read, its size is judged."""
+        """Check each limit; if the file cannot be read, check only the limit on its size."""
         built = subject.built
         return check_budget(built.project, built.target, built.measured(subject.found), lambda: subject.outside)
 
@@ -46,10 +46,10 @@ class BudgetCheck(Check):
 def check_budget(
     project: Project, target: str, measured: Measured, outside: Callable[[], tuple[MemoryOutside, ...] | str]
 ) -> CheckResult:
-    """Compare a file with each limit of ``[targets.X.budget]``, except those of growth and latency.
+    """Compare a file with each limit of ``[targets.X.budget]``, except the limits on growth and latency.
 
-    ``outside`` measures the memory of each method outside of its planned buffers, or says why it cannot be measured. It
-    is called only for the limit ``ram``.
+    ``outside`` measures the memory of each method outside of its planned buffers, or returns the reason why this is
+    impossible. It is called only for the limit ``ram``.
     """
     limits, unjudged = _Limits(project, target, measured), []
     budget = limits.budget
@@ -65,7 +65,7 @@ def check_budget(
         if budget.delegated is not None and measured.methods:
             found.append(limits.of_delegation(measured.program, budget.delegated))
         elif budget.delegated is not None:
-            reason = "neither the file nor a report.json of its build says how many ops its delegates took"
+            reason = "neither the file nor a report.json of its build states the number of ops in its delegates"
             unjudged.append(Unjudged(("budget", "delegated"), reason))
     else:
         asked = {name: getattr(budget, name) for name in ("weights", "memory", "ram", "copies", "delegated")}
@@ -75,7 +75,7 @@ def check_budget(
 
 
 class _Limits:
-    """Limits of one target, each with the figure found."""
+    """Limits of one target, each with the figure of the file."""
 
     def __init__(self, project: Project, target: str, measured: Measured) -> None:
         self._project, self._target, self._measured = project, target, measured
@@ -95,7 +95,7 @@ class _Limits:
         inside = device_memory(program) if budget.memory else {}
         for device, limit in budget.memory.items():
             _, nested = inside.get(device, (0, 0))
-            name = f"memory of {device}" + (f", {format_size(nested)} of it in delegates" if nested else "")
+            name = f"memory of {device}" + (f", including {format_size(nested)} in delegates" if nested else "")
             parts = partial(memory_parts, program, device)
             yield self._bytes(name, figures.memory.get(device, 0), limit, parts, "memory", device)
         for plan in program.execution_plan if budget.copies is not None else ():
@@ -120,7 +120,7 @@ class _Limits:
             f"{seen} (at least {format_share(least)})",
             lacking if share < least else None,
             lambda: f"on the runtime's own kernels: {undelegated_parts(methods).largest()}",
-            "offer the ops to another backend (partitioners), or lower budget.delegated",
+            "add a backend that takes these ops (partitioners), or lower budget.delegated",
         )
 
     def _bytes(self, name: str, found: int, limit: int, parts: Callable[[], Parts] | None, *key: str) -> Limit:

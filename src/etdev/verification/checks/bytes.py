@@ -1,4 +1,4 @@
-"""Check *bytes*: read the written files back with the strict reader, and look for missing data."""
+"""Check *bytes*: reads the written files back with the strict reader, and looks for missing data."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _LISTED = 20
 
 
 class BytesCheck(Check):
-    """Do the files hold a program that the strict reader accepts, with all data that it needs?"""
+    """Do the files contain a program that the strict reader accepts, with all data that the program needs?"""
 
     name = "bytes"
 
     def run(self, subject: Subject) -> CheckResult:
-        """Judge the contents. The check fails if the file has changed since the build."""
+        """Check the contents of the files; the check fails if a file has changed since the build."""
         contents, origin = subject.contents, subject.origin
         problems, more = contents.problems[:_LISTED], len(contents.problems) - 1
         devices = None if contents.program is None or problems else tuple(map(str, named_devices(contents.program)))
@@ -29,7 +29,7 @@ class BytesCheck(Check):
                 self.name,
                 (f"changed since it was built: {origin.alteration.text}", *problems),
                 where=origin.alteration.report,
-                hint=f"build it again (`etdev build {origin.target}`), or put back the file that was built",
+                hint=f"build it again (`etdev build {origin.target}`), or restore the file that was built",
                 devices=devices,
             )
         if contents.program is not None and not problems:
@@ -49,9 +49,9 @@ def _summary(found: Program, contents: Contents, subject: Subject) -> str:
     if subject.data:
         text += ", with its external data"
     if contents.unknown_lookups:
-        text += f"; the data that delegates of {', '.join(contents.unknown_lookups)} look up is not known"
+        text += f"; the names of data that delegates of {', '.join(contents.unknown_lookups)} look up are not known"
     if found.unknown_fields:
-        text += f"; fields that this version does not know: {', '.join(found.unknown_fields)}"
+        text += f"; fields that this version of etdev does not know: {', '.join(found.unknown_fields)}"
     return text
 
 

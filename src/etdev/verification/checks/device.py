@@ -1,4 +1,4 @@
-"""Check *device*: allocate and test the program's memory on its devices, and judge its replay there.
+"""Check *device*: allocates and tests the program's memory on its devices, and includes the result of its replay there.
 
 The check runs only on real devices. The memory test is in :mod:`etdev.verification.allocations`; it can also run on
 simulated devices. The check *replay* runs the program on the devices.
@@ -27,7 +27,7 @@ _HINT = "check whether other processes use the device (`nvidia-smi`), and whethe
 
 
 class DeviceCheck(Check):
-    """Do the program's devices allocate its memory and keep the content, and does the program run there?"""
+    """Can the program's devices allocate its memory and keep the content, and does the program run there?"""
 
     name = "device"
     needs = (Need.PROGRAM, Need.SOUND)
@@ -36,7 +36,7 @@ class DeviceCheck(Check):
         return device_obstacle(subject.program, subject.device_map)
 
     def run(self, subject: Subject) -> CheckResult:
-        """Test the memory, and combine the result with that of the check *replay* on the same devices."""
+        """Test the memory, and combine the test's result with that of the check *replay* on the same devices."""
         program, registry, replay = subject.program, registry_for(subject.device_map), subject.results["replay"]
         built = subject.origin
         if built is None:
@@ -52,7 +52,7 @@ class DeviceCheck(Check):
 
 
 def device_obstacle(program: Program, device_map: DeviceMap) -> str | None:
-    """Return why there are no real devices to test; None if there are."""
+    """Return the reason why there are no real devices to test; None if there are some."""
     devices = named_devices(program)
     if not devices:
         return NO_DEVICES
@@ -72,7 +72,7 @@ def check_memory(
     inputs: DelegateInputs | None = None,
     **remedy: Any,
 ) -> CheckResult:
-    """Test the memory of a registry's devices, and combine the result with that of the replay on them.
+    """Test the memory of a registry's devices, and combine the test's result with that of the replay on them.
 
     ``replay`` is the result of the check *replay* on the devices. ``remedy`` has the location and help for a failure.
     The other parameters are those of :func:`~etdev.verification.allocations.check_allocations`.
@@ -83,7 +83,7 @@ def check_memory(
         return not_run("device", error.message, lacking=True)
     problems = found.problems
     if replay.status == "failed":
-        problems = (*problems, *(f"the replay there failed: {text}" for text in replay.problems))
+        problems = (*problems, *(f"the replay on the device failed: {text}" for text in replay.problems))
     more: dict[str, Any] = {
         "outputs": replay.outputs,
         "allocations": found.buffers,
@@ -92,14 +92,18 @@ def check_memory(
     if problems:
         return failed("device", problems, **more, **remedy)
     if replay.status == "not run":
-        return not_run("device", f"its memory holds, but it was not replayed there: {replay.summary}", **more)
+        return not_run(
+            "device",
+            f"the memory test passed, but the program was not replayed on the device: {replay.summary}",
+            **more,
+        )
     return passed("device", _summary(found, replay), **more)
 
 
 def _summary(found: Allocations, replay: CheckResult) -> str:
     if not found.buffers:
-        return f"no buffers of its own are planned there; replayed there: {replay.summary}"
+        return f"no planned buffer is on a device; replay on the device: {replay.summary}"
     buffers = ", ".join(f"{item.device} {format_size(item.size)} in {item.memory}" for item in found.buffers)
     extents = sum(item.extents for item in found.buffers)
     written = f"{extents:,} extent{'s' * (extents != 1)} written and read back"
-    return f"{buffers}; {written}, all freed; replayed there: {replay.summary}"
+    return f"{buffers}; {written}, all freed; replay on the device: {replay.summary}"

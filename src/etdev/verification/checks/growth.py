@@ -1,4 +1,4 @@
-"""Check *growth*: compare a target with its baseline, and its growth with the config's limits."""
+"""Check *growth*: compares a target with its baseline, and its growth with the config's limits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from etdev.verification.subject import Subject
 
 
 class GrowthCheck(Check):
-    """Is each figure larger than the baseline's by no more than the config allows?"""
+    """Does each figure exceed the baseline's figure by at most the amount that the config allows?"""
 
     name = "growth"
     needs = (Need.CONFIG, Need.PROGRAM)
@@ -42,29 +42,30 @@ class GrowthCheck(Check):
 def check_growth(project: Project, target: str, measured: Measured, program: Program) -> CheckResult:
     """Compare a file, whose content is ``program``, with the baseline.
 
-    The check does not run if there is no baseline. Raises as :func:`~etdev.verification.baseline.find_baseline` does.
+    The check does not run if there is no baseline. Raises the errors of
+    :func:`~etdev.verification.baseline.find_baseline`.
     """
     baseline = find_baseline(project, target)
     if isinstance(baseline, NoBaseline):
         where = project.where("targets", target, "budget", "growth")
-        return not_run("growth", f"nothing to compare with: {baseline.reason}", unjudged=where)
+        return not_run("growth", f"there is no baseline: {baseline.reason}", unjudged=where)
     comparison = _Comparison(project, target, measured, program, baseline)
     return judge("growth", project, target, *comparison.judged(), against=f"against {baseline.name}: ")
 
 
 @dataclass(frozen=True)
 class _Figure:
-    """One figure, in the baseline and in the new file."""
+    """One figure in the baseline and in the new file."""
 
     name: str
     before: int
     found: int
     parts: Callable[[Program, Path], Parts]
-    """Function that breaks the figure down, given a program and its file."""
+    """Function that takes a program and its file, and returns the parts of the figure."""
     is_least: bool = False
-    """True if the baseline's figure is only a lower bound."""
+    """True if the figure of the baseline is only a lower bound."""
     device: tuple[str, ...] = ()
-    """The device whose memory the figure is; empty for other figures."""
+    """Name of the device, if the figure is memory on a device; empty for other figures."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class _Comparison:
     baseline: Baseline
 
     def judged(self) -> tuple[list[Limit], list[Unjudged]]:
-        """Return the judged limits, and those that the baseline's figures are not exact enough to judge."""
+        """Return the limits that were checked, and the limits for which the baseline's figures are not exact enough."""
         limits: list[Limit] = []
         unjudged: list[Unjudged] = []
         found, reason = self.measured.figures(self.program), self.baseline.more_weights
@@ -109,7 +110,7 @@ class _Comparison:
         )
 
     def _cause(self, figure: _Figure) -> str:
-        """Return the parts that grew. If they cannot be told from the baseline's file, return the largest parts now."""
+        """Return the parts that grew or, if the baseline's file does not tell, the largest parts of the new file."""
         parts = figure.parts(self.program, self.measured.path)
         if self.baseline.program is not None and self.baseline.file is not None:
             grown = parts.grown_since(figure.parts(self.baseline.program, self.baseline.file))
@@ -139,7 +140,7 @@ def _memory_of(device: str, program: Program, _: Path) -> Parts:
 
 
 def _most_copies(program: Program) -> Parts:
-    """Return the copies between host and devices, of the method that copies the most bytes."""
+    """Return the copies between the host and devices, for the method that copies the most bytes."""
     plans = program.execution_plan
     return copy_parts(max(plans, key=lambda plan: transfers_per_call(plan).total)) if plans else Parts(())
 

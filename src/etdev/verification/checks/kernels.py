@@ -1,4 +1,4 @@
-"""Check *kernels*: does the target's runtime have the operators and backends that the file names?"""
+"""Check *kernels*: compares the operators and backends that a file names with those of the target's runtime."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class KernelsCheck(Check):
     needs = (Need.PROGRAM,)
 
     def run(self, subject: Subject) -> CheckResult:
-        """Compare the file with the runtime that the config describes, else with the wheel's runtime."""
+        """Compare the file with the runtime that the config describes or, by default, with the wheel's runtime."""
         if subject.origin is None:
             return self._of_file(subject)
         built, stock, required = subject.origin, subject.stock, subject.required
@@ -49,10 +49,12 @@ class KernelsCheck(Check):
         return found.result(self.name, where=where, hint=hint)
 
     def _of_file(self, subject: Subject) -> CheckResult:
-        """Compare a file that has no config with the wheel's runtime, if that is installed."""
+        """Compare a file without a config with the wheel's runtime, if the wheel is installed."""
         package = find_packages("executorch", remedy=BUILD_EXTRA)
         if not package.available:
-            return not_run(self.name, f"{package.reason}; `{package.remedy}` brings a runtime to compare with")
+            return not_run(
+                self.name, f"{package.reason}; run `{package.remedy}` to install a runtime for the comparison"
+            )
         try:
             contents = RuntimeContents(subject.stock.operators, subject.stock.backends, closed=False)
         except MissingRequirementError as error:
@@ -61,13 +63,13 @@ class KernelsCheck(Check):
         if found.status == "not run":
             named = {name for names in subject.required.delegates.values() for name in names}
             unknown = ", ".join(sorted(named - contents.backends))
-            return not_run(self.name, f"the wheel's runtime does not know {unknown}")
-        hint = "if it is for another runtime, say in a config what that has: `targets.NAME.runtime`"
+            return not_run(self.name, f"the wheel's runtime does not have {unknown}")
+        hint = "if the file is for another runtime, describe that runtime in a config: `targets.NAME.runtime`"
         return found.result(self.name, hint=hint)
 
 
 def check_kernels(contents: RuntimeContents, required: Requirements) -> Finding:
-    """Compare what each method of the file needs with what the runtime has."""
+    """Compare the operators and backends that each method needs with those of the runtime."""
     problems = []
     unknown = set()
     for method, names in missing_operators(contents, required).items():
@@ -82,8 +84,11 @@ def check_kernels(contents: RuntimeContents, required: Requirements) -> Finding:
         unknown.update(absent)
     if unknown and not problems:
         others = ", ".join(sorted(unknown - {DELEGATE_ID}))
-        reason = f"neither {contents.backends_label} nor {_BACKENDS} knows {others}"
-        return Finding("not run", reason if others else f"the backend {DELEGATE_ID} is etdev's own and in no runtime")
+        reason = f"neither {contents.backends_label} nor {_BACKENDS} has {others}"
+        return Finding(
+            "not run",
+            reason if others else f"the backend {DELEGATE_ID} is etdev's own, and no ExecuTorch runtime has it",
+        )
     return Finding.of(problems, _summary(contents, required))
 
 
@@ -100,7 +105,7 @@ def _summary(contents: RuntimeContents, required: Requirements) -> str:
 
 
 def missing_operators(contents: RuntimeContents, required: Requirements) -> dict[str, list[str]]:
-    """Return, per method, the sorted operators that the runtime lacks. Methods that lack none are left out."""
+    """Return the operators that the runtime lacks, sorted, by method; methods that lack none are omitted."""
     missing = {
         method: sorted(name for name in names if not _has_operator(contents, name))
         for method, names in required.operators.items()
@@ -115,12 +120,12 @@ def _has_operator(contents: RuntimeContents, name: str) -> bool:
 def _remedy(built: BuiltTarget, missing: dict[str, list[str]], wheel: frozenset[str]) -> tuple[str, str]:
     """Return a location and help for a runtime that lacks operators, or backends if ``missing`` is empty.
 
-    The location is the lines of the model that need the operators. If those are unknown, it is the config's key.
+    The location is the lines of the model that need the operators. If these lines are unknown, it is the config's key.
     """
     if not missing:
         return built.place("runtime", "backends"), (
-            "add the backend to runtime.backends if the target's runtime has it, "
-            "or leave out the partitioner that delegates to it"
+            "add the backend to runtime.backends if the target's runtime has it, or remove the partitioner that "
+            "delegates to it"
         )
     methods, settings = built.reference.methods, built.project.config.targets[built.target].runtime
     places = [
@@ -133,22 +138,27 @@ def _remedy(built: BuiltTarget, missing: dict[str, list[str]], wheel: frozenset[
     key = "operators" if settings.operators is not None else "kernels"
     libraries = _libraries({name for names in missing.values() for name in names}, wheel)
     if key == "kernels" and settings.kernels is not None and libraries:
-        hint = f"add {' or '.join(map(repr, libraries))} to runtime.kernels, or express the op by others in the model"
+        hint = (
+            f"add {' or '.join(map(repr, libraries))} to runtime.kernels, or replace the op with other ops in the model"
+        )
     else:
-        hint = "express the op by others in the model, or name a runtime that has it in runtime.operators"
+        hint = (
+            "replace the op with other ops in the model, or list the operators of a runtime that has it in "
+            "the file of runtime.operators"
+        )
     return "; ".join(dict.fromkeys(places)) or built.place("runtime", key), hint
 
 
 def _libraries(operators: set[str], wheel: frozenset[str]) -> list[str]:
-    """Return the kernel libraries of which each has all these operators."""
+    """Return the kernel libraries that each have all of these operators."""
     return [library for library in _LIBRARIES if operators <= library_operators(library, wheel)]
 
 
 def _model_line(project: Project, program: ExportedProgram, operator: str) -> str:
-    """Return the user's line that needs an operator: ``model.py:12, in forward``; empty if unknown."""
+    """Return the line of the user's code that needs an operator: ``model.py:12, in forward``; empty if unknown."""
     line = _first_line(project, [program], operator)
     if not line:
-        with suppress(Exception):  # This only adds detail to a failure, so it must not raise.
+        with suppress(Exception):  # This only adds details to a failure, so it must not raise an error.
             line = _first_line(project, decomposed([program]), operator)
     return line.strip(" ()")
 

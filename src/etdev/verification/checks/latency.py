@@ -1,4 +1,4 @@
-"""Check *latency*: measure a method's calls on this machine in the stock runtime, and judge the config's limits."""
+"""Check *latency*: measures calls of a method in the stock runtime on this machine, and checks the config's limits."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from etdev.verification.check import Check, Need
 from etdev.verification.limits import Limit, judge
 from etdev.verification.subject import BuiltTarget, Subject
 
-_ADVICE = "measure it at length (`etdev bench`), let delegates take more ops (partitioners), or raise budget.latency"
+_ADVICE = "measure more calls (`etdev bench`), let delegates take more ops (partitioners), or raise budget.latency"
 
 _MOST_SAMPLES = 32
-"""Maximum number of samples kept in memory; calls use them in turn."""
+"""Maximum number of samples kept in memory; the calls use these samples in turn."""
 
 
 class LatencyCheck(Check):
-    """On this machine, in the stock runtime, does a call take no longer than the config allows?"""
+    """In the stock runtime on this machine, is the time of a call within the config's limits?"""
 
     name = "latency"
     needs = (Need.CONFIG, Need.PROGRAM)
@@ -33,7 +33,7 @@ class LatencyCheck(Check):
     def run(self, subject: Subject) -> CheckResult:
         """Measure the method that the config names, and compare the percentiles that have a limit.
 
-        If the method keeps state, each call continues from the state of the call before.
+        If the method keeps state, each call continues from the state of the previous call.
         """
         built, runtime, limits = subject.built, subject.stock, _budget(subject.built)
         assert limits is not None
@@ -47,7 +47,7 @@ class LatencyCheck(Check):
             samples = tuple(islice(built.samples(method), _MOST_SAMPLES))
             found, _ = measure_latency(runtime, method, samples, Thoroughness())
         except ProgramFailureError as error:
-            return _unjudged(built, f"the program fails when it is called again and again: {error}")
+            return _unjudged(built, f"the program fails when it is called repeatedly: {error}")
         busy = describe_load(machine)
         judged = _limits(limits, method, found, busy)
         said = f"; {busy}" if busy is not None and all(limit.missed is None for limit in judged) else ""

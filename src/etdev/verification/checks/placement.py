@@ -1,6 +1,6 @@
-"""Check *placement*: do tensors, planned buffers, copies and delegate arguments agree on their devices?
+"""Check *placement*: compares the devices of tensors, planned buffers, copies and delegate arguments.
 
-This check needs no device: it only reads the file. The check *device* allocates memory on devices.
+This check does not use devices: it only reads the file. The check *device* allocates memory on devices.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class PlacementCheck(Check):
     needs = (Need.PROGRAM,)
 
     def run(self, subject: Subject) -> CheckResult:
-        """Judge the file with the target's alignment and memory limits.
+        """Check the file against the target's alignment and memory limits.
 
-        Help for a missed limit is in the check `budget`.
+        The check *budget* has the help for a missed limit.
         """
         origin = subject.origin
         if origin is None:
@@ -47,19 +47,21 @@ class PlacementCheck(Check):
         found = check_placement(subject.program, alignment=settings.memory.alignment, capacity=settings.budget.memory)
         if found.gate:
             return found.result(self.name)
-        hint = f"build it again (`etdev build {origin.target}`); if that does not help, report this with the model"
+        hint = (
+            f"build it again (`etdev build {origin.target}`); if that does not help, report this and attach the model"
+        )
         return found.result(self.name, where=origin.place("partitioners"), hint=hint)
 
 
 def check_placement(program: Program, *, alignment: int = 1, capacity: Mapping[str, int] | None = None) -> Finding:
-    """Check every table of the file that locates memory, and every instruction that depends on one.
+    """Check every table of the file that locates memory, and every instruction that depends on such a table.
 
-    Addresses of tensors on devices must be multiples of ``alignment`` bytes. ``capacity`` states the available bytes
-    per device. A plan that needs more misses a limit, which is a failed gate.
+    Addresses of tensors on devices must be multiples of ``alignment`` bytes. ``capacity`` maps each device to its
+    available bytes. A plan that needs more misses a limit, which is a failed gate.
     """
     problems = list(islice(_problems(program, alignment), _MOST_PROBLEMS + 1))
     if len(problems) > _MOST_PROBLEMS:
-        problems[_MOST_PROBLEMS:] = ["there are more like these"]
+        problems[_MOST_PROBLEMS:] = ["there are more problems of this kind"]
     if problems:
         return Finding.of(problems)
     return Finding.of(tuple(_over_capacity(program, capacity or {})), _summary(program), gate=True)
@@ -72,13 +74,13 @@ def _problems(program: Program, alignment: int) -> Iterator[str]:
 
 
 def _over_capacity(program: Program, capacity: Mapping[str, int]) -> Iterator[str]:
-    """Yield one sentence per device whose planned memory exceeds its capacity.
+    """Yield one sentence for each device whose planned memory exceeds its capacity.
 
-    The host is left out: the check *budget* judges its limit.
+    The host is omitted: the check *budget* checks its limit.
     """
     for device, sizes in device_memory(program).items() if capacity else ():
         if device != str(HOST) and device in capacity and sum(sizes) > capacity[device]:
-            yield f"more is planned on {device} than its budget: the check `budget` says how much"
+            yield f"the planned memory on {device} exceeds its budget: the check `budget` states by how much"
 
 
 def _summary(program: Program) -> str:
@@ -90,7 +92,7 @@ def _summary(program: Program) -> str:
     copies = [item.to_device for plan in program.execution_plan for item in transfers(plan)]
     there, back = copies.count(True), copies.count(False)
     copied = f"{there:,} {'copy' if there == 1 else 'copies'} to devices and {back:,} back"
-    return f"{', '.join(parts)}; {copied}; every argument where it is looked for"
+    return f"{', '.join(parts)}; {copied}; every argument is on the device on which it is used"
 
 
 def _on(program: Program, device: Device, size: int) -> str:

@@ -1,4 +1,4 @@
-"""Check *plan*: look for storages that overlap in the memory plan while both are in use."""
+"""Check *plan*: looks for storages that overlap in the memory plan while both are in use."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PlanCheck(Check):
     needs = (Need.PROGRAM,)
 
     def run(self, subject: Subject) -> CheckResult:
-        """Check the file's memory plan. If its object program is available, prove that both compute the same."""
+        """Check the file's memory plan; if its object program is available, prove that both compute the same."""
         program, origin = subject.program, subject.origin
         if origin is None:
             return check_alone(program, foreign=True).result(self.name)
@@ -45,7 +45,10 @@ class PlanCheck(Check):
         else:
             objects = object_place(origin.project, origin.target)
             found = check_existing(program, objects, share_state=origin.project.config.model.share_state)
-        hint = "another planner or alignment is linked in an instant (targets.X.memory); report this with the model"
+        hint = (
+            "try another planner or alignment, which only takes a link (targets.X.memory); report this and "
+            "attach the model"
+        )
         return found.result(self.name, where=origin.place("memory"), hint=hint)
 
 
@@ -54,9 +57,9 @@ def check_memory_plan(
 ) -> Finding:
     """Recover storages and lifetimes from the program, and look for overlaps.
 
-    ``inputs`` states, per method, how many arguments of each delegate call are inputs. Without it, the numbers are
-    derived from the file. Some loaders give all methods the same buffers. Then one method may overwrite another's
-    state. That is a failure, except in a ``foreign`` program, one that another tool built: there it is a note.
+    ``inputs`` maps each method to the number of inputs of each delegate call. Without it, the numbers are derived from
+    the file. Some loaders give all methods the same buffers. Then one method may overwrite another method's state. That
+    is a failure, or only a note for a ``foreign`` program, which another tool built.
     """
     problems: list[str] = []
     memories: dict[str, MethodMemory] = {}
@@ -73,8 +76,8 @@ def check_memory_plan(
             continue
         memories[plan.name] = memory
         if not foreign:
-            # Lifetimes are ranges, so they cover branches that do not run. Other tools may rely on two branches never
-            # both running.
+            # Lifetimes are ranges, so they include branches that do not run. Other tools may rely on the fact that only
+            # one of two branches runs.
             problems += _collisions(plan, memory)
     disturbed = list(_disturbed_state(memories))
     if not foreign:
@@ -83,32 +86,34 @@ def check_memory_plan(
         return Finding.of(problems)
     if unknown:
         names = ", ".join(map(repr, unknown))
-        return Finding("not run", f"the file does not say which arguments of the delegate calls of {names} are outputs")
+        return Finding(
+            "not run", f"the file does not state which arguments of the delegate calls of {names} are outputs"
+        )
     summary = _summary(memories)
     if disturbed:
-        summary += f"; where all methods have the same buffers, {disturbed[0]}"
+        summary += f"; in a loader that gives all methods the same buffers, {disturbed[0]}"
     return Finding("passed", summary)
 
 
 def check_linked(program: Program, linked: LinkedProgram) -> Finding:
-    """Check the memory plan of the file just written.
+    """Check the memory plan of the file that was just written.
 
-    It must be exactly the program for which the link was proved.
+    The file must contain exactly the program for which the link was proved.
     """
     check = check_memory_plan(program, linked.delegate_inputs)
     if check.status != "passed":
         return check
     if program != linked.linked.program:
-        return Finding.of(["the bytes read back are not the program that was linked"])
+        return Finding.of(["the program read back is not the program that was linked"])
     if not linked.proof.proved:
         return Finding("not run", summarize_proof(linked.proof))
     return Finding("passed", f"{summarize_proof(linked.proof)}; {check.summary}")
 
 
 def check_existing(program: Program, objects: Path, *, share_state: bool) -> Finding:
-    """Check the memory plan of a file that was built before, and compare it with the object program at ``objects``.
+    """Check the memory plan of a file of an earlier build, and compare it with the object program at ``objects``.
 
-    If the object program is missing or belongs to another file, the file is checked alone. ``share_state`` is true if
+    If the object program is missing or belongs to another file, only the file is checked. ``share_state`` is True if
     state tensors of the same name share memory across methods.
     """
     compared = _compare(program, objects, share_state=share_state)
@@ -125,10 +130,10 @@ def check_existing(program: Program, objects: Path, *, share_state: bool) -> Fin
 
 
 def check_alone(program: Program, *, foreign: bool = False) -> Finding:
-    """Check the memory plan of a file without its object program; ``foreign`` as in :func:`check_memory_plan`.
+    """Check the memory plan of a file without its object program; ``foreign`` is as in :func:`check_memory_plan`.
 
-    In addition, no instruction may read a value after another value was written to the same bytes. If the program has
-    memory on devices, no instruction may read bytes that no instruction writes.
+    In addition, an instruction must not read a value after another value was written to the same bytes. If the program
+    has memory on devices, an instruction must not read bytes that no instruction writes.
     """
     inputs = {plan.name: known_delegate_inputs(program, plan) for plan in program.execution_plan}
     check = check_memory_plan(program, inputs, foreign=foreign)
@@ -136,11 +141,11 @@ def check_alone(program: Program, *, foreign: bool = False) -> Finding:
         return check
     found = validate_file(program, inputs)
     wrong = list(found.violations)
-    if named_devices(program):  # Only copies and delegate calls fill it, so a call is missing.
+    if named_devices(program):  # Only copies and delegate calls fill this memory, so a call is missing.
         wrong += found.never_written
     if wrong:
         return Finding.of([violation.message for violation in wrong])
-    notes = [f"method {item.method!r} could not be followed: {item.reason}" for item in found.not_validated]
+    notes = [f"method {item.method!r} could not be analyzed: {item.reason}" for item in found.not_validated]
     for doubtful in filter(None, (found.never_written, found.unwritten)):
         more = len(doubtful) - 1
         also = f" (and {more:,} more)" if more else ""
@@ -151,10 +156,10 @@ def check_alone(program: Program, *, foreign: bool = False) -> Finding:
 def _compare(
     program: Program, objects: Path, *, share_state: bool
 ) -> tuple[ValidationReport, dict[str, dict[int, int]]] | str:
-    """Prove that the file computes what its object program computes.
+    """Prove that the file computes the same as its object program.
 
-    Return the proof, and the number of inputs of each delegate call by its position in the file. If there is no proof,
-    return the reason.
+    Return the proof, and the number of inputs of each delegate call by the call's position in the file. If there is no
+    proof, return the reason.
     """
     try:
         before, sidecar = read(objects), read_sidecar(objects.with_suffix(".json"))
@@ -168,7 +173,7 @@ def _compare(
     proof = validate_link(before, program, found, shared_state=shared)
     if not proof.proved:
         reasons = [*(item.message for item in proof.violations), *(item.reason for item in proof.not_validated)]
-        return f"it may be of another build ({reasons[0]})"
+        return f"it may be from another build ({reasons[0]})"
     placed = {
         name: {item.moved[at]: count for at, count in item.delegate_inputs.items() if at in item.moved}
         for name, item in found.items()
@@ -202,14 +207,14 @@ def _disturbed_state(memories: Mapping[str, MethodMemory]) -> Iterator[str]:
             for storage in kept if other != name else ():
                 if any(_disturbs(found, storage) for found in others.storages):
                     value, buffer = storage.values[0], storage.memory_id
-                    yield f"method {other!r} writes over the state of {name!r} (value {value} in buffer {buffer})"
+                    yield f"method {other!r} overwrites the state of {name!r} (value {value} in buffer {buffer})"
 
 
 def _disturbs(found: Storage, state: Storage) -> bool:
-    """Return whether ``found``, a storage of another method, damages the state of a method.
+    """Return True if ``found``, a storage of another method, overwrites the storage ``state``.
 
-    Buffer 1 is a method's own, so any overlap damages the state. Later buffers may be shared on purpose: there one
-    storage may lie within the other.
+    In buffer 1, which each method has for itself, any overlap overwrites the state. Other buffers may be shared on
+    purpose: one storage may be inside the other.
     """
     end, state_end = found.offset + found.size, state.offset + state.size
     if found.memory_id != state.memory_id or found.offset >= state_end or state.offset >= end:
@@ -224,4 +229,4 @@ def _summary(memories: Mapping[str, MethodMemory]) -> str:
     if not count:
         return "no tensor in planned memory"
     tensors = f"{count:,} tensor{'s' * (count != 1)}"
-    return f"{tensors} of {format_size(total)} together, none over another that is in use"
+    return f"{tensors} of {format_size(total)} in total, none overlaps another one that is in use"

@@ -1,7 +1,7 @@
-"""Check *replay*: run the program in the interpreter, in the planned buffers, with poison in unused bytes.
+"""Check *replay*: runs the program in the interpreter, in the planned buffers, with poison in unused bytes.
 
-The outputs are compared as in the check *runtime*. If the stock runtime also runs the program, *runtime* takes all
-samples and the replay takes only a few. Otherwise only the replay runs the program.
+The outputs are compared like in the check *runtime*. If the stock runtime also runs the program, *runtime* uses all
+samples and the replay uses only a few. Otherwise only the replay runs the program.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from etdev.verification.standalone_replay import replay_alone
 from etdev.verification.subject import Effort, Subject
 
 STEPS_BESIDE, STEPS_ALONE = 2_000, 100_000
-"""Maximum number of instructions that are replayed over all samples. At least one sample is always replayed.
+"""Maximum number of instructions to replay, over all samples; at least one sample is always replayed.
 
-The first figure applies if the stock runtime also runs the program, the second if it does not.
+The first number applies if the stock runtime also runs the program, the second if it does not.
 """
 _CALLS_BESIDE = 4
-"""Maximum number of session calls that are replayed if the stock runtime also runs the program."""
+"""Maximum number of session calls to replay if the stock runtime also runs the program."""
 
 
 class ReplayCheck(Check):
-    """Does etdev's interpreter, with poison in unused bytes, compute what PyTorch computes?"""
+    """Does etdev's interpreter, with poison in unused bytes, compute the same as PyTorch?"""
 
     name = "replay"
     needs = (Need.PROGRAM, Need.SOUND, Need.TORCH)
 
     def run(self, subject: Subject) -> CheckResult:
-        """Run as many samples as :func:`effort` allows, and compare the outputs with eager PyTorch's.
+        """Run as many samples as :func:`effort` allows, and compare the outputs with those of eager PyTorch.
 
         A file without a config runs on random inputs.
         """
@@ -57,9 +57,10 @@ class ReplayCheck(Check):
 
 
 def effort(program: Program, *, alone: bool) -> Effort:
-    """Return how many samples and how many calls in sessions to replay; ``alone`` if the stock runtime cannot run them.
+    """Return the numbers of samples and session calls to replay, and the limits to check.
 
-    The config's limits are judged here only if ``alone``. Otherwise the check *runtime* judges them, over all samples.
+    ``alone`` is True if the stock runtime cannot run the program. Only then does the replay check the config's limits.
+    Otherwise the check *runtime* does this, over all samples.
     """
     longest = max((len(plan.instructions) for plan in program.execution_plan), default=0)
     most = max((STEPS_ALONE if alone else STEPS_BESIDE) // max(longest, 1), 1)

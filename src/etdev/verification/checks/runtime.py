@@ -1,4 +1,4 @@
-"""Check *runtime*: compare the stock ExecuTorch runtime with eager PyTorch, on the config's samples.
+"""Check *runtime*: compares the stock ExecuTorch runtime with eager PyTorch on the config's samples.
 
 The check *replay* makes the same comparison with the interpreter.
 """
@@ -22,7 +22,7 @@ from etdev.verification.subject import BuiltTarget, Subject
 
 
 class RuntimeCheck(Check):
-    """Does the stock runtime compute what eager PyTorch computes, on the config's samples and sessions?"""
+    """Does the stock runtime compute the same as eager PyTorch, on the config's samples and sessions?"""
 
     name = "runtime"
     needs = (Need.CONFIG, Need.PROGRAM)
@@ -31,21 +31,21 @@ class RuntimeCheck(Check):
         return subject.stock_obstacle
 
     def run(self, subject: Subject) -> CheckResult:
-        """Run the program in the stock runtime, and compare every output with eager PyTorch's."""
+        """Run the program in the stock runtime, and compare every output with that of eager PyTorch."""
         return compare_with_model(self.name, subject.built, subject.stock)
 
 
 def compare_with_model(check: str, built: BuiltTarget, runtime: Runtime, note: str = "", **more: Any) -> CheckResult:
     """Run every method on every sample from initial state, then every session, and compare every output.
 
-    If a method writes to state, all methods are also called in a row on one state.
+    If a method writes to state, all methods are also called one after another on one state.
 
-    A crash, a wrong shape or dtype, or an error beyond the dtype's default tolerance means a broken file. An error
-    beyond the config's own ``atol``, ``rtol`` or ``min_snr_db`` means a missed gate. If the samples leave out the ends
-    of a dynamic range, the methods also run at these sizes, on random inputs. Those runs count for no figure and no
-    limit of the config.
+    A crash, a wrong shape or dtype, or an error above the dtype's default tolerance means that the file is broken. An
+    error beyond the config's own ``atol``, ``rtol`` or ``min_snr_db`` means a missed gate. If the samples do not
+    include the ends of a dynamic range, the methods also run at these sizes, on random inputs. The figures and the
+    config's limits ignore those runs.
 
-    If the check passes, ``note`` is added to the end of the summary, and ``more`` are other fields of the result.
+    If the check passes, ``note`` is appended to the summary, and ``more`` are other fields of the result.
     """
     problem = _load(built, runtime, check)
     if problem is not None:
@@ -71,15 +71,15 @@ def compare_with_model(check: str, built: BuiltTarget, runtime: Runtime, note: s
 
 
 def _load(built: BuiltTarget, runtime: Runtime, check: str) -> str | None:
-    """Load the file. Return the problem if loading fails or if its methods are not those of the config."""
+    """Load the file; return the problem if loading fails or the config has other methods, else None."""
     declared = sorted({*built.reference.signatures, *built.reference.constants})
     try:
         found = sorted(built.load(runtime))
     except ProgramFailureError as error:
-        return f"the {check} refuses the file: {error}"
+        return f"the {check} cannot load the file: {error}"
     if found == declared:
         return None
-    return f"the file has the methods {', '.join(found)}, the config declares {', '.join(declared)}"
+    return f"the file has the methods {', '.join(found)}, but the config declares {', '.join(declared)}"
 
 
 def _check_method(built: BuiltTarget, runtime: Runtime, method: str, signature: Signature, findings: Findings) -> None:
@@ -110,7 +110,7 @@ def _check_constants(built: BuiltTarget, runtime: Runtime, findings: Findings) -
         found = list(runtime.call(name, (), fresh=True))
         expected = list(value) if isinstance(value, tuple) else [value]
         if found != expected:
-            text = f"constant method {name!r} answers {found!r}, not {expected!r}"
+            text = f"constant method {name!r} returns {found!r} instead of {expected!r}"
             hint = f"build it again: `etdev build {built.target}`"
             findings.broken.append(Problem(text, ("constants", name), hint))
 
@@ -124,7 +124,7 @@ def _summary(built: BuiltTarget, findings: Findings) -> str:
         ran += f" and the {ends} sizes"
     if findings.sessions:
         calls = _count(findings.session_calls, "call")
-        together = f"with {calls} in all" if findings.sessions > 1 else f"of {calls}"
+        together = f"with a total of {calls}" if findings.sessions > 1 else f"of {calls}"
         ran += f" and {_count(findings.sessions, 'session')} {together}"
     if findings.cut:
         ran = f"the first {ran}"
@@ -136,7 +136,7 @@ def _summary(built: BuiltTarget, findings: Findings) -> str:
         to_float = [output.float_snr_db for output in findings.outputs if output.float_snr_db is not None]
         parts[-1] += f" against the quantized model, {min(to_float):.1f} dB against float" if to_float else ""
     if ends and built.quantized:
-        parts.append(f"at the {ends} sizes only shapes and dtypes are compared")
+        parts.append(f"at the {ends} sizes, only shapes and dtypes are compared")
     if findings.untried:
         parts.append(f"sizes not tried: {', '.join(findings.untried)}")
     if findings.row_ended:

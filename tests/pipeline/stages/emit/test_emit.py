@@ -276,7 +276,7 @@ def test_a_failure_leaves_the_files_of_before(tmp_path: Path, monkeypatch: pytes
                 EmitError,
                 f"{tmp_path / 'etdev.toml'}:12:1 (targets.cpu)",
                 "the emitted method 'forward' does not match its graph: instruction 3 is odd",
-                "use executorch 1.5.1 or 1.4.1, or report this with the model",
+                "use executorch 1.5.1 or 1.4.1, or report this and attach the model",
             ),
         )
 
@@ -317,8 +317,11 @@ def test_sizes_that_were_narrowed_are_refused(tmp_path: Path) -> None:
             Failure(
                 EmitError,
                 f"{tmp_path / 'etdev.toml'}:7:10 (methods.forward.inputs)",
-                "the emitted method 'forward' takes 'x' up to [7, 6], declared [9, 6]",
-                "a pass of the lowering narrowed a dynamic dimension; fix its size, or report this with the model",
+                "the emitted method 'forward' takes 'x' up to [7, 6], but the config declares [9, 6]",
+                (
+                    "a pass of the lowering narrowed a dynamic dimension; fix its size, or report this and "
+                    "attach the model"
+                ),
             ),
         )
 

@@ -147,21 +147,24 @@ def _replace(index: int, **changes: Any) -> Change:
 MISMATCHES: dict[str, tuple[Change, str]] = {
     "one too few": (lambda all_: all_.pop(), "the instructions end before executorch_call_delegate"),
     "one too many": (lambda all_: all_.append(FreeCall(0)), "instruction 18 comes after the end of the graph"),
-    "another kind": (lambda all_: all_.insert(2, FreeCall(0)), "instruction 2 is a FreeCall, not a KernelCall"),
+    "another kind": (lambda all_: all_.insert(2, FreeCall(0)), "instruction 2 is a FreeCall instead of a KernelCall"),
     "another kernel": (
         _replace(2, op_index=0),
-        "instruction 2 calls aten::select_copy.int_out, not aten::sin.out (aten_sin_default)",
+        "instruction 2 calls aten::select_copy.int_out instead of aten::sin.out (aten_sin_default)",
     ),
-    "a longer true branch": (_replace(1, destination_instruction=3), "a branch of cond ends at instruction 3, not 2"),
+    "a longer true branch": (
+        _replace(1, destination_instruction=3),
+        "a branch of cond ends at instruction 3 instead of 2",
+    ),
     "a shorter true branch": (
         _replace(1, destination_instruction=6),
-        "instruction 4 is a JumpFalseCall, not a MoveCall",
+        "instruction 4 is a JumpFalseCall instead of a MoveCall",
     ),
-    "a jump elsewhere": (_replace(14, destination_instruction=9), "map_impl jumps back to instruction 9, not 8"),
-    "another delegate": (_replace(17, delegate_index=1), "instruction 17 calls delegate 1, not 0"),
+    "a jump elsewhere": (_replace(14, destination_instruction=9), "map_impl jumps back to instruction 9 instead of 8"),
+    "another delegate": (_replace(17, delegate_index=1), "instruction 17 calls delegate 1 instead of 0"),
     "an argument more": (
         _replace(17, args=(0, 0, 0)),
-        "instruction 17 has 3 arguments, not 2 (executorch_call_delegate)",
+        "instruction 17 has 3 arguments instead of 2 (executorch_call_delegate)",
     ),
 }
 
@@ -185,7 +188,7 @@ def test_a_mismatch_is_never_guessed_at(model: tuple[Emitted, Any], change: Chan
 def test_another_backend_is_a_mismatch(model: tuple[Emitted, Any]) -> None:
     made, manager = model
     plan = replace(made.plan(), delegates=(replace(made.plan().delegates[0], id="Other"),))
-    with pytest.raises(MismatchError, match="instruction 17 calls another backend than 'XnnpackBackend'"):
+    with pytest.raises(MismatchError, match="instruction 17 does not call the backend 'XnnpackBackend'"):
         match_instructions(manager.exported_program("forward").graph_module, plan)
 
 

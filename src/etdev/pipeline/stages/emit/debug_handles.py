@@ -10,14 +10,15 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule, Node
 
 Handles: TypeAlias = "dict[Node, tuple[int, ...]]"
-"""The debug handles of each node that becomes a kernel call or a delegate call."""
+"""Maps each node that becomes a kernel call or a delegate call to its debug handles."""
 
 
 def debug_handles(graph_module: GraphModule) -> Handles:
     """Return the debug handles of the nodes in a graph, its branches and its loop bodies.
 
-    Call this before emission, which replaces the handles by indices. A delegate call has the handles of all ops inside
-    the delegate, as in ExecuTorch's ``_add_debug_handle``. ExecuTorch's own map lacks branches and loop bodies.
+    Call this before emission, because emission replaces the handles with indices. A delegate call has the handles of
+    all ops inside the delegate, like in ExecuTorch's ``_add_debug_handle``. ExecuTorch's own map lacks branches and
+    loop bodies.
     """
     found: Handles = {}
     for module in graph_modules(graph_module):

@@ -1,10 +1,10 @@
-"""Dimension orders: makes copies in another order where a kernel needs one.
+"""Dimension orders: copies tensors to another order where a kernel needs it.
 
 PyTorch computes the same for every order of dimensions in memory. Most kernels of ExecuTorch 1.4 and 1.5 do not. Some
-fail with error 0x12 on tensors in channels-last order, since they require one order for all operands. An operand of
-another rank or shape, even a single number, is in contiguous order and so differs. Other kernels ignore the order and
-compute something else: views, ``cat``, ``pad``, ``flip``, ``gather`` and ``layer_norm``. So only kernels that were
-tested with channels-last order get tensors in that order.
+fail with error 0x12 on tensors in channels-last order, because they require one order for all operands. An operand of
+another rank or shape, even a single number, is in contiguous order, so its order differs. Other kernels ignore the
+order and compute wrong values: views, ``cat``, ``pad``, ``flip``, ``gather`` and ``layer_norm``. So only kernels that
+were tested with channels-last order get tensors in that order.
 """
 
 from __future__ import annotations
@@ -37,10 +37,9 @@ _ANY_ORDER = frozenset(
 
 
 def set_plain_orders(graph_module: GraphModule) -> None:
-    """Let each op compute on contiguous tensors if its kernel needs that, also in branches and loop bodies.
+    """Make ops compute on contiguous tensors if their kernels need that, also in branches and loop bodies.
 
-    The results are copied back to the order that they had, for kernels that derive the order of their own results from
-    it.
+    Results are copied back to their old order, because later kernels derive the order of their own results from it.
     """
     for module in graph_modules(graph_module):
         plain: dict[Node, Node] = {}
@@ -55,7 +54,7 @@ def set_plain_orders(graph_module: GraphModule) -> None:
 
 
 def set_written_orders(program: ExportedProgram) -> None:
-    """Copy each value that is written to a buffer or an input into the dimension order of that buffer or input."""
+    """Copy each value that is written to a buffer or an input to the dimension order of that buffer or input."""
     output = program.graph.output_node()
     values: list[Any] = list(output.args[0])
     for position, target in enumerate(write_targets(program)):
@@ -79,7 +78,7 @@ def edge_clone(value: Node, order: list[int] | None = None) -> Node:
 
 
 def _needs_plain(node: Node) -> bool:
-    """Return whether the op has a tensor that is not contiguous and whose order its kernel does not take."""
+    """Return True if the op has a tensor that is not contiguous, in an order that the op's kernel does not support."""
     import torch
 
     op: Any = getattr(node.target, "_op", None)
@@ -104,9 +103,9 @@ def _set_plain_inputs(node: Node, plain: dict[Node, Node]) -> None:
 
 
 def _set_plain_results(node: Node, plain: dict[Node, Node]) -> None:
-    """Make the node's results contiguous, and clone each to its old order for its users.
+    """Make a node's results contiguous; for the users of each result, insert a clone in the old order.
 
-    ``plain`` maps each such clone to the contiguous result.
+    ``plain`` maps each clone to the contiguous result.
     """
     value = node.meta["val"]
     if isinstance(value, tuple | list):

@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ObjectProgram:
-    """An object program: the result of emission, which the link starts from."""
+    """An object program: the output of emission and the input of the link."""
 
     path: Path
     """Path of the ``.object.pte``."""
     program: Program
-    """Content of that file; weights and blobs are not loaded but read from the file when needed."""
+    """Content of the file at ``path``; weights and blobs are read from the file only when needed."""
     sidecar: Sidecar
-    """Content of the ``.object.json`` next to it."""
+    """Content of the ``.object.json`` next to ``path``."""
 
 
 def emit_object(
@@ -53,15 +53,15 @@ def emit_object(
 ) -> ObjectProgram:
     """Emit the lowered methods to ``path``, and write the sidecar next to it.
 
-    ``lowered`` cannot be used again: its graphs change. The sidecar is written last, so its presence means that all
-    files belong together. An ETRecord is one of them if the target asks for it; otherwise an earlier build's ETRecord
-    is removed.
+    ``lowered`` cannot be used again, because its graphs change. The sidecar is written last: if it exists, all files
+    belong together. If the target asks for an ETRecord, it is written too; otherwise an earlier build's ETRecord is
+    removed.
 
-    Raises :class:`~etdev.errors.EmitError` in these cases, and :class:`~etdev.errors.WriteError`:
+    Raises :class:`~etdev.errors.WriteError`, and :class:`~etdev.errors.EmitError` in these cases:
 
     * An op has no out variant.
-    * The emitted program does not take inputs of the declared sizes.
-    * The emitted program differs from the graphs.
+    * The emitted program does not accept inputs of the declared sizes.
+    * The emitted program does not match the graphs.
     * ExecuTorch cannot serialize the graphs for an ETRecord.
 
     After an error, the file at ``path`` is unchanged.
@@ -93,7 +93,7 @@ def emit_object(
 
 
 def _moved(emitted: EmittedFiles, path: Path) -> ObjectProgram:
-    """Move the files of an object program that was emitted to be measured to their final paths, the sidecar last."""
+    """Move the files of an object program that lowering emitted to their final paths, the sidecar last."""
     sidecar_place(path).unlink(missing_ok=True)
     record_place(path).unlink(missing_ok=True)
     notes = sidecar_place(emitted.path)
@@ -107,9 +107,9 @@ def _moved(emitted: EmittedFiles, path: Path) -> ObjectProgram:
 
 
 def merge_objects(parts: Mapping[str, Path], path: Path) -> ObjectProgram:
-    """Merge object programs that have one method each into one at ``path``.
+    """Merge object programs with one method each, by method name, into one object program at ``path``.
 
-    The result is the same as if :func:`emit_object` emitted all methods together, but without an ETRecord. Raises
+    The result equals that of :func:`emit_object` for all methods, except that it has no ETRecord. Raises
     :class:`~etdev.errors.WriteError`.
     """
     sidecars = {name: read_sidecar(sidecar_place(part)) for name, part in parts.items()}
@@ -137,11 +137,11 @@ def _to_executorch(
 
     if _uses_quantized_ops(lowered):
         import executorch.kernels.quantized  # noqa: F401 - registers the out variants of quantized_decomposed
-    # `remove_view_copy` stays off: with it, emission would give a view of a branch's result a fixed address. The names
-    # of states are set by `VirtualAddresses`.
+    # `remove_view_copy` stays off: otherwise emission would give a view of a branch's result a fixed address.
+    # `VirtualAddresses` sets the names of states.
     config = ExecutorchBackendConfig(remove_view_copy=False, memory_planning_pass=dict(plannings))
     try:
-        # With gradients enabled, a buffer that the emitter writes would require a gradient ever after, also while the
+        # With gradients enabled, a buffer that the emitter writes would require gradients from then on, also while the
         # next target is lowered.
         with torch.no_grad(), ExitStack() as stack:
             for name in lowered.methods:
@@ -170,7 +170,7 @@ def _describe(
     plannings: dict[str, VirtualAddresses],
 ) -> dict[str, MethodNotes]:
     lines = SourceLines(project.loaded.root)
-    notes = {plan.name: MethodNotes() for plan in program.execution_plan}  # Constant methods keep these empty notes.
+    notes = {plan.name: MethodNotes() for plan in program.execution_plan}  # Constant methods keep empty notes.
     for name, planning in plannings.items():
         graph: Any = manager.exported_program(name).graph_module
         try:
@@ -180,13 +180,13 @@ def _describe(
             raise EmitError(
                 f"the emitted method {name!r} does not match its graph: {error}",
                 where=project.where("targets", target),
-                hint=f"use executorch {' or '.join(TESTED)}, or report this with the model",
+                hint=f"use executorch {' or '.join(TESTED)}, or report this and attach the model",
             ) from error
     return notes
 
 
 def _completed(program: Program, sidecar: Sidecar, path: Path) -> Program:
-    """Add the names of states and devices, which emission leaves out; write the file again if that changes it."""
+    """Add the names of states and devices, which emission omits; write the file again if they change the program."""
     plans = tuple(with_names(with_devices(plan), sidecar.methods[plan.name]) for plan in program.execution_plan)
     if plans == program.execution_plan:
         return program
@@ -195,9 +195,9 @@ def _completed(program: Program, sidecar: Sidecar, path: Path) -> Program:
 
 
 def _check_planned_sizes(project: Project, plan: ExecutionPlan, exported: ExportedModel) -> None:
-    """Raise an error if a method does not take inputs up to their declared maximum sizes.
+    """Raise an error if a method does not accept inputs up to their declared maximum sizes.
 
-    The sizes in the file are the maximum, because memory is planned for them.
+    The file states maximum sizes, because memory is planned for them.
     """
     signature = exported.signatures[plan.name]
     for item, index, shape in zip(signature.inputs, plan.inputs, signature.sizes(signature.largest()), strict=False):
@@ -205,7 +205,9 @@ def _check_planned_sizes(project: Project, plan: ExecutionPlan, exported: Export
         if not isinstance(value, Tensor) or value.sizes != shape:
             found = list(value.sizes) if isinstance(value, Tensor) else type(value).__name__
             raise EmitError(
-                f"the emitted method {plan.name!r} takes {item.name!r} up to {found}, declared {list(shape)}",
+                f"the emitted method {plan.name!r} takes {item.name!r} up to {found}, but the config declares "
+                f"{list(shape)}",
                 where=project.where("methods", plan.name, "inputs"),
-                hint="a pass of the lowering narrowed a dynamic dimension; fix its size, or report this with the model",
+                hint="a pass of the lowering narrowed a dynamic dimension; fix its size, or report this and "
+                "attach the model",
             )

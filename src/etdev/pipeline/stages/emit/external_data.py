@@ -1,7 +1,7 @@
-"""Data that ExecuTorch would write next to the emitted program; this module puts it into the program.
+"""Data that ExecuTorch would write to separate files; this module puts it into the program.
 
-A backend may tag data for a separate file, and ExecuTorch does not write such a file together with the program. The
-object program holds all data, and its sidecar assigns the data to files.
+A backend may tag data for a separate file. ExecuTorch does not write such a file together with the program. The object
+program therefore has all data, and its sidecar assigns the data to files.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def put_data_inside(
 ) -> tuple[Program, dict[str, Keys]]:
     """Put the data that ExecuTorch would write to separate files into the program at ``path``.
 
-    Returns the program, and for each separate file the keys of the data that a backend tagged for it. Raises
-    :class:`~etdev.errors.EmitError` if a tag cannot be a file name.
+    Returns the program, and a mapping from each separate file to the keys of the data that a backend tagged for it.
+    Raises :class:`~etdev.errors.EmitError` if a tag cannot be a file name.
     """
     program = read(path)
     cords: Mapping[str, Any] = manager._tensor_data or {}
@@ -44,10 +44,10 @@ def put_data_inside(
         with temporary_file(path.with_name(name)) as temporary:
             with temporary.open("wb") as file:
                 cords[tag].write_to_file(file)
-            files[name] = flat_tensor.read(temporary)  # memory-mapped, so readable after removal
+            files[name] = flat_tensor.read(temporary)  # The file is memory-mapped, so it can be read after its removal.
     program = internalize(program, *files.values())
     write(program, path)
-    inside = {item.key for item in program.named_data}  # without constants' data, which moved
+    inside = {item.key for item in program.named_data}  # The constants' data is not in it, because that data moved.
     keys = {
         name: {item.key: item.tensor_layout for item in data.named_data if item.key in inside}
         for name, data in files.items()
@@ -66,22 +66,23 @@ def data_names(graph: GraphModule) -> tuple[str, ...]:
 
 
 def _file_names(project: Project, target: str, tags: Iterable[str]) -> dict[str, str]:
-    """Return the backend's tag for each file name. Raises an error for names that differ only in letter case."""
+    """Map each file name to the backend's tag. Raises an error if two names differ only in letter case."""
     names: dict[str, str] = {}
     for tag in tags:
         name = tag if tag.endswith(SUFFIX) else tag + SUFFIX
         other = next((known for known in names if known.casefold() == name.casefold()), None)
         if other is not None:
             raise EmitError(
-                f"backends want data in files named {names[other]!r} and {tag!r}, which are one file",
+                f"backends tag data for the files {names[other]!r} and {tag!r}, but these names are the same file",
                 where=project.where("targets", target, "partitioners"),
-                hint="the backend has to tag its data with names that differ in more than letter case or `.ptd`",
+                hint="report this to the backend's authors: its file names must differ in more than letter case "
+                "or `.ptd`",
             )
         if not is_data_file_name(name):
             raise EmitError(
-                f"a backend wants data in a file named {tag!r}, which is not a plain file name",
+                f"a backend tags data for a file {tag!r}, which is not a plain file name",
                 where=project.where("targets", target, "partitioners"),
-                hint="the backend has to tag the data with a name of letters, digits, `.`, `_` and `-`",
+                hint="report this to the backend's authors: a tag must consist of letters, digits, `.`, `_` and `-`",
             )
         names[name] = tag
     return names

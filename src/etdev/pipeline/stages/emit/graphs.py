@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 def graph_modules(graph_module: GraphModule) -> Iterator[GraphModule]:
-    """Return the graph and all branches and loop bodies in it."""
+    """Yield the graph, and all branches and loop bodies in it."""
     from torch.fx import GraphModule
 
     return (module for module in graph_module.modules() if isinstance(module, GraphModule))
 
 
 def lowered_modules(graph_module: GraphModule) -> Iterator[Any]:
-    """Return the ``LoweredBackendModule`` of every delegate in a graph, its branches and loop bodies, each once."""
+    """Yield the ``LoweredBackendModule`` of every delegate in a graph, its branches and loop bodies, each once."""
     from executorch.exir.lowered_backend_module import LoweredBackendModule
 
     return (module for module in graph_module.modules() if isinstance(module, LoweredBackendModule))

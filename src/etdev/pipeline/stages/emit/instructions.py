@@ -38,21 +38,18 @@ class Origin:
     node: Node
     """The node that the instruction comes from.
 
-    Jumps, moves and the counter of a branch or loop belong to the node that has the branch or loop body.
+    Jumps, moves and the counter of a branch or loop belong to the ``cond``, ``map`` or ``scan`` node.
     """
     whole: bool
-    """True if this is the only instruction that the node became."""
+    """True if the node became only this instruction."""
 
 
 class MismatchError(Exception):
-    """An error that is raised if the instructions do not fit the graph."""
+    """Error for instructions that do not fit their graph."""
 
 
 def match_instructions(graph_module: GraphModule, plan: ExecutionPlan) -> list[Origin]:
-    """Return the origin of each instruction of a method.
-
-    Raises :class:`MismatchError`.
-    """
+    """Return the graph and node of each instruction of a method; raises :class:`MismatchError`."""
     if len(plan.chains) != 1:
         raise MismatchError(f"there are {len(plan.chains)} chains of instructions, expected one")
     walk = _Walk(plan)
@@ -62,7 +59,7 @@ def match_instructions(graph_module: GraphModule, plan: ExecutionPlan) -> list[O
 
 
 class _Walk:
-    """A position in the list of instructions, which moves on as the graph's nodes are matched."""
+    """A cursor in the list of instructions that advances while the graph's nodes are matched."""
 
     def __init__(self, plan: ExecutionPlan) -> None:
         import operator
@@ -86,13 +83,13 @@ class _Walk:
         }
 
     def graph(self, module: GraphModule) -> None:
-        """Match the instructions of a graph, except those that assign the graph's results."""
+        """Match the instructions of a graph, except those that move the graph's results."""
         for node in module.graph.nodes:
             if node.op == "call_function":
                 self._emitters.get(node.target, self._kernel)(module, node)
 
     def expect_end(self) -> None:
-        """Raise an error if instructions are left."""
+        """Raise an error if there are instructions after the current position."""
         if len(self.origins) < len(self._instructions):
             raise MismatchError(f"instruction {len(self.origins)} comes after the end of the graph")
 
@@ -105,7 +102,7 @@ class _Walk:
     def _kernel(self, module: GraphModule, node: Node) -> None:
         packet: Any = getattr(node.target, "_overloadpacket", None)
         if packet is None:
-            raise MismatchError(f"etdev does not know how {node.target} is emitted ({node.name})")
+            raise MismatchError(f"etdev does not support the emission of {node.target} ({node.name})")
         overload = node.target._overloadname  # type: ignore[union-attr]
         self._call(module, node, packet._qualified_op_name, "" if overload == "default" else overload, whole=True)
 
@@ -113,33 +110,37 @@ class _Walk:
         index = len(self.origins)
         call = self._take(DelegateCall, module, node, whole=True)
         if call.delegate_index != self._delegates:
-            raise MismatchError(f"instruction {index} calls delegate {call.delegate_index}, not {self._delegates}")
+            raise MismatchError(
+                f"instruction {index} calls delegate {call.delegate_index} instead of {self._delegates}"
+            )
         self._delegates += 1
         backend = lowered_module(module, node).backend_id  # type: ignore[union-attr]
         if self._plan.delegates[call.delegate_index].id != backend:
-            raise MismatchError(f"instruction {index} calls another backend than {backend!r} ({node.name})")
+            raise MismatchError(f"instruction {index} does not call the backend {backend!r} ({node.name})")
         spec = node.meta["spec"]
         arguments = len(node.args) - 1 + (len(spec) if isinstance(spec, (list, tuple)) else 1)
         if len(call.args) != arguments:
-            raise MismatchError(f"instruction {index} has {len(call.args)} arguments, not {arguments} ({node.name})")
+            raise MismatchError(
+                f"instruction {index} has {len(call.args)} arguments instead of {arguments} ({node.name})"
+            )
 
     def _cond(self, module: GraphModule, node: Node) -> None:
-        """Match a conditional: jump to the false branch, true branch, jump past the false branch, false branch."""
+        """Match a conditional: jump to the false branch, true branch, jump to the end, false branch."""
         jump = self._take(JumpFalseCall, module, node)
         self._branch(module, node, 1, jump.destination_instruction - 1)
         jump = self._take(JumpFalseCall, module, node)
         self._branch(module, node, 2, jump.destination_instruction)
 
     def _branch(self, module: GraphModule, node: Node, position: int, end: int) -> None:
-        """Match a branch; it ends with moves of its results to the values that both branches set."""
+        """Match a branch, which ends with moves of its results to the values that both branches set."""
         self.graph(_body(module, node, position))
         while len(self.origins) < end:
             self._take(MoveCall, module, node)
         if len(self.origins) > end:
-            raise MismatchError(f"a branch of {node.name} ends at instruction {len(self.origins)}, not {end}")
+            raise MismatchError(f"a branch of {node.name} ends at instruction {len(self.origins)} instead of {end}")
 
     def _map(self, module: GraphModule, node: Node) -> None:
-        """Match a loop over one mapped argument: select a slice, run the body, copy the result out."""
+        """Match a loop over one mapped argument: select a slice, run the body, append the result to the output."""
         self._call(module, node, "aten::sym_size", "int")
         start = len(self.origins)
         self._call(module, node, "aten::select_copy", "int_out")
@@ -172,7 +173,9 @@ class _Walk:
         self._call(module, node, "executorch_prim::eq", "Scalar")
         jump = self._take(JumpFalseCall, module, node)
         if jump.destination_instruction != start:
-            raise MismatchError(f"{node.name} jumps back to instruction {jump.destination_instruction}, not {start}")
+            raise MismatchError(
+                f"{node.name} jumps back to instruction {jump.destination_instruction} instead of {start}"
+            )
         self._call(module, node, "executorch_prim::sub", "Scalar")
 
     def _call(self, module: GraphModule, node: Node, name: str, overload: str = "", *, whole: bool = False) -> None:
@@ -181,7 +184,7 @@ class _Walk:
         found = self._plan.operators[call.op_index]
         if (found.name, found.overload) != (name, overload):
             raise MismatchError(
-                f"instruction {index} calls {found.name}.{found.overload}, not {name}.{overload} ({node.name})"
+                f"instruction {index} calls {found.name}.{found.overload} instead of {name}.{overload} ({node.name})"
             )
 
     def _take(self, kind: type[_Kind], module: GraphModule, node: Node, *, whole: bool = False) -> _Kind:
@@ -190,7 +193,7 @@ class _Walk:
             raise MismatchError(f"the instructions end before {node.name}")
         instruction = self._instructions[index]
         if not isinstance(instruction, kind):
-            raise MismatchError(f"instruction {index} is a {type(instruction).__name__}, not a {kind.__name__}")
+            raise MismatchError(f"instruction {index} is a {type(instruction).__name__} instead of a {kind.__name__}")
         self.origins.append(Origin(module, node, whole))
         return instruction
 

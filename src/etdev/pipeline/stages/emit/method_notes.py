@@ -22,8 +22,8 @@ def describe_method(
 ) -> MethodNotes:
     """Return the notes on an emitted method, from its graph and its virtual addresses.
 
-    ``plan`` is the emitted method. Raises :class:`~etdev.pipeline.stages.emit.instructions.MismatchError` if it was not
-    emitted from ``graph_module``.
+    ``plan`` is the emitted method. Raises :class:`~etdev.pipeline.stages.emit.instructions.MismatchError` if ``plan``
+    does not match ``graph_module``.
     """
     origins = match_instructions(graph_module, plan)
     return MethodNotes(
@@ -35,7 +35,7 @@ def describe_method(
 
 
 def _delegate_inputs(plan: ExecutionPlan, origins: list[Origin]) -> dict[int, int]:
-    # The first argument of a call's node is the lowered module, which is not a value of the program.
+    # The first argument of the node is the lowered module, which is not a value of the program.
     return {
         index: len(origins[index].node.args) - 1
         for index, instruction in enumerate(plan.chains[0].instructions)
@@ -52,7 +52,7 @@ def _state(plan: ExecutionPlan, places: Mapping[int, State]) -> tuple[StateNote,
     notes = []
     for address, state in places.items():
         if address not in values:
-            raise MismatchError(f"no value is at {address}, where the state {state.name!r} was planned")
+            raise MismatchError(f"the state {state.name!r} was planned at {address}, but no value has that address")
         index, tensor = values[address]
         if state.initialized != (tensor.data_buffer_idx > 0):
             raise MismatchError(f"the initial value of the state {state.name!r} (value {index}) was lost")

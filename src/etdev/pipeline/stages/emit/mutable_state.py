@@ -1,4 +1,4 @@
-"""State: the buffers that keep their content from one call to the next."""
+"""State: buffers that keep their content from one call to the next."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class State:
     """A state buffer of one method."""
 
     name: str
-    """Name in the user's module."""
+    """Name of the buffer in the user's module."""
     initialized: bool
     """True if the initial value has a byte that is not zero.
 
-    Such a value is stored in the file. Other states are zeroed by the runtime.
+    The file stores such an initial value. The runtime zeroes other states.
     """
 
 
 def find_state(project: Project, lowered: LoweredModel, exported: ExportedModel, method: str) -> dict[str, State]:
     """Return the state buffers of a method, by the names of their placeholders in the lowered graph.
 
-    These are the buffers that the method changes. If methods share state, buffers that it reads and another method
-    changes are included. Raises :class:`~etdev.errors.EmitError` if a delegate has its own copy of a state, since
-    nothing updates that copy.
+    These are the buffers that the method changes. If methods share state, the result includes buffers that this method
+    reads and another method changes. Raises :class:`~etdev.errors.EmitError` if a delegate has its own copy of a state,
+    because no instruction updates that copy.
     """
     program = lowered.manager.exported_program(method)
     buffers: Mapping[str, str] = program.graph_signature.inputs_to_buffers
@@ -50,16 +50,17 @@ def find_state(project: Project, lowered: LoweredModel, exported: ExportedModel,
     state |= {name: placeholder for placeholder, name in buffers.items() if name in changed}
     for name in sorted((shared | set(state)) & _inside_delegates(program)):
         raise EmitError(
-            f"in method {method!r} a delegate has a copy of its own of the state {name!r}, which others change",
+            f"in method {method!r}, a delegate has its own copy of the state {name!r}, which ops outside the "
+            "delegate change",
             where=project.where("model", "share_state") if name in shared else project.where("methods", method),
-            hint="keep the ops that use it out of the partitioners"
+            hint="exclude the ops that use this state from the partitioners"
             + (", or give each method its own state (set `model.share_state` to false)" if name in shared else ""),
         )
     return {placeholder: State(name, _has_content(_initial(program, name))) for name, placeholder in state.items()}
 
 
 def with_names(plan: ExecutionPlan, notes: MethodNotes) -> ExecutionPlan:
-    """Return the emitted method with a name at each state tensor.
+    """Return the emitted method with the name of each state added to its tensor.
 
     ExecuTorch's ``emit_mutable_buffer_names`` would set the same names.
     """
@@ -73,9 +74,9 @@ def with_names(plan: ExecutionPlan, notes: MethodNotes) -> ExecutionPlan:
 
 
 def find_common(lowered: LoweredModel, exported: ExportedModel) -> dict[str, list[str]]:
-    """Return the buffers that several methods use and at least one of them changes.
+    """Return the buffers that several methods use and at least one of these methods changes.
 
-    Each buffer is mapped to the methods that use it, in order.
+    The result maps each buffer to the methods that use it, in order.
     """
     if len(exported.methods) < 2:
         return {}
@@ -92,7 +93,7 @@ def find_common(lowered: LoweredModel, exported: ExportedModel) -> dict[str, lis
 def _changed(program: ExportedProgram) -> Iterator[str]:
     """Yield the buffers that a lowered method changes, on the host or in a delegate.
 
-    This works only after lowering: before that, in-place ops hide the changes.
+    This requires a lowered method: before lowering, in-place ops hide the changes.
     """
     yield from program.graph_signature.buffers_to_mutate.values()
     for delegate in lowered_modules(program.graph_module):
@@ -100,7 +101,7 @@ def _changed(program: ExportedProgram) -> Iterator[str]:
 
 
 def _changed_unlowered(program: ExportedProgram) -> Iterator[str]:
-    """Yield the buffers that a method changes, if this process has exported but not lowered the method."""
+    """Yield the buffers that a method changes, for a method that this process has exported but not lowered."""
     yield from program.run_decompositions({}).graph_signature.buffers_to_mutate.values()
 
 
@@ -111,7 +112,7 @@ def _used(program: ExportedProgram) -> Iterator[str]:
 
 
 def _inside_delegates(program: ExportedProgram) -> set[str]:
-    """Return the names of the buffers of which a delegate of the method has its own copy."""
+    """Return the names of the buffers that are copied into a delegate of the method."""
     return {
         name
         for delegate in lowered_modules(program.graph_module)

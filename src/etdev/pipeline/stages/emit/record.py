@@ -29,11 +29,11 @@ def save_record(
     notes: Mapping[str, MethodNotes],
     path: Path,
 ) -> None:
-    """Write the ETRecord of an object program; lowering must have kept the graphs for it.
+    """Write the ETRecord of an object program; lowering must have kept the graphs for the record.
 
-    ``notes`` are the sidecar's notes on the methods that have a graph. The debug handles come from them, because
-    ExecuTorch's own map lacks branches and loop bodies. Raises :class:`~etdev.errors.EmitError` if ExecuTorch cannot
-    serialize a graph, and OSError.
+    ``notes`` are the sidecar's notes on the methods that have a graph, and contain the debug handles. ExecuTorch's own
+    map of handles lacks branches and loop bodies. Raises OSError, and :class:`~etdev.errors.EmitError` if ExecuTorch
+    cannot serialize a graph.
     """
     maps = InstructionMaps(
         {name: note.debug_handles for name, note in notes.items()},
@@ -51,14 +51,14 @@ def save_record(
         raise EmitError(
             f"executorch cannot serialize the model's graphs for an ETRecord: {_cause(error)}",
             where=project.where("targets", target, "etrecord"),
-            hint="build without it: set `etrecord` to false",
+            hint="set `etrecord` to false to build without an ETRecord",
         ) from error
 
 
 def _delegates(graph_module: GraphModule, plan: ExecutionPlan) -> dict[int, DelegateMap]:
     """Return, for every delegate call, the map from the backend's own op numbers to debug handles.
 
-    Calls in branches and loop bodies are included.
+    Calls in branches and loop bodies are included. The keys are the calls' positions.
     """
     origins = match_instructions(graph_module, plan)
     found: dict[int, DelegateMap] = {}
@@ -71,7 +71,7 @@ def _delegates(graph_module: GraphModule, plan: ExecutionPlan) -> dict[int, Dele
 
 
 def _cause(error: BaseException) -> str:
-    """Return the message of the root cause, since executorch wraps the error in others that print whole graphs."""
+    """Return the message of the root cause; executorch wraps it in other errors, which print whole graphs."""
     while error.__cause__ is not None:
         error = error.__cause__
     return str(error) or type(error).__name__

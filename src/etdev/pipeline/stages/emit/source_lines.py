@@ -21,17 +21,17 @@ _FRAME = re.compile(
     r'^ *File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<function>.+)(?:\n {4}(?P<text>.*))?', re.MULTILINE
 )
 _TRACING = ("torch", "torchao", "executorch", "etdev")
-"""Packages whose stack frames belong to tracing, not to the model."""
+"""Packages whose stack frames come from tracing, not from the model."""
 
 
 class SourceLines:
     """A lookup of source lines: the innermost frame in the user's code, or else in an installed package."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
-        """Remember ``root``, the project's folder, and the folders of the packages that trace.
+        """Remember ``root``, the project's folder, and the folders of the packages in ``_TRACING``.
 
         Files below ``root`` are named relative to it. Other files are named relative to the entry of ``sys.path`` from
-        which they were imported. So the same model gives the same names on every machine.
+        which they were imported. So the names do not depend on the machine.
         """
         self._root = PurePath(os.path.realpath(root))
         self._packages = tuple(
@@ -44,7 +44,7 @@ class SourceLines:
         self._located = cache(self._locate)
 
     def of(self, module: GraphModule, node: Node) -> Source | None:
-        """Return the source line of a node, or of the last op in a delegate call; None if no such line is known."""
+        """Return the source line of a node, or of the last op in a delegate call; None if the line is not known."""
         for item in reversed(delegated_nodes(module, node) or [node]):
             trace = item.meta.get("stack_trace")
             if trace and (source := self._located(trace)) is not None:
@@ -64,8 +64,8 @@ class SourceLines:
         return installed
 
     def _name(self, file: str) -> tuple[str | None, bool]:
-        """Return the file's name and whether the file is of an installed package; the name is None for code to skip."""
-        if file.startswith("<"):  # Torch generated this code, for example for a branch.
+        """Return a file's name, and True if an installed package contains it; the name is None for ignored files."""
+        if file.startswith("<"):  # Torch generates code for branches, for example.
             return None, False
         path = PurePath(os.path.realpath(file))
         if any(path.is_relative_to(place) for place in self._tracing):
@@ -80,7 +80,7 @@ class SourceLines:
 
 
 def _folder_of(package: str) -> PurePath | None:
-    """Return the folder of an imported package; None if it is not imported."""
+    """Return the folder of an imported package; None if the package is not imported."""
     module = sys.modules.get(package)
     for folder in _folders(module):
         return PurePath(os.path.realpath(folder))

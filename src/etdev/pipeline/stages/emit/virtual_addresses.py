@@ -1,4 +1,4 @@
-"""Virtual addresses: planned memory in which only tensors that the graph makes one share bytes."""
+"""Virtual addresses: planned memory in which tensors share bytes only if the graph makes them one tensor."""
 
 from __future__ import annotations
 
@@ -25,33 +25,34 @@ GAP = 64
 def next_address(address: int, size: int) -> int:
     """Return the first free address after a tensor of ``size`` bytes at ``address``.
 
-    An empty tensor has an address of its own, too.
+    An empty tensor also has its own address.
     """
     return -(-(address + size + GAP) // ALIGNMENT) * ALIGNMENT
 
 
 class VirtualAddresses:
-    """A replacement for ExecuTorch's memory planning of one method, which reuses no byte.
+    """A replacement for ExecuTorch's memory planning of one method that never reuses a byte.
 
-    Every ``TensorSpec`` gets an address of its own, from one counter for the graph, its branches and its loop bodies.
-    Nodes with the same spec object are one tensor, such as a buffer and the result of ``copy_`` into it. Each state is
-    marked so that emission keeps its initial value or its name.
+    Every ``TensorSpec`` gets its own address, from one counter for the graph, its branches and its loop bodies. Nodes
+    with the same spec object are one tensor, such as a buffer and the result of ``copy_`` into it. Each state is marked
+    so that emission keeps its initial value or its name.
     """
 
     def __init__(self, state: Mapping[str, State]) -> None:
         self._state = state
         self._end = 0
         self.places: dict[int, State] = {}
-        """Each state, by its address in bytes; complete after :meth:`run`."""
+        """Maps the address of each state, in bytes, to the state; complete after :meth:`run`."""
         self.handles: Handles = {}
-        """Debug handles of the nodes, collected before emission replaces them; complete after :meth:`run`."""
+        """Debug handles of the nodes, collected before emission replaces them with indices; complete after :meth:`run`.
+        """
 
     def run(self, graph_module: GraphModule, graph_signature: Any = None) -> PassResult:
         """Plan the method's graph; ExecuTorch calls this as the last step before emission."""
         from executorch.exir.passes import MemoryPlanningPass
 
-        # ExecuTorch's class finds out which specs are one tensor (in-place ops) and which need no memory (constants).
-        # The callback only assigns addresses.
+        # ExecuTorch's class finds out which specs are one tensor (in-place ops) and which do not need memory
+        # (constants). The callback only assigns addresses.
         result: PassResult = MemoryPlanningPass(memory_planning_algo=self._place, alignment=ALIGNMENT).run(
             graph_module, graph_signature
         )
@@ -60,14 +61,14 @@ class VirtualAddresses:
                 self._place_state(node, self._state[str(node.target)])
             elif node.op == "placeholder" and graph_signature is not None:
                 _name_constant(node, graph_signature)
-        # ExecuTorch's own sum lacks states that only this class recognizes.
+        # ExecuTorch's own sum does not include the states that only this class recognizes.
         graph_module.meta["non_const_buffer_sizes"] = [0, self._end]
         self.handles = debug_handles(graph_module)
         return result
 
     def _place(self, _alignment: int, specs: Sequence[Any], *_: Any) -> list[int]:
         for spec in specs:
-            if spec.mem_offset is None:  # A spec that also occurs in a branch may have its address already.
+            if spec.mem_offset is None:  # A spec that also occurs in a branch may already have its address.
                 self._place_spec(spec)
         return [0, self._end]
 
@@ -76,16 +77,16 @@ class VirtualAddresses:
         self._end = next_address(self._end, spec.nbytes())
 
     def _place_state(self, node: Node, state: State) -> None:
-        """Give a state its address, and mark it so that emission keeps its initial value or its name.
+        """Give a state its address, and mark the state so that emission keeps its initial value or its name.
 
-        If a state has a name, emission looks up its initial value among the constants. It would take any constant with
+        If a state has a name, emission looks up its initial value among the constants, and would take any constant with
         the same bytes. So a state with an initial value gets its name later, from
         :func:`~etdev.pipeline.stages.emit.mutable_state.with_names`.
         """
         from executorch.exir.schema import ExtraTensorInfo
 
         spec = node.meta["spec"]
-        if spec.mem_offset is None:  # This method only reads the state, so ExecuTorch took it for a constant.
+        if spec.mem_offset is None:  # This method only reads the state, so ExecuTorch treats the state as a constant.
             self._place_spec(spec)
         if state.initialized:
             node.meta["et_init_buffer"] = True

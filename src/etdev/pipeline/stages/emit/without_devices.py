@@ -1,8 +1,8 @@
-"""Emission that ignores devices, since the linker alone decides placement and inserts copies between devices.
+"""Emission without devices, because only the linker decides placement and inserts copies between devices.
 
 ExecuTorch 1.4 and 1.5 insert such copies during emission, for every delegate with the compile spec ``target_device``.
-They have no option to turn that off. So this module renames the key of that compile spec during emission, and restores
-it in the result.
+This cannot be turned off. So this module renames the key of that compile spec during emission, and restores the key in
+the result.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HIDDEN = "etdev.target_device"
 def hidden_devices(lowered: LoweredModel) -> Iterator[None]:
     """Rename the ``target_device`` key in all delegates of a lowered model while the block runs."""
     specs = {
-        id(spec): spec  # Several delegates may have the same spec object.
+        id(spec): spec  # Several delegates may share a spec object.
         for method in lowered.manager.methods
         for delegate in lowered_modules(lowered.manager.exported_program(method).graph_module)
         for spec in delegate.compile_specs

@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 EXTRA = 'pip install "etdev[hf]"'
 
 _DEFAULTS = {"use_cache": False, "attn_implementation": "eager"}
-"""Attributes of the transformers configuration; ``model.kwargs`` may override them.
+"""Default attributes of the transformers configuration; ``model.kwargs`` may override them.
 
-The default attention, sdpa, makes GPT-2 fail in lowering (``Cannot view a tensor with shape …``, executorch 1.4.1 and
-transformers 5.23).
+The default attention of transformers, sdpa, makes GPT-2 fail in lowering (``Cannot view a tensor with shape …``,
+executorch 1.4.1 and transformers 5.23).
 """
 
-_HUB_HINT = "a hub model needs the network, or its files in the local cache"
-_DIRECTORY_HINT = "the directory needs config.json and model.safetensors: save it with model.save_pretrained"
+_HUB_HINT = "connect to the network, or put the hub model's files into the local cache"
+_DIRECTORY_HINT = "save the model with model.save_pretrained: the directory needs config.json and model.safetensors"
 
 
 def load_transformers(project: Project) -> LoadedModel:
     """Load the class that ``architectures[0]`` of the configuration names, with its weights from safetensors.
 
-    Inputs of the config's methods are passed by name, so their names are the model's own (``input_ids``). Outputs are
-    flattened to tensors in the model's order. The key-value cache is off unless ``model.kwargs`` turns it on. No code
-    and no pickles from the directory or the hub are loaded.
+    Inputs of the config's methods are passed by name, so the config must use the model's own names (``input_ids``).
+    Outputs are flattened to tensors in the model's order. The key-value cache is off unless ``model.kwargs`` turns it
+    on. Code and pickles from the directory or the hub are not loaded.
     """
     name = project.config.model.hf
     assert name is not None
@@ -57,9 +57,9 @@ def load_transformers(project: Project) -> LoadedModel:
 
 
 def _is_cached(name: str, revision: str) -> bool:
-    """Return whether the local cache has all files of a model with a pinned revision.
+    """Return True if the local cache has all files of a model with a pinned revision.
 
-    If it has, no query for optional files has to wait for the network.
+    Then no query for optional files has to wait for the network.
     """
     from huggingface_hub import try_to_load_from_cache
 
@@ -70,9 +70,9 @@ def _is_cached(name: str, revision: str) -> bool:
 
 
 def _configuration(project: Project, transformers: Any, source: str, extra: dict[str, Any]) -> Any:
-    """Return the model's configuration changed by ``model.kwargs``.
+    """Return the model's configuration, changed by ``model.kwargs``.
 
-    Raises :class:`~etdev.errors.MismatchError` for an unknown attribute, which transformers ignores.
+    Raises :class:`~etdev.errors.MismatchError` for an unknown attribute, because transformers would ignore it.
     """
     kwargs = project.config.model.kwargs
     config, unused = transformers.AutoConfig.from_pretrained(
@@ -81,9 +81,9 @@ def _configuration(project: Project, transformers: Any, source: str, extra: dict
     for key in kwargs.keys() & unused.keys():
         near = difflib.get_close_matches(key, vars(config), n=1)
         raise MismatchError(
-            f"the configuration of {source} has no {key!r}",
+            f"the configuration of {source} has no attribute {key!r}",
             where=project.where("model", "kwargs", key),
-            hint=f"did you mean {near[0]!r}?" if near else f"it is a {type(config).__name__}",
+            hint=f"did you mean {near[0]!r}?" if near else f"set an attribute of {type(config).__name__}",
         )
     return config
 
@@ -91,7 +91,7 @@ def _configuration(project: Project, transformers: Any, source: str, extra: dict
 def _load(
     model_class: Any, source: str, config: Any, extra: dict[str, Any], where: str
 ) -> tuple[torch.nn.Module, tuple[str, ...]]:
-    """Return the model with its weights; refuse files that lack some of them.
+    """Return the model with its weights, and notes; raise an error if the files lack weights.
 
     transformers would initialize missing weights randomly.
     """
@@ -108,9 +108,9 @@ def _load(
     problem = misfit(missing=sorted(found["missing_keys"]), misshapen=misshapen)
     if problem is not None:
         raise MismatchError(
-            f"the weights in {source} do not fit {model_class.__name__}: {problem}",
+            f"the weights in {source} do not match {model_class.__name__}: {problem}",
             where=where,
-            hint="check `architectures` in its config.json, and `model.kwargs`, against the weights",
+            hint="compare `architectures` in its config.json and `model.kwargs` with the weights",
         )
     unused = misfit(unexpected=sorted(found["unexpected_keys"]))
     return model, (f"weights that {model_class.__name__} does not use: {unused}",) if unused is not None else ()
@@ -140,7 +140,7 @@ def _import(where: str) -> Any:
 
 
 def _source(project: Project, name: str, where: str) -> tuple[str, dict[str, Any]]:
-    """Return the arguments for transformers: a directory, or a hub name with its revision."""
+    """Return the directory or hub name to pass to transformers, and further arguments such as the revision."""
     revision = project.config.model.revision
     if revision is not None:
         return name, {"revision": revision, "local_files_only": _is_cached(name, revision)}
@@ -150,7 +150,7 @@ def _source(project: Project, name: str, where: str) -> tuple[str, dict[str, Any
             f"there is no file {path / 'config.json'}", where=where, hint="save it with model.save_pretrained"
         )
     for file in sorted(path.iterdir()):
-        if not (file.is_file() or file.is_dir()):  # transformers may wait for a pipe.
+        if not (file.is_file() or file.is_dir()):  # transformers may wait forever for a pipe.
             raise MismatchError(f"{file} is not a file", where=where, hint="save the model again")
     return str(path), {"local_files_only": True}
 
@@ -159,7 +159,7 @@ def _model_class(transformers: Any, config: Any, source: str, where: str) -> Any
     names = getattr(config, "architectures", None)
     if not names:
         raise MismatchError(
-            f"the configuration of {source} names no class under `architectures`",
+            f"the configuration of {source} has no class in `architectures`",
             where=where,
             hint='add it to config.json, for example "architectures": ["BertModel"]',
         )
@@ -174,7 +174,7 @@ def _model_class(transformers: Any, config: Any, source: str, where: str) -> Any
 
 
 def _by_name(project: Project, model: torch.nn.Module) -> None:
-    """Let each method of the config take its inputs by position and return only tensors."""
+    """Make each method of the config take its inputs by position and return only tensors."""
     for name, method in project.config.methods.items():
         original = getattr(type(model), name, None)
         if callable(original):
@@ -184,7 +184,7 @@ def _by_name(project: Project, model: torch.nn.Module) -> None:
 
 
 def _check_names(project: Project, method: str, names: list[str], original: Callable[..., Any]) -> None:
-    """Refuse inputs that the model does not name, since its ``**kwargs`` would accept and ignore them."""
+    """Raise an error for inputs that the model does not name; its ``**kwargs`` would accept and ignore them."""
     known = list(inspect.signature(original).parameters.values())[1:]
     own = [parameter.name for parameter in known if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
     for index, name in enumerate(names):
@@ -194,14 +194,14 @@ def _check_names(project: Project, method: str, names: list[str], original: Call
         raise MismatchError(
             f"method {method!r} of the transformers model has no argument {name!r}",
             where=project.where("methods", method, "inputs", index, "name"),
-            hint=f"did you mean {near[0]!r}?" if near else f"name the inputs as the model does: {', '.join(own)}",
+            hint=f"did you mean {near[0]!r}?" if near else f"use the model's names for the inputs: {', '.join(own)}",
         )
 
 
 def _flat(original: Callable[..., Any], names: list[str]) -> Callable[..., tuple[Any, ...]]:
-    """Return a method that calls ``original`` by input names and returns a flat tuple of tensors.
+    """Return a method that calls ``original`` with named inputs and returns a flat tuple of tensors.
 
-    The result refers to the model only as ``self``. So a copy of the model calls its own method.
+    The result refers to the model only as ``self``. Therefore, a copy of the model calls the copy's method.
     """
     from etdev.pipeline.project.torch_tensors import iter_tensors
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def load_model(project: Project, user: UserCode) -> LoadedModel:
-    """Import the modules that the config names under ``imports``, then make the model.
+    """Import the modules in the config's ``project.imports``, then load the model.
 
-    Raises :class:`~etdev.errors.LoadError` at the config's key that causes it.
+    Raises :class:`~etdev.errors.LoadError` at the config's key that causes the error.
     """
     _require_inputs(project)
     register_imports(project, user)
@@ -50,7 +50,7 @@ def _require_inputs(project: Project) -> None:
             raise MismatchError(
                 f"there is no file {path}",
                 where=project.where("model", "inputs", index),
-                hint="name a file or a folder that the model's code reads, relative to the config",
+                hint="set it to a file or a folder that the model's code reads, relative to the config",
             )
 
 
@@ -62,11 +62,11 @@ def _load_entry(project: Project, user: UserCode, entry: str) -> LoadedModel:
     make = user.get(entry, project.base("model", "entry"), where)
     _check_kwargs(project, make, entry, model.kwargs)
     with translated(user, LoadError, f"{entry!r} failed", where=where), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)  # values that the weights do not fill are equal in every build
+        torch.manual_seed(0)  # Values that the weights do not set are then equal in every build.
         module = make(**model.kwargs)
     if not isinstance(module, torch.nn.Module):
         raise LoadError(
-            f"{entry!r} returned {_described(module)}, not a torch.nn.Module",
+            f"{entry!r} returned {_described(module)} instead of a torch.nn.Module",
             where=where,
             hint="return the model itself",
         )
@@ -78,9 +78,9 @@ def _load_entry(project: Project, user: UserCode, entry: str) -> LoadedModel:
 
 
 def _check_kwargs(project: Project, make: Callable[..., Any], entry: str, kwargs: Mapping[str, Any]) -> None:
-    """Raise an error at ``model.kwargs`` if they do not fit the callable that makes the model.
+    """Raise an error at ``model.kwargs`` if the callable that makes the model does not accept them.
 
-    Otherwise Python would raise a TypeError without the key.
+    Otherwise Python would raise a TypeError, which does not name the key.
     """
     try:
         signature = inspect.signature(make)
@@ -92,7 +92,7 @@ def _check_kwargs(project: Project, make: Callable[..., Any], entry: str, kwargs
         raise MismatchError(
             f"{entry!r} takes no argument {name!r}",
             where=project.where("model", "kwargs", name),
-            hint=f"did you mean {near[0]!r}?" if near else f"it takes {signature}",
+            hint=f"did you mean {near[0]!r}?" if near else f"its arguments are {signature}",
         )
     try:
         signature.bind(**kwargs)
@@ -100,7 +100,7 @@ def _check_kwargs(project: Project, make: Callable[..., Any], entry: str, kwargs
         raise MismatchError(
             f"{entry!r} cannot be called with `model.kwargs`: {error}",
             where=project.where("model", "kwargs"),
-            hint=f"it takes {signature}",
+            hint=f"its arguments are {signature}",
         ) from None
 
 
@@ -112,9 +112,9 @@ def _check_device(module: torch.nn.Module, entry: str, where: str) -> None:
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         if tensor.device.type != "cpu":
             raise LoadError(
-                f"{entry!r} returned a model whose {name!r} is on the device {str(tensor.device)!r}",
+                f"{entry!r} returned a model with {name!r} on the device {str(tensor.device)!r}",
                 where=where,
-                hint="return it on the CPU: models are exported there",
+                hint="return a model on the CPU, because it is exported there",
             )
 
 
@@ -131,7 +131,7 @@ def _load_saved_program(project: Project) -> LoadedModel:
         raise MismatchError(
             f"{path} is not a program that this torch ({torch.__version__}) can load: {describe_exception(error)}",
             where=where,
-            hint="save it again with torch.export.save of the same torch version",
+            hint="save it again with torch.export.save, from the same version of torch",
         ) from error
     separate_copies(program)
     separate_writes(program, aten_clone)

@@ -1,4 +1,4 @@
-"""Inputs of a program that was saved by ``torch.export.save``, and their comparison with the config's declaration."""
+"""Inputs of a program that ``torch.export.save`` wrote, and their comparison with the config's declaration."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def signature_of_program(project: Project, program: ExportedProgram, declared: Method | None) -> Signature:
-    """Return the program's inputs, with the names that the config declares, if it declares any.
+    """Return the program's inputs, with the names from the config if the config declares inputs.
 
     Raises :class:`~etdev.errors.MismatchError` if the config and the program disagree, and
-    :class:`~etdev.errors.ExportError` if an input is not a tensor, or if a dynamic dimension has no upper bound.
+    :class:`~etdev.errors.ExportError` if an input is not a tensor or a dynamic dimension has no upper bound.
     """
     found = _read_signature(project, program)
     if declared is None or declared.inputs is None:
@@ -28,16 +28,16 @@ def signature_of_program(project: Project, program: ExportedProgram, declared: M
     if len(stated.inputs) != len(found.inputs):
         count = f"{len(found.inputs)} input{'s' * (len(found.inputs) != 1)}"
         raise MismatchError(
-            f"the saved program takes {count}, the config declares {len(stated.inputs)}",
+            f"the saved program takes {count}, but the config declares {len(stated.inputs)}",
             where=where,
-            hint=f"the program takes {found.describe()}",
+            hint=f"declare the program's inputs: {found.describe()}",
         )
     problem = _disagreement(stated, found)
     if problem is not None:
         raise MismatchError(
-            f"the declared inputs are not those of the saved program: {problem}",
+            f"the declared inputs do not match those of the saved program: {problem}",
             where=where,
-            hint=f"the program takes {found.describe()}{_ranges(found)}; or leave `inputs` out",
+            hint=f"declare the program's inputs: {found.describe()}{_ranges(found)}; or remove `inputs`",
         )
     return stated
 
@@ -45,17 +45,20 @@ def signature_of_program(project: Project, program: ExportedProgram, declared: M
 def _disagreement(stated: Signature, found: Signature) -> str | None:
     """Return the first difference between the declared inputs and the program's inputs; None if they agree.
 
-    The minimum of a declared range may be larger than the program's.
+    The minimum of a declared range may be larger than the program's minimum.
     """
     names: dict[str, str] = {}
     for mine, its in zip(stated.inputs, found.inputs, strict=True):
         if mine.dtype != its.dtype:
-            return f"{mine.name!r} is {its.dtype}, declared {mine.dtype}"
+            return f"{mine.name!r} is {its.dtype}, but is declared as {mine.dtype}"
         if len(mine.shape) != len(its.shape):
-            return f"{mine.name!r} has {len(its.shape)} dimensions, declared with {len(mine.shape)}"
+            return f"{mine.name!r} has {len(its.shape)} dimensions, but is declared with {len(mine.shape)}"
         for axis, (size, expected) in enumerate(zip(mine.shape, its.shape, strict=True)):
             if not _agree(size, expected, stated, found, names):
-                return f"axis {axis} of {mine.name!r} is {_text(expected, found)}, declared {_text(size, stated)}"
+                return (
+                    f"axis {axis} of {mine.name!r} is {_text(expected, found)}, but is declared as "
+                    f"{_text(size, stated)}"
+                )
     return None
 
 
@@ -94,14 +97,16 @@ def _read_signature(project: Project, program: ExportedProgram) -> Signature:
             )
         dtype = str(value.dtype).removeprefix("torch.")
         if dtype not in get_args(DType):
-            raise ExportError(f"input {name!r} of the saved program is {dtype}, which ExecuTorch lacks", where=where)
+            raise ExportError(
+                f"input {name!r} of the saved program is {dtype}, which ExecuTorch does not support", where=where
+            )
         shape = tuple(_size(program, size, dims, str(name), where) for size in value.shape)
         inputs.append(Input.model_validate({"name": name, "dtype": dtype, "shape": shape}))
     return Signature("forward", tuple(inputs), dims)
 
 
 def _require_positional(program: ExportedProgram, where: str) -> None:
-    """Raise an error unless every input is a positional tensor: no keywords, no containers."""
+    """Raise an error unless every input is a tensor passed by position: no keywords, no containers."""
     arguments, keywords = program.call_spec.in_spec.children()
     if keywords.num_leaves or any(not argument.is_leaf() for argument in arguments.children()):
         raise ExportError(
@@ -117,7 +122,7 @@ def _size(program: ExportedProgram, size: int | torch.SymInt, dims: dict[str, Di
     symbol = size.node.expr
     if not symbol.is_Symbol:
         raise ExportError(
-            f"input {name!r} of the saved program has a dimension that is computed from another ({symbol})",
+            f"input {name!r} of the saved program has a dimension that is computed from another dimension ({symbol})",
             where=where,
             hint="export it with plain torch.export.Dim dimensions",
         )

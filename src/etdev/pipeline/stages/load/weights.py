@@ -1,4 +1,4 @@
-"""Strict loading of ``safetensors`` weights into a module: every name and every shape must match."""
+"""Strict loading of ``safetensors`` weights into a module: all names and shapes must match."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     import torch
 
 _LISTED = 8
-_ARCHITECTURE_HINT = "check that `model.kwargs` build the same architecture that the weights were saved from"
+_ARCHITECTURE_HINT = "check that `model.kwargs` make the same architecture as when the weights were saved"
 _WRAPPERS = {
-    "module.": "torch's DataParallel and DistributedDataParallel add it",
-    "model.": "Lightning adds it to a module's attribute `model`",
-    "_orig_mod.": "torch.compile adds it",
+    "module.": "torch's DataParallel and DistributedDataParallel add this prefix",
+    "model.": "Lightning adds this prefix to a module's attribute `model`",
+    "_orig_mod.": "torch.compile adds this prefix",
 }
-"""Prefixes of tensor names, each with a text on the wrapper that adds it."""
+"""Prefixes of tensor names, with a text on the wrapper that adds each prefix."""
 
 
 def load_weights(module: torch.nn.Module, path: Path, where: str) -> tuple[str, ...]:
     """Copy the tensors in the file ``path`` to the module's state, and return notes for the report.
 
-    Of tensors that share storage in the module (tied weights), the file needs only one, as safetensors writes them.
-    Raises :class:`~etdev.errors.MismatchError` with missing, unexpected and misshapen names; the module is unchanged
-    then.
+    If tensors share storage in the module (tied weights), the file needs only one of them. Raises
+    :class:`~etdev.errors.MismatchError`, with the names that are missing, unexpected or of another shape; the module is
+    then unchanged.
     """
     stored = _read(path, where)
     state = _tensors(module)
@@ -42,7 +42,7 @@ def load_weights(module: torch.nn.Module, path: Path, where: str) -> tuple[str, 
     problem = misfit(missing=missing, unexpected=unexpected, misshapen=misshapen)
     if problem is not None:
         raise MismatchError(
-            f"the weights in {path.name} do not fit the model: {problem}",
+            f"the weights in {path.name} do not match the model: {problem}",
             where=where,
             hint=_prefix_hint(stored, state) or _ARCHITECTURE_HINT,
         )
@@ -50,7 +50,7 @@ def load_weights(module: torch.nn.Module, path: Path, where: str) -> tuple[str, 
     changed = sorted(
         {f"{stored[name].dtype} to {state[name].dtype}" for name in stored if stored[name].dtype != state[name].dtype}
     )
-    return tuple(f"weights converted from {conversion}" for conversion in changed)
+    return tuple(f"weights converted: {conversion}" for conversion in changed)
 
 
 def misfit(*, missing: Sequence[str] = (), unexpected: Sequence[str] = (), misshapen: Sequence[str] = ()) -> str | None:
@@ -64,24 +64,24 @@ def misfit(*, missing: Sequence[str] = (), unexpected: Sequence[str] = (), missh
 
 
 def _prefix_hint(stored: Iterable[str], state: Iterable[str]) -> str | None:
-    """Return a hint if a common prefix is the only difference between all names; None otherwise."""
+    """Return a hint if the names in the file and in the model differ only by a prefix; None otherwise."""
     there, wanted = set(stored), set(state)
     if prefix := _prefix(there, wanted):
         who = f" ({_WRAPPERS[prefix]})" if prefix in _WRAPPERS else ""
         return (
-            f"every name in the file begins with {prefix!r}{who}: save them without it, as the script in docs/models.md"
-            f" does: {{name.removeprefix({prefix!r}): tensor for name, tensor in state.items()}}"
+            f"every name in the file begins with {prefix!r}{who}: save the weights without it, like the script in "
+            f"docs/models.md: {{name.removeprefix({prefix!r}): tensor for name, tensor in state.items()}}"
         )
     if prefix := _prefix(wanted, there):
         return (
-            f"every name in the model begins with {prefix!r}, which those in the file lack: name an entry that returns "
-            "the inner model, or save the weights with the prefix"
+            f"every name in the model begins with {prefix!r}, but no name in the file does: set the entry to a "
+            "function that returns the inner model, or save the weights with the prefix"
         )
     return None
 
 
 def _prefix(longer: Set[str], shorter: Set[str]) -> str | None:
-    """Return the prefix that all longer names have in front of a shorter name; None if there is none."""
+    """Return the prefix whose removal turns all longer names into the shorter ones; None if there is none."""
     for name in sorted(longer)[:1]:
         for short in shorter:
             prefix = name.removesuffix(short)
@@ -93,7 +93,7 @@ def _prefix(longer: Set[str], shorter: Set[str]) -> str | None:
 
 
 def _tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Return the module's state, without values from ``get_extra_state`` that are not tensors."""
+    """Return the module's state, without values of ``get_extra_state`` that are not tensors."""
     import torch
 
     state: dict[str, object] = module.state_dict(keep_vars=True)
@@ -105,7 +105,7 @@ def _read(path: Path, where: str) -> Mapping[str, torch.Tensor]:
     from safetensors.torch import load_file
 
     try:
-        open_file(path).close()  # Loading would wait for a pipe.
+        open_file(path).close()  # Loading would wait forever for a pipe.
         stored: dict[str, torch.Tensor] = load_file(path)
     except FileNotFoundError:
         raise MismatchError(f"there is no file {path}", where=where) from None
@@ -118,7 +118,7 @@ def _read(path: Path, where: str) -> Mapping[str, torch.Tensor]:
 
 
 def _tied_names(state: Mapping[str, torch.Tensor]) -> dict[str, set[str]]:
-    """Return, for each tensor, its other names: those of the same memory, shape and strides."""
+    """Return the other names of each tensor: the names with the same memory, shape and strides."""
     groups: dict[object, set[str]] = {}
     for name, tensor in state.items():
         key = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride()) if tensor.numel() else name

@@ -1,6 +1,6 @@
-"""Stage *quantize*: the schemes that a config can name; each works before or after export.
+"""Stage *quantize*: the schemes that a config can name; each scheme works before or after export.
 
-A new scheme needs three things: a model of its keys in :mod:`etdev.config.models`, a module here, and a line in one of
+A new scheme needs three parts: a model of its keys in :mod:`etdev.config.models`, a module here, and a line in one of
 the two tables below.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import torch
 
 Calibration = Callable[[str], Iterable[Tensors]]
-"""A function that returns the calibration inputs of the method with the given name."""
+"""A function that takes a method's name and returns the method's calibration inputs."""
 
 _BEFORE_EXPORT = {"8da4w": "etdev.pipeline.stages.quantize.int8_int4:quantize_module"}
 """Schemes that change the eager module, each with its function."""
@@ -32,7 +32,7 @@ _AFTER_EXPORT = {"pt2e-xnnpack": "etdev.pipeline.stages.quantize.pt2e_xnnpack:qu
 
 
 def works_before_export(scheme: str) -> bool:
-    """Return whether a scheme is applied to the eager module."""
+    """Return True if a scheme is applied to the eager module, False if to the exported graph."""
     return scheme in _BEFORE_EXPORT
 
 

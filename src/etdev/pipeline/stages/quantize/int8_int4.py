@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def quantize_module(module: torch.nn.Module, settings: Int8DynamicInt4Weight, where: str) -> torch.nn.Module:
-    """Return a quantized copy; the float module stays as it is, because it is the reference.
+    """Return a quantized copy of the module; the float module is unchanged, because it is the reference.
 
-    Raises :class:`~etdev.errors.QuantizeError` if the model has no linear layer, or one whose width is not a multiple
-    of the group size.
+    Raises :class:`~etdev.errors.QuantizeError` if the model has no linear layer, or if the group size does not divide
+    the input width of a linear layer.
     """
     import torch
     from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
@@ -26,7 +26,7 @@ def quantize_module(module: torch.nn.Module, settings: Int8DynamicInt4Weight, wh
     linears = {name: part for name, part in module.named_modules() if _takes(part)}
     if not linears:
         raise QuantizeError(
-            f"the scheme {settings.scheme!r} works on linear layers, and the model has none",
+            f"the scheme {settings.scheme!r} works on linear layers, but the model has none",
             where=where,
             hint="use the scheme 'pt2e-xnnpack'",
         )
@@ -54,9 +54,9 @@ def quantize_module(module: torch.nn.Module, settings: Int8DynamicInt4Weight, wh
 
 
 def _takes(part: torch.nn.Module) -> bool:
-    """Return whether torchao quantizes this module.
+    """Return True if torchao quantizes this module.
 
-    The output projection of an attention is excluded by its class.
+    An attention's output projection is of a subclass of the linear layer, which torchao does not quantize.
     """
     import torch
     from torch.nn.modules.linear import NonDynamicallyQuantizableLinear

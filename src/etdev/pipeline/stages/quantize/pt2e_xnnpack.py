@@ -21,7 +21,7 @@ def quantize_program(
 ) -> ExportedModel:
     """Observe, calibrate, convert and export again, method by method.
 
-    Methods with nothing to quantize are unchanged. Raises :class:`~etdev.errors.QuantizeError` if no method has
+    Methods with nothing to quantize stay unchanged. Raises :class:`~etdev.errors.QuantizeError` if no method has
     anything to quantize.
     """
     settings = project.config.quantize[name]
@@ -42,9 +42,11 @@ def quantize_program(
         raise QuantizeError(
             f"the scheme {settings.scheme!r} found nothing to quantize in method {', '.join(plain)}",
             where=project.where("quantize", name),
-            hint="dynamic quantization covers linear layers only" if settings.dynamic else "leave `quantize` out",
+            hint="set `dynamic` to false: dynamic quantization covers linear layers only"
+            if settings.dynamic
+            else "remove `quantize`",
         )
-    notes = (f"without anything to quantize and left in float: {', '.join(plain)}",) if plain else ()
+    notes = (f"methods with nothing to quantize, which stay in float: {', '.join(plain)}",) if plain else ()
     return replace(exported, methods=methods, eager=eager, scheme=settings.scheme, notes=notes)
 
 
@@ -87,8 +89,8 @@ def _convert(
 def _initial_state(graph: ExportedMethod) -> Iterator[Callable[[Any], None]]:
     """Yield a function that resets a converted module's buffers to their initial values.
 
-    Call it before each sample: verification also runs each sample on fresh state. On exit, the float model's buffers
-    are reset, too. The converted module shares them, and conversion runs the graph once more.
+    Call the function before each sample, because verification also runs each sample on fresh state. On exit, the float
+    model's buffers are reset too: the converted module shares them, and conversion runs the graph once more.
     """
     import torch
 

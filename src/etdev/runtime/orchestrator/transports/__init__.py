@@ -1,6 +1,6 @@
 """Transports, which carry commands to workers: threads, processes, Ray, and those of plugins.
 
-All have the same interface and pass the same tests.
+All transports have the same interface and pass the same tests.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ RAY_EXTRA = 'pip install "etdev[ray]"'
 def open_transport(
     name: str, specs: Sequence[WorkerSpec], *, seed: int | None = None, ray_address: str | None = None
 ) -> Transport:
-    """Return the transport with a name. It is not started.
+    """Return the transport with this name, which is not started yet.
 
-    Raises :class:`~etdev.errors.UsageError` for an unknown name. Raises :class:`~etdev.errors.MissingRequirementError`
-    if Ray is not installed, or a plugin fails.
+    Raises :class:`~etdev.errors.UsageError` for an unknown name, and :class:`~etdev.errors.MissingRequirementError` if
+    Ray is not installed or a plugin fails.
     """
     known = plugins.names(WORKER_TRANSPORTS)
     if name not in known:

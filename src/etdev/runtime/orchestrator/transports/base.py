@@ -11,18 +11,18 @@ from etdev.runtime.orchestrator.messages import Job
 from etdev.runtime.orchestrator.spec import WorkerSpec
 
 Done = Callable[[Any, BaseException | None], None]
-"""Callback for the answer to a command, or for its error.
+"""Callback for the answer to a command, or for the command's error.
 
-It is called once for each command, from any thread, maybe before the command's method returns. It is not called for a
-worker that was reported as lost.
+It is called once for each command, from any thread, possibly before the command's method returns. It is not called for
+a worker that was reported as lost.
 """
 Unknown = Callable[[int, str], None]
-"""Callback for the loss of a worker. It gets the number of the worker and the reason."""
+"""Callback for the loss of a worker; its arguments are the worker's number and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Health of a worker. The worker need not answer for it."""
+    """State of a worker, known without asking the worker."""
 
     alive: bool
     pid: int
@@ -32,18 +32,18 @@ class Health:
 
 
 class Transport(ABC):
-    """Workers, numbered from 0. The methods do not wait for answers."""
+    """Workers, numbered from 0; the methods return without waiting for answers."""
 
     def __init__(self, specs: Sequence[WorkerSpec]) -> None:
         self.specs = tuple(specs)
 
     @abstractmethod
     def start(self, lost: Unknown) -> None:
-        """Start all workers. If one does not start, end the others and raise an error."""
+        """Start all workers; if one of them does not start, end the others and raise an error."""
 
     @abstractmethod
     def alloc(self, worker: int, buffer: int, nbytes: int, done: Done) -> None:
-        """Allocate a buffer. Its number was never used before."""
+        """Allocate a buffer, whose number must be new."""
 
     @abstractmethod
     def free(self, worker: int, buffer: int, done: Done) -> None:
@@ -55,30 +55,30 @@ class Transport(ABC):
 
     @abstractmethod
     def get(self, worker: int, buffer: int, offset: int, nbytes: int, done: Done) -> None:
-        """Copy bytes of a buffer to the host. The answer is a bytes-like object."""
+        """Copy bytes of a buffer to the host; the answer is a bytes-like object."""
 
     @abstractmethod
     def run(self, worker: int, job: Job, done: Done) -> None:
-        """Run a job. The answer is an :class:`~etdev.runtime.orchestrator.worker.Outcome`."""
+        """Run a job; the answer is an :class:`~etdev.runtime.orchestrator.worker.Outcome`."""
 
     @abstractmethod
     def health(self, worker: int) -> Health:
-        """Return the health of a worker."""
+        """Return the state of a worker."""
 
     @abstractmethod
     def restart(self, worker: int) -> None:
-        """Start a lost worker again, with empty memory. Raises an error if it does not start."""
+        """Start a lost worker again, with empty memory. Raises an error if the worker does not start."""
 
     @abstractmethod
     def kill(self, worker: int) -> None:
-        """Kill a worker at once, even if it runs a task. It is lost then."""
+        """Kill a worker immediately, even if it runs a task; the worker is then lost."""
 
     @abstractmethod
     def close(self) -> None:
-        """End all workers and free their memory. A second call has no effect."""
+        """End all workers and free their memory; a second call has no effect."""
 
     def step(self) -> bool | None:
-        """Run one queued task in the calling thread. Return False if there is none.
+        """Run one queued task in the calling thread; return False if there is none.
 
         A transport that has its own threads returns None.
         """

@@ -1,4 +1,4 @@
-"""Transport to workers that are processes. Each is spawned, not forked."""
+"""Transport to workers that are processes, which are spawned, not forked."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from etdev.runtime.orchestrator.transports.process_worker import Kind
 
 _BOOT = "import sys; sys.path[:] = {path}; from {module} import main; main({descriptor})"
 _START_SECONDS = 120.0
-"""Maximum seconds for the start of a worker."""
+"""Maximum time in seconds for the start of a worker."""
 _END_SECONDS = 1.0
-"""Maximum seconds for a worker to end when it is told to."""
+"""Maximum time in seconds in which a worker must end after the command to stop."""
 _KILL_SECONDS = 10.0
-"""Maximum seconds for a process to end when it is killed."""
+"""Maximum time in seconds for a killed process to end."""
 _LOOK_SECONDS = 0.2
-"""Seconds between checks of a process, on systems without ``pidfd_open``."""
+"""Interval in seconds between checks of a process, on systems without ``pidfd_open``."""
 _MAIN = ("sys_argv", "init_main_from_name", "init_main_from_path")
 
 _Read = Callable[[Sequence[Any]], Any]
-"""Decodes the answer to a command."""
+"""A function that decodes the answer to a command."""
 
 
 class ProcessTransport(Transport):
-    """One process per worker. For each, a thread of this process starts it and receives its answers."""
+    """One process for each worker; a thread of this process starts it and receives its answers."""
 
     def __init__(self, specs: Sequence[WorkerSpec]) -> None:
         super().__init__(specs)
@@ -58,7 +58,7 @@ class ProcessTransport(Transport):
         self._lanes[worker].ask(Kind.ALLOC, [dumps((buffer, nbytes))], _nothing, done)
 
     def free(self, worker: int, buffer: int, done: Done) -> None:
-        """Free a buffer, even while the process runs a task. An object is closed after the task."""
+        """Free a buffer, even while the process runs a task; an object is closed after the task."""
         self._lanes[worker].ask(Kind.FREE, [dumps((buffer,))], _nothing, done)
 
     def put(self, worker: int, buffer: int, offset: int, data: Any, done: Done) -> None:
@@ -77,7 +77,7 @@ class ProcessTransport(Transport):
         self._lanes[worker].ask(Kind.RUN, dump_job(job), load_outcome, done)
 
     def health(self, worker: int) -> Health:
-        """Return whether the process is alive, and its allocated bytes as of its last answer."""
+        """Return the state of a worker: if its process is alive, and its allocated bytes at its last answer."""
         lane = self._lanes[worker]
         return Health(lane.alive, lane.pid, lane.live_bytes if lane.alive else 0)
 
@@ -88,11 +88,11 @@ class ProcessTransport(Transport):
         self._lanes[worker] = lane
 
     def kill(self, worker: int) -> None:
-        """Kill the process. When this returns, the worker is recorded as lost."""
+        """Kill the process, and return after the worker is recorded as lost."""
         self._lanes[worker].kill()
 
     def close(self) -> None:
-        """Tell all processes to end. Kill those that do not."""
+        """Tell all processes to end, and kill those that do not."""
         for lane in self._lanes:
             lane.end()
         until = time.monotonic() + _END_SECONDS
@@ -101,24 +101,24 @@ class ProcessTransport(Transport):
 
 
 class _Lane:
-    """Process of a worker, and the connection to it. A restart creates a new object."""
+    """The process of a worker, and the connection to it; a restart creates a new object."""
 
     def __init__(self, number: int, spec: WorkerSpec, lost: Unknown) -> None:
         self._number, self._spec, self._lost = number, spec, lost
         self.pid = self.live_bytes = 0
         self.alive = False
-        """True from the start of the process until its loss was reported."""
+        """True from the start of the process until its loss is reported."""
         self.failure: BaseException | None = None
-        """Error because of which the process did not start."""
+        """Error that prevented the start of the process; None if there is none."""
         self.started = Event()
-        """Set when the process has started or failed to start."""
+        """Set after the process has started or failed to start."""
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel
         self._over = Event()
         self._ending = False
         self._numbers = itertools.count(1)
         self._asked: dict[int, tuple[_Read, Done]] = {}
-        """Number of a command without an answer → its decoder and callback."""
+        """Decoder and callback of each command without an answer, by the command's number."""
         self._main = _describe_main()
         self._thread = Thread(target=self._live, name=f"etdev worker {number}", daemon=True)
 
@@ -127,7 +127,7 @@ class _Lane:
         self._thread.start()
 
     def ask(self, kind: Kind, parts: Sequence[Any], read: _Read, done: Done) -> None:
-        """Send a command. A lost worker never answers."""
+        """Send a command; a lost worker never answers."""
         if self._over.is_set():
             return
         number = next(self._numbers)
@@ -141,7 +141,7 @@ class _Lane:
             self._channel.send(Message(0, Kind.STOP, ()))
 
     def kill(self, seconds: float = 0.0) -> None:
-        """Wait up to ``seconds`` for the process to end. Then kill it and wait until it has ended."""
+        """Wait up to ``seconds`` for the process to end; then kill it and wait until it has ended."""
         waits = self._thread.ident is not None and current_thread() is not self._thread
         if waits and self._over.wait(max(seconds, 0.0)):
             return
@@ -151,7 +151,7 @@ class _Lane:
             self._over.wait(_KILL_SECONDS)
 
     def _live(self) -> None:
-        """Start the process and receive its answers until it ends. This is the thread of the worker.
+        """Start the process and receive its answers until it ends; this is the main function of the worker's thread.
 
         On Linux, the process ends with this thread.
         """
@@ -182,7 +182,7 @@ class _Lane:
             self._asked.clear()
 
     def _start(self) -> None:
-        # The process inherits the blocked signal. An interrupt can then not end it before it ignores interrupts.
+        # The process inherits the blocked signal. So an interrupt cannot end the process before it ignores interrupts.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         ours, theirs = socket.socketpair()
         with theirs:
@@ -200,7 +200,7 @@ class _Lane:
         self._sentinel = _open_sentinel(self.pid)
         self._channel = Channel(ours, sentinel=self._sentinel)
         if self._ending:
-            self._process.kill()  # Before the process existed, `end` and `kill` could not reach it.
+            self._process.kill()  # Before the process existed, `end` and `kill` had no effect on it.
         self._channel.send(Message(0, Kind.START, dump((self._number, self._spec, self._main))))
         answers: list[BaseException | None] = []
         self._asked[0] = _nothing, lambda _, error: answers.append(error)
@@ -244,13 +244,13 @@ class _Lane:
             except Exception as error:  # noqa: BLE001 - unpickling runs arbitrary code
                 failure = UsageError(
                     f"an answer of worker {self._number} cannot be read: {type(error).__name__}: {error}",
-                    hint="what a task returns has to be of modules that can be imported here",
+                    hint="return only data whose types are in modules that this process can import",
                 )
                 failure.__cause__ = error
         done(result, failure)
 
     def _reap(self) -> str:
-        """Wait for the process, close everything that belongs to it, and return the reason for its end."""
+        """Wait for the process, close its resources, and return the reason for its end."""
         if self._process is None:
             return "its process was never created"
         try:
@@ -268,7 +268,7 @@ class _Lane:
 
 
 def _start(lanes: Sequence[_Lane]) -> None:
-    """Start workers at the same time. If one does not start, end all of them and raise its error."""
+    """Start workers at the same time; if one of them does not start, end all and raise its error."""
     until = time.monotonic() + _START_SECONDS
     try:
         for lane in lanes:
@@ -289,7 +289,7 @@ def _start(lanes: Sequence[_Lane]) -> None:
 def _describe_main() -> Mapping[str, Any]:
     """Return the data that another process needs to import the main module of this process.
 
-    Raises an error while this process itself imports the main module of its parent.
+    Raises an error while this process itself imports its parent's main module.
     """
     found = get_preparation_data("etdev worker")
     return {name: found[name] for name in _MAIN if name in found}
@@ -306,7 +306,7 @@ def _interpreter_flags() -> list[str]:
 
 
 def _open_sentinel(pid: int) -> int | None:
-    """Return a descriptor that is readable once the process has ended; None if the system has none."""
+    """Return a descriptor that is readable after the process has ended; None if the system does not support this."""
     try:
         return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
     except OSError:

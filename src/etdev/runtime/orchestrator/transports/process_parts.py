@@ -1,7 +1,7 @@
 """Encoding of jobs, results and errors as lists of byte buffers, called parts.
 
 The first part is a pickle. Its out-of-band buffers follow, which are copied when they are decoded. The contents of
-arrays come last, and are used without a copy.
+arrays come last, and are not copied.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from etdev.runtime.orchestrator.messages import ArrayArgument, Cost, Job, Outcom
 from etdev.runtime.orchestrator.worker import Worker
 
 Dumps = Callable[..., bytes]
-"""``pickle.dumps``, or a compatible function such as that of cloudpickle."""
+"""``pickle.dumps``, or a compatible function such as cloudpickle's."""
 _MAIN = re.compile(rb"__main__|__mp_main__")
 
 
 class RemoteTracebackError(Exception):
-    """Traceback of an error on its worker. It is the cause of the error in this process."""
+    """The traceback of an error on its worker, attached as the cause of the error in this process."""
 
     def __str__(self) -> str:
         return f'\n"""\n{self.args[0]}"""'
@@ -39,12 +39,12 @@ def dump(value: Any, dumps: Dumps = pickle.dumps) -> list[Any]:
 
 
 def load(parts: Sequence[Any]) -> Any:
-    """Decode a value. Its buffers are copied."""
+    """Decode a value, and copy its buffers."""
     return pickle.loads(parts[0], buffers=map(bytearray, parts[1:]))
 
 
 def names_main(parts: Sequence[Any]) -> bool:
-    """Return whether decoding needs the main module of the sending process."""
+    """Return True if decoding needs the main module of the sending process."""
     return _MAIN.search(parts[0]) is not None
 
 
@@ -76,7 +76,7 @@ def load_job(parts: Sequence[Any]) -> Job:
 def run_job(
     worker: Worker, parts: Sequence[Any], dumps: Dumps = pickle.dumps, *, before: Callable[[], None] | None = None
 ) -> list[Any]:
-    """Decode and run a job, and return its encoded outcome. ``before`` is called first.
+    """Decode and run a job, and return its encoded outcome; call ``before`` first.
 
     Raises :class:`~etdev.errors.UsageError` if the job cannot be decoded or the outcome cannot be encoded, and the
     errors of the task.
@@ -117,7 +117,7 @@ def load_outcome(parts: Sequence[Any]) -> Outcome:
 
 
 def dump_error(error: BaseException, dumps: Dumps = pickle.dumps) -> list[Any]:
-    """Encode an error. If it cannot be pickled, encode only its name and message."""
+    """Encode an error; if it cannot be pickled, encode only its name and message."""
     try:
         words = str(error)
     except Exception:  # noqa: BLE001 - the message comes from the code of the error
@@ -131,7 +131,7 @@ def dump_error(error: BaseException, dumps: Dumps = pickle.dumps) -> list[Any]:
 
 
 def load_error(parts: Sequence[Any]) -> BaseException:
-    """Decode an error, or return a :class:`RemoteError`. The remote traceback is its ``__cause__``."""
+    """Decode an error, or return a :class:`RemoteError`; the remote traceback is its ``__cause__``."""
     name, words, text = pickle.loads(parts[0])
     try:
         found = pickle.loads(parts[1])
@@ -148,7 +148,7 @@ def name_of(call: Any) -> str:
 
 
 def _refuse(job: Job, error: Exception, dumps: Dumps) -> UsageError:
-    """Find the first part of a job that cannot be pickled, and return an error about it."""
+    """Return an error about the first part of a job that cannot be pickled."""
     call = name_of(job.call)
     if not _can_be_sent(job.call, dumps):
         return UsageError(

@@ -1,6 +1,6 @@
-"""Connection that sends messages between two processes. Sending never blocks.
+"""Connection that sends messages between two processes, without blocking the sender.
 
-Large messages go through shared memory that has no name. Only its descriptor is sent. The system frees the memory when
+Large messages go through unnamed shared memory, of which only the descriptor is sent. The system frees the memory when
 no process has the descriptor any more, even if a process is killed.
 """
 
@@ -22,36 +22,36 @@ from typing import Any
 from etdev.runtime.owners import MoveOnly
 
 LARGE = 1 << 16
-"""Maximum bytes of a message that is sent without shared memory."""
+"""Maximum size in bytes of a message that is sent without shared memory."""
 _HEAD = struct.Struct("<QQIBB")
-"""Number, stamp, number of parts, kind, flag for shared memory. The size of each part follows, in 8 bytes."""
+"""Number, stamp, number of parts, kind, flag for shared memory; the size of each part follows, in 8 bytes."""
 _PIECE = 1 << 16
-"""Maximum bytes of one read."""
+"""Maximum size in bytes of one read."""
 _DESCRIPTOR = struct.Struct("@i")
 _ANCILLARY = socket.CMSG_SPACE(8 * _DESCRIPTOR.size)
-"""Space for descriptors in one read. Linux delivers one; other systems may deliver several."""
+"""Space for descriptors in one read; Linux delivers one, other systems may deliver several."""
 _RECEIVE = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _MAP = {"prot": mmap.PROT_READ, "flags": mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)}
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Message between the two processes."""
+    """A message between the two processes."""
 
     number: int
-    """Number of a command. The answer has the same number."""
+    """Number of a command; the answer has the same number."""
     kind: int
     parts: Sequence[Any]
-    """Byte buffers. Those of a received message are read-only."""
+    """Byte buffers, which are read-only in a received message."""
     stamp: int = 0
-    """Number from the sender's ``stamp`` function at the time of sending."""
+    """Result of the sender's ``stamp`` function at the time of sending."""
 
 
 class Channel(MoveOnly):
-    """One end of a connection. Any thread can send; one thread receives.
+    """One end of a connection: any thread can send, and only one thread receives.
 
-    ``stamp`` returns a number that each message carries. ``sentinel`` is a descriptor that is readable once the other
-    process has ended. The connection alone does not show that, because a child of the process may keep it open.
+    ``stamp`` returns a number that each message carries. ``sentinel`` is a descriptor that is readable after the other
+    process has ended. The connection alone does not show this end, because a child of the process may keep it open.
     """
 
     def __init__(
@@ -62,9 +62,10 @@ class Channel(MoveOnly):
         self._lock = Lock()
         self._outbox: deque[Message] = deque()
         self._frame: _Frame | None = None
-        """Message of which only a part is sent."""
+        """The message that is sent only in part so far."""
         self._sending = self._full = False
-        """``_sending``: one thread sends for all. ``_full``: it found no room, so the receiving thread goes on."""
+        """``_sending``: a thread sends for all threads. ``_full``: it found no room, so the receiving thread continues.
+        """
         self._broken = self._closed = self._ended = False
         self._inbox = bytearray()
         self._descriptors: deque[int] = deque()
@@ -75,7 +76,7 @@ class Channel(MoveOnly):
                 self._poll.register(descriptor, select.POLLIN)
 
     def send(self, message: Message) -> None:
-        """Queue a message and send it when there is room. If the other process has ended, drop it."""
+        """Queue a message, and send it when there is room; drop it if the other process has ended."""
         with self._lock:
             if self._closed or self._broken:
                 return
@@ -113,7 +114,10 @@ class Channel(MoveOnly):
         return found
 
     def close(self) -> None:
-        """Close the connection when no thread is sending. Only the receiving thread may call this."""
+        """Close the connection; called only by the receiving thread.
+
+        If another thread is sending, that thread closes the connection when it stops.
+        """
         with self._lock:
             idle = not self._closed and (not self._sending or self._full)
             self._closed = True
@@ -135,7 +139,7 @@ class Channel(MoveOnly):
                 raise
 
     def _wait_for_room(self) -> bool:
-        """Let the receiving thread send the rest. Return False if the channel is closed."""
+        """Let the receiving thread send the rest; return False if the channel is closed."""
         with self._lock:
             if not self._closed:
                 self._full = True
@@ -143,7 +147,7 @@ class Channel(MoveOnly):
             return not self._closed
 
     def _break(self) -> None:
-        """Stop sending, because the other process has ended or a message is incomplete. The receiver notices it."""
+        """Stop sending, because the other process has ended or a message is incomplete; the receiver notices this."""
         with self._lock:
             self._broken, self._sending = True, False
             self._outbox.clear()
@@ -155,7 +159,7 @@ class Channel(MoveOnly):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def _next(self) -> bool:
-        """Select the message to send. Return False if there is none."""
+        """Select the message to send; return False if there is none."""
         with self._lock:
             if not self._closed and self._frame is not None:
                 return True
@@ -180,7 +184,7 @@ class Channel(MoveOnly):
         self._outbox.clear()
 
     def _read(self) -> bool:
-        """Read once from the connection. Return False if there is nothing to read."""
+        """Read once from the connection; return False if there is nothing to read."""
         try:
             piece, ancillary, flags, _ = self._socket.recvmsg(_PIECE, _ANCILLARY, _RECEIVE)
         except BlockingIOError:
@@ -190,7 +194,9 @@ class Channel(MoveOnly):
         for _, _, data in ancillary:
             self._descriptors.extend(descriptor for (descriptor,) in _DESCRIPTOR.iter_unpack(data))
         if flags & socket.MSG_CTRUNC:
-            raise OSError(errno.EMFILE, "the descriptor of shared memory could not be taken: too many files are open")
+            raise OSError(
+                errno.EMFILE, "the descriptor of shared memory could not be received: too many files are open"
+            )
         self._inbox += piece
         self._ended = self._ended or not piece
         return bool(piece)
@@ -221,9 +227,9 @@ class Channel(MoveOnly):
 
 
 class _Frame:
-    """Message that is being sent.
+    """A message that is being sent.
 
-    Its shared memory is created only now, so that queued messages need no descriptors.
+    The frame creates the message's shared memory, so that queued messages do not need descriptors.
     """
 
     def __init__(self, message: Message, stamp: int) -> None:
@@ -240,7 +246,7 @@ class _Frame:
         self._left = memoryview(b"".join((head, struct.pack(f"<{len(sizes)}Q", *sizes), *inline)))
 
     def send(self, connection: socket.socket) -> bool:
-        """Send as many bytes as there is room for. Return whether all are sent."""
+        """Send as many bytes as there is room for; return True if all bytes are sent."""
         while self._left:
             try:
                 if self._descriptor is None:
@@ -275,7 +281,7 @@ def _cut(data: memoryview, sizes: Sequence[int]) -> list[memoryview]:
 
 
 def _share(parts: Sequence[Any]) -> int | None:
-    """Return the descriptor of new shared memory with these bytes, or None if the system has none left."""
+    """Return the descriptor of new shared memory with these bytes; None if the system has no more descriptors."""
     try:
         descriptor = _nameless()
     except OSError:

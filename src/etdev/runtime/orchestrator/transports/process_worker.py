@@ -1,7 +1,7 @@
 """Program of a worker's process, for the transport ``process``.
 
-The main thread runs tasks. A second thread receives commands, and does memory operations even while a task runs. The
-process ends when its parent ends.
+The main thread runs tasks. A second thread receives commands, and performs memory operations even while a task runs.
+The process ends when its parent ends.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Kind(IntEnum):
 
 
 def main(descriptor: int) -> None:
-    """Serve the commands of the parent, which come through this descriptor."""
+    """Serve the parent's commands, which come through this descriptor."""
     os.set_inheritable(descriptor, False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent decides which processes end on an interrupt.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -54,7 +54,7 @@ def main(descriptor: int) -> None:
 
 
 def end_with_parent() -> None:
-    """Let the system kill this process when the thread that started it ends, in any way."""
+    """Let the system kill this process when the thread that started it ends for any reason."""
     if sys.platform == "linux":
         import ctypes
 
@@ -73,7 +73,7 @@ class _Server:
         """Data for the import of the parent's main module; None after the import."""
 
     def read(self) -> None:
-        """Receive commands until the parent ends. Then end this process."""
+        """Receive commands until the parent ends, then end this process."""
         try:
             while True:
                 messages = self._channel.receive()
@@ -109,7 +109,7 @@ class _Server:
         return message.kind == Kind.FREE and pickle.loads(message.parts[0])[0] in self._worker.objects
 
     def _run(self, message: Message) -> bool:
-        """Execute a command in the main thread. Return False for the command to stop."""
+        """Execute a command in the main thread; return False for the command to stop."""
         if message.kind == Kind.STOP:
             return False
         try:
@@ -160,7 +160,7 @@ def _use_memory(worker: Worker, message: Message) -> Sequence[Any]:
 
 
 def _import_main(preparation: Mapping[str, Any]) -> None:
-    """Import the main module of the parent as the main module of this process, as ``multiprocessing`` does.
+    """Import the parent's main module as the main module of this process, like ``multiprocessing``.
 
     While it is imported, the module must not start processes.
     """

@@ -33,19 +33,19 @@ _START_SECONDS = 120.0
 _END_SECONDS = 10.0
 
 _Read = Callable[[Sequence[Any]], Any]
-"""Decodes the answer to a command."""
+"""A function that decodes the answer to a command."""
 
 
 class _Lane:
-    """Actor of a worker. A restart creates a new object."""
+    """The actor of a worker; a restart creates a new object."""
 
     def __init__(self, number: int, actor: Any) -> None:
         self.number, self.actor = number, actor
         self.pid = 0
         self.over = False
-        """True when no more answers and losses of this actor are reported."""
+        """True when no more answers or losses of this actor will be reported."""
         self.alive = True
-        """True until the loss of the actor was reported."""
+        """True until the loss of the actor is reported."""
         self.gone = threading.Event()
         """Set when Ray reports that the actor has ended."""
         self.live_bytes = 0
@@ -63,12 +63,12 @@ class _Lane:
 
     def end(self) -> None:
         """Kill the process of the actor."""
-        with suppress(Exception):  # The actor or the cluster has ended already.
+        with suppress(Exception):  # The actor or the cluster has already ended.
             ray.kill(self.actor, no_restart=True)
 
 
 class RayTransport(Transport):
-    """One actor per worker, on the Ray cluster of this process, on the cluster at an address, or on a new one.
+    """One actor for each worker, on the Ray cluster of this process, on the cluster at an address, or on a new one.
 
     One thread handles all answers of all workers.
     """
@@ -102,7 +102,7 @@ class RayTransport(Transport):
         self._await(lane, lane.actor.alloc.remote(buffer, nbytes), done, _nothing)
 
     def free(self, worker: int, buffer: int, done: Done) -> None:
-        """Free a buffer, even while the actor runs a task, or close an object after the task."""
+        """Free a buffer, even while the actor runs a task; close an object after the task."""
         lane = self._lanes[worker]
         method = lane.actor.close if buffer in lane.objects else lane.actor.free
         lane.objects.discard(buffer)
@@ -129,7 +129,7 @@ class RayTransport(Transport):
         self._await(lane, lane.actor.run.remote(*pack(dump_job(job, cloudpickle.dumps))), done, load_outcome)
 
     def health(self, worker: int) -> Health:
-        """Return whether the actor is alive, and its allocated bytes as of its last answer."""
+        """Return the state of a worker: if its actor is alive, and its allocated bytes at its last answer."""
         lane = self._lanes[worker]
         return Health(lane.alive, lane.pid, lane.live_bytes if lane.alive else 0)
 
@@ -143,7 +143,7 @@ class RayTransport(Transport):
         self._in_thread(lambda: self._lose(lane, f"its process {lane.pid} was killed"))
 
     def close(self) -> None:
-        """Kill the actors, wait until they have ended, and leave the cluster. The cluster ends with its last user."""
+        """Kill the actors, wait until they have ended, and leave the cluster; the cluster ends with its last user."""
         with self._closing:
             if self._closed:
                 return
@@ -194,9 +194,9 @@ class RayTransport(Transport):
         return put
 
     def _await(self, lane: _Lane, reference: Any, done: Done, read: _Read) -> None:
-        """Handle an answer in the transport's thread when it arrives.
+        """Handle an answer in the transport's thread when the answer arrives.
 
-        Ray's own thread must not do that, because it could not send meanwhile.
+        Ray's own thread must not do this, because it could not send at the same time.
         """
 
         def put(future: Future[Any]) -> None:
@@ -251,7 +251,7 @@ class RayTransport(Transport):
         except Exception as error:  # noqa: BLE001 - unpickling runs arbitrary code
             failure = UsageError(
                 f"an answer of worker {lane.number} cannot be read: {type(error).__name__}: {error}",
-                hint="what a task returns has to be of modules that can be imported here",
+                hint="return only data whose types are in modules that this process can import",
             )
             failure.__cause__ = error
             return None, failure

@@ -1,4 +1,4 @@
-"""Ray actor that contains a worker, for the transport ``ray``."""
+"""A Ray actor that contains a worker, for the transport ``ray``."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from etdev.runtime.orchestrator.transports.process_worker import end_with_parent
 from etdev.runtime.orchestrator.worker import Worker
 
 GROUPS = {"tasks": 1, "memory": 1, "pulse": 1}
-"""Groups of methods of an actor → number of threads. Methods of different groups run at the same time."""
+"""Number of threads of each group of an actor's methods; methods of different groups run at the same time."""
 _LARGE = 1 << 16
-"""Minimum bytes of a part that goes through shared memory."""
+"""Minimum size in bytes of a part that goes through shared memory."""
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 Answer = tuple[int, int, bool, Sequence[Any]]
-"""Number of the answer, allocated bytes, True for an error, parts. The highest number has the latest allocated bytes.
+"""Number of the answer, allocated bytes, True for an error, and parts.
+
+The answer with the highest number has the current number of allocated bytes.
 """
 
 
@@ -47,7 +49,7 @@ def read_answer(packed: Any) -> Answer:
 
 
 class RayWorker:
-    """Worker in a Ray actor. Errors are answers, so the only failure that Ray sees is the end of the actor."""
+    """A worker in a Ray actor; errors are answers, so the only failure that Ray sees is the end of the actor."""
 
     def __init__(self) -> None:
         self._stamp = 0
@@ -56,10 +58,10 @@ class RayWorker:
 
     @_thread("tasks")
     def begin(self, number: int, spec: WorkerSpec, paths: Sequence[str]) -> Any:
-        """Open the memory of the worker and extend ``sys.path``. Answer with the process id."""
+        """Open the memory of the worker, extend ``sys.path``, and answer with the process id."""
 
         def begin() -> Sequence[Any]:
-            end_with_parent()  # Without it, Ray takes seconds after the whole cluster was killed.
+            end_with_parent()  # Without this, the actor would end seconds after the whole cluster was killed.
             sys.path.extend(path for path in paths if path not in sys.path)
             self._worker = Worker(number, spec)
             return [pickle.dumps(os.getpid())]
@@ -98,7 +100,7 @@ class RayWorker:
 
     @_thread("pulse")
     def pulse(self) -> None:
-        """Block forever. When the actor ends, this call fails. So the end is noticed even without another call."""
+        """Block forever; when the actor ends, this call fails, so the end is noticed even without another call."""
         threading.Event().wait()
 
     @property
@@ -122,4 +124,4 @@ class RayWorker:
         packed = pack(parts)
         answer: Answer = stamp, live_bytes, failed, packed
         small = all(isinstance(part, bytes) for part in packed)
-        return pickle.dumps(answer) if small else answer  # Ray itself pickles more slowly.
+        return pickle.dumps(answer) if small else answer  # Ray's own pickling is slower.

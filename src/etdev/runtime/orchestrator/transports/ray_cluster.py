@@ -1,4 +1,4 @@
-"""Ray cluster of this process. It starts a cluster or joins one, and all its orchestrators use the same one."""
+"""The Ray cluster of this process, which is started or joined, and shared by all orchestrators of the process."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ import ray
 from etdev.errors import MissingRequirementError, UsageError
 
 _STORE = 256 << 20
-"""Size of shared memory for data in transit. Beyond it, Ray uses files."""
+"""Size of shared memory for data in transit; Ray uses files for more data."""
 _REACHED_SECONDS = 10.0
 _LONGEST = 30
-"""Maximum length of the path of the temporary folder. With a longer one, the names of Ray's sockets are too long."""
+"""Maximum length of the temporary folder's path; with a longer one, the names of Ray's sockets are too long."""
 _NOT_JOINED = "start a cluster with `ray start --head`, or omit the address, so that Ray starts one"
 _TOKEN = secrets.token_hex(32)
-"""Token that the cluster requires from clients. Ray reads it once per process."""
+"""Token that the cluster requires from clients; Ray reads it once for each process."""
 _ENVIRONMENT = {
-    "RAY_AUTH_TOKEN": _TOKEN,  # Other users cannot run code through Ray's ports without it.
+    "RAY_AUTH_TOKEN": _TOKEN,  # Without a token, other users could run code through Ray's ports.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Use ports of the loopback interface only. This starts faster, too.
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_memory_monitor_refresh_ms": "0",  # Ray must not kill workers because other programs use memory.
+    "RAY_memory_monitor_refresh_ms": "0",  # Otherwise Ray may kill workers because other programs use memory.
 }
-"""Environment variables of this process while it runs its own cluster. The processes of the cluster inherit them."""
+"""Environment variables of this process while it runs its own cluster; the cluster's processes inherit them."""
 _SET_BY_RAY = ("RAY_AUTH_MODE", "RAY_CLIENT_MODE", "PYTHONBREAKPOINT")
 
 
 class Cluster:
-    """Connection of this process to a Ray cluster. :meth:`close` also ends the cluster if this process started it.
+    """Connection of this process to a Ray cluster; :meth:`close` also ends the cluster if this process started it.
 
-    A thread opens the connection and exists as long as it does. The processes of Ray end with the thread that started
-    them.
+    A thread opens the connection, and runs until the connection is closed: Ray's processes end with the thread that
+    started them.
     """
 
     def __init__(self, address: str | None) -> None:
@@ -54,7 +54,7 @@ class Cluster:
         atexit.register(self.close)
 
     def open(self) -> None:
-        """Start or join the cluster. Raises :class:`~etdev.errors.MissingRequirementError` if that fails."""
+        """Start or join the cluster. Raises :class:`~etdev.errors.MissingRequirementError` if this fails."""
         self._thread.start()
         try:
             self._made.wait()
@@ -71,7 +71,7 @@ class Cluster:
             raise MissingRequirementError(f"{what}: {words}", hint=hint) from self._error
 
     def close(self) -> None:
-        """Leave the cluster, or end it if this process started it. A second call has no effect."""
+        """Leave the cluster, or end it if this process started it; a second call has no effect."""
         self._end.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -129,7 +129,7 @@ class Cluster:
 
 
 class _Shared:
-    """Cluster that all orchestrators of this process share, and the number of its users."""
+    """The cluster that all orchestrators of this process share, and the number of its users."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -137,9 +137,9 @@ class _Shared:
         self._users = 0
 
     def join(self, address: str | None) -> None:
-        """Add a user. The first user starts or joins the cluster.
+        """Add a user; the first user starts or joins the cluster.
 
-        If other code in this process has a cluster, use that one, and do not end it.
+        If other code in this process has a cluster, use that cluster, and do not end it.
         """
         with self._lock:
             if self._cluster is None and not ray.is_initialized():
@@ -151,7 +151,7 @@ class _Shared:
             self._users += 1
 
     def leave(self) -> None:
-        """Remove a user. The last user ends or leaves the cluster."""
+        """Remove a user; the last user ends or leaves the cluster."""
         with self._lock:
             self._users -= 1
             if not self._users and self._cluster is not None:
@@ -163,7 +163,7 @@ class _Shared:
         here = ray.get_runtime_context().gcs_address
         if address not in (None, "auto", joined, here):
             raise UsageError(
-                f"this process has a Ray cluster at {joined or here} already, and cannot join the one at {address}",
+                f"this process already has a Ray cluster at {joined or here}, and cannot join the one at {address}",
                 hint="close the orchestrators that use it, or `ray.shutdown()` it",
             )
 
@@ -172,14 +172,14 @@ SHARED = _Shared()
 
 
 def _check_reached(address: str) -> None:
-    """Raise an error within seconds if an address cannot be reached. Ray itself would try for minutes."""
+    """Raise an error within seconds if an address cannot be reached; Ray itself would try for minutes."""
     host, colon, port = address.rpartition("://")[2].rpartition(":")
     if colon and port.isdecimal():
         socket.create_connection((host.strip("[]"), int(port)), _REACHED_SECONDS).close()
 
 
 def _print_nothing(nothing: bool) -> None:
-    """Switch Ray's messages about ended workers off or on. Ray has no setting for it."""
+    """Turn Ray's messages about ended workers off (True) or on, since Ray has no setting for them."""
     worker: Any = importlib.import_module("ray._private.worker")
     worker._worker_logs_enabled = not nothing
 

@@ -1,4 +1,4 @@
-"""Transport to workers in this process. Each has a thread for its tasks; copies run in the calling thread."""
+"""Transport to workers in this process; each has a thread for its tasks, and copies run in the calling thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Task = tuple[Job, Done]
 
 
 class _Lane:
-    """Worker and its thread. A restart creates a new object."""
+    """A worker and its thread; a restart creates a new object."""
 
     def __init__(self, number: int, spec: WorkerSpec) -> None:
         self.worker = Worker(number, spec)
@@ -26,14 +26,14 @@ class _Lane:
         self._jobs: SimpleQueue[_Task | None] = SimpleQueue()
         self._lock = Lock()
         self._users = 0
-        """Number of threads that use the worker's memory now."""
+        """Number of threads that are using the worker's memory."""
 
     def start(self) -> None:
         """Start the thread that runs queued tasks."""
         Thread(target=self._loop, name=f"etdev worker {self.worker.number}", daemon=True).start()
 
     def put(self, task: _Task | None) -> None:
-        """Queue a task. None ends the thread."""
+        """Queue a task; None ends the thread."""
         self._jobs.put(task)
 
     def _loop(self) -> None:
@@ -47,7 +47,7 @@ class _Lane:
         self.use(lambda: self.worker.run(job), done)
 
     def use(self, action: Callable[[], Any], done: Done) -> None:
-        """Do something with the memory of the worker, and answer unless the worker is lost."""
+        """Run ``action``, which uses the worker's memory, and answer unless the worker is lost."""
         with self._lock:
             if not self.alive:
                 return
@@ -61,10 +61,10 @@ class _Lane:
         if self._leave():
             done(result, failure)
         if isinstance(failure, KeyboardInterrupt) and current_thread() is main_thread():
-            raise failure  # The interrupt is meant for the caller, who does not wait for this copy.
+            raise failure  # The interrupt is for the caller, who does not wait for this copy.
 
     def _leave(self) -> bool:
-        """Record that a thread has finished using the memory. Return whether the worker is alive."""
+        """Record that a thread has finished using the memory; return True if the worker is alive."""
         with self._lock:
             self._users -= 1
             alive, last = self.alive, not self._users
@@ -73,7 +73,7 @@ class _Lane:
         return alive
 
     def end(self) -> None:
-        """Stop answering. Free the memory when no thread uses it."""
+        """Stop answering, and free the memory when no thread uses it any more."""
         with self._lock:
             alive, self.alive = self.alive, False
             last = not self._users
@@ -83,7 +83,7 @@ class _Lane:
 
 
 class ThreadTransport(Transport):
-    """One thread per worker. With ``seed``, there are no threads and a run can be repeated exactly.
+    """One thread for each worker; with ``seed``, no threads, so that a run can be repeated exactly.
 
     Tasks then run in the thread that waits for them, in a random order that depends on the seed.
     """
@@ -143,7 +143,7 @@ class ThreadTransport(Transport):
         return True
 
     def health(self, worker: int) -> Health:
-        """Return whether the worker is alive, and its allocated bytes."""
+        """Return the state of a worker: if it is alive, and its allocated bytes."""
         lane = self._lanes[worker]
         return Health(lane.alive, os.getpid(), lane.worker.live_bytes() if lane.alive else 0)
 
@@ -152,7 +152,7 @@ class ThreadTransport(Transport):
         self._lanes[worker] = self._lane(worker)
 
     def kill(self, worker: int) -> None:
-        """Mark the worker as lost. A thread cannot be killed, so its task continues. Its answer is ignored."""
+        """Mark the worker as lost; since a thread cannot be killed, its task continues, but the answer is ignored."""
         lane = self._lanes[worker]
         if lane.alive:
             lane.end()
