@@ -12,7 +12,7 @@ import pytest
 
 from etdev import backends
 from etdev.backends import base
-from etdev.backends.base import Backend, encode_compile_spec, find_packages
+from etdev.backends.base import Availability, Backend, encode_compile_spec, find_packages
 from etdev.devices import DeviceType
 from etdev.errors import ConfigError, MissingRequirementError
 from support.plugins import Packages
@@ -51,6 +51,32 @@ def test_the_built_in_backends() -> None:
         assert {kind.upper() for kind in backend.device_types} <= DeviceType.__members__.keys()
         assert bool(backend.delegate_ids) == (name != "portable")
         assert backend.availability().available or backend.availability().remedy
+
+
+@pytest.mark.parametrize(
+    ("cuda", "visible", "nvcc", "reason"),
+    [
+        (None, False, True, "the installed torch was built without CUDA"),
+        ("13.0", False, True, "no CUDA device is visible"),
+        ("13.0", True, False, "CUDA's compiler 'nvcc' was not found"),
+        ("13.0", True, True, None),
+    ],
+)
+def test_cuda_needs_a_device_and_its_compiler_before_anything_is_lowered(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cuda: str | None, visible: bool, nvcc: bool, reason: str | None
+) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: visible)
+    monkeypatch.setattr("etdev.backends.cuda.find_packages", lambda *_, **__: Availability(True, "all packages"))
+    (tmp_path / "bin").mkdir()
+    if nvcc:
+        (tmp_path / "bin" / "nvcc").touch(mode=0o755)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    found = backends.get("cuda").availability()
+    assert (found.available, found.reason) == (reason is None, reason or "all packages")
+    assert (found.remedy is None) == found.available
 
 
 def test_an_unknown_name() -> None:

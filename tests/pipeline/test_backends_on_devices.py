@@ -189,6 +189,6 @@ def test_cuda_says_what_it_lacks(project: Callable[..., Project]) -> None:
             "etdev.toml:9:29 (targets.cpu.partitioners[0].backend)",
             "the backend 'cuda' cannot be used here: the package 'triton' is not installed, without which "
             "ExecuTorch's CUDA backend cannot be imported",
-            'on Linux with a CUDA device: pip install "etdev[build]" triton',
+            'on Linux with a CUDA device and the CUDA toolkit: pip install "etdev[build]" triton',
         ),
     )

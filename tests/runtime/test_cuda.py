@@ -100,6 +100,35 @@ def test_a_program_runs_on_the_stand_in(driver: Driver) -> None:
         torch.testing.assert_close(loaded.execute((X,)), (X.sin().sin().sin(),))
 
 
+@pytest.mark.parametrize(("offset", "nbytes"), [(0, 64), (2, 8), (7, 16), (64, 0)])
+@pytest.mark.parametrize("alignment", [16, 1024])
+def test_device_tensors_can_be_viewed_at_any_offset(driver: Driver, offset: int, nbytes: int, alignment: int) -> None:
+    """A float32 view at offset 2 was refused."""
+    _views(CudaAllocator(), offset, nbytes, alignment)
+
+
+@pytest.mark.hardware
+@pytest.mark.parametrize(("offset", "nbytes"), [(0, 64), (4, 8)])
+def test_device_tensors_of_a_real_device_can_be_viewed(offset: int, nbytes: int) -> None:
+    with _unchanged_memory():
+        _views(CudaAllocator(), offset, nbytes, 1024)
+
+
+def _views(allocator: CudaAllocator, offset: int, nbytes: int, alignment: int) -> None:
+    address = allocator.allocate(64, 0, alignment)
+    content = bytes(range(64))
+    allocator.copy_host_to_device(address, content, 64)
+    found = allocator.device_tensor(address + offset, nbytes)
+    assert bytes(found.cpu().tolist()) == content[offset : offset + nbytes]
+    floats = found.view(torch.float32)
+    floats.zero_()
+    back = bytearray(64)
+    allocator.copy_device_to_host(back, address, 64)
+    assert bytes(back) == content[:offset] + bytes(nbytes) + content[offset + nbytes :]
+    del found, floats
+    allocator.deallocate(address)
+
+
 @contextmanager
 def _unchanged_memory() -> Iterator[None]:
     torch.cuda.synchronize()

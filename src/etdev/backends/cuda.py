@@ -6,8 +6,11 @@ executorch 1.4.1 and has never been run, because no machine of the project has h
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from etdev.backends.base import (
@@ -21,7 +24,7 @@ from etdev.backends.base import (
 from etdev.config.describe.notation import literal
 from etdev.config.keys import nearest
 
-REMEDY = 'on Linux with a CUDA device: pip install "etdev[build]" triton'
+REMEDY = 'on Linux with a CUDA device and the CUDA toolkit: pip install "etdev[build]" triton'
 GENERATED = "method_name"
 """Key of the compile spec that states the method's name for the compiler. etdev writes this compile spec."""
 
@@ -70,7 +73,8 @@ class Cuda:
     def availability(self) -> Availability:
         found = find_packages("torch", "executorch", "triton", remedy=REMEDY)
         if found.available:
-            return found
+            lacking = _lacking()
+            return found if lacking is None else Availability(False, lacking, REMEDY)
         return replace(found, reason=f"{found.reason}, without which ExecuTorch's CUDA backend cannot be imported")
 
     def partitioner(self, options: NoOptions, specs: Mapping[str, CompileSpecValue], method: str) -> Any | None:
@@ -79,6 +83,20 @@ class Cuda:
 
         wanted = {GENERATED: method, **specs}
         return CudaPartitioner([CompileSpec(key, encode_compile_spec(value)) for key, value in wanted.items()])
+
+
+def _lacking() -> str | None:
+    """Return what lowering needs and this machine lacks; None if it lacks nothing. It imports torch."""
+    import torch
+
+    if torch.version.cuda is None:
+        return "the installed torch was built without CUDA"
+    if not torch.cuda.is_available():
+        return "no CUDA device is visible"
+    folder = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
+    if shutil.which("nvcc", path=None if folder is None else str(Path(folder) / "bin")) is None:
+        return "CUDA's compiler 'nvcc' was not found"
+    return None
 
 
 def _check_choice(key: str, value: CompileSpecValue) -> Iterable[SpecIssue]:

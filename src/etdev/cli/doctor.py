@@ -63,7 +63,7 @@ def _text(found: Diagnosis, loaded: LoadedConfig | None, needs: Sequence[Need] |
     runtime = f"{found.runtime.reason}, with {', '.join(found.runtime.backends) or 'no delegates'}"
     lines += ["", "runtime", f"  {runtime if found.runtime.available else f'not available: {found.runtime.reason}'}"]
     native = found.native
-    what = native.reason if native.available else f"not available: {native.reason}: {native.remedy}"
+    what = native.reason if native.available else f"cannot be compiled: {native.reason}: {native.remedy}"
     lines += ["", "native runtime", f"  {what}"]
     if loaded is not None:
         lines += ["", *_needs(loaded, needs or ())]

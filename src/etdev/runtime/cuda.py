@@ -122,8 +122,16 @@ class CudaAllocator(DeviceAllocator):
             ) from error
 
     def _device_tensor(self, address: int, nbytes: int) -> torch.Tensor:
+        import torch
+
         start = max(known for known in self._tensors if known <= address)
-        return self._tensors[start][address - start : address - start + nbytes]
+        held = self._tensors[start]
+        if not nbytes:
+            return held[:0]
+        # A storage of its own: torch views a slice as another type only at multiples of the element size.
+        begin = held.storage_offset() + address - start
+        storage = held.untyped_storage()[begin : begin + nbytes]
+        return torch.empty(0, dtype=torch.uint8, device=held.device).set_(storage)
 
     def _pointer_attributes(self, address: int) -> PointerAttributes:
         for ask in (_from_bindings, _from_library):
