@@ -127,7 +127,7 @@ def try_mutants(subjects: Iterable[Subject], each: int, runtime: StockRuntime, f
     """Run up to ``each`` mutants of every kind of each link, and compare them with the link."""
     trial = Trial()
     for subject in subjects:
-        wanted = _outputs(subject, subject.linked.program, runtime, folder)
+        wanted = outputs_of(subject, subject.linked.program, runtime, folder)
         assert not isinstance(wanted, str), f"{subject.name}: {wanted}"
         for mutant in mutants(subject, each, seed):
             _try(subject, mutant, wanted, trial, runtime, folder)
@@ -138,7 +138,7 @@ def _try(
     subject: Subject, mutant: Mutant, wanted: list[bytes], trial: Trial, runtime: StockRuntime, folder: Path
 ) -> None:
     try:
-        found = _outputs(subject, mutant.program, runtime, folder)
+        found = outputs_of(subject, mutant.program, runtime, folder)
     except EtdevError:
         return  # It is not a program any more.
     proved = subject.validate(mutant).proved
@@ -152,20 +152,21 @@ def _try(
         trial.missed.append(f"{subject.name}, {mutant.kind}, {mutant.what}")
 
 
-def _outputs(subject: Subject, program: Program, runtime: StockRuntime, folder: Path) -> list[bytes] | str:
+def outputs_of(subject: Subject, program: Program, runtime: StockRuntime, folder: Path) -> list[bytes] | str:
     """Return all bits of all outputs of all calls, or the error."""
     file = folder / "mutant.pte"
     write(program, file)
     try:
         runtime.load(file)
-        return [bits for method, inputs in subject.calls for bits in _bits(runtime.call(method, inputs))]
+        return [bits for method, inputs in subject.calls for bits in output_bits(runtime.call(method, inputs))]
     except RuntimeCrashError:
         return "crash"
     except ProgramFailureError:
         return "failure"
 
 
-def _bits(values: Iterable[Any]) -> Iterator[bytes]:
+def output_bits(values: Iterable[Any]) -> Iterator[bytes]:
+    """Yield all bits of outputs, with their types and shapes."""
     for value in values:
         tensor = hasattr(value, "numpy")
         yield repr((value.dtype, tuple(value.shape)) if tensor else value).encode()
