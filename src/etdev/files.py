@@ -79,7 +79,7 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 def _is_special(status: os.stat_result) -> bool:
-    """Return whether the path is neither a file nor a folder. Folders need no check, because opening a folder fails."""
+    """Return whether a status is that of a special file: neither a regular file nor a folder."""
     return not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode))
 
 
@@ -150,7 +150,7 @@ def temporary_folder(target: Path) -> Iterator[Path]:
 
 
 def _new_temporary_name(target: Path) -> Path:
-    """Return an unused name next to ``target``. First create the parent folder and remove leftovers."""
+    """Create the parent folder, remove leftover temporary files, and return an unused name next to ``target``."""
     target.parent.mkdir(parents=True, exist_ok=True)
     remove_abandoned(target.parent, _temporary_prefix(target))
     token = f"{os.getpid()}-{secrets.token_hex(4)}"

@@ -275,7 +275,7 @@ def test_ci_needs_a_folder_that_its_files_can_name(tmp_path: Path, capsys: pytes
     write_project(tmp_path, LINEAR_CONFIG.replace('name = "tiny"', 'out = "$(touch x)"') + "[targets.cpu]\n")
     assert app.run(["init", str(tmp_path), "--template", "ci"]) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["etdev.toml"]
-    assert capsys.readouterr().err.startswith("error: etdev.toml:3:11: the files for CI cannot name the folder")
+    assert capsys.readouterr().err.startswith("error: etdev.toml:3:11: the folder name")
 
 
 @pytest.mark.parametrize(

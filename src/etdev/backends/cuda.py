@@ -86,7 +86,7 @@ class Cuda:
 
 
 def _lacking() -> str | None:
-    """Return what lowering needs and this machine lacks; None if it lacks nothing. It imports torch."""
+    """Import torch, and return what lowering needs but this machine lacks; None if nothing is missing."""
     import torch
 
     if torch.version.cuda is None:

@@ -58,9 +58,9 @@ class Trial:
     output: str
     """Name of the output."""
     identical: int = 0
-    """Number of cases with the same result in place."""
+    """Number of cases in which the kernel had the same result in place."""
     different: int = 0
-    """Number of cases with a different result in place, or with a crash in place."""
+    """Number of cases in which the kernel had another result in place, or crashed."""
     refused: int = 0
     """Number of cases that the kernel accepts without shared memory but refuses with shared memory."""
     shapes: int = 0

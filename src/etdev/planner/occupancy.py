@@ -33,7 +33,7 @@ class Timeline:
         self.covers = [self._cover(first, last) for first, last in self.ranges]
         """Covering nodes of each buffer. Node 1 is the root, and 2n and 2n + 1 are the children of n."""
         self.parents = _find_parents(node for cover in self.covers for node in cover)
-        """Nearest ancestor that covers a lifetime too, by covering node. 0 if there is none."""
+        """For each node that covers a lifetime: its nearest ancestor that also covers one, or 0 if there is none."""
 
     def _cover(self, first: int, last: int) -> tuple[int, ...]:
         """Return the smallest set of nodes whose instants together are exactly a range of ranks."""

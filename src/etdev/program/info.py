@@ -1,7 +1,8 @@
 """Description of a program: the common model of ``inspect``, ``diff``, the report page and results of builds.
 
 :mod:`etdev.inspection.inspect` derives the description from a :class:`~etdev.program.model.Program`. The JSON of
-``etdev inspect`` has the fields of these dataclasses. Bytes of tensors are those at the largest dynamic sizes.
+``etdev inspect`` has the fields of these dataclasses. The bytes of a tensor with dynamic sizes are counted at its
+largest sizes.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def _out(loaded: LoadedConfig) -> str:
     out = stated if os.path.isabs(stated) else os.path.relpath(path, loaded.root)
     if not re.fullmatch(r"[A-Za-z0-9._/][A-Za-z0-9._/@+-]*", out):
         raise UsageError(
-            f"the files for CI cannot name the folder {out!r}, because some CI systems do not allow that name",
+            f"the folder name {out!r} cannot be used in the files for CI, because some CI systems do not allow it",
             where=loaded.where("project", "out"),
             hint="choose a name that consists of letters, digits, `.`, `_`, `-` and `/`",
         )

@@ -81,9 +81,9 @@ class Loop:
     """Varying state at the head of one loop."""
 
     merge: int
-    """Number of the block at the head."""
+    """Index of the block at the head of the loop."""
     merges: frozenset[int]
-    """Numbers of all blocks inside the loop where paths merge."""
+    """Indices of all blocks inside the loop where paths merge."""
     bytes: dict[Slot, Memory] = field(default_factory=dict)
     """Maps ``(side, space)`` to memory. Varying bytes have their symbols there, and other bytes have :data:`_NONE`."""
     values: dict[Variable, int] = field(default_factory=dict)

@@ -23,7 +23,7 @@ InPlace: TypeAlias = Mapping[str, Collection[tuple[int, int]]]
 
 @dataclass(slots=True)
 class Run:
-    """One execution of a method of both programs, in step."""
+    """One run of the same method in both programs, side by side."""
 
     symbols: Symbols
     facts: tuple[Facts, Facts]

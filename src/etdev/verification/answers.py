@@ -47,9 +47,10 @@ def failed(
 ) -> CheckResult:
     """Return the result of a check that failed.
 
-    Without ``gate``, the file is broken, and a build ends with exit code 4. With ``gate``, the file missed a limit of
-    the config, and the exit code is 1. ``problems`` has one sentence for each problem. The default summary is the first
-    one. ``more`` are other fields of the result, such as ``where`` (location of the cause) and ``hint`` (help).
+    ``gate`` is true if the file missed a limit of the config, and the exit code of a build is then 1. It is false if
+    the file is broken, and the exit code is then 4. ``problems`` has one sentence for each problem. The first problem
+    is the default of ``summary``. ``more`` are other fields of the result, such as ``where`` (location of the cause)
+    and ``hint`` (help).
     """
     return CheckResult(
         name=check, status="failed", summary=summary or problems[0], problems=tuple(problems), gate=gate, **more

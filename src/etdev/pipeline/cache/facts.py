@@ -211,7 +211,7 @@ def _machine() -> str:
 
 
 def _visible_devices() -> Mapping[str, Plain]:
-    """Return facts that determine which devices are available; do not import a slow library for it."""
+    """Return facts that determine which devices are available. No slow library is imported."""
     try:
         cards = sorted(os.listdir("/proc/driver/nvidia/gpus"))
     except OSError:

@@ -231,7 +231,7 @@ class UserCode:
     def _find_in_bases(self, path: str) -> Any:
         """Return a finder for one of the user's folders; raise ImportError for other folders. Used as a path hook."""
         if not self._is_own(Path(path)):
-            raise ImportError(f"{path} is not the user's code")
+            raise ImportError(f"{path} is not a folder of the project's code")
         return self._hook(path)
 
     def _forget_finders(self) -> None:

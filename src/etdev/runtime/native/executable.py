@@ -58,7 +58,7 @@ def _named_host(path: Path) -> Path:
         raise MissingRequirementError(
             f"{os.fspath(path)!r} is not an executable file",
             where=HOST_VARIABLE,
-            hint="name the native host that another machine has compiled, or unset the variable",
+            hint=f"set {HOST_VARIABLE} to the path of a native host that was compiled before, or unset it",
         )
     return path.absolute()
 

@@ -26,7 +26,7 @@ class WorkerSpec:
     """
 
     def open(self) -> tuple[Registry, Device]:
-        """Return the worker's allocators, and the device with the memory for its tasks."""
+        """Return two values: the worker's allocators, and the device whose memory the worker's tasks use."""
         if self.memory == SIMULATED:
             simulated = parse_device_map(f"{_FIRST}={SIMULATED}")
             return registry_for(simulated, capacity=self.capacity), _FIRST

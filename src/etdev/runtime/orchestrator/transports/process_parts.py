@@ -148,7 +148,7 @@ def name_of(call: Any) -> str:
 
 
 def _refuse(job: Job, error: Exception, dumps: Dumps) -> UsageError:
-    """Return an error about the first part of a job that cannot be pickled."""
+    """Find the first of a job's parts that cannot be pickled, and return an error that names it."""
     call = name_of(job.call)
     if not _can_be_sent(job.call, dumps):
         return UsageError(
