@@ -1,0 +1,79 @@
+// Inputs and outputs of calls: their form in messages, and the memory that the caller provides for them.
+#pragma once
+
+#include <executorch/runtime/core/device_memory_buffer.h>
+#include <executorch/runtime/core/evalue.h>
+#include <executorch/runtime/executor/method.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "devices.h"
+#include "memory.h"
+#include "results.h"
+#include "wire.h"
+
+namespace etdev {
+
+using executorch::aten::TensorImpl;
+using rt::EValue;
+
+// Memory of an input or output that the caller provides: on the host, or on the device that the program names.
+class Provided {
+ public:
+  Provided(size_t size, Device device, uint64_t alignment, const std::string& name) : size_(size), device_(device) {
+    if (device.is_cpu()) {
+      host_ = std::make_unique<GuardedBuffer>(size, alignment, name);
+      return;
+    }
+    memory_ = checked(
+        rt::DeviceMemoryBuffer::create(size, device.type(), device.index(), alignment),
+        name + " of " + std::to_string(size) + " bytes cannot be allocated on " +
+            device_name(device.type(), device.index()));
+  }
+
+  void* data() const {
+    return host_ != nullptr ? host_->data() : memory_.data();
+  }
+  void fill(const void* source) {
+    if (host_ != nullptr) {
+      std::memcpy(host_->data(), source, size_);
+    } else {
+      Devices::of(device_.type())->provide(memory_.data(), source, size_, device_.index());
+    }
+  }
+  std::string damage() const {
+    return host_ != nullptr ? host_->damage() : "";
+  }
+
+ private:
+  size_t size_;
+  Device device_;
+  std::unique_ptr<GuardedBuffer> host_;
+  rt::DeviceMemoryBuffer memory_;
+};
+
+// An input of a request, in memory of its own.
+struct Input {
+  std::unique_ptr<Provided> bytes;
+  std::vector<TensorImpl::SizesType> sizes;
+  std::vector<TensorImpl::DimOrderType> order;
+  std::vector<TensorImpl::StridesType> strides;
+  std::unique_ptr<TensorImpl> tensor;
+  EValue value;
+};
+
+// Returns the device of a tensor; the host for other values.
+Device device_of(const EValue& value);
+
+const EValue& input_of(const rt::Method& method, size_t index);
+
+// Reads input number `index` of a request, into memory on `device`.
+void read_value(Reader& reader, Input& input, size_t index, Device device, uint64_t alignment);
+
+// Writes output number `index` of a call.
+void write_value(Writer& writer, const EValue& value, size_t index);
+
+}  // namespace etdev
