@@ -77,6 +77,20 @@ def test_an_input_and_an_output_without_planned_memory_are_the_callers(native: N
     assert native.opened["forward"].buffers == ()
 
 
+def test_an_output_of_the_caller_that_is_never_written_holds_poison(native: NativeRuntime, tmp_path: Path) -> None:
+    """Fresh memory holds zeros, which may be what the model computes."""
+    (found,) = run(native, program(method([tensor(4, at=0), tensor(4)], [], outputs=(1,))), tmp_path, X)
+    assert isinstance(found, torch.Tensor)
+    assert bool(found.isnan().all())
+
+
+def test_what_is_logged_on_every_start_hides_no_error(native: NativeRuntime, tmp_path: Path) -> None:
+    made = program(method([tensor(4, at=0), tensor(4), tensor(4, at=16)], [sin(0, 1), sin(1, 2)], outputs=(2,)))
+    with pytest.raises(RuntimeCrashError, match="at instruction 0") as caught:
+        run(native, made, tmp_path, X)
+    assert "cpuinfo" not in str(caught.value)
+
+
 @pytest.mark.parametrize("condition", [True, False])
 def test_poison_spares_what_branches_use(native: NativeRuntime, tmp_path: Path, condition: bool) -> None:
     x = torch.linspace(-2, 2, 16)

@@ -97,6 +97,21 @@ def test_a_write_outside_of_a_buffer_is_found(judge: Judge, monkeypatch: pytest.
 
 
 @pytest.mark.integration
+def test_a_buffer_that_the_runtime_does_not_allocate_is_found(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    call = NativeRuntime.call
+
+    def without_buffers(self: NativeRuntime, method: str, *arguments: object, **more: object) -> tuple[object, ...]:
+        outputs = call(self, method, *arguments, **more)  # type: ignore[arg-type]
+        self.opened[method] = replace(self.opened[method], buffers=())
+        return outputs
+
+    monkeypatch.setattr(NativeRuntime, "call", without_buffers)
+    found = judge(chain(3))["native"]
+    assert found.status == "failed"
+    assert "0 planned buffers were allocated, not 1" in found.problems[0]
+
+
+@pytest.mark.integration
 def test_outputs_that_differ_from_the_stock_runtimes_are_found(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("etdev.verification.checks.native.same_bits", lambda *_: False)
     found = judge(chain(3))["native"]

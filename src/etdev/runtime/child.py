@@ -23,7 +23,7 @@ _NOISE = re.compile(
     r"\[cpuinfo_utils\.cpp:\d+\] "
     r"|Failed to load \S.*/torchao/_C_\S*\.so: "
     r"|W\d{4} .*\] <enum 'KernelPreference'> is an Enum subclass"
-    r"|I [\d:.]+ executorch:OpenvinoBackend\.cpp:\d+\] "
+    r"|I [\d:.]+ executorch:(OpenvinoBackend|cpuinfo_utils)\.cpp:\d+\] "
     r"|E [\d:.]+ executorch:method\.cpp:\d+\] arg \d+ with type id \d+"
 )
 """Beginnings of lines that the packages executorch, torchao and torch print on every start, and of lines that only
@@ -53,6 +53,8 @@ class Child:
         self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self._log: FileIO | None = None
+        self._ended = "the runtime's process was ended"
+        """How the last process ended. A request of another thread may have waited meanwhile."""
         self._turn = Lock()
         """Lock for one request at a time. The metric of a config may call the program from several threads."""
 
@@ -68,21 +70,27 @@ class Child:
         return self._process.pid
 
     def start(self) -> None:
-        """Start the process. Its output goes to the log of earlier ones."""
+        """Start the process. Its output goes to the log of earlier ones. Raises OSError."""
         if self._log is None:
             self._log = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - `close` closes it
         ours_in, theirs_out = os.pipe()
         theirs_in, ours_out = os.pipe()
-        self._process = subprocess.Popen(
-            self._command(theirs_in, theirs_out),
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=self._log,
-            pass_fds=(theirs_in, theirs_out),
-            env=self._environment,
-        )
-        os.close(theirs_in)
-        os.close(theirs_out)
+        try:
+            self._process = subprocess.Popen(
+                self._command(theirs_in, theirs_out),
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                pass_fds=(theirs_in, theirs_out),
+                env=self._environment,
+            )
+        except BaseException:
+            os.close(ours_in)
+            os.close(ours_out)
+            raise
+        finally:
+            os.close(theirs_in)
+            os.close(theirs_out)
         self._reading: BinaryIO = os.fdopen(ours_in, "rb")
         self._writing: BinaryIO = os.fdopen(ours_out, "wb")
 
@@ -91,10 +99,10 @@ class Child:
         if self._process is None:
             return None
         process, self._process = self._process, None
+        process.kill()  # First, because closing may wait for the process to read what is not sent yet.
         with suppress(OSError):
             self._writing.close()
         self._reading.close()
-        process.kill()
         return process.wait()
 
     def close(self) -> None:
@@ -109,9 +117,11 @@ class Child:
 
         ``talk`` gets the stream of answers and the stream of requests. If the process ends during ``talk``, or takes
         too long, :class:`RuntimeCrashError` is raised. ``talk`` may also raise :class:`Crash`, if the process has
-        reported a crash before its end.
+        reported a crash before its end. Any other exception kills the process, because its answer is not read.
         """
         with self._turn:
+            if self._process is None:
+                raise RuntimeCrashError(self._ended)
             assert self._log is not None
             before = os.fstat(self._log.fileno()).st_size
             with self._killed_after_limit() as late:
@@ -119,7 +129,11 @@ class Child:
                     answer = talk(self._reading, self._writing)
                 except (EOFError, BrokenPipeError, ConnectionResetError, Crash) as error:
                     detail = str(error) if isinstance(error, Crash) else ""
-                    raise RuntimeCrashError(self._crash_text(before, detail, late=late.is_set())) from None
+                    self._ended = self._crash_text(before, detail, late=late.is_set())
+                    raise RuntimeCrashError(self._ended) from None
+                except BaseException:
+                    self.stop()
+                    raise
             return answer, self._logged(before)
 
     @contextmanager

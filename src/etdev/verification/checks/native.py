@@ -86,6 +86,8 @@ class _Witnessed:
         """Raise an error if the runtime has allocated other planned buffers than the file states."""
         planned = [(plan.buffer_device(index), size) for index, size in enumerate(plan.non_const_buffer_sizes) if index]
         found = [(buffer.device, buffer.size) for buffer in self._native.opened[plan.name].buffers]
+        if len(found) < len(planned):
+            raise ProgramFailureError(f"{len(found)} planned buffers were allocated, not {len(planned)}")
         for number, (wanted, has) in enumerate(zip(planned, found, strict=False), 1):
             if wanted[0] != has[0] or wanted[1] > has[1]:
                 raise ProgramFailureError(

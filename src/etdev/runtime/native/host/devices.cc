@@ -45,19 +45,24 @@ class SimulatedMemory final : public DeviceMemory {
       return nullptr;
     }
     // The first mapping is what the host sees. It has a page more at each end.
-    block.outside = static_cast<uint8_t*>(
-        mmap(nullptr, block.mapped + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    block.inside =
-        static_cast<uint8_t*>(mmap(nullptr, block.mapped, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+    block.reserved = block.mapped + 2 * page;
+    block.outside = reserve(block.reserved);
+    // The second mapping is what the device sees: its bytes, between pages that cannot be accessed.
+    block.around = reserve(block.reserved);
+    const bool failed = block.outside == nullptr || block.around == nullptr ||
+        mmap(block.around + page, block.mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED;
     close(file);
-    if (block.outside == MAP_FAILED || block.inside == MAP_FAILED) {
+    if (failed) {
+      unmap(block);
       return nullptr;
     }
-    block.outside_size = block.mapped + 2 * page;
+    block.inside = block.around + page;
     block.offset = (block.mapped - size) / alignment * alignment;
     uint8_t* address = block.outside + page + block.offset;
     const std::string name = device_name(type_, index) + "'s memory (" + std::to_string(size) + " bytes)";
-    add_region(block.outside, block.outside_size, name);
+    add_region(block.outside, block.reserved, name);
+    add_region(block.around, page, "the guard page before " + name);
+    add_region(block.inside + block.mapped, page, "the guard page after " + name);
     used_[index] += size;
     blocks_[address] = block;
     return address;
@@ -107,8 +112,9 @@ class SimulatedMemory final : public DeviceMemory {
  private:
   struct Block {
     uint8_t* outside = nullptr;
+    uint8_t* around = nullptr;
     uint8_t* inside = nullptr;
-    size_t outside_size = 0;
+    size_t reserved = 0;
     size_t mapped = 0;
     size_t offset = 0;
     size_t size = 0;
@@ -116,10 +122,25 @@ class SimulatedMemory final : public DeviceMemory {
   };
 
   void release(std::map<uint8_t*, Block>::iterator at) {
-    remove_region(at->second.outside);
-    munmap(at->second.outside, at->second.outside_size);
-    munmap(at->second.inside, at->second.mapped);
+    const Block& block = at->second;
+    remove_region(block.outside);
+    remove_region(block.around);
+    remove_region(block.inside + block.mapped);
+    unmap(block);
     blocks_.erase(at);
+  }
+
+  static uint8_t* reserve(size_t size) {
+    void* found = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return found == MAP_FAILED ? nullptr : static_cast<uint8_t*>(found);
+  }
+
+  static void unmap(const Block& block) {
+    for (uint8_t* mapping : {block.outside, block.around}) {
+      if (mapping != nullptr) {
+        munmap(mapping, block.reserved);
+      }
+    }
   }
 
   DeviceType type_;
@@ -258,13 +279,13 @@ uint8_t* Devices::device_view(const void* memory, size_t size, DeviceIndex index
 
 void Devices::provide(void* target, const void* source, size_t size, DeviceIndex index) {
   if (memory_ == nullptr || !memory_->copy_in(target, source, size, index)) {
-    throw HostError("an input cannot be copied to " + device_name(type_, index));
+    throw HostError("bytes cannot be copied to " + device_name(type_, index));
   }
 }
 
 void Devices::fetch(void* target, const void* source, size_t size, DeviceIndex index) {
   if (memory_ == nullptr || !memory_->copy_out(target, source, size, index)) {
-    throw HostError("an output cannot be copied from " + device_name(type_, index));
+    throw HostError("bytes cannot be copied from " + device_name(type_, index));
   }
 }
 

@@ -76,7 +76,8 @@ class Devices final : public rt::DeviceAllocator {
   }
   void reset_counts();
   uint8_t* device_view(const void* memory, size_t size, DeviceIndex index);
-  // Copies of the caller, which provides inputs on a device and reads outputs there. They are not counted.
+  // Copies of the caller, which provides inputs on a device and reads outputs there, and of delegates. They are not
+  // counted.
   void provide(void* target, const void* source, size_t size, DeviceIndex index);
   void fetch(void* target, const void* source, size_t size, DeviceIndex index);
 

@@ -127,6 +127,10 @@ struct Loaded::Arena {
     auto* allocator = Devices::of(buffer.device.type());
     spans.push_back(device.back().as_span());
     views.push_back(allocator->device_view(device.back().data(), buffer.size, buffer.device.index()));
+    if (views.back() == nullptr) {  // Memory of a simulated device is zero from the start.
+      const std::vector<uint8_t> zeros(buffer.size);
+      allocator->provide(device.back().data(), zeros.data(), zeros.size(), buffer.device.index());
+    }
   }
 };
 
@@ -307,6 +311,9 @@ Called Loaded::call(const std::string& name, uint32_t repeat, Reader& reader, Wr
     if (!info.is_memory_planned()) {
       outputs.push_back(std::make_unique<Provided>(
           info.nbytes(), device_of(method.get_output(i)), alignment_, "output " + std::to_string(i)));
+      if (open.watch != nullptr) {
+        outputs.back()->poison();
+      }
       // An output that is an input or a constant has memory already and refuses this.
       static_cast<void>(method.set_output_data_ptr(outputs.back()->data(), info.nbytes(), i));
     }

@@ -44,7 +44,8 @@ struct Shape {
   std::vector<TensorImpl::StridesType> strides;
 };
 
-// Bytes of an argument, where the host can compute with them. Without a view of the device, they are a copy.
+// Bytes of an argument, where the host can compute with them. Without a view of the device, they are a copy. Its
+// transfers stand for no copy of the program, so they are not counted.
 class View {
  public:
   View(const Tensor& tensor, size_t size) : size_(size), device_(tensor.unsafeGetTensorImpl()->device()) {
@@ -61,11 +62,15 @@ class View {
     }
   }
 
-  Error fetch() {
-    return copy_.empty() ? Error::Ok : allocator_->copy_device_to_host(bytes_, at_, size_, device_.index());
+  void fetch() {
+    if (!copy_.empty()) {
+      allocator_->fetch(bytes_, at_, size_, device_.index());
+    }
   }
-  Error store(size_t size) {
-    return copy_.empty() ? Error::Ok : allocator_->copy_host_to_device(at_, bytes_, size, device_.index());
+  void store(size_t size) {
+    if (!copy_.empty()) {
+      allocator_->provide(at_, bytes_, size, device_.index());
+    }
   }
   uint8_t* bytes() const {
     return bytes_;
@@ -187,10 +192,7 @@ class Nested {
   Error set_tensor(
       size_t i, const Tensor& tensor, Shape& shape, std::vector<View>& given, std::vector<TensorImpl>& tensors) {
     given.emplace_back(tensor, tensor.nbytes());
-    const Error error = given.back().fetch();
-    if (error != Error::Ok) {
-      return error;
-    }
+    given.back().fetch();
     shape.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
     shape.order.assign(tensor.dim_order().begin(), tensor.dim_order().end());
     shape.strides.assign(tensor.strides().begin(), tensor.strides().end());
@@ -226,10 +228,8 @@ class Nested {
       if (found.nbytes() > 0 && found.const_data_ptr() != results[i].bytes()) {
         std::memcpy(results[i].bytes(), found.const_data_ptr(), found.nbytes());
       }
-      Error error = results[i].store(found.nbytes());
-      if (error == Error::Ok) {
-        error = rt::resize_tensor(target, found.sizes());
-      }
+      results[i].store(found.nbytes());
+      const Error error = rt::resize_tensor(target, found.sizes());
       if (error != Error::Ok) {
         return error;
       }
@@ -287,7 +287,12 @@ class ReferenceBackend final : public rt::BackendInterface {
   }
 
   Error execute(rt::BackendExecutionContext&, rt::DelegateHandle* handle, Span<EValue*> arguments) const override {
-    return static_cast<Nested*>(handle)->execute(arguments);
+    try {
+      return static_cast<Nested*>(handle)->execute(arguments);
+    } catch (const HostError& error) {
+      ET_LOG(Error, "%s", error.what());
+      return Error::Internal;
+    }
   }
 
   void destroy(rt::DelegateHandle* handle) const override {

@@ -44,6 +44,12 @@ class Provided {
       Devices::of(device_.type())->provide(memory_.data(), source, size_, device_.index());
     }
   }
+  // Fills memory on the host with poison.
+  void poison() {
+    if (host_ != nullptr) {
+      etdev::poison(host_->data(), 0, size_);
+    }
+  }
   std::string damage() const {
     return host_ != nullptr ? host_->damage() : "";
   }
