@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, Self
 
 from etdev.devices import Device, DeviceType
+from etdev.errors import MissingRequirementError
 from etdev.program.analysis.effects import DelegateInputs
 from etdev.program.data_files.joined import read_joined
 from etdev.runtime.child import LIMIT, Child, ProgramFailureError, RuntimeCrashError
@@ -31,6 +32,7 @@ class Fault:
 
 
 _NO_LIMIT = (1 << 64) - 1
+_UNUSABLE = "remove this file, so that etdev compiles it again; if ETDEV_NATIVE_HOST names it, unset that variable"
 _OPERATIONS = ("allocate", "copy_host_to_device", "copy_device_to_host")
 
 
@@ -52,7 +54,8 @@ class NativeRuntime:
     :func:`~etdev.runtime.native.executable.host_executable`. ``devices`` says what the program's devices are.
 
     Errors are those of the stock runtime: :class:`~etdev.runtime.child.ProgramFailureError` and
-    :class:`~etdev.runtime.child.RuntimeCrashError`.
+    :class:`~etdev.runtime.child.RuntimeCrashError`. If the executable cannot start, the first request raises
+    :class:`~etdev.errors.MissingRequirementError`.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class NativeRuntime:
         alignment: int = ALIGNMENT,
         limit: float = LIMIT,
     ) -> None:
+        self._executable = executable
         self._child = Child(
             lambda reading, writing: [os.fspath(executable), str(reading), str(writing)],
             limit=limit,
@@ -227,8 +231,13 @@ class NativeRuntime:
     def _start(self) -> None:
         if self._child.is_running:
             return
-        self._child.start()
-        answer = self._exchange(Request(Kind.HELLO))
+        try:
+            self._child.start()
+            answer = self._exchange(Request(Kind.HELLO))
+        except (OSError, ProgramFailureError) as error:
+            raise MissingRequirementError(
+                f"the native runtime cannot start: {error}", where=os.fspath(self._executable), hint=_UNUSABLE
+            ) from error
         self._operators, self._backends, self._usable = (frozenset(answer.texts()) for _ in range(3))
         self.counts_heap = bool(answer.number("B"))
 

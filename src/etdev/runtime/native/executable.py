@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from etdev.errors import MissingRequirementError
-from etdev.files import cache_folder, locked, temporary_folder, write_errors_named
+from etdev.files import CACHE_VARIABLE, cache_folder, describe_os_error, locked, temporary_folder
 from etdev.runtime.native.toolchain import NATIVE_EXTRA, Missing, Toolchain, find_toolchain, version_text
 
 HOST_VARIABLE = "ETDEV_NATIVE_HOST"
@@ -31,7 +31,8 @@ def host_executable(notify: Notify = lambda _: None) -> Path:
 
     The environment variable ``ETDEV_NATIVE_HOST`` names an executable to use instead, for machines without a compiler.
     A kept executable belongs to one version of executorch at one place, one compiler, and one version of the sources.
-    Raises :class:`~etdev.errors.MissingRequirementError` if a tool is missing or if compilation fails.
+    Raises :class:`~etdev.errors.MissingRequirementError` if a tool is missing, if compilation fails, or if the cache
+    cannot be written.
     """
     named = os.environ.get(HOST_VARIABLE)
     if named:
@@ -42,14 +43,21 @@ def host_executable(notify: Notify = lambda _: None) -> Path:
     sources = sorted(path for path in _sources().iterdir() if path.suffix in {".cc", ".h", ".txt"})
     folder = cache_folder() / "native" / _key(tools, sources)
     executable = folder / _NAME
-    if executable.exists():
-        return executable
-    with write_errors_named(folder), locked(folder.with_suffix(".lock"), _waiting(notify)):
-        if not executable.exists():
-            notify("compiling the native runtime, once: this takes some seconds")
-            with temporary_folder(folder) as build:
-                _compile(tools, build)
-                _keep(build, folder)
+    try:
+        if executable.exists():
+            return executable
+        with locked(folder.with_suffix(".lock"), _waiting(notify)):
+            if not executable.exists():
+                notify("compiling the native runtime, once: this takes some seconds")
+                with temporary_folder(folder) as build:
+                    _compile(tools, build)
+                    _keep(build, folder)
+    except OSError as error:
+        raise MissingRequirementError(
+            f"the native runtime cannot be kept in the cache: {describe_os_error(error)[0]}",
+            where=os.fspath(folder),
+            hint=f"set {CACHE_VARIABLE} to a folder that you can write to",
+        ) from error
     return executable
 
 
@@ -104,7 +112,13 @@ def _compile(tools: Toolchain, build: Path) -> None:
 def _run(command: list[str], what: str) -> None:
     with _named_errors(what):
         done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=_SECONDS, check=False
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS,
+            check=False,
         )
     if done.returncode:
         tail = "\n".join(done.stdout.splitlines()[-_TAIL:])

@@ -55,7 +55,7 @@ def find_toolchain() -> Toolchain | Missing:
         return Missing("no CMake of version 3.28 or later was found", NATIVE_EXTRA)
     compiler = _compiler()
     if compiler is None:
-        return Missing("no C++ compiler was found", "apt install g++, or name a compiler in CXX")
+        return _no_compiler()
     ninja = _executable("ninja")
     if ninja is None and shutil.which("make") is None:
         return Missing("neither ninja nor make was found", NATIVE_EXTRA)
@@ -79,6 +79,13 @@ def _compiler() -> Path | None:
     named = os.environ.get("CXX")
     names = [named] if named else ["c++", "g++", "clang++"]
     return next((Path(found) for name in names if (found := shutil.which(name))), None)
+
+
+def _no_compiler() -> Missing:
+    named = os.environ.get("CXX")
+    if named:
+        return Missing(f"CXX is {named!r}, which is no program", "set CXX to the path of a C++ compiler, or unset it")
+    return Missing("no C++ compiler was found", "apt install g++, or name a compiler in CXX")
 
 
 def _executable(name: str) -> Path | None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from etdev.errors import EtdevError
+from etdev.errors import MissingRequirementError
 from etdev.program.model import ScalarType
 from etdev.runtime.child import Crash
 from etdev.runtime.interpreter.layout import scalar_type_of, torch_dtype
@@ -61,8 +61,8 @@ class Request:
         self._parts.append(struct.pack(f"<{form}", *numbers))
 
     def text(self, value: str) -> None:
-        """Add a string."""
-        content = value.encode()
+        """Add a string. A path may have bytes that are not UTF-8."""
+        content = value.encode(errors="surrogateescape")
         self.add("I", len(content))
         self._parts.append(content)
 
@@ -179,11 +179,15 @@ def receive(stream: BinaryIO) -> Answer:
     """Read one answer.
 
     Raises :class:`RefusedError` for an error, :class:`~etdev.runtime.child.Crash` if the host reports its own crash,
-    and :class:`EOFError` if the host has closed the stream.
+    and :class:`EOFError` if the host has closed the stream. Raises :class:`~etdev.errors.MissingRequirementError` for a
+    host of another version.
     """
     magic, version, number, length = _HEADER.unpack(_read(stream, _HEADER.size))
     if (magic, version) != (_MAGIC, VERSION):
-        raise EtdevError("the native host speaks another version of the protocol", hint="remove etdev's cache folder")
+        raise MissingRequirementError(
+            "the native host speaks another version of the protocol",
+            hint="unset ETDEV_NATIVE_HOST, or compile that host with this version of etdev",
+        )
     answer = Answer(_read(stream, length))
     match Kind(number):
         case Kind.ERROR:

@@ -212,10 +212,11 @@ int serve(int reading, int writing) {
   Host host;
   FrameHeader header;
   std::vector<uint8_t> payload;
-  while (receive(reading, header, payload)) {
+  while (receive(reading, writing, header, payload)) {
     Reader request(std::move(payload));
     Writer answer;
     Kind kind = Kind::kAnswer;
+    note_method("");
     try {
       host.answer(static_cast<Kind>(header.kind), request, answer);
     } catch (const std::exception& error) {

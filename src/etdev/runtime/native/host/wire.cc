@@ -80,11 +80,13 @@ void Writer::bytes(const void* data, size_t size) {
   payload_.insert(payload_.end(), at, at + size);
 }
 
-bool receive(int descriptor, FrameHeader& header, std::vector<uint8_t>& payload) {
+bool receive(int descriptor, int answers, FrameHeader& header, std::vector<uint8_t>& payload) {
   if (!read_all(descriptor, &header, sizeof(header))) {
     return false;
   }
   if (header.magic != kMagic || header.version != kVersion) {
+    // Any answer tells the parent this process's version.
+    send(answers, Kind::kError, {});
     throw HostError("the parent speaks another version of the protocol");
   }
   payload.resize(header.length);

@@ -82,8 +82,9 @@ class Writer {
   std::vector<uint8_t> payload_;
 };
 
-// Reads one frame. Returns false if the parent has closed the stream.
-bool receive(int descriptor, FrameHeader& header, std::vector<uint8_t>& payload);
+// Reads one frame. Returns false if the parent has closed the stream. Throws HostError, after an answer to the
+// descriptor `answers`, if the parent has another version of the protocol.
+bool receive(int descriptor, int answers, FrameHeader& header, std::vector<uint8_t>& payload);
 
 // Writes one frame.
 void send(int descriptor, Kind kind, const std::vector<uint8_t>& payload);
