@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
 from etdev.devices import Device, DeviceType
-from etdev.program import Program
+from etdev.program import Blob, Program
 from etdev.program import model as m
 from etdev.runtime.native import Fault, NativeRuntime
 from etdev.runtime.native.devices import NO_DEVICES, simulated_devices
 from etdev.runtime.native.measured import PlannedBuffer
 from etdev.runtime.stock import ProgramFailureError, RuntimeCrashError
 from program.hand import tensor
-from support.files import ADD, SIN, method, program, sin
+from support.files import ADD, SIN, cos, method, program, sin
 from support.native import native_host, saved
-from support.on_devices import D2H, H2D, across, delegate, entries, on, two_devices
+from support.on_devices import D2H, H2D, across, delegate, entries, file_of, on, two_devices
 
 X = torch.linspace(-2, 2, 4)
 CUDA0, CUDA1 = Device(DeviceType.CUDA, 0), Device(DeviceType.CUDA, 1)
@@ -172,6 +173,33 @@ def test_state_on_a_device_stays_there(native: NativeRuntime, tmp_path: Path) ->
     torch.testing.assert_close(native.call("forward", (X,)), (torch.zeros(4),))
     torch.testing.assert_close(native.call("forward", (X,)), (X.sin().sin().sin(),))
     torch.testing.assert_close(native.call("forward", (X,), fresh=True), (torch.zeros(4),))
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda:0"])
+def test_a_delegate_reads_its_inputs_before_it_writes_an_output_over_them(
+    native: NativeRuntime, tmp_path: Path, target: str
+) -> None:
+    """A plan may do that (``ALIAS_SAFE``), and the delegate computes in the memory of the call."""
+    nested = file_of(program(method([tensor(4)] * 3, [cos(0, 1), sin(0, 2)], outputs=(1, 2), sizes=())))
+    place = {} if target == "cpu" else {"non_const_buffer_device": entries(target)}
+    make = partial(tensor, buffer=1) if target == "cpu" else partial(on, target)
+    values = [make(4, at=0), make(4, at=0), make(4, at=16)]
+    calls: list[m.Instruction] = [m.DelegateCall(0, (0, 1, 2))]
+    if target != "cpu":
+        values += [tensor(4, at=0), tensor(4, at=16), tensor(4, at=32)]
+        calls = [m.KernelCall(0, (3, 0, 0)), *calls, m.KernelCall(1, (1, 4, 4)), m.KernelCall(1, (2, 5, 5))]
+    plan = method(
+        values,
+        calls,
+        inputs=(0,) if target == "cpu" else (3,),
+        outputs=(1, 2) if target == "cpu" else (4, 5),
+        operators=(H2D, D2H),
+        delegates=(delegate(target.encode()),),
+        **place,
+    )
+    made = program(plan, segments=(m.Segment(0, Blob()), m.Segment(128, Blob(nested))))
+    native.load(saved(made, tmp_path))
+    torch.testing.assert_close(native.call("forward", (X,)), (X.cos(), X.sin()))
 
 
 PROGRAMS: dict[str, Callable[[], Program]] = {

@@ -8,6 +8,7 @@
 #include <executorch/runtime/executor/program.h>
 #include <executorch/runtime/platform/log.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -62,6 +63,18 @@ class View {
     }
   }
 
+  // Makes the bytes a copy, which stays as it is while other arguments are written.
+  void keep() {
+    if (copy_.empty()) {
+      copy_.assign(bytes_, bytes_ + size_);
+      bytes_ = copy_.data();
+    }
+  }
+  bool overlaps(const View& other) const {
+    const auto* one = static_cast<const uint8_t*>(at_);
+    const auto* two = static_cast<const uint8_t*>(other.at_);
+    return size_ > 0 && other.size_ > 0 && one < two + other.size_ && two < one + size_;
+  }
   void fetch() {
     if (!copy_.empty()) {
       allocator_->fetch(bytes_, at_, size_, device_.index());
@@ -131,18 +144,6 @@ class Nested {
       ET_LOG(Error, "the call has %zu arguments, the nested program %zu", arguments.size(), inputs + outputs);
       return Error::InvalidArgument;
     }
-    std::vector<View> given;
-    std::vector<Shape> shapes(inputs);
-    std::vector<TensorImpl> tensors;
-    given.reserve(inputs);
-    tensors.reserve(inputs);
-    for (size_t i = 0; i < inputs; ++i) {
-      const Error error = arguments[i]->isTensor() ? set_tensor(i, arguments[i]->toTensor(), shapes[i], given, tensors)
-                                                   : set_number(i, *arguments[i]);
-      if (error != Error::Ok) {
-        return error;
-      }
-    }
     std::vector<View> results;
     results.reserve(outputs);
     const auto meta = method_->method_meta();
@@ -152,8 +153,23 @@ class Nested {
         return Error::NotSupported;
       }
       results.emplace_back(arguments[inputs + i]->toTensor(), info->nbytes());
-      if (!info->is_memory_planned()) {
-        const Error error = method_->set_output_data_ptr(results[i].bytes(), info->nbytes(), i);
+    }
+    std::vector<View> given;
+    std::vector<Shape> shapes(inputs);
+    std::vector<TensorImpl> tensors;
+    given.reserve(inputs);
+    tensors.reserve(inputs);
+    for (size_t i = 0; i < inputs; ++i) {
+      const Error error = arguments[i]->isTensor()
+          ? set_tensor(i, arguments[i]->toTensor(), shapes[i], results, given, tensors)
+          : set_number(i, *arguments[i]);
+      if (error != Error::Ok) {
+        return error;
+      }
+    }
+    for (size_t i = 0; i < outputs; ++i) {
+      if (!meta.output_tensor_meta(i)->is_memory_planned()) {
+        const Error error = method_->set_output_data_ptr(results[i].bytes(), results[i].size(), i);
         if (error != Error::Ok) {
           return error;
         }
@@ -190,9 +206,19 @@ class Nested {
   }
 
   Error set_tensor(
-      size_t i, const Tensor& tensor, Shape& shape, std::vector<View>& given, std::vector<TensorImpl>& tensors) {
+      size_t i,
+      const Tensor& tensor,
+      Shape& shape,
+      const std::vector<View>& results,
+      std::vector<View>& given,
+      std::vector<TensorImpl>& tensors) {
     given.emplace_back(tensor, tensor.nbytes());
-    given.back().fetch();
+    View& view = given.back();
+    view.fetch();
+    // A plan may put an output over an input: the backend reads all inputs before it writes any output.
+    if (std::any_of(results.begin(), results.end(), [&](const View& result) { return result.overlaps(view); })) {
+      view.keep();
+    }
     shape.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
     shape.order.assign(tensor.dim_order().begin(), tensor.dim_order().end());
     shape.strides.assign(tensor.strides().begin(), tensor.strides().end());
