@@ -251,7 +251,7 @@ def test_the_way_to_the_runtime_is_no_part_of_a_call(bench: Bench, monkeypatch: 
             return ()
 
     @contextmanager
-    def chosen(*_: object) -> Iterator[tuple[str, None, Slow]]:
+    def chosen(*_: object, **__: object) -> Iterator[tuple[str, None, Slow]]:
         yield "stock", None, Slow()
 
     monkeypatch.setattr(bench_module, "chosen_runtime", chosen)

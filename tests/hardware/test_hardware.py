@@ -72,7 +72,7 @@ def test_what_is_wrong_is_found(files: list[Path], tmp_path: Path) -> None:
 
     expected, program = simulated([tmp_path / "expected.pte", tmp_path / "program.pte"])
 
-    assert "has an error of" in expected.problems[0]
+    assert "is off by" in expected.problems[0]
     assert program.problems
 
 

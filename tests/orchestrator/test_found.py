@@ -105,7 +105,7 @@ def test_memory_that_is_freed_while_its_user_waits_for_room_is_refused(make: Mak
         gate.open()
 
     Thread(target=free).start()
-    with pytest.raises(HandleError, match="freed already"):
+    with pytest.raises(HandleError, match="was already freed"):
         at_once(users[use])
 
 

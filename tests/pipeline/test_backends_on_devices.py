@@ -68,7 +68,7 @@ def test_the_report_counts_what_nested_programs_plan(project: Callable[..., Proj
     assert result.nested_memory == found
     assert result.status == "built"
     (note,) = [note for note in result.notes if "'reference'" in note]
-    assert "no ExecuTorch runtime runs them" in note
+    assert "only `etdev run` and the checks `replay` and `native` run them" in note
 
 
 def test_the_budget_of_a_device_counts_what_nested_programs_plan(project: Callable[..., Project]) -> None:

@@ -243,7 +243,7 @@ def test_bench(built: Path) -> None:
 
 def test_without_the_option_the_error_says_it(built: Path) -> None:
     program, _ = pair(built, "portable")
-    with pytest.raises(UsageError, match=r"weights in another file: 'layer.bias' and 1 more") as caught:
+    with pytest.raises(UsageError, match=r"weights from another file: 'layer.bias' and 1 more") as caught:
         run_file(program, RunOptions(random=True))
     assert caught.value.hint == "pass that file: `--data FILE.ptd`"
 

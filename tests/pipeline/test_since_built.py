@@ -107,7 +107,7 @@ def test_a_file_that_is_not_here_is_unknown(built: Path) -> None:
     found = since(built)
     assert found.said is None
     assert found.unknown is not None
-    assert "model.py is gone" in found.unknown
+    assert "model.py does not exist any more" in found.unknown
 
 
 def test_another_build_is_known_by_the_cache(built: Path) -> None:
@@ -174,7 +174,7 @@ def test_verify_does_not_blame_the_backend(built: Path) -> None:
     result = etdev.verify(built / "etdev.toml")["cpu"]
     failed = [check for check in result.checks if check.status == "failed"]
     said = "since it was built, model.py has changed: run `etdev build cpu` to build it again"
-    assert [check.name for check in failed] == ["runtime", "replay"]
+    assert [check.name for check in failed] == ["runtime", "replay", "native"]
     assert {check.hint for check in failed} == {said}
     assert result.notes[0] == said
 
@@ -196,7 +196,7 @@ def test_deploy_says_what_it_cannot_tell(built: Path) -> None:
     """Where only what was built and the config are, it is deployed all the same."""
     (built / "model.py").unlink()
     result = etdev.deploy(built / "etdev.toml", "here", dry_run=True)
-    assert [note for note in result.notes if "model.py is gone" in note]
+    assert [note for note in result.notes if "model.py does not exist any more" in note]
     assert json.loads(result.model_dump_json())["notes"]
 
 

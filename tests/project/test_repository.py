@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 import shutil
@@ -123,6 +124,10 @@ def test_an_older_executorch_replaces_the_pinned_one_alone(repository: Path) -> 
         install["with_executorch"](hashed, "1.4.0")
 
 
+_OF_MAKE = ("EXECUTORCH", "HASHES", "MAKEFLAGS", "MAKEOVERRIDES")
+"""Variables that a `make` around the tests sets."""
+
+
 @pytest.mark.parametrize(
     ("arguments", "environment", "version"),
     [
@@ -143,7 +148,9 @@ def test_each_executorch_has_its_environment(
 
     def asked(*more: str) -> list[str]:
         command = ["make", "--dry-run", "--no-print-directory", "test", "PYTHON=python3", *arguments, *more]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.splitlines()
+        environ = {name: value for name, value in os.environ.items() if name not in _OF_MAKE}
+        done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()
 
     plain = asked()
     assert f"python3 -m venv {environment}" in plain

@@ -251,7 +251,7 @@ def test_a_loop_without_end_meets_the_limit() -> None:
 
 
 def test_more_planned_memory_than_the_limit_is_not_taken() -> None:
-    with pytest.raises(RunError, match="planned buffers of 'forward' take 64 bytes"):
+    with pytest.raises(RunError, match="planned buffers of 'forward' need 64 bytes"):
         run(chain(3), X, bounds=Bounds(memory=63))
 
 

@@ -147,7 +147,7 @@ def test_the_build_passes_every_check_that_runs(portable: BuildResult) -> None:
     checks = {check.name: check for check in portable["float"].checks}
     for name in ("bytes", "plan", "placement", "kernels", "budget", "runtime", "replay", "accuracy"):
         assert checks[name].status == "passed", checks[name].summary
-    assert "3 sessions with 48 calls in all" in checks["runtime"].summary
+    assert "3 sessions with a total of 48 calls" in checks["runtime"].summary
     assert "weak" not in checks["runtime"].summary
 
 
@@ -251,7 +251,7 @@ def test_split_into_two_methods(folder: Path, modules: dict[str, ModuleType]) ->
     result = etdev.build(folder / "etdev.toml", targets=["float"], profile="split", overrides=changes, environ={})
     (runtime,) = (check for check in result["float"].checks if check.name == "runtime")
     assert runtime.status == "passed"
-    assert "3 sessions with 48 calls in all" in runtime.summary
+    assert "3 sessions with a total of 48 calls" in runtime.summary
     plans = {plan.name: plan for plan in program(result, "float").execution_plan}
     temporaries = {name: plans[name].non_const_buffer_sizes[1] for name in ("prefill", "decode")}
     assert temporaries["decode"] < temporaries["prefill"] / 10

@@ -115,7 +115,9 @@ def test_the_replay_has_no_workers(linear: Prepared) -> None:
     operators = {"forward": ("aten::nowhere.out",)}
     config = 'targets.cpu.verify.accuracy={ fn = "data:mapped", max = 1e9 }'
     check = linear.judge(config, jobs=2, operators=operators)["accuracy"]
-    assert check.summary.endswith(", by the replay; --jobs has no effect: the replay runs the program in one process")
+    assert check.summary.endswith(
+        ", computed by the replay; --jobs has no effect: the replay runs the program in one process"
+    )
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

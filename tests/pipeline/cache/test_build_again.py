@@ -290,7 +290,7 @@ def test_what_is_linked_again_is_verified_like_a_new_one(config: Path) -> None:
     target = again(config, 'targets.cpu.memory.planner="greedy"', verify=True)["cpu"]
     assert list(target.seconds) == ["load", "link", "write", "verify"]
     ran = {check.name for check in target.checks if check.status == "passed"}
-    assert ran == {"bytes", "plan", "placement", "kernels", "runtime", "replay"}
+    assert ran == {"bytes", "plan", "placement", "kernels", "runtime", "replay", "native"}
     same = again(config, 'targets.cpu.memory.planner="greedy"', verify=True)["cpu"]
     assert (same.seconds, same.checks) == ({}, target.checks)
 

@@ -153,8 +153,8 @@ def describe_nested(reports: Sequence[NestedReport]) -> Iterator[str]:
         sizes = ", ".join(f"{format_size(size)} on {device}" for device, size in memory_by_device(reports).items())
         calls = f"{len(reports)} delegates" if len(reports) > 1 else "a delegate"
         yield (
-            f"programs in {calls} of the backend 'reference' need {sizes} in addition to the plan; only `etdev "
-            "run` and the check `replay` run them, no ExecuTorch runtime does"
+            f"programs in {calls} of the backend 'reference' need {sizes} in addition to the plan; only "
+            "`etdev run` and the checks `replay` and `native` run them, because the backend is etdev's own"
         )
 
 
