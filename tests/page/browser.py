@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 _ARGUMENTS = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars")
+
+
+_LONGEST = 30.0
+"""Seconds that a page may take to be drawn on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,9 @@ class Browser:
         features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self._ask("Emulation.setEmulatedMedia", {"features": features})
         self.driver.get(page.resolve().as_uri())
+        deadline = time.monotonic() + _LONGEST
+        while self.run("return document.documentElement.dataset.ready") is None and time.monotonic() < deadline:
+            time.sleep(0.05)
 
     def run(self, script: str, *arguments: Any) -> Any:
         """Run a function body in the page, and return what it returns."""
