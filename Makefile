@@ -3,7 +3,7 @@
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && { echo $$p; break; }; done)
 # Parts to install; the tests of a part that is left out skip and say so. Smallest: EXTRAS=build.
-EXTRAS ?= build,deploy,hf,native,openvino,ray
+EXTRAS ?= build,deploy,ethos-u,hf,native,openvino,ray
 # ExecuTorch's version, to test an older one: make test EXECUTORCH=1.4.1. Its environment, .venv-1.4.1/, differs from
 # .venv/ in that package only.
 EXECUTORCH ?=
@@ -50,6 +50,7 @@ lint: $(INSTALLED)  ## Check style, types and who imports whom.
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini
 	$(BIN)/lint-imports
 
 format: $(INSTALLED)  ## Put the code into its form.
@@ -81,5 +82,6 @@ else
 	sed 's/^executorch==.*/executorch==$(or $(EXECUTORCH),$(PINNED))/' constraints.txt > $(VENV)/constraints.txt
 	$(BIN)/pip install --quiet --constraint $(VENV)/constraints.txt --upgrade pip
 	$(BIN)/pip install --quiet --constraint $(VENV)/constraints.txt --group dev --editable '.[$(EXTRAS)]'
+	$(if $(findstring ethos-u,$(EXTRAS)),$(BIN)/pip install --quiet --constraint $(VENV)/constraints.txt --no-deps --upgrade --target $(VENV)/share/tosa-tools tosa-tools ml-dtypes)
 endif
 	@touch $@

@@ -21,6 +21,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 HASHED = ROOT / ".ci" / "constraints-hashed.txt"
 EXECUTORCH = ROOT / ".ci" / "executorch-hashed.txt"
+# Where etdev looks for tosa-tools, which requires an older flatbuffers than etdev.
+TOSA_TOOLS = Path(sys.prefix) / "share" / "tosa-tools"
 _OWN_EXTRAS = re.compile(r"etdev\[(.*)\]")
 
 
@@ -58,7 +60,7 @@ def _group(tables: dict[str, list[Any]], name: str) -> Iterator[str]:
 
 
 def main() -> int:
-    """Run pip up to three times; return the exit code of the first run that fails."""
+    """Run pip up to four times; return the exit code of the first run that fails."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--extras", default="", help="extras of etdev, separated by commas")
     parser.add_argument("--group", action="append", default=[], help="a dependency group of pyproject.toml; repeatable")
@@ -79,10 +81,12 @@ def main() -> int:
         pins = Path(folder) / "constraints.txt"
         pins.write_text(hashed, encoding="utf-8")
         own = [*(["--editable"] if arguments.editable else []), str(ROOT)]
+        apart = ["--no-deps", "--upgrade", "--target", str(TOSA_TOOLS), "tosa-tools", "ml-dtypes"]
         for step in (
             ["--require-hashes", "--requirement", str(newest)],  # Old pips have no --build-constraint.
             ["--require-hashes", "--constraint", str(pins), "--build-constraint", str(pins), *wanted],
             ["--no-deps", "--build-constraint", str(pins), *own],
+            *([["--require-hashes", "--constraint", str(pins), *apart]] if "ethos-u" in extras else []),
         ):
             code = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *step], check=False).returncode
             if code:

@@ -3,9 +3,9 @@
 Each model is built by etdev with the reference backend, once for each cut (`zoo_parts/on_devices.py` has them), and run
 by the interpreter: in the planned buffers, on devices whose memory the host cannot touch, with poison in all bytes that
 are not in use, call after call on one state. ExecuTorch's C++ runtime runs it too, where that can be compiled, and has
-to copy the bytes that the report states. So are the targets of examples/gpu. Each model is a process of its own;
-results are kept, so that an interrupted run goes on where it was. Ends with 1 if an output differs from eager PyTorch's
-by more than 1e-4 of its largest magnitude, or if anything fails.
+to copy the bytes that the report states. So are the targets of examples/gpu, and two cuts of examples/transformer. Each
+model is a process of its own; results are kept, so that an interrupted run goes on where it was. Ends with 1 if an
+output differs from eager PyTorch's by more than 1e-4 of its largest magnitude, or if anything fails.
 
     python benchmarks/devices.py [--only NAME ...] [--cut NAME ...] [--fresh] [--results FOLDER]
 """
@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zoo_parts.key import model_facts, result_key, versions
-from zoo_parts.on_devices import CUTS, EXAMPLE, FORMAT, Cut, OnDevices
+from zoo_parts.on_devices import CUTS, EXAMPLES, FORMAT, Cut, OnDevices
 
 BENCHMARKS = Path(__file__).resolve().parent
 RESULTS = BENCHMARKS.parent / "build" / "devices"
@@ -49,8 +49,8 @@ def main() -> int:
 
     known = [architecture.name for architecture in ARCHITECTURES]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    default = [EXAMPLE, *MODELS]
-    parser.add_argument("--only", nargs="+", choices=[EXAMPLE, *known], default=default, metavar="NAME", help="these")
+    default = [*EXAMPLES, *MODELS]
+    parser.add_argument("--only", nargs="+", choices=[*EXAMPLES, *known], default=default, metavar="NAME", help="these")
     parser.add_argument("--cut", nargs="+", choices=list(CUTS), default=list(CUTS), metavar="NAME", help="these ways")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="default: build/devices")
     parser.add_argument("--fresh", action="store_true", help="measure again what was measured before")
@@ -64,7 +64,7 @@ def main() -> int:
 def _measured(name: str, cuts: Sequence[str], results: Path, *, fresh: bool) -> OnDevices:
     """The result of a process, now or before with the same versions."""
     file = results / f"{name.replace('/', '-')}.json"
-    key = result_key(FORMAT, {} if name == EXAMPLE else model_facts(name), {cut: CUTS[cut] for cut in cuts})
+    key = result_key(FORMAT, {} if name in EXAMPLES else model_facts(name), {cut: CUTS[cut] for cut in cuts})
     if file.exists() and not fresh:
         known = OnDevices.model_validate_json(file.read_text())
         if known.key == key:

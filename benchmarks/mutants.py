@@ -4,7 +4,7 @@ The small models of the tests, and a few of the zoo, which are built first. Ever
 the same inputs as what it was made from, call after call on one state; it has changed if any bit of any output has, or
 if it fails. The same mutants are made each time. Ends with 1 if a mutant that computes something else is not refused.
 
-    python benchmarks/mutants.py [--each N] [--models NAME ...] [--seed N]
+    python benchmarks/mutants.py [--each N] [--models NAME ...] [--seed N] [--banks]
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def zoo(name: str, folder: Path) -> Subject:
     from validator.subjects import linked
 
     built = build_step(name, "portable", [], folder)
-    made = ObjectProgram(built.object, read(built.object), read_sidecar(sidecar_place(built.object)))
+    made = ObjectProgram(read(built.object), read_sidecar(sidecar_place(built.object)), built.object)
     calls = [("forward", random_inputs(BY_NAME[name], call)) for call in range(2)]
     return linked(name, made, calls)
 
@@ -59,11 +59,13 @@ def main() -> int:
     parser.add_argument("--each", type=int, default=12, help="mutants of each kind and model")
     parser.add_argument("--models", nargs="*", default=list(ZOO), metavar="NAME", help="models of the zoo")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--banks", action="store_true", help="break links into memory banks")
     arguments = parser.parse_args()
 
     from etdev.pipeline.project.quiet import quiet_libraries
     from etdev.runtime.stock import StockRuntime
-    from validator.subjects import Tally, try_mutants
+    from validator.banked_mutants import each_in_banks, try_banked
+    from validator.subjects import Tally, Trial, try_mutants
 
     def row(name: str, tally: Tally) -> str:
         return f"| {name} | {tally.made} | {tally.changed} | {tally.rejected} | {tally.changed_and_rejected} |"
@@ -71,7 +73,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place, quiet_libraries(), StockRuntime(limit=60) as runtime:
         folder = Path(place)
         subjects = [*small(folder), *(zoo(name, folder / name) for name in arguments.models)]
-        trial = try_mutants(subjects, arguments.each, runtime, folder, arguments.seed)
+        trial: Trial
+        if arguments.banks:
+            trial = try_banked(each_in_banks(subjects), arguments.each, runtime, folder, arguments.seed)
+        else:
+            trial = try_mutants(subjects, arguments.each, runtime, folder, arguments.seed)
     print("| kind | made | result changed | rejected | changed and rejected |\n| --- | --- | --- | --- | --- |")
     for kind, tally in sorted(trial.kinds.items()):
         print(row(kind, tally))

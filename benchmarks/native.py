@@ -20,7 +20,7 @@ from typing import Any
 from zoo_parts.key import versions
 from zoo_parts.steps import build_step
 
-BACKENDS = ("portable", "xnnpack")
+BACKENDS = ("portable", "xnnpack", "openvino")
 SHARE = 0.05
 """Largest difference of `budget.ram` from the count."""
 ROW = "{:22} {:9} {:7} {:>12} {:>9} {:>9} {:>11} {:>12} {:>12} {:>7}  {}"
@@ -34,7 +34,14 @@ def main() -> int:
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=list(BY_NAME), default=list(BY_NAME), metavar="NAME", help="these")
-    parser.add_argument("--backend", nargs="+", choices=BACKENDS, default=BACKENDS, metavar="NAME")
+    parser.add_argument(
+        "--backend",
+        nargs="+",
+        choices=BACKENDS,
+        default=BACKENDS[:2],
+        metavar="NAME",
+        help="default: the first two of portable, xnnpack, openvino",
+    )
     arguments = parser.parse_args()
     print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, {', '.join(versions())}")
     titles = ("planned", "method", "temp", "heap", "ram", "counted", "off", "trouble")

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -47,7 +49,7 @@ def render(lines: Iterable[str]) -> str:
 
 def signatures() -> Iterator[str]:
     """Yield the signature of each operator, sorted by name."""
-    known = {line.partition("(")[0]: line for line in _PRIMS}
+    known = {line.partition("(")[0]: line for line in _PRIMS} | _cortex_m()
     for name in sorted(known.keys() | _wanted()):
         line = known.get(name) or _signature(name)
         if line is not None:
@@ -72,7 +74,26 @@ def _signature(name: str) -> str | None:
     packet = getattr(getattr(torch.ops, namespace), base, None)
     if packet is None or (overload or "default") not in packet.overloads():
         return None
-    schema = getattr(packet, overload or "default")._schema
+    return _line(name, getattr(packet, overload or "default")._schema)
+
+
+def _cortex_m() -> dict[str, str]:
+    """Return the signatures of ExecuTorch's library for Cortex-M, from the library's list.
+
+    Their Python functions cannot be imported without packages for Arm's processors.
+    """
+    import torch
+
+    spec = importlib.util.find_spec("executorch")
+    assert spec is not None
+    folder = Path(next(iter(spec.submodule_search_locations or ())))
+    text = (folder / "backends" / "cortex_m" / "ops" / "operators.yaml").read_text(encoding="utf-8")
+    schemas = [torch._C.parse_schema(line) for line in re.findall(r"^- func: (.*)$", text, re.MULTILINE)]
+    names = [f"{schema.name}.{schema.overload_name}" for schema in schemas]
+    return {name: _line(name, schema) for name, schema in zip(names, schemas, strict=True)}
+
+
+def _line(name: str, schema: Any) -> str:
     given = [f"{_type(argument)} {argument.name}" for argument in schema.arguments if not argument.is_out]
     outputs = [_type(argument) for argument in schema.arguments if argument.is_out]
     if not outputs:

@@ -73,6 +73,7 @@ def test_a_config_is_refused(tmp_path: Path, newer: dict[str, str], arguments: l
     assert 'help: pip install "executorch==1.5.1"' in done.stderr
 
 
+@pytest.mark.integration
 def test_files_are_checked_without_its_runtime(tmp_path: Path, newer: dict[str, str]) -> None:
     write(chain(2), tmp_path / "chain.pte")
     done = run_etdev("verify", "chain.pte", folder=tmp_path, env=newer)
@@ -95,6 +96,7 @@ def test_doctor_says_it(tmp_path: Path, newer: dict[str, str]) -> None:
     assert f"model: {REFUSAL}" in done.stdout
 
 
+@pytest.mark.integration
 def test_doctor_warns_of_neither_tested_version(tmp_path: Path) -> None:
     pytest.importorskip("executorch", reason="needs the extra `build`")
     if compat.installed() not in compat.TESTED:

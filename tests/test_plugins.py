@@ -90,7 +90,7 @@ BROKEN = {
             "'mine_package:mine', which 'mine-package' registers as the planner 'mine', is not a planner: "
             "it lacks __call__"
         ),
-        "a planner must be a function from an etdev.planner.Problem to offsets",
+        "a planner must be a function from an etdev.planner.Problem to offsets, or one that `bank_planner` declares",
     ),
     "it is a class": (
         "class mine: pass",
@@ -206,7 +206,7 @@ def test_a_destination_of_another_package(mine: Install) -> None:
         assert parse_destination(str(destination)) == destination
         reach = Connection(destination, Path())
         assert open_transport(reach) is reach
-    for uri, message in {"mine://me:secret@host/a": "contains a password", "mine:a/../b": "has `..` in its"}.items():
+    for uri, message in {"mine://me:secret@host/a": "contains a password", "mine:a/../b": "contains `..`"}.items():
         with pytest.raises(DestinationError, match=message) as caught:
             parse_destination(uri)
         assert "secret" not in f"{caught.value}{caught.value.hint}"
@@ -248,7 +248,7 @@ def test_worker_transports_by_name(mine: Install) -> None:
     assert check_transport("mine") == "mine"
     with pytest.raises(UsageError) as caught:
         check_transport("none")
-    assert caught.value.hint == "one of: thread, process, ray, mine"
+    assert caught.value.hint == "use one of: thread, process, ray, mine"
 
 
 # Templates
@@ -262,7 +262,7 @@ def test_a_template_that_does_not_work(mine: Install, tmp_path: Path, capsys: py
     assert app.run(["init", str(tmp_path / "new"), "--template", "mine"]) == 3
     assert "help: a template must be an etdev.templates.Template" in capsys.readouterr().err
     assert app.run(["init", str(tmp_path / "new"), "--template", "none"]) == 2
-    assert "help: one of: minimal, vision, multi-device, ci, llm, mine" in capsys.readouterr().err
+    assert "help: use one of: minimal, vision, mcu, multi-device, ci, llm, mine" in capsys.readouterr().err
 
 
 def test_a_template_without_its_file(mine: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

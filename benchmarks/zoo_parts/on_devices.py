@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import copytree, ignore_patterns
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from etdev.pipeline.results.result import BuildResult
     from etdev.program.model import ExecutionPlan
 
-FORMAT = 2
+FORMAT = 3
 """Of the files."""
 DEVICE_MAP = "cuda:0=sim,cuda:1=sim"
 TOLERANCE = 1e-4
@@ -62,7 +63,7 @@ class Cut(Part):
     copies: int = 0
     """Instructions."""
     h2d_bytes: int = 0
-    """Per call."""
+    """Bytes that one call of each method copies to devices, at the largest sizes."""
     d2h_bytes: int = 0
     memory: Mapping[str, int] = {}
     """Device → planned bytes, those of nested programs among them."""
@@ -106,13 +107,20 @@ class Subject:
     build: Callable[[Sequence[str]], BuildResult]
     """Of targets."""
     targets: Sequence[str]
-    inputs: Sequence[tuple[Any, ...]]
-    """Of :data:`~zoo_parts.outputs.CALLS` calls on one state."""
+    calls: Sequence[tuple[str, tuple[Any, ...]]]
+    """Method and inputs of each call. All calls run on one state."""
     expected: Callable[[], Outputs]
 
 
-EXAMPLE = "examples/gpu"
-"""Stands among the models for the project of that folder."""
+EXAMPLES = ("examples/gpu", "examples/transformer")
+"""Projects that count as models, by their folders."""
+_TRANSFORMER_CUTS = {
+    "layers": _parts(
+        ("cuda:0", 'modules = ["*.0"], own_state = false'), ("cuda:1", 'modules = ["*.1"], own_state = false')
+    ),
+    "products": CUTS["products"],
+}
+"""Cuts of examples/transformer, whose two methods share state. They have to leave the state outside of delegates."""
 
 
 def _of_zoo(name: str, folder: Path, cuts: Sequence[str]) -> Subject:
@@ -126,14 +134,14 @@ def _of_zoo(name: str, folder: Path, cuts: Sequence[str]) -> Subject:
     def build(targets: Sequence[str]) -> BuildResult:
         return etdev.build(PROJECT / "etdev.toml", targets=targets, verify=False, overrides=overrides, environ={})
 
-    inputs = [random_inputs(BY_NAME[name], call) for call in range(CALLS)]
-    return Subject(build, cuts, inputs, lambda: eager_outputs(name))
+    calls = [("forward", random_inputs(BY_NAME[name], call)) for call in range(CALLS)]
+    return Subject(build, cuts, calls, lambda: eager_outputs(name))
 
 
-def _of_example(folder: Path) -> Subject:
+def _of_gpu_example(folder: Path) -> Subject:
     import etdev
 
-    place = PROJECT.parents[1] / EXAMPLE
+    place = PROJECT.parents[1] / "examples/gpu"
     sys.path.insert(0, str(place))
     from data import test_samples
 
@@ -154,18 +162,56 @@ def _of_example(folder: Path) -> Subject:
         with torch.no_grad():
             return [model(*each) for each in inputs]
 
-    return Subject(build, ["two-devices", "resident"], inputs, expected)
+    return Subject(build, ["two-devices", "resident"], [("forward", each) for each in inputs], expected)
+
+
+def _of_transformer_example(folder: Path) -> Subject:
+    import etdev
+
+    place = folder / "transformer"
+    copytree(PROJECT.parents[1] / "examples/transformer", place, ignore=ignore_patterns("build"))
+    sys.path.insert(0, str(place))
+    from data import sessions
+
+    calls = sessions()[0]
+    cuts = "".join(f"  {name}: {{}}\n" for name in _TRANSFORMER_CUTS)
+    config = place / "etdev.yaml"
+    config.write_text(config.read_text().replace("\ntargets:\n", f"\ntargets:\n{cuts}"))
+
+    def build(targets: Sequence[str]) -> BuildResult:
+        overrides = [f"targets.{name}.partitioners={_TRANSFORMER_CUTS[name]}" for name in targets]
+        return etdev.build(config, targets=targets, verify=False, overrides=overrides, environ={})
+
+    def expected() -> Outputs:
+        import torch
+
+        from model import make
+
+        model = make().eval()
+        with torch.no_grad():
+            return [getattr(model, method)(*inputs) for method, inputs in calls]
+
+    return Subject(build, list(_TRANSFORMER_CUTS), calls, expected)
 
 
 def measure(name: str, key: str, cuts: Sequence[str]) -> OnDevices:
     """Build and run some cuts; what fails is a trouble."""
     begin = monotonic()
     with tempfile.TemporaryDirectory() as place:
-        subject = _of_example(Path(place)) if name == EXAMPLE else _of_zoo(name, Path(place), cuts)
+        subject = _subject(name, Path(place), cuts)
         expected = subject.expected()
         built = _build(subject)
         found = tuple(_cut(target, built, subject, expected) for target in subject.targets)
     return OnDevices(key=key, model=name, cuts=found, seconds=round(monotonic() - begin, 1))
+
+
+def _subject(name: str, folder: Path, cuts: Sequence[str]) -> Subject:
+    match name:
+        case "examples/gpu":
+            return _of_gpu_example(folder)
+        case "examples/transformer":
+            return _of_transformer_example(folder)
+    return _of_zoo(name, folder, cuts)
 
 
 def _build(subject: Subject) -> BuildResult | None:
@@ -197,34 +243,34 @@ def _run(target: str, built: BuildResult, subject: Subject, expected: Outputs) -
     from etdev.verification.checks.placement import check_placement
 
     program = read(built.path(target))
-    (plan,) = program.execution_plan
-    calls = [call for chain in plan.chains for call in chain.instructions]
-    names = [plan.operators[call.op_index].name for call in calls if isinstance(call, m.KernelCall)]
-    moved = transfers_per_call(plan)
+    plans = program.execution_plan
+    calls = [(plan, call) for plan in plans for chain in plan.chains for call in chain.instructions]
+    names = [plan.operators[call.op_index].name for plan, call in calls if isinstance(call, m.KernelCall)]
+    moved = [transfers_per_call(plan) for plan in plans]
     placement = check_placement(program)
     begin = monotonic()
     with ReplayRuntime(parse_device_map(DEVICE_MAP)) as runtime:
-        runtime.load(program)
-        found = [value for inputs in subject.inputs for value in runtime.call("forward", inputs)]
-    native, trouble = _natively(built.path(target), plan, subject)
+        runtime.load(program, shared=len(plans) > 1)
+        found = [value for method, inputs in subject.calls for value in runtime.call(method, inputs)]
+    native, trouble = _natively(built.path(target), plans, subject)
     return Cut(
         name=target,
-        native_error=None if native is None else relative_error(native, expected),
+        native_error=None if native is None else relative_error(native, expected, len(subject.calls)),
         native=not isinstance(find_toolchain(), Missing),
         instructions=len(calls),
-        delegates=sum(isinstance(call, m.DelegateCall) for call in calls),
+        delegates=sum(isinstance(call, m.DelegateCall) for _, call in calls),
         copies=sum(name in (H2D_COPY, D2H_COPY) for name in names),
-        h2d_bytes=moved.h2d_bytes,
-        d2h_bytes=moved.d2h_bytes,
+        h2d_bytes=sum(each.h2d_bytes for each in moved),
+        d2h_bytes=sum(each.d2h_bytes for each in moved),
         memory=dict(Counter(planned_memory(program)) + Counter(built[target].nested_memory)),
-        error=relative_error(found, expected),
+        error=relative_error(found, expected, len(subject.calls)),
         seconds=round(monotonic() - begin, 2),
         trouble=trouble if placement.status == "passed" else f"placement: {placement.summary}",
     )
 
 
-def _natively(file: Path, plan: ExecutionPlan, subject: Subject) -> tuple[Outputs | None, str]:
-    """Outputs of all calls in ExecuTorch's C++ runtime, and what is wrong: bytes that were copied or damaged."""
+def _natively(file: Path, plans: Sequence[ExecutionPlan], subject: Subject) -> tuple[Outputs | None, str]:
+    """Return the outputs of all calls in ExecuTorch's C++ runtime, and any wrong count of copies or damaged byte."""
     from etdev.inspection.transfers import transfers_per_call
     from etdev.program.model import TensorShapeDynamism
     from etdev.runtime.native import Missing, NativeRuntime, find_toolchain, host_executable
@@ -233,21 +279,22 @@ def _natively(file: Path, plan: ExecutionPlan, subject: Subject) -> tuple[Output
 
     if isinstance(find_toolchain(), Missing):
         return None, ""
-    moved = transfers_per_call(plan)
+    moved = {plan.name: transfers_per_call(plan) for plan in plans}
     # The report states the bytes of the largest sizes.
-    static = all(tensor.shape_dynamism is TensorShapeDynamism.STATIC for _, tensor in plan.tensors())
+    static = all(tensor.shape_dynamism is TensorShapeDynamism.STATIC for plan in plans for _, tensor in plan.tensors())
     found: list[Any] = []
+    most = (0, 0)
     try:
         with NativeRuntime(host_executable(), devices=simulated_devices(2)) as runtime:
-            runtime.load(file)
-            for number, inputs in enumerate(subject.inputs, 1):
-                found += runtime.call("forward", inputs)
+            runtime.load(file, shared=len(plans) > 1)
+            for number, (method, inputs) in enumerate(subject.calls, 1):
+                found += runtime.call(method, inputs)
                 assert runtime.called is not None
                 counts = runtime.called.devices.values()
                 copied = sum(each.bytes_in for each in counts), sum(each.bytes_out for each in counts)
-                most = number * moved.h2d_bytes, number * moved.d2h_bytes
+                most = most[0] + moved[method].h2d_bytes, most[1] + moved[method].d2h_bytes
                 if copied != most if static else (copied[0] > most[0] or copied[1] > most[1]):
-                    return None, f"{number} calls copied {copied} bytes in C++, one copies {moved} by the report"
+                    return None, f"{number} calls copied {copied} bytes in C++, and {most} by the report"
                 if runtime.called.damages:
                     return None, f"C++: {runtime.called.damages[0]}"
     except ProgramFailureError as error:

@@ -21,7 +21,7 @@ from zoo_parts import outputs, plain, steps
 
 
 class Worker:
-    """What can be asked."""
+    """Questions that the process answers."""
 
     def __init__(self) -> None:
         import torch  # noqa: F401 - the runtime is linked against its libraries

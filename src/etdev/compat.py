@@ -1,7 +1,7 @@
-"""Versions of ExecuTorch that etdev supports, and all that differs for etdev from one to another.
+"""Versions of ExecuTorch that etdev supports, and all differences between these versions that matter to etdev.
 
-No other module decides by ExecuTorch's version. This module needs the standard library only, so scripts read it in an
-environment without etdev.
+No other module distinguishes versions of ExecuTorch. This module needs only the standard library, so scripts can run it
+in an environment without etdev.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import re
 from importlib import metadata
 
 SUPPORTED = "executorch>=1.4.1,<1.6"
-"""Requirement that names the supported versions, as in the extra ``build``."""
+"""Requirement specifier for the supported versions, the same as in the extra ``build``."""
 TESTED = ("1.5.1", "1.4.1")
-"""Versions that etdev's tests run with, newest first. ``constraints.txt`` pins the newest."""
+"""Versions that etdev's tests run with, newest first. ``constraints.txt`` pins the newest version."""
 INSTALL_SUPPORTED = f'pip install "executorch=={TESTED[0]}"'
 """Command that replaces a version that is not supported."""
 _OLDEST, _TOO_NEW = (1, 4, 1), (1, 6)
@@ -20,7 +20,7 @@ _RELEASE = re.compile(r"\d+(?:\.\d+)*")
 
 
 def installed() -> str | None:
-    """Return the version of the installed ExecuTorch; None if there is none, or if it does not state its version."""
+    """Return the version of the installed ExecuTorch, or None if ExecuTorch or its version is missing."""
     try:
         return metadata.version("executorch")
     except metadata.PackageNotFoundError:
@@ -36,12 +36,12 @@ def is_supported(version: str) -> bool:
 
 
 def unsupported(version: str) -> str:
-    """Return the reason for refusing an installed version that etdev does not support."""
+    """Return the reason why etdev refuses the installed version of ExecuTorch."""
     return f"executorch {version} is installed, and this etdev supports {SUPPORTED}"
 
 
 def runtime_module() -> str:
-    """Return the name of the extension module that holds ExecuTorch's runtime for Python.
+    """Return the name of the extension module that contains ExecuTorch's runtime for Python.
 
     ``executorch.extension.pybindings.portable_lib`` imports the same module in each version, but takes seconds longer.
     """
@@ -50,6 +50,6 @@ def runtime_module() -> str:
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version's release; none for a text that does not begin with one."""
+    """Return the numbers of a version's release. Return ``()`` for a text that does not begin with a number."""
     found = _RELEASE.match(version)
     return tuple(map(int, found[0].split("."))) if found else ()

@@ -1,4 +1,4 @@
-"""Decisions that a link makes about copies, tiling and in-place outputs, with their reasons."""
+"""Decisions that a link makes about copies, tiling, in-place outputs and orders, with their reasons."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class TilingDecision:
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
-    """An output for which the link considered computation in place."""
+    """Decision whether an output reuses the bytes of an operand."""
 
     instruction: int
     """Position of the instruction in the program before the link."""
@@ -65,3 +65,13 @@ class InPlace:
     """Size of the output in bytes. For dynamic sizes, the maximum."""
     reason: str = ""
     """Reason why the output has separate bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reordering:
+    """New order of a method's instructions."""
+
+    moved: int
+    """Smallest number of instructions that have to move from their original places to obtain this order."""
+    memory: int | None
+    """Planned memory of the method in bytes in the original order; None if it does not fit into the banks."""

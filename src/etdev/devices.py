@@ -1,7 +1,7 @@
 """Devices with memory, and their names: ``cpu``, ``cuda:0``, ``cuda:1``.
 
 The types are those of ``DeviceType`` in ExecuTorch's schema. To add a type, add a member here with the schema's number,
-and an allocator in :mod:`etdev.runtime`. Runtimes refuse files with device types that they do not know.
+and an allocator in :mod:`etdev.runtime`. Runtimes refuse files with unknown device types.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from etdev.errors import UsageError
 MAX_INDEX = 127
 """Largest index of a device. The file stores the index as a signed 8-bit integer."""
 TARGET_DEVICE = "target_device"
-"""Key of the compile spec that names the device of a delegate."""
+"""Key of the compile spec that specifies the device of a delegate."""
 
 
 class DeviceType(IntEnum):

@@ -6,7 +6,7 @@ exception that reaches the command line is a bug in etdev (exit code 70).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -75,7 +75,7 @@ class Problem:
     """One problem in a config."""
 
     message: str
-    """Sentence that names the key, the value found and the value expected."""
+    """Sentence that states the key, the value found and the value expected."""
     key: str
     """Dotted key, such as ``targets.cpu.partitioners[0].backend``; empty for a whole file."""
     source: str | None = None
@@ -138,8 +138,8 @@ class TargetsError(EtdevError):
 class ProgramError(EtdevError):
     """Error for a malformed ``.pte`` file, or for a program in memory that cannot be written.
 
-    ``path`` is the place inside the program, in the schema's terms: ``execution_plan[0].values[17].tensor.sizes``. It
-    is empty if the error concerns the whole file.
+    ``path`` is the place inside the program, in the schema's terms: ``execution_plan[0].values[17].tensor.sizes``.
+    ``path`` is empty if the error concerns the whole file.
     """
 
     exit_code = ExitCode.CONFIG
@@ -210,6 +210,28 @@ class LinkError(StageError):
     """Error for a program that cannot be linked because requests contradict each other or the new plan is wrong."""
 
     rule = "link"
+
+
+class BanksError(LinkError):
+    """Error for tensors that cannot be in the memory banks that a target requires."""
+
+
+class CapacityError(BanksError):
+    """Error for tensors that do not fit into the memory banks of a target. No file is written.
+
+    ``remedies`` are the parts of the hint, each an alternative. ``ends_in_use`` states that inputs or outputs are in
+    use at the moment that needs the most bytes.
+    """
+
+    exit_code = ExitCode.GATE_FAILED
+
+    def __init__(
+        self, message: str, *, remedies: Sequence[str], ends_in_use: bool = False, where: str | None = None
+    ) -> None:
+        *others, last = remedies
+        super().__init__(message, where=where, hint=f"{', '.join(others)}, or {last}" if others else last)
+        self.remedies = tuple(remedies)
+        self.ends_in_use = ends_in_use
 
 
 class WriteError(StageError):

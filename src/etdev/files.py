@@ -20,7 +20,7 @@ from platformdirs import user_cache_path
 from etdev.errors import WriteError
 
 CACHE_VARIABLE = "ETDEV_CACHE_DIR"
-"""Environment variable that names the cache's folder."""
+"""Environment variable for the path of the cache's folder."""
 
 TEMPORARY_SUFFIX = ".etdev-tmp"
 """Suffix of unfinished files and folders. The next write removes leftovers of killed processes."""
@@ -43,7 +43,7 @@ _CAUSES = {
     errno.EROFS: ("the file system is read-only", "write to another place"),
     errno.ENOTDIR: ("a part of the path is a file, not a folder", "remove that file, or write to another place"),
     errno.EEXIST: ("a part of the path is a file, not a folder", "remove that file, or write to another place"),
-    errno.EISDIR: ("this is a folder", "name a file"),
+    errno.EISDIR: ("this is a folder", "use the path of a file"),
     errno.ENAMETOOLONG: ("the name is too long for the file system", "choose a shorter name"),
 }
 
@@ -79,7 +79,7 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 def _is_special(status: os.stat_result) -> bool:
-    """Return whether a status is that of a special file: neither a regular file nor a folder."""
+    """Return whether a status describes a special file: neither a regular file nor a folder."""
     return not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode))
 
 
@@ -279,7 +279,9 @@ def _is_stream(path: Path) -> bool:
         return True
     if stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
         kind = "a block device" if stat.S_ISBLK(mode) else "a socket"
-        raise WriteError(f"cannot write the file: this is {kind}", where=os.fspath(path), hint="name a file")
+        raise WriteError(
+            f"cannot write the file: this is {kind}", where=os.fspath(path), hint="write to a regular file"
+        )
     opened = _open_file_named_by(path)
     if opened is not None:
         raise WriteError(
@@ -339,7 +341,7 @@ def is_alive(process: int) -> bool:
 def _remove_unless_locked(path: Path) -> None:
     """Remove a temporary file or folder unless its writer has locked it.
 
-    The writer may run in another container. Its process id is then meaningless here, but its lock is visible.
+    The writer may run in another container. The writer's process id is then meaningless here, but the lock is visible.
     """
     with suppress(OSError):
         is_folder = path.is_dir() and not path.is_symlink()

@@ -27,7 +27,7 @@ class Group:
     kind: str
     """Word for one object of the group in messages, such as ``backend``."""
     contract: str
-    """Requirement on an object of the group. It is the hint of an error for an object that does not meet it."""
+    """Requirement that an object of the group must meet. An error about another object has this text as its hint."""
     built_in: tuple[str, ...]
     """Names of etdev's own objects. Other packages must not use them."""
     takes_classes: bool = False
@@ -38,7 +38,7 @@ BACKENDS = Group(
     "etdev.backends",
     "backend",
     "a backend must have the members of etdev.backends.base.Backend",
-    ("portable", "xnnpack", "openvino", "vulkan", "cuda", "reference"),
+    ("portable", "xnnpack", "openvino", "vulkan", "cuda", "reference", "ethos-u", "cortex-m", "coreml"),
 )
 EXECUTORS = Group(
     "etdev.executors",
@@ -48,10 +48,21 @@ EXECUTORS = Group(
     takes_classes=True,
 )
 """Extension point for executors. The name of an entry point is the id of the delegates that the object executes."""
+NATIVE_LIBRARIES = Group(
+    "etdev.native_libraries",
+    "native library",
+    "a native library must be a function without arguments that returns the path of a shared library",
+    ("EtdevReferenceBackend", "OpenvinoBackend", "XnnpackBackend"),
+)
+"""Extension point for shared libraries that the native runtime opens.
+
+The name of an entry point is the id of the delegates that the library runs. The built-in names are the backends that
+the native runtime has by itself.
+"""
 CHECKS = Group(
     "etdev.checks",
     "check",
-    "a check must have the members of etdev.verification.Check, and the name of its entry point",
+    "a check must have the members of etdev.verification.Check, and the same name as its entry point",
     (
         "bytes",
         "plan",
@@ -61,6 +72,7 @@ CHECKS = Group(
         "growth",
         "runtime",
         "replay",
+        "tosa",
         "native",
         "device",
         "accuracy",
@@ -72,7 +84,7 @@ CHECKS = Group(
 PLANNERS = Group(
     "etdev.planners",
     "planner",
-    "a planner must be a function from an etdev.planner.Problem to offsets",
+    "a planner must be a function from an etdev.planner.Problem to offsets, or one that `bank_planner` declares",
     ("naive", "greedy", "best"),
 )
 DEPLOY_TRANSPORTS = Group(
@@ -94,7 +106,7 @@ TEMPLATES = Group(
     "etdev.templates",
     "template",
     "a template must be an etdev.templates.Template",
-    ("minimal", "vision", "multi-device", "ci", "llm"),
+    ("minimal", "vision", "mcu", "multi-device", "ci", "llm"),
 )
 
 
@@ -178,7 +190,7 @@ def load(group: Group, name: str, members: Iterable[str] = ("__call__",)) -> Any
 
 @contextmanager
 def translated(group: Group, name: str, kind: type[EtdevError]) -> Iterator[None]:
-    """In this context, raise unexpected errors of a plugin as ``kind``. The message names its package."""
+    """In this context, raise unexpected errors of a plugin as ``kind``. The message states the plugin's package."""
     try:
         yield
     except EtdevError:

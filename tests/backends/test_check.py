@@ -41,7 +41,7 @@ CASES = {
         "9:11",
         f"{KEY}.backend",
         "there is no backend 'qnn'",
-        "available backends: portable, xnnpack, openvino, vulkan, cuda, reference",
+        "available backends: portable, xnnpack, openvino, vulkan, cuda, reference, ethos-u, cortex-m, coreml",
         "unknown-backend",
     ),
     "misspelled option": (
@@ -182,7 +182,7 @@ CASES = {
         "10:33",
         f"{KEY}.compile_specs.method_name",
         "the compile spec 'method_name' is reserved: etdev writes it for each method",
-        "leave it out",
+        "remove this compile spec",
         "compile-spec",
     ),
     "switch of cuda that is neither": (
@@ -214,7 +214,7 @@ CASES = {
         "10:39",
         f"{KEY}.compile_specs.shim_library_path",
         "cuda's compile spec 'shim_library_path' is for Windows only",
-        'leave it out, or set "platform" to "windows"',
+        'remove this compile spec, or set "platform" to "windows"',
         "compile-spec",
     ),
     "part that is no range": (

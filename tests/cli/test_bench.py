@@ -22,6 +22,7 @@ from etdev.program import read, write
 from etdev.runtime.stock import StockRuntime
 from program.hand import tensor
 from support.files import chain, method, program, sin
+from support.native import native_host
 
 pytestmark = pytest.mark.integration
 
@@ -194,8 +195,8 @@ def test_percentiles_are_times_that_were_measured(times: Sequence[float], wanted
         (("--workers", ""), "--workers: '' is not a number of workers", "1 to 1024"),
         (("--seconds", "nan"), "--seconds: a measurement cannot take nan s", "use a number"),
         (("--seconds", "0"), "--seconds: a measurement cannot take 0 s", "use a number"),
-        (("--transport", "mail"), "--transport: there is no transport 'mail'", "one of: thread, process, ray"),
-        (("--runtime", "best"), "--runtime: there is no runtime 'best'", "one of: stock, native, replay"),
+        (("--transport", "mail"), "--transport: there is no transport 'mail'", "use one of: thread, process, ray"),
+        (("--runtime", "best"), "--runtime: there is no runtime 'best'", "use one of: stock, native, replay"),
         (("--input", "0=x.npy"), "--random: `--random` and `--input` cannot be used together", "remove one of them"),
         (("--calls", "0"), "'--calls'", "greater than or equal to 1"),
     ],
@@ -241,12 +242,12 @@ def test_the_way_to_the_runtime_is_no_part_of_a_call(bench: Bench, monkeypatch: 
 
     class Slow(StockRuntime):
         process_id = 0
+        seconds = 0.002
 
         def load(self, file: Path, *, shared: bool = False, data: Path | None = None) -> tuple[str, ...]:
             return ("forward",)
 
         def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False) -> tuple[Any, ...]:
-            self.seconds = 0.002
             time.sleep(0.004)
             return ()
 
@@ -261,3 +262,23 @@ def test_the_way_to_the_runtime_is_no_part_of_a_call(bench: Bench, monkeypatch: 
     assert found.way is not None
     assert found.way >= 0.002
     assert "ms to the runtime's process and back (median)" in render(found)
+
+
+@pytest.mark.parametrize(("command", "more"), [("run", ()), ("bench", (*QUICK, "--seconds", "0.01"))])
+def test_a_compilation_of_the_native_runtime_is_announced(
+    run: Run, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str, more: tuple[str, ...]
+) -> None:
+    """It takes some seconds, and happens once."""
+    pytest.importorskip("executorch", reason="needs the extra `build`")
+    host = native_host()
+
+    def compiled(notify: Callable[[str], None] = lambda _: None) -> Path:
+        notify("compiling the native runtime")
+        return host
+
+    monkeypatch.setattr("etdev.execution.native.host_executable", compiled)
+    arguments = [command, "chain.pte", "--random", "--runtime", "native", *more]
+    for quiet in (False, True):
+        capfd.readouterr()
+        assert app.run([*arguments, "--quiet"] if quiet else arguments) == 0
+        assert ("compiling the native runtime\n" in capfd.readouterr().err) is not quiet

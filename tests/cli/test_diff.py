@@ -16,10 +16,11 @@ from etdev.linker import link
 from etdev.program import Blob, Program, write
 from etdev.program import model as m
 from program.hand import everything, loop
-from support.files import chain, copies, counters, delegated, overwriting
+from support.files import banked, chain, copies, counters, delegated, overwriting
 from support.golden import check_golden
 from support.on_devices import two_devices
 from support.projects import LINEAR, LINEAR_CONFIG, write_project
+from support.reports import bank_report, write_report
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -124,3 +125,23 @@ def test_a_file_that_is_not_there(run: Run) -> None:
     write(loop(), "a.pte")
 
     assert app.run(["diff", "a.pte", "nowhere.pte"]) == 2
+
+
+def test_buffers_have_the_names_of_their_banks(run: Run, tmp_path: Path) -> None:
+    for name, of in (("a", banked(8, 16)), ("b", banked(8, 32))):
+        (tmp_path / name).mkdir()
+        write(of, tmp_path / name / "m.pte")
+    _, unnamed = compare(str(tmp_path / "a" / "m.pte"), str(tmp_path / "b" / "m.pte"))
+    assert "    buffer 2     64 bytes   128 bytes\n" in unnamed, unnamed
+    write_report(tmp_path / "a" / "m.pte", banks=bank_report(48, 64))
+    other = bank_report(48, 128)
+    write_report(tmp_path / "b" / "m.pte", banks=replace(other, banks=(replace(other.banks[0], name="tcm"),)))
+    _, named = compare(str(tmp_path / "a" / "m.pte"), str(tmp_path / "b" / "m.pte"))
+    rows = [line.split("  ") for line in named.splitlines()]
+    labels = [cell for row in rows for cell in row if cell.startswith("buffer")]
+    assert labels == [
+        "buffer 1 (slow)",
+        "buffer 2 (fast, tcm)",
+        "buffer 1 (slow) on cpu",
+        "buffer 2 (fast, tcm) on cpu",
+    ]

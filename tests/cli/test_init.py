@@ -140,7 +140,7 @@ def test_a_shared_file_is_kept_and_what_it_lacks_is_said(tmp_path: Path, capsys:
     ignored.write_text("*.log\n")
     assert app.run(["init", str(tmp_path), "--force"]) == 0
     assert ignored.read_text() == "*.log\n"
-    assert "Kept .gitignore, which is yours. Add to it:\n\n    build/\n" in capsys.readouterr().err
+    assert "Kept your file .gitignore. Add these lines to the file:\n\n    build/\n" in capsys.readouterr().err
 
     ignored.write_text("*.log\n*.etdev-tmp\n__pycache__/\nbuild/\n")
     assert app.run(["init", str(tmp_path)]) == 0
@@ -246,10 +246,10 @@ def test_waits_for_no_input_without_a_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--template", "maximal"], "error: --template: there is no template 'maximal'\nhelp: one of: minimal, "),
+        (["--template", "maximal"], "error: --template: there is no template 'maximal'\nhelp: use one of: minimal, "),
         (
             ["--name", "../up"],
-            ("error: --name: '../up' cannot be the name of a project, because file names contain it\n"),
+            ("error: --name: '../up' cannot be the name of a project, because file names contain this name\n"),
         ),
     ],
 )

@@ -18,9 +18,10 @@ from etdev.linker import link
 from etdev.program import Program, write
 from etdev.program import model as m
 from program.hand import everything, loop, tensor
-from support.files import chain, copies, counters, delegated, method, overwriting, program, sin
+from support.files import banked, chain, copies, counters, delegated, method, overwriting, program, sin
 from support.golden import check_golden
 from support.projects import LINEAR, LINEAR_CONFIG, write_project
+from support.reports import bank_report, write_report
 
 
 def _linked(found: Program) -> Program:
@@ -80,9 +81,8 @@ def test_what_the_document_promises(run: Run) -> None:
     assert {"format", "file", "methods", "weights_bytes", "segments"} <= set(document)
     (described,) = document["methods"]
     assert {"name", "buffers", "inputs", "outputs", "instructions", "operators", "delegates"} <= set(described)
-    assert described["buffers"] == [
-        {"index": 1, "device": "cpu", "size": 96, "lower_bound": 96, "greedy": None, "state": False}
-    ]
+    buffer = {"index": 1, "device": "cpu", "size": 96, "lower_bound": 96, "greedy": None, "state": False}
+    assert described["buffers"] == [{**buffer, "bank": None, "capacity": None}]
     assert described["transfers"] == {"h2d_bytes": 0, "d2h_bytes": 0, "loops": False}
     (peak,) = described["peaks"]
     values = peak.pop("tensors")
@@ -253,3 +253,16 @@ def test_charts_without_block_characters(run: Run) -> None:
 def test_what_has_no_lifetimes_has_no_chart(run: Run) -> None:
     assert "chart" not in run("inspect", "overwriting.pte", "--chart")[1]
     assert "chart" not in run("inspect", "loop.pte")[1]
+
+
+def test_banks_have_their_names(run: Run) -> None:
+    write(banked(8, 16), "banked.pte")
+    _, unnamed, _ = run("inspect", "banked.pte")
+    assert "buffers    buffer 1  cpu  48 bytes\n             buffer 2  cpu  64 bytes\n" in unnamed
+    write_report(Path("banked.pte"), banks=bank_report(48, 64))
+    _, named, _ = run("inspect", "banked.pte", "--chart")
+    assert "  buffers    buffer 1  cpu  48 bytes  of 4,096 in bank slow\n" in named
+    assert "             buffer 2  cpu  64 bytes  of 128 in bank fast\n" in named
+    assert "  memory     buffer 1 (slow)  cpu  48 bytes  " in named
+    assert "  peak       buffer 1 (slow)  32 bytes while " in named
+    assert "  chart      buffer 2 (fast) on cpu: bytes in use" in named

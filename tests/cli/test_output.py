@@ -32,10 +32,10 @@ def test_accepted(values: list[str] | None, expected: list[Output]) -> None:
 @pytest.mark.parametrize(
     ("values", "message", "hint"),
     [
-        (["xml"], "unknown format 'xml'", "one of: text, json, sarif"),
-        (["json="], "'json=' does not name a file", "write `--output json=FILE`"),
+        (["xml"], "unknown format 'xml'", "use one of: text, json, sarif"),
+        (["json="], "'json=' has no file name after `=`", "write `--output json=FILE`"),
         (["json", "sarif"], "json and sarif cannot both go to standard output", "`--output sarif=FILE`"),
-        (["json=a", "sarif=a"], "two formats have the same file", "use another file"),
+        (["json=a", "sarif=a"], "two formats are written to the same file", "use another file"),
     ],
 )
 def test_refused(values: list[str], message: str, hint: str) -> None:

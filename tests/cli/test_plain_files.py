@@ -41,6 +41,8 @@ class Branches(nn.Module):
 
 
 class State(nn.Module):
+    count: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("count", torch.zeros(4))

@@ -148,7 +148,7 @@ def test_decisions_in_words() -> None:
             chain(1),
             ["-o", "b.pte", "--inplace", "all"],
             2,
-            "error: --inplace: 'all' is not a table of operators that may write in place\n",
+            "error: --inplace: 'all' is not a table of in-place operators\n",
         ),
         (chain(1), ["-o", "b.pte", "--output", "json=a.pte"], 2, "error: --output: 'a.pte' is a file that the command"),
         (chain(1), ["-o", "b.pte", "--output", "json=b.pte"], 2, "error: --output: 'b.pte' is a file that the command"),
@@ -171,6 +171,15 @@ def test_a_malformed_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> 
     assert app.run(["relink", str(tmp_path / "a.pte"), "-o", str(tmp_path / "a.pte")]) == 2
     assert "this is not an ExecuTorch program" in capfd.readouterr().err
     assert (tmp_path / "a.pte").read_bytes() == b"not a program at all"
+
+
+@pytest.mark.parametrize(("names", "calls"), [("a", "in a call"), ("ab", "if each method is called once")])
+def test_traffic_of_banks_counts_a_call_of_each_method(run: Run, names: str, calls: str) -> None:
+    (plan,) = chain(1).execution_plan
+    found = program(*(replace(plan, name=name) for name in names))
+    code, out, _ = run(found, "-o", "b.pte", "--bank", "ram:1:1KiB")
+    assert code == 0
+    assert f"\n             moved {calls}: {64 * len(names)} B in ram; " in out
 
 
 def test_constants_that_go_into_the_file_are_said_with_the_memory_that_they_save(run: Run) -> None:

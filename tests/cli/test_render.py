@@ -28,6 +28,7 @@ from etdev.pipeline.results.result import (
     outcome,
 )
 from etdev.program.info import BufferInfo, Transfers
+from support.reports import bank_report
 
 
 def _golden(detail: Detail) -> Path:
@@ -285,6 +286,18 @@ def test_the_verdict(found: tuple[CheckResult, ...], required: tuple[str, ...], 
 )
 def test_delegation_in_words(result: MethodResult, text: str) -> None:
     assert describe_delegation(result) == text
+
+
+@pytest.mark.parametrize("detail", [Detail.SHORT, Detail.FULL])
+@pytest.mark.parametrize(
+    ("methods", "calls"), [(("forward", "width"), "in a call"), (("a", "b"), "if each method is called once")]
+)
+def test_traffic_of_banks_counts_a_call_of_each_method(detail: Detail, methods: tuple[str, ...], calls: str) -> None:
+    """The constant method ``width`` has no planned memory."""
+    results = tuple(linked(name, *[buffer(64)] * (name != "width"), copied=[], outputs=[]) for name in methods)
+    built = target("mcu", (GOOD_RUNTIME,), methods=results, memory={"cpu": 64}, banks=bank_report(48, 64))
+    text = render_result(RESULT.model_copy(update={"targets": (built,)}), detail, io.StringIO())
+    assert f"moved {calls}: 64 B in fast, 48 B in slow; " in text
 
 
 def test_colour_only_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:

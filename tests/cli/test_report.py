@@ -59,7 +59,7 @@ def test_a_target_by_its_name(run: Run) -> None:
     [
         (("no.pte",), "error: no.pte: cannot read the program: there is no such file"),
         (("broken.pte",), "error: broken.pte: the file has 1 bytes, too few for a program"),
-        (("cpu",), "error: 'cpu' is not a file, and this folder has no config"),
+        (("cpu",), "error: 'cpu' is not a file, and cannot be a target because this folder has no config"),
         (("m.pte", "--output", "html=m.pte"), "error: --output: 'm.pte' is a file that the command itself reads"),
         (
             ("m.pte", "--data", "w", "--output", "html=w"),

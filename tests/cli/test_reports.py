@@ -26,11 +26,13 @@ from etdev.config import issues
 from etdev.config.check_names import BUILT_IN
 from etdev.errors import ConfigError, EtdevError, LinkError, Problem, StageError, UsageError
 from etdev.pipeline.cache.lock import LockStaleError
+from etdev.pipeline.results.figures import Figures
 from etdev.pipeline.results.never_ran import never_ran
 from etdev.pipeline.results.result import BuildResult, CheckResult, Failure, outcome
 from etdev.program import write
 from support.files import chain
 from support.projects import LINEAR_CONFIG, write_project
+from support.reports import write_report
 
 HERE = Places(Path("/work"), Path("/work"))
 FINDINGS = (
@@ -312,6 +314,13 @@ def test_the_report_of_a_build() -> None:
     for target in RESULT.targets:
         assert f"| `{target.name}` | " in rows
         assert f"<summary><code>{target.name}</code></summary>" in rows
+
+
+def test_the_memory_of_banks_is_in_the_report_of_a_build(tmp_path: Path) -> None:
+    write(chain(1), tmp_path / "m.pte")
+    figures = Figures(file=1, weights=0, memory={"cpu": 3072}, banks={"dtcm": 2048, "sram": 1024}, copies=0)
+    text = markdown.of_result(write_report(tmp_path / "m.pte", figures=figures), [])
+    assert "| cpu 3.00 KiB, bank dtcm 2.00 KiB, bank sram 1.00 KiB |" in text
 
 
 # The commands.

@@ -61,7 +61,7 @@ def test_a_method_that_takes_no_inputs(run: Run) -> None:
     write(program(method([tensor(4, at=0)], [m.KernelCall(1, (0, 0, 0))], inputs=())), Path("alone.pte"))
     code, out, err = run("alone.pte", "--input", "x.npy")
     assert (code, out) == (2, "")
-    assert err == "error: --input: method 'forward' takes no inputs\nhelp: remove it\n"
+    assert err == "error: --input: method 'forward' has no inputs\nhelp: remove the option `--input`\n"
 
 
 def test_times_have_a_unit_that_fits(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,8 @@ def test_names_stand_in_the_report_beside_the_file(run: Run) -> None:
     _, _, other = run("scaled.pte", "--input", "0=y.npy")
     assert "there is no value for inputs 'right' and 'n'\n" in other
     assert (
-        "method 'forward' has no input 'lefft'\nhelp: did you mean 'left'? its inputs are left: float32 [4], right:"
+        "method 'forward' has no input 'lefft'\nhelp: did you mean 'left'? use the name or position of an "
+        "input: left: float32 [4], right:"
     ) in err
 
 
@@ -185,8 +186,8 @@ def test_tensors_that_the_caller_owns_on_a_device_are_brought_there_and_back(run
             ["chain.pte"],
             2,
             (
-                "there is no value for input 0\nhelp: pass the inputs of method 'forward', input 0: float32 "
-                "[4]; or use `--random`"
+                "there is no value for input 0\nhelp: pass the inputs of method 'forward' (input 0: float32 "
+                "[4]), or use `--random`"
             ),
         ),
         (["scaled.pte", *X, *Y, *N, *X], 2, "there is no value for inputs 1 and 2 in call 1"),
@@ -195,7 +196,7 @@ def test_tensors_that_the_caller_owns_on_a_device_are_brought_there_and_back(run
         (
             ["scaled.pte", "--input", "x.npy"],
             2,
-            "'x.npy' does not state to which input it belongs\nhelp: write `NAME=x.npy`",
+            "'x.npy' does not state the name of an input\nhelp: write `NAME=x.npy`",
         ),
         (["scaled.pte", "--input", "0=y.npz"], 2, "cannot read input 0: y.npz: No such file"),
         (
@@ -215,7 +216,7 @@ def test_tensors_that_the_caller_owns_on_a_device_are_brought_there_and_back(run
         (
             ["scaled.pte", "--input", "0=model.onnx"],
             2,
-            "input 0: model.onnx is not in a format that etdev reads",
+            "input 0: model.onnx is not in a format that etdev can read",
         ),
         (
             ["scaled.pte", "--input", "0=objects.npy"],
@@ -228,13 +229,18 @@ def test_tensors_that_the_caller_owns_on_a_device_are_brought_there_and_back(run
         (["scaled.pte", "--input", "0=empty.npy"], 2, "input 0: empty.npy is not a .npy file\nhelp: write it again"),
         (["scaled.pte", "--input", "text.npz"], 2, "text.npz is not a .npz file\nhelp: write it again: `numpy.savez"),
         (["scaled.pte", "--input", "b.safetensors"], 2, "b.safetensors is damaged or incomplete\nhelp: write it again"),
-        (["scaled.pte", "--input", "2=many"], 2, "input 2 is a single int, so 'many' cannot be its value"),
+        (["scaled.pte", "--input", "2=many"], 2, "input 2 must be a single int, but its value is 'many'"),
+        (
+            ["scaled.pte", "--input", f"2={1 << 63}"],
+            2,
+            "input 2 must be an integer of 64 bits, but its value is 9223372036854775808",
+        ),
         (["scaled.pte", "--input", "0=two.npz"], 2, "two.npz contains 'a', 'b', but no array with the name of input 0"),
         (["scaled.pte", "--random", "--method", "backward"], 2, "the program has no method 'backward'"),
         (
             ["scaled.pte", "--random", "--runtime", "fast"],
             2,
-            "there is no runtime 'fast'\nhelp: one of: stock, native, replay",
+            "there is no runtime 'fast'\nhelp: use one of: stock, native, replay",
         ),
         (["scaled.pte", "--random", "--runtime", "stock"], 3, "it is not here\nhelp: remove `--runtime stock`"),
         (
@@ -390,4 +396,4 @@ def test_a_target_is_the_file_that_was_built_for_it(run: Run, tmp_path: Path) ->
 def test_what_is_neither_a_file_nor_a_target(run: Run) -> None:
     code, _, err = run("portable", *X)
     assert code == 2
-    assert "'portable' is not a file, and this folder has no config that could have such a target" in err
+    assert "'portable' is not a file, and cannot be a target because this folder has no config" in err

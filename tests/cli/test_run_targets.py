@@ -100,8 +100,8 @@ def test_samples_are_measured(run: Run, capfd: pytest.CaptureFixture[str]) -> No
             4,
             2,
             (
-                "there is no value for input 0\nhelp: pass the inputs of method 'forward', input 0: float32 "
-                "[4]; or use `--random`"
+                "there is no value for input 0\nhelp: pass the inputs of method 'forward' (input 0: float32 "
+                "[4]), or use `--random`"
             ),
         ),
         (
@@ -146,7 +146,7 @@ def test_a_lone_input_needs_no_name(run: Run, name: str) -> None:
     [
         ("nowhere.npy", "cannot read input 0: nowhere.npy: No such file"),
         ("model.pt", "input 0: etdev does not read files like 'model.pt', because they may run code"),
-        ("3", "input 0: 3 is not in a format that etdev reads inputs from"),
+        ("3", "input 0: 3 is not in a format that etdev can read"),
         ("y=x.npy", "method 'forward' has no input 'y'"),
     ],
 )

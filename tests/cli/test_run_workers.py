@@ -146,8 +146,14 @@ def test_a_worker_for_each_device(run: Run) -> None:
         (["--workers", "many"], "--workers: 'many' is not a number of workers"),
         (["--transport", "process"], "--transport: the number of workers is missing"),
         (["--workers", "2", "--transport", "mail"], "--transport: there is no transport 'mail'"),
-        (["--workers", "2", "--ray-address", "here"], "--ray-address: only Ray's workers can be on a cluster"),
-        (["--workers", "devices"], "--workers: one worker for each device requires a program with delegates"),
+        (
+            ["--workers", "2", "--ray-address", "here"],
+            "--ray-address: only workers of the transport `ray` can join a Ray cluster",
+        ),
+        (
+            ["--workers", "devices"],
+            "--workers: a worker for each device needs a program with devices, run in the interpreter",
+        ),
     ],
 )
 def test_wrong_usage(run: Run, arguments: list[str], said: str) -> None:
@@ -160,4 +166,4 @@ def test_data_sets_of_different_lengths(run: Run) -> None:
     np.save("few.npy", ROWS[:2])
     code, _, err = run("scaled.pte", "--input", "0=rows.npy", "--input", "1=few.npy", "--input", "2=3")
     assert code == 2
-    assert "input 0 has values for 6 calls, but input 1 for 2" in err
+    assert "input 0 has values for 6 calls, but input 1 has values for 2" in err

@@ -113,7 +113,7 @@ def test_a_target_writes_its_project(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     # The next build takes the target from the cache, and has nothing to measure.
     with monkeypatch.context() as patch:
-        patch.setattr("etdev.runtime.native.measure_pools", None)
+        patch.setattr("etdev.runtime.native.measure_memory", None)
         assert etdev.build(config).ok
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == found
 

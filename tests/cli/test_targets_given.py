@@ -115,7 +115,7 @@ def test_a_target_that_has_the_name_of_a_file(folder: Path, capfd: pytest.Captur
     ("arguments", "message"),
     [
         (["inspect"], "Missing argument 'FILE|TARGET'."),
-        (["inspect", "cpu", "-t", "int8"], "'cpu' and --target int8 both name a program"),
+        (["inspect", "cpu", "-t", "int8"], "'cpu' and --target int8 both select a program"),
         (["inspect", "-t", "int*"], "'int*' matches int8, int4, but this command takes one target"),
         (["inspect", "-t", "a.pte"], "there is no target 'a.pte'"),
         (["diff", "cpu"], "etdev diff compares two programs, but 1 was given"),
@@ -123,7 +123,7 @@ def test_a_target_that_has_the_name_of_a_file(folder: Path, capfd: pytest.Captur
         (["build", "etdev.toml"], "no target matches 'etdev.toml'\nhelp: use `-c etdev.toml` if this is a config"),
         (["build", "int9"], "no target matches 'int9'\nhelp: did you mean 'int8'? targets: cpu, int8, int4"),
         (["deploy", "-t", "int8"], "the target 'int8' has 0 deployments"),
-        (["deploy", "phone", "-t", "cpu"], "'phone' and --target cpu both name a deployment"),
+        (["deploy", "phone", "-t", "cpu"], "'phone' and --target cpu both select a deployment"),
     ],
 )
 def test_wrong_usage(arguments: list[str], message: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

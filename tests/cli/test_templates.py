@@ -165,7 +165,10 @@ def test_ci_is_added_to_a_project(tmp_path: Path, capsys: pytest.CaptureFixture[
 
     assert {path: path.read_bytes() for path in before} == before
     shown = capsys.readouterr().err
-    assert "Kept .pre-commit-config.yaml, which is yours. Add to it under `repos:`:\n\n      - repo: local\n" in shown
+    assert (
+        "Kept your file .pre-commit-config.yaml. Add these lines to the file under `repos:`:\n\n      - repo: local\n"
+        in shown
+    )
     command = "etdev build --device-map cuda:0=sim,cuda:1=sim --profile ci"
     assert shown.endswith(f"Next: cd {tmp_path} && {command}\n")
     for path in (".github/workflows/etdev.yml", ".gitlab/etdev.yml", "ci/compare.sh", "CI.md"):
@@ -293,8 +296,12 @@ def test_what_is_added_as_told_is_what_was_meant(
     assert app.run(["init", str(tmp_path), "-q"]) == 0
     (tmp_path / path).write_text(own)
     assert app.run(["init", str(tmp_path), "--template", "ci"]) == 0
-    said, lines = capsys.readouterr().err.split(f"Kept {path}, which is yours. ")[1].split("\n\n")[:2]
-    assert said == ("Add to it:" if "commit]" in own else f"Add to it under `{own.partition(':')[0]}:`:")
+    said, lines = capsys.readouterr().err.split(f"Kept your file {path}. ")[1].split("\n\n")[:2]
+    assert said == (
+        "Add these lines to the file:"
+        if "commit]" in own
+        else f"Add these lines to the file under `{own.partition(':')[0]}:`:"
+    )
     pasted = lines.removeprefix("    ").replace("\n    ", "\n") + "\n"
     (tmp_path / path).write_text(own + pasted)
 
@@ -311,7 +318,7 @@ def test_ci_names_no_project_that_is_there(tmp_path: Path, capsys: pytest.Captur
     assert app.run(["init", str(tmp_path), "--name", "x", "-q"]) == 0
     assert app.run(["init", str(tmp_path), "--template", "ci", "--name", "y"]) == 2
     assert capsys.readouterr().err.startswith(
-        "error: --name: the folder already contains a project, to which 'ci' is added\n"
+        "error: --name: 'ci' is added to the existing project in this folder, so a new name has no effect\n"
     )
     assert not (tmp_path / "CI.md").exists()
 

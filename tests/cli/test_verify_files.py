@@ -100,8 +100,8 @@ def test_a_good_file(run: Run) -> None:
         "  kernels    passed   3 operators in the wheel's runtime\n"
         "  replay     passed   1 method on random inputs, same outputs with and without poison; weak: the "
         "expected outputs are unknown\n"
-        "  not run    budget, growth, runtime, native, accuracy, latency: this check needs the config that the file "
-        "was built from\n"
+        "  not run    budget, growth, runtime, tosa, native, accuracy, latency: this check needs the config that the "
+        "file was built from\n"
         "  not run    device: the program has no memory on devices\n\n"
         "1 file, 1 good in all checks that ran\n"
     )
@@ -217,14 +217,17 @@ def test_a_required_check_that_cannot_run(run: Run) -> None:
         ),
         (
             ["nowhere"],
-            "error: 'nowhere' is not a file, and this folder has no config that could have such a target\nhelp: use",
+            "error: 'nowhere' is not a file, and cannot be a target because this folder has no config\nhelp: use",
         ),
         (
             ["chain.pte", "cpu"],
-            "error: 'chain.pte' is a file, 'cpu' is none\nhelp: verify files and targets separately",
+            "error: 'chain.pte' is a file, but 'cpu' is not a file\nhelp: verify files and targets separately",
         ),
-        (["chain.pte", "-c", "a.toml"], "error: --config: 'chain.pte' is a file, which is verified without a config\n"),
-        (["chain.pte", "-j", "2"], "error: --jobs: 'chain.pte' is a file, which is verified without a config\n"),
+        (
+            ["chain.pte", "-c", "a.toml"],
+            "error: --config: 'chain.pte' is a file, and files are verified without a config\n",
+        ),
+        (["chain.pte", "-j", "2"], "error: --jobs: 'chain.pte' is a file, and files are verified without a config\n"),
         (["chain.pte", "--set", "a=1"], "error: --set: 'chain.pte' is a file"),
         (["chain.pte", "-p", "ci"], "error: --profile: 'chain.pte' is a file"),
         (["chain.pte", "--require", "x"], "error: there is no check 'x'"),

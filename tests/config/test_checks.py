@@ -18,6 +18,7 @@ HASH = "0123456789abcdef0123456789abcdef01234567"
 METHOD = '[methods.forward]\ninputs = [{ name = "x", dtype = "float32", shape = [1] }]\n'
 SECOND = METHOD.replace("forward", "second")
 STATIC = '[quantize.q]\nscheme = "pt2e-xnnpack"\n'
+QUANTIZED = STATIC + 'calibration = "a:b"\n[targets.b]\nquantize = "q"\n'
 PT2 = 'pt2 = "m.pt2"\ntrust = true\n'
 
 
@@ -42,6 +43,10 @@ VALID = {
     "portable last": MINIMAL + 'partitioners = [{ backend = "xnnpack" }, { backend = "portable" }]\n',
     "min alone": MINIMAL + 'verify.accuracy = { fn = "a:b", min = 1 }\n',
     "planner of one's own": MINIMAL + 'memory = { planner = "planners:mine", alignment = 1 }\n',
+    "quantized ends": MINIMAL + QUANTIZED + 'io.forward.quantized = ["x", "output3"]\n',
+    "quantized ends of a saved program": model(
+        PT2, STATIC + 'calibration = "a:b"\n[targets.b]\nquantize = "q"\nio.forward.quantized = ["anything"]\n'
+    ),
     "io by name and position": MINIMAL + 'io.forward = { inputs = { x = "caller" }, outputs = { 0 = "host" } }\n',
     "io of a saved program": model(PT2, '[targets.b]\nio.forward.inputs = { anything = "caller" }\n'),
     "state shared by one method": MINIMAL.replace("[methods", "share_state = true\n[methods"),
@@ -70,10 +75,10 @@ INVALID = {
     "weights of hf": (model('hf = "./x"\nweights = "w"\n'), "4:11", "a `hf` model has its own weights"),
     "weights of pt2": (model(PT2 + 'weights = "w"\n', ""), "5:11", "a `pt2` model has its own weights"),
     "kwargs of pt2": (model(PT2 + "kwargs = {}\n", ""), "5:10", "a `pt2` model is already complete"),
-    "no methods": (model('entry = "a:b"\n', ""), "1:1", "`methods` names no method to export"),
+    "no methods": (model('entry = "a:b"\n', ""), "1:1", "`methods` contains no method to export"),
     "no inputs": (model('entry = "a:b"\n', "[methods.forward]\n"), "5:1", "`methods.forward.inputs` is missing"),
     "second method of pt2": (model(PT2, SECOND), "6:1", "a `pt2` model has only the method `forward`"),
-    "dimension without inputs": (model(PT2, "[methods.forward.dims.n]\nmax = 3\n"), "6:1", "is used by no shape"),
+    "dimension without inputs": (model(PT2, "[methods.forward.dims.n]\nmax = 3\n"), "6:1", "is not used in a shape"),
     "constant like a method": (MINIMAL + "[constants]\nforward = 1\n", "8:11", "have the same name"),
     "constant too large": (
         MINIMAL + "[constants]\nbig = 9223372036854775808\n",
@@ -95,7 +100,7 @@ INVALID = {
     "unused dimension": (
         MINIMAL + "[methods.forward.dims.batch]\nmax = 3\n",
         "7:1",
-        "`methods.forward.dims.batch` is used by no shape",
+        "`methods.forward.dims.batch` is not used in a shape",
     ),
     "empty range": (
         MINIMAL.replace("[1, 8]", '["n"]') + "[methods.forward.dims.n]\nmin = 4\nmax = 3\n",
@@ -116,7 +121,7 @@ INVALID = {
     "calibration of no method": (
         MINIMAL + STATIC + 'calibration = { forwad = "a:b" }\n',
         "9:26",
-        "`quantize.q.calibration.forwad` names no method",
+        "`quantize.q.calibration.forwad`: there is no such method",
     ),
     "a method left out": (
         MINIMAL + SECOND + STATIC + 'calibration = { forward = "a:b" }\n',
@@ -157,27 +162,63 @@ INVALID = {
     "io of no method": (
         MINIMAL + 'io.forwad.inputs = "caller"\n',
         "7:4",
-        "`targets.cpu.io.forwad` names no method",
+        "`targets.cpu.io.forwad`: there is no such method",
     ),
     "io of no method of a saved program": (
         model(PT2, '[targets.b]\nio.decode.inputs = "caller"\n'),
         "7:4",
-        "`targets.b.io.decode` names no method",
+        "`targets.b.io.decode`: there is no such method",
     ),
     "io of no input": (
         MINIMAL + 'io.forward.inputs = { y = "caller" }\n',
         "7:27",
-        "`targets.cpu.io.forward.inputs.y` does not name an input of `forward`",
+        "`targets.cpu.io.forward.inputs.y`: `forward` has no such input",
+    ),
+    "quantized ends of a float target": (
+        MINIMAL + 'io.forward.quantized = "all"\n',
+        "7:24",
+        "`targets.cpu.io.forward.quantized` needs `targets.cpu.quantize`: the target is not quantized",
+    ),
+    "quantized ends of a dynamic scheme": (
+        MINIMAL + QUANTIZED.replace('calibration = "a:b"', "dynamic = true") + 'io.forward.quantized = "all"\n',
+        "12:24",
+        "`targets.b.io.forward.quantized` needs static quantization, but `quantize.q` computes scales",
+    ),
+    "quantized ends of 8da4w": (
+        MINIMAL + '[quantize.q]\nscheme = "8da4w"\n[targets.b]\nquantize = "q"\nio.forward.quantized = "all"\n',
+        "11:24",
+        "`targets.b.io.forward.quantized` needs static quantization, but `quantize.q` computes scales",
+    ),
+    "quantized ends of no input": (
+        MINIMAL + QUANTIZED + 'io.forward.quantized = ["x", "y"]\n',
+        "12:30",
+        '`targets.b.io.forward.quantized[1]`: `forward` has no input or output "y"',
+    ),
+    "quantized ends of integers": (
+        MINIMAL.replace("float32", "int64") + QUANTIZED + 'io.forward.quantized = ["x"]\n',
+        "12:25",
+        '`targets.b.io.forward.quantized[0]`: the input "x" is int64, and only inputs of float32 are quantized',
     ),
     "memory of a device that is none": (
         MINIMAL + 'budget.memory = { gpu = "1KiB" }\n',
+        "7:25",
+        (
+            '`targets.cpu.budget.memory.gpu` is a limit of "gpu", which is neither a device (cpu, cuda:0 to cuda:127) '
+            "nor a bank, as the target has none"
+        ),
+    ),
+    "memory of an impossible device": (
+        MINIMAL + 'budget.memory = { "cuda:128" = "1KiB" }\n',
         "7:19",
-        '`targets.cpu.budget.memory.gpu`: "gpu" is not a valid name; expected a device (cpu, cuda:0 to cuda:127)',
+        (
+            '`targets.cpu.budget.memory."cuda:128"`: "cuda:128" is not a valid name; expected a device '
+            "(cpu, cuda:0 to cuda:127) or a memory bank"
+        ),
     ),
     "two limits of one device": (
         MINIMAL + 'budget.memory = { "cuda:0" = "1KiB", CUDA = "2KiB" }\n',
         "7:45",
-        '`targets.cpu.budget.memory.CUDA` is a second limit of cuda:0, next to "cuda:0"',
+        '`targets.cpu.budget.memory.CUDA` is a second limit of cuda:0, in addition to "cuda:0"',
     ),
     "gate of nothing": (
         MINIMAL + 'verify.accuracy = { fn = "a:b" }\n',
@@ -187,12 +228,12 @@ INVALID = {
     "latency of nothing": (
         MINIMAL + 'budget.latency = { method = "forward" }\n',
         "7:18",
-        "`targets.cpu.budget.latency` limits nothing; expected `p50`, `p95`, `p99`, or several of them",
+        "`targets.cpu.budget.latency` contains no limit; expected `p50`, `p95`, `p99`, or several of them",
     ),
     "latency of no method": (
         MINIMAL + 'budget.latency = { p95 = 1, method = "forwad" }\n',
         "7:38",
-        '`targets.cpu.budget.latency.method` names no method: "forwad"',
+        '`targets.cpu.budget.latency.method` is "forwad", which is not a method',
     ),
     "latency of one of two methods": (
         MINIMAL + 'budget.latency.p95 = "1 s"\n' + SECOND,
@@ -217,7 +258,7 @@ INVALID = {
     "growth against nothing": (
         MINIMAL + 'budget.growth.file = "0%"\n',
         "7:8",
-        "`targets.cpu.budget.growth` has nothing to compare with: there is no `baseline.from`",
+        "`targets.cpu.budget.growth` needs a baseline, but there is no `baseline.from`",
     ),
     "growth of nothing stated": (
         MINIMAL + 'budget.growth.file = "two"\n[baseline]\nfrom = "old"\n',

@@ -30,22 +30,22 @@ INVALID = {
     "ftp://host/x": "has no scheme that etdev supports",
     "file:": "does not have a folder",
     "file:///": "does not have a folder",
-    "file://host/x": "names a host",
+    "file://host/x": "the URI has a host",
     "sftp:///x": "does not have a host",
     "sftp://host": "does not have a folder",
     "sftp://host/": "does not have a folder",
     "sftp://host:port/x": "does not have a valid host and port",
     "sftp://host:65536/x": "does not have a valid host and port",
-    "sftp://host/a/../b": "has `..` in its path",
+    "sftp://host/a/../b": "the path of the URI contains `..`",
     "sftp://host/x?y=z": "has a query or a fragment",
     "sftp://host/x#y": "has a query or a fragment",
-    "s3://": "does not have a bucket",
-    "s3://Models/x": "does not have a bucket",
+    "s3://": "does not have a valid bucket name",
+    "s3://Models/x": "does not have a valid bucket name",
     "s3://models/a//b": "has an empty part",
     "adb:data/x": "does not have an absolute path on the device",
     "adb:": "does not have an absolute path on the device",
-    "sftp://host/a%0ab": "has characters in its path that cannot be printed",
-    "sftp://host/a\nb": "has characters that are not valid in a URI",
+    "sftp://host/a%0ab": "has characters that cannot be printed",
+    "sftp://host/a\nb": "has invalid characters",
 }
 
 
@@ -82,7 +82,11 @@ def test_a_config_with_every_scheme(tmp_path: Path) -> None:
 
 WRONG = {
     "no such target": ('target = "cpuu"\nuri = "file:x"\n', "8:10", '"cpuu", which is not a target'),
-    "scheme": ('target = "cpu"\nuri = "ftp://h/x"\n', "9:7", "`deploy.board.uri` has no scheme that etdev supports"),
+    "scheme": (
+        'target = "cpu"\nuri = "ftp://h/x"\n',
+        "9:7",
+        "`deploy.board.uri`: the URI has no scheme that etdev supports",
+    ),
     "hosts of a folder": (
         'target = "cpu"\nuri = "file:x"\nknown_hosts = "h"\n',
         "10:15",

@@ -33,7 +33,7 @@ def test_each_layer_lies_over_the_one_before(tmp_path: Path) -> None:
     _files(tmp_path, below='project.out = "extends"\n')
     environ = {"ETDEV__PROJECT__OUT": "environment"}
 
-    def out(text: str, *arguments: str, **options: object) -> tuple[str, str | None]:
+    def out(text: str, *arguments: str, **options: object) -> tuple[str, str | Origin | None]:
         loaded = load(tmp_path, text, "etdev.toml", *arguments, **options)
         origin = loaded.origins.get(("project", "out"))
         return loaded.config.project.out, origin and origin.layer
@@ -310,7 +310,7 @@ def test_longer_variables_lie_over_shorter_ones(tmp_path: Path) -> None:
 
 def test_text_that_was_meant_as_toml(tmp_path: Path) -> None:
     (found,) = problems(tmp_path, MINIMAL, "etdev.toml", 'project.imports=["a"')
-    assert found.hint == "the value is not valid TOML, so it was taken as text"
+    assert found.hint == "write the value as valid TOML; other values are read as text"
 
 
 def test_the_environment_of_the_process_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,8 +39,8 @@ CASES = {
         MINIMAL + 'verify.require = "runtime"\n',
         (
             'etdev.toml:7:18: `targets.cpu.verify.require` is "runtime"; expected a list, each element one of "bytes", '
-            '"plan", "placement", "kernels", "budget", "growth", "runtime", "replay", "native", "device", "accuracy", '
-            '"latency"\n'
+            '"plan", "placement", "kernels", "budget", "growth", "runtime", "replay", "tosa", "native", "device", '
+            '"accuracy", "latency"\n'
             '  help: write a list: ["runtime"]\n'
         ),
     ),
@@ -115,7 +115,7 @@ CASES = {
         MINIMAL + 'budget.memory = "256KiB"\n',
         (
             'etdev.toml:7:17: `targets.cpu.budget.memory` is "256KiB"; expected a table from a device '
-            '(cpu, cuda:0 to cuda:127) to a size such as "64KiB" (units: B, kB, MB, GB, KiB, MiB, GiB) or a whole number '
+            '(cpu, cuda:0 to cuda:127) or a memory bank to a size such as "64KiB" (units: B, kB, MB, GB, KiB, MiB, GiB) or a whole number '
             "of bytes\n"
             '  help: write a table: memory = { cpu = "256KiB" }\n'
         ),
@@ -123,8 +123,8 @@ CASES = {
     "budget of another device": (
         MINIMAL + 'budget.memory = { cpuu = "256KiB" }\n',
         (
-            'etdev.toml:7:19: `targets.cpu.budget.memory.cpuu`: "cpuu" is not a valid name; '
-            "expected a device (cpu, cuda:0 to cuda:127)\n"
+            'etdev.toml:7:26: `targets.cpu.budget.memory.cpuu` is a limit of "cpuu", which is neither a device '
+            "(cpu, cuda:0 to cuda:127) nor a bank, as the target has none\n  help: did you mean `cpu`?\n"
         ),
     ),
     "size without a unit that exists": (

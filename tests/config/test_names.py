@@ -43,7 +43,7 @@ def test_a_misspelled_name_in_an_override(argument: str, tmp_path: Path) -> None
     found = problems(tmp_path, FULL, "etdev.toml", argument)
     unknown = [problem for problem in found if problem.rule == "unknown-name"]
     assert [(p.where, p.key, p.message) for p in unknown] == [
-        (f"--set {argument}", key, f"`{key}` names a {word} that no file defines")
+        (f"--set {argument}", key, f"`{key}`: no config file defines this {word}")
     ]
     assert unknown[0].hint == f"{hint} to the config file"
     assert [problem.message for problem in found if problem.rule == "missing-key"] == []
@@ -52,7 +52,7 @@ def test_a_misspelled_name_in_an_override(argument: str, tmp_path: Path) -> None
 def test_a_misspelled_name_in_a_variable(tmp_path: Path) -> None:
     (found,) = problems(tmp_path, FULL, environ={"ETDEV__TARGETS__INT9__BUDGET__FILE": "1KiB"})
     assert found.where == "environment variable ETDEV__TARGETS__INT9__BUDGET__FILE"
-    assert found.message == "`targets.int9` names a target that no file defines"
+    assert found.message == "`targets.int9`: no config file defines this target"
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ ADDED = ("decode", "dynamic", "large", "host")
 
 def test_a_name_of_another_profile_in_an_override(tmp_path: Path) -> None:
     (found,) = problems(tmp_path, NEW, "etdev.toml", "targets.large.budget.file=8", profile="other")
-    assert found.message == "`targets.large` names a target that no file defines"
+    assert found.message == "`targets.large`: no config file defines this target"
     assert found.hint == "use `--profile big`, which defines this target"
 
 

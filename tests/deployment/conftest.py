@@ -25,7 +25,9 @@ SHELLS = ("file", "openssh", "asyncssh", "adb")
 
 
 def _slow(kinds: Iterable[str], *quick: str) -> list[Any]:
-    return [kind if kind in quick else pytest.param(kind, marks=pytest.mark.slow) for kind in kinds]
+    """Return the kinds as parameters: ``quick`` ones, S3's server with the integration tests, others as slow."""
+    marks = {"s3": [pytest.mark.integration], **{kind: [pytest.mark.slow] for kind in kinds if kind not in quick}}
+    return [pytest.param(kind, marks=marks.get(kind, [])) for kind in kinds]
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ class TestBucket:
         with open_transport(self._reach(s3_server)) as transport:
             with pytest.raises(DeployError, match="the service refused"):
                 transport.check()
-            with pytest.raises(DeployError, match="the service refused: NoSuchBucket"):
+            with pytest.raises(DeployError, match="the service refused the operation: NoSuchBucket"):
                 transport.names("")
 
     def test_no_credentials(self, s3_server: str, aws: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +56,7 @@ class TestBucket:
     def test_a_profile_that_is_not_there(self, s3_server: str, aws: None, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("AWS_PROFILE", "nobody")
         with (
-            pytest.raises(DeployError, match="S3 cannot be set up"),
+            pytest.raises(DeployError, match="the connection to S3 cannot be set up"),
             open_transport(self._reach(s3_server)),
         ):
             pass

@@ -57,7 +57,7 @@ def test_a_host_with_another_key(server: SftpServer, home: Path, tmp_path: Path)
 
 def test_a_file_of_hosts_that_is_not_there(server: SftpServer, tmp_path: Path) -> None:
     error = _refusal(_reach(server.port, tmp_path, tmp_path / "none"))
-    assert "there is no file" in error.message
+    assert "with the trusted host keys does not exist" in error.message
     assert "ssh-keyscan" in str(error.hint)
 
 

@@ -21,7 +21,8 @@ from etdev.program.info import Argument, CopyCalls, MethodInfo, OutputInPlace, P
 from etdev.program.signatures import find_signature
 from program.hand import everything, loop, tensor, unbounded
 from program.strategies import programs
-from support.files import branches, chain, copies, cos, counters, delegated, method, overwriting, program, sin
+from support.files import banked, branches, chain, copies, cos, counters, delegated, method, overwriting, program, sin
+from support.reports import bank_report, write_report
 
 
 def inspected(found: Program, folder: Path) -> ProgramInfo:
@@ -384,3 +385,40 @@ def test_files_that_are_no_programs(tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match="not an ExecuTorch program") as caught:
         etdev.inspect(tmp_path / "a.pte")
     assert caught.value.exit_code == 2
+
+
+def test_banks_of_the_report_of_this_file(tmp_path: Path) -> None:
+    file = tmp_path / "m.pte"
+    write(banked(8, 16), file)
+    unnamed = etdev.inspect(file)
+    write_report(file, banks=bank_report(48, 64))
+    found = etdev.inspect(file)
+    named = [(1, "cpu", 48, "slow", 4096), (2, "cpu", 64, "fast", 128)]
+    for buffers in (found.buffers, found.methods[0].buffers):
+        assert [(item.index, item.device, item.size, item.bank, item.capacity) for item in buffers] == named
+    assert [(item.index, item.size, item.bank, item.capacity) for item in unnamed.buffers] == [
+        (1, 48, None, None),
+        (2, 64, None, None),
+    ]
+
+
+@pytest.mark.parametrize("damage", ["other file", "no report", "other version"])
+def test_banks_of_another_file_are_not_believed(damage: str, tmp_path: Path) -> None:
+    file = tmp_path / "m.pte"
+    write(chain(1), file)
+    write_report(file, banks=bank_report(48, 64))
+    if damage == "other file":
+        write(banked(8, 16), file)
+    elif damage == "no report":
+        (tmp_path / "report.json").unlink()
+    else:
+        (tmp_path / "report.json").write_text('{"format": 7}')
+    assert {buffer.bank for buffer in etdev.inspect(file).buffers} == {None}
+
+
+def test_a_buffer_of_the_program_is_as_large_as_in_any_method(tmp_path: Path) -> None:
+    first, second = (banked(*sizes).execution_plan[0] for sizes in ((8, 16), (4, 32)))
+    write(program(first, replace(second, name="second")), tmp_path / "m.pte")
+    found = etdev.inspect(tmp_path / "m.pte")
+    assert [(item.index, item.size) for item in found.buffers] == [(1, 48), (2, 128)]
+    assert sum(item.size for item in found.buffers) == found.memory["cpu"]

@@ -99,7 +99,9 @@ class Trace:
 
     outputs: list[tuple[int, ...]] = field(default_factory=list)
     kernels: list[int] = field(default_factory=list)
-    """All operands of each kernel that ran and of each condition, in order. Copies without arithmetic are left out."""
+    """All operands of each kernel that ran and of each condition, sorted. Copies without arithmetic are left out."""
+    effects: list[int] = field(default_factory=list)
+    """The same for conditions, and for calls whose effects may exceed their outputs, in the order of execution."""
 
 
 @dataclass
@@ -207,6 +209,7 @@ class _Run:
             self._values[index].read() for index in self._plan.outputs if isinstance(self._values[index], _Tensor)
         ]
         self._check_ends()
+        self._trace.kernels.sort()
         for tensor, memory, start in reversed(self._freed):  # In the next call, the tensor has its memory again.
             tensor.memory, tensor.start = memory, start
         return self._trace
@@ -262,7 +265,7 @@ class _Run:
         value = self._values[index]
         if isinstance(value, bool):
             return value
-        self._trace.kernels.append(_number("condition", value.read()))
+        self._record(_number("condition", value.read()), effects=True)
         self._asked += 1
         if self._asked > _MOST_CONDITIONS or not self._call.decisions:
             return True
@@ -343,7 +346,7 @@ class _Run:
 
     def _copy_index(self, to: int, of: int, index: int) -> None:
         tensor, row, number = self._values[to], self._values[of].read(), self._values[index]
-        self._trace.kernels.append(_number("copy_index", number, row))
+        self._record(_number("copy_index", number, row), effects=True)
         tensor.rows = number + 1
         tensor.write(row, number * len(row))
 
@@ -355,7 +358,7 @@ class _Run:
         """Change some of the bytes of the first argument."""
         tensor = self._values[args[0]]
         before, key = tensor.read(), self._key(operator.name, args[:-1])
-        self._trace.kernels.append(key)
+        self._record(key, effects=operator.name.startswith("my::"))
         tensor.write([_number(key, i) if (key >> (i // 4 % 16)) & 1 else byte for i, byte in enumerate(before)])
 
     def _split(self, args: tuple[int, ...]) -> tuple[tuple[int, ...], list[_Tensor]]:
@@ -369,11 +372,25 @@ class _Run:
     def _compute(self, operator: object, args: tuple[int, ...], outs: list[_Tensor]) -> None:
         """Write every output, with bytes that depend on everything that is read."""
         key = self._key(operator, args)
-        self._trace.kernels.append(key)
+        self._record(key, effects=self._has_effects(operator))
         rows = [item.rows for item in self._tensors(args) if item.dynamic]
         for number, out in enumerate(outs):
             out.rows = max(rows, default=ROWS) if out.dynamic else ROWS
             out.write([_number(key, number, byte) for byte in range(out.nbytes)])
+
+    def _record(self, key: int, *, effects: bool) -> None:
+        self._trace.kernels.append(key)
+        if effects:
+            self._trace.effects.append(key)
+
+    def _has_effects(self, operator: object) -> bool:
+        """Return whether the order of such calls is an effect: those of unknown operators and unknown backends."""
+        match operator:
+            case ("delegate", int(index)):
+                return self._plan.delegates[index].id not in ("EtdevReferenceBackend", "XnnpackBackend")
+            case (str(name), _):
+                return not name.startswith(("aten::", "dim_order_ops::", "quantized_decomposed::", "et_copy::"))
+        return True
 
     def _key(self, operator: object, args: tuple[int, ...]) -> int:
         return _number(operator, *(self._content(index) for index in args))

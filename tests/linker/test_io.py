@@ -172,9 +172,9 @@ def test_what_cannot_be_the_callers_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("caller", "message", "hint"),
     [
-        (owned(inputs=(2,)), "there is no input 2 of method 'forward'", "choose one of its 2 inputs"),
-        (owned(outputs=(0, 5)), "there is no output 5 of method 'forward'", "choose one of its 2 outputs"),
-        (owned(inputs=(-1,)), "there is no input -1 of method 'forward'", "choose one of its 2 inputs"),
+        (owned(inputs=(2,)), "there is no input 2 of method 'forward'", "choose one of the method's 2 inputs"),
+        (owned(outputs=(0, 5)), "there is no output 5 of method 'forward'", "choose one of the method's 2 outputs"),
+        (owned(inputs=(-1,)), "there is no input -1 of method 'forward'", "choose one of the method's 2 inputs"),
     ],
     ids=["input", "output", "below zero"],
 )

@@ -53,7 +53,7 @@ def run(
     """Run passes; return their result, and the program with addresses after them."""
     numbers = range(len(program.execution_plan))
     result = run_passes(start(program, numbers, options, sidecar), options, passes)
-    done, *_ = with_addresses(result, numbers, options)
+    done = with_addresses(result, numbers, options).program
     check_structure(done)
     return result, done
 
@@ -70,6 +70,8 @@ def prefix(count: int, *, places: bool = False) -> list[Pass]:
 def test_each_pass_alone_keeps_the_meaning(name: str, data: st.DataObject) -> None:
     passes = [item for item in PASSES if item.name == name or item.name in ALWAYS]
     found = data.draw(st.one_of(objects(most_methods=2), objects(most_methods=2, devices=DEVICES)))
+    if carries(found):
+        return  # A delegate of such a program may write over what it reads, with its link or without.
     made = data.draw(calls([plan.name for plan in found.program.execution_plan]))
     _, done = run(found.program, found.sidecar, passes)
     assert Machine(done, inputs=found.inputs).run(*made) == meaning(found, made)

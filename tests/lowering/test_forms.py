@@ -223,8 +223,7 @@ def _lowered(case: Case) -> Any:
 
     shapes = None
     if case.dynamic:
-        shapes = ({0: torch.export.Dim("n", min=2, max=8)}, *[None] * (len(case.inputs) - 1))
-        shapes = (shapes,)
+        shapes = (({0: torch.export.Dim("n", min=2, max=8)}, *[None] * (len(case.inputs) - 1)),)
     return to_edge_transform_and_lower(torch.export.export(case.net, case.inputs, dynamic_shapes=shapes))
 
 

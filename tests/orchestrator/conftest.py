@@ -47,8 +47,9 @@ def used_actors(ray_cluster: None, idle_actors: list[Any], monkeypatch: pytest.M
     monkeypatch.setattr(ray, "RayTransport", Thrifty)
 
 
+# A process takes 0.4 s of processor time to start, in each of a hundred tests. `test_process.py` runs in every case.
 @pytest.fixture(
-    params=[pytest.param(name, marks=pytest.mark.integration) if name == "ray" else name for name in TRANSPORTS]
+    params=[name if name == "thread" else pytest.param(name, marks=pytest.mark.integration) for name in TRANSPORTS]
 )
 def transport(request: pytest.FixtureRequest) -> str:
     """The name of a transport."""

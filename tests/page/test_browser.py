@@ -16,8 +16,9 @@ from etdev.program import model as m
 from inspection.report.builds import built_file, two_files
 from page.browser import DESKTOP, LARGE, PHONE, Browser, Screen
 from program.hand import tensor
-from support.files import chain, copies, counters, delegated, method, program, sin
+from support.files import banked, chain, copies, counters, delegated, method, program, sin
 from support.on_devices import two_devices
+from support.reports import bank_report
 
 EVIL = "</script><script>evil = 1</script><img src=x onerror='evil = 1'>{{data}}<b>"
 FRAME = ".chart-frame"
@@ -278,3 +279,30 @@ def test_ten_thousand_tensors_open_and_answer(browser: Browser, tmp_path: Path) 
     )
     assert drawn == expected
     check(browser, page)
+
+
+def test_maps_of_banks_show_their_capacity(browser: Browser, tmp_path: Path) -> None:
+    page = etdev.report(built_file(tmp_path, banked(8, 16), banks=bank_report(48, 64)))
+    browser.open(page)
+    check(browser, page)
+    names = browser.run("return [...document.querySelectorAll('main select option')].map((one) => one.innerText)")
+    assert names == ["1, slow, cpu, 48 B", "2, fast, cpu, 64 B"]
+    shown = (
+        "const { yAxis, series } = echarts.getInstanceByDom(document.querySelector('.chart')).getOption();"
+        "return [yAxis[0].max, series[2].markLine.data.map((line) => [line.label.formatter, line.yAxis])];"
+    )
+    extent, lines = browser.run(shown)
+    assert extent == 48
+    assert "bank" not in dict(lines)
+    assert "slow: 1.2 % of 4.00 KiB (4,096 bytes) used by this method" in browser.text("main")
+    browser.run(
+        "const found = document.querySelector('main select');"
+        "found.selectedIndex = 1; found.dispatchEvent(new Event('change'));"
+    )
+    extent, lines = browser.run(shown)
+    assert extent == 128
+    assert dict(lines)["bank"] == 128
+    assert browser.run("return document.querySelector('.chart-frame').getAttribute('aria-label')").startswith(
+        "Memory map of bank fast, buffer 2 on cpu: "
+    )
+    assert browser.problems() == []

@@ -10,8 +10,9 @@ import pytest
 from etdev.backends import base
 from etdev.cli import app
 from etdev.pipeline import doctor
-from etdev.pipeline.doctor import RuntimeState
+from etdev.pipeline.doctor import NativeState, RuntimeState
 from support.commands import break_package, run_etdev
+from support.plugins import Site
 
 COMPLETE = {"torch": "2.13.0+cpu", "executorch": "1.5.1", "torchao": "0.18.0", "safetensors": "0.8.0"}
 RUNTIME = RuntimeState(True, "executorch 1.5.1", ("OpenvinoBackend", "XnnpackBackend"))
@@ -53,7 +54,7 @@ def test_a_complete_machine(machine: pytest.MonkeyPatch, capsys: pytest.CaptureF
     assert _line(text, "xnnpack").endswith("(devices: cpu); the runtime here has it")
     assert "the package 'openvino' is not installed: pip install" in _line(text, "openvino no")
     assert _line(text, "cuda no").startswith("cuda no the package 'triton' is not installed, without which ")
-    assert "no ExecuTorch runtime runs them (devices: cpu, cuda)" in _line(text, "reference yes")
+    assert "no runtime that ExecuTorch ships has them (devices: cpu, cuda)" in _line(text, "reference yes")
 
 
 def test_another_version_is_a_warning(machine: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,3 +139,56 @@ def test_a_broken_torch_is_a_line_of_the_table(tmp_path: Path) -> None:
 def test_the_installed_runtime_says_which_delegates_it_has() -> None:
     pytest.importorskip("executorch", reason="needs the extra `build`")
     assert "XnnpackBackend" in doctor.diagnose().runtime.backends
+
+
+TOY = """
+from etdev.backends.base import Availability, NoOptions
+
+class Toy:
+    name, summary, device_types, delegate_ids = "toy", "nothing", ("cpu",), ("ToyBackend",)
+    options, compute_dtype, dynamic_shapes = NoOptions, "float32", True
+    def check_compile_specs(self, specs): return ()
+    def availability(self): return Availability(True, "here")
+    def partitioner(self, options, specs, method): return None
+
+backend = Toy()
+
+def library():
+    return {path!r}
+"""
+
+
+@pytest.mark.parametrize("state", ["no library", "missing", "there", "of the config"])
+def test_a_native_library_of_a_backend(
+    machine: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, state: str
+) -> None:
+    """A program with a delegate that only a native library has can run here, if the library is there."""
+    machine.setattr(doctor, "_native", lambda: NativeState(True, "compiled before", None))
+    library = tmp_path / "lib.so"
+    if state in ("there", "of the config"):
+        library.touch()
+    points = {"etdev.backends": {"toy": "toy:backend"}}
+    if state in ("missing", "there"):
+        points["etdev.native_libraries"] = {"ToyBackend": "toy:library"}
+    Site(tmp_path / "site", machine).install("toy", points, {"toy.py": TOY.format(path=str(library))})
+    assert app.run(["init", "-q"]) == 0
+    config = Path("etdev.toml")
+    text = config.read_text().replace('backend = "xnnpack"', 'backend = "toy"', 1)
+    text = text.replace("[targets.cpu.budget]", '[targets.cpu.budget]\nram = "1GiB"', 1)
+    if state == "of the config":
+        text = text.replace("[project]", '[project]\nnative_libraries = ["lib.so"]')
+    config.write_text(text)
+    needs = {need["key"]: need["message"] for need in json.loads(_doctor(capsys, "--output", "json")[1])["needs"]}
+    line = _line(_doctor(capsys)[1], "toy yes")
+    assert ("and the native runtime has it" in line) == (state == "there")
+    lacks = "the installed runtime lacks the delegate of the backend 'toy': programs cannot run here"
+    backend, required = "targets.cpu.partitioners[0].backend", "targets.cpu.budget.ram"
+    assert (
+        needs
+        == {
+            "no library": {backend: lacks, required: "the native runtime has no backend ToyBackend"},
+            "missing": {backend: lacks, required: f"{library}: there is no such native library"},
+            "there": {},
+            "of the config": {},
+        }[state]
+    )

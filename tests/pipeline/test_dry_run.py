@@ -125,7 +125,7 @@ BAD = {
     ),
     "a branch on a value": (
         "return x if x.sum() > 0 else -x",
-        f"method 'forward' branches on a tensor's value at {AT}, which is not known before it runs",
+        f"method 'forward' branches on a tensor's value at {AT}, but the value is known only at run time",
         "use torch.where or torch.cond instead of `if`; bound a size with torch._check(n <= 128)",
     ),
     "the model raises": (

@@ -338,3 +338,30 @@ def test_methods_that_share_state_and_weights(tmp_path: Path) -> None:
     program, data = pair(tmp_path, "portable")
     assert {item.key for item in flat_tensor.read(data).named_data} >= {"layer.weight", "layer.bias"}
     assert read(program).mutable_data_segments
+
+
+RETURNED = """
+    import torch
+    from torch import nn
+
+    class Linear(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(32, 32)
+            self.register_buffer("k", torch.arange(6.0))
+        def forward(self, x):
+            return self.layer(x), self.k
+"""
+
+
+def test_a_returned_constant_stays_in_the_program(tmp_path: Path) -> None:
+    """From a data file, ExecuTorch's loader would return empty memory, and the checks would reject the build."""
+    config = write_project(
+        tmp_path, LINEAR_CONFIG + TARGETS.replace("    verify.accuracy = { fn = \"data:score\", min = 3 }\n", ""),
+        model=RETURNED, data=SAMPLES,
+    )  # fmt: skip
+    result = etdev.build(config)
+    assert result.ok, result
+    for target in ("portable", "xnnpack"):
+        assert "k" not in external_names(read(tmp_path / "build" / target / "tiny.pte"))
+        assert tmp_path.joinpath("build", target, "w.ptd").stat().st_size > WEIGHTS

@@ -210,9 +210,9 @@ def trace(plan: m.ExecutionPlan, names: list[str]) -> Trace:
     copies, delegates = [], []
     for call in (call for chain in plan.chains for call in chain.instructions):
         if isinstance(call, m.DelegateCall):
-            *read, written = call.args
+            *sources, written = call.args
             found = {str(tensors[value].device) for value in call.args}
-            assert known.keys() >= set(read)
+            assert known.keys() >= set(sources)
             assert len(found) == 1
             delegates += found
             known[written] = str(len(delegates))

@@ -300,7 +300,7 @@ def test_into_what_cannot_be_read_again(tmp_path: Path) -> None:
         ({"elide": [7]}, "unknown kind of copies 7", "one of: views"),
         (
             {"inplace": "aten::relu.out"},
-            "'aten::relu.out' is not a table of operators that may write in place",
+            "'aten::relu.out' is not a table of in-place operators",
             "use one of: default, none;",
         ),
     ],
@@ -375,7 +375,7 @@ def test_a_file_that_cannot_be_written_is_named_by_its_own_name(tmp_path: Path) 
 def test_a_wrong_plan_is_not_put_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check reads what was written, and does not believe the linker."""
 
-    def wrong(found: Program, options: object) -> object:
+    def wrong(found: Program, options: object, **_: object) -> object:
         good = link(found)
         plan = good.program.execution_plan[0]
         values = tuple(

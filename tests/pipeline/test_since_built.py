@@ -184,7 +184,7 @@ def test_deploy_refuses_unless_told(built: Path) -> None:
     config = built / "etdev.toml"
     with pytest.raises(DeployError, match=r"since it was built, model\.py has changed") as caught:
         etdev.deploy(config, "here")
-    assert caught.value.hint == "or use `--stale` to deploy the files as they were built"
+    assert caught.value.hint == "use `--stale` to deploy the files as they were built"
     assert not (built / "served").exists()
     with pytest.raises(DeployError, match=r"model\.py has changed"):
         etdev.deploy(config, "here", dry_run=True)

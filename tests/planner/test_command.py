@@ -100,7 +100,7 @@ def test_columns_come_in_any_order(text: str, buffers: list[Buffer]) -> None:
         ("lower,upper,size\n1,3,8.5\n", "line 2: size: expected an integer, found '8.5'"),
         ("lower,upper,size\n3,1,8\n", "line 2: the buffer '0' ends at 1, before its start at 3"),
         ("id,lower,upper,size,alignment\na,1,3,8,3\n", "line 2: the buffer 'a' has the alignment 3; expected a power"),
-        ("id,lower,upper,size\na,1,3,8\na,1,3,8\n", "line 3: the id 'a' is in line 2 already"),
+        ("id,lower,upper,size\na,1,3,8\na,1,3,8\n", "line 3: the id 'a' is already in line 2"),
     ],
 )
 def test_text_that_is_no_problem(text: str, message: str) -> None:

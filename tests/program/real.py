@@ -65,6 +65,8 @@ class Loops(nn.Module):
 class Counter(nn.Module):
     """State with an initial value."""
 
+    count: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("count", torch.full((3,), 7.0))

@@ -140,7 +140,7 @@ FLAWS: dict[str, tuple[Change, str, str]] = {
         "execution_plan[0].chains[0].inputs[0]",
         "99 is not an index",
     ),
-    "dim order too short": (field(4, dim_order=(0, 1)), f"{V}[4].tensor.dim_order", "an order of 3 dimensions"),
+    "dim order too short": (field(4, dim_order=(0, 1)), f"{V}[4].tensor.dim_order", "each of 3 dimensions once"),
     "dim order twice": (field(4, dim_order=(0, 1, 1)), f"{V}[4].tensor.dim_order", "found (0, 1, 1)"),
     "storage offset": (field(4, storage_offset=1), f"{V}[4].tensor.storage_offset", "expected 0, the only offset"),
     "size": (field(4, sizes=(1, -2, 3)), f"{V}[4].tensor.sizes[1]", "found -2"),

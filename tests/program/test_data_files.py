@@ -48,8 +48,8 @@ def test_nothing_is_lost(before: Program, weights: str | None, choice: st.DataOb
     data = DataFiles(forced, weights)
     rest, files = data.split(before)
     check_program(rest)
-    for file in files.values():
-        check_flat_tensor(file)
+    for data_file in files.values():
+        check_flat_tensor(data_file)
     assert tuple(files) == data.names
     assert {name: set(found) for name, found in keys(files).items() if name in forced} == {
         name: set(found) for name, found in forced.items()

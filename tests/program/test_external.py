@@ -16,7 +16,13 @@ from etdev.program import Blob, Program, flat_tensor, read
 from etdev.program import model as m
 from etdev.program.check import check_program
 from etdev.program.constants import constant_data
-from etdev.program.data_files.external import external_names, externalize, internalize, without_constant_names
+from etdev.program.data_files.external import (
+    external_names,
+    externalize,
+    internalize,
+    returns_external_constant,
+    without_constant_names,
+)
 from etdev.program.flat_tensor import FlatTensor
 from etdev.program.flat_tensor.check import check_flat_tensor
 from etdev.program.footprint import constant_bytes
@@ -27,11 +33,10 @@ if TYPE_CHECKING:
     from program.real import RealFile
 
 
-def program(*tensors: m.Tensor, named: tuple[m.NamedData, ...] = ()) -> Program:
+def program(*tensors: m.Tensor, named: tuple[m.NamedData, ...] = (), outputs: tuple[int, ...] = ()) -> Program:
     """Build constants of 16 bytes at 0, 16 and 32, with a delegate and the data that it looks up."""
     delegate = m.BackendDelegate("Backend", m.BackendDelegateDataReference(m.DataLocation.SEGMENT, 1))
-    values = tuple(range(len(tensors)))
-    plan = m.ExecutionPlan("forward", tensors, (), values, (m.Chain(()),), (), (delegate,), (0,))
+    plan = m.ExecutionPlan("forward", tensors, (), outputs, (m.Chain(()),), (), (delegate,), (0,))
     segments = (m.Segment(0, Blob(bytes(range(48)))), m.Segment(128, Blob(b"blob")), m.Segment(256, Blob(b"looked up")))
     return Program(
         (plan,), segments=segments, constant_segment=m.SubsegmentOffsets(0, (0, 0, 16, 32)), named_data=named
@@ -154,6 +159,25 @@ def test_data_in_the_segment_of_constants_that_leave_is_moved_too() -> None:
     outside, data = externalize(before)
     assert [item.key for item in data.named_data] == ["a", "constants"]
     assert externalize(internalize(outside, data)) == (outside, data)
+
+
+def test_a_returned_constant_stays() -> None:
+    """Loaders would replace its bytes by memory of the caller."""
+    before = program(constant(1, "a"), constant(2, "b"), constant(3, "c"), constant(2, "d"), outputs=(1, 2))
+    outside, data = externalize(before)
+    check_program(outside)
+    assert [item.key for item in data.named_data] == ["a", "d"]
+    assert external_names(outside) == ("a", "d")
+    assert not returns_external_constant(outside)
+    assert [bytes(constant_data(outside, value) or b"") for _, value in outside.execution_plan[0].tensors()] == [
+        b"",
+        bytes(range(16, 32)),
+        bytes(range(32, 48)),
+        b"",
+    ]
+    after = internalize(outside, data)
+    assert content(after) == content(before)
+    assert externalize(after) == (outside, data)
 
 
 def test_what_is_outside_is_not_moved_again() -> None:

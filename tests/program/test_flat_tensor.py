@@ -188,7 +188,7 @@ _EIGHT = (Segment(0, Blob(bytes(8))),)
         ),
         (
             FlatTensor(_EIGHT, (NamedData("a", 0, replace(_LAYOUT, dim_order=(1,))),)),
-            "named_data[0].tensor_layout.dim_order: expected an order of 1 dimensions, found [1]",
+            "named_data[0].tensor_layout.dim_order: expected each of 1 dimensions once, found [1]",
         ),
     ],
 )

@@ -31,7 +31,7 @@ def part(
         tensor(4, at=256),
     ]
     segments = [Blob.joined(constants)]
-    mutable = ()
+    mutable: tuple[m.SubsegmentOffsets, ...] = ()
     if initial:
         mutable = (m.SubsegmentOffsets(1, (0, *range(0, 16 * len(initial), 16))),)
         segments.append(Blob.joined(initial))

@@ -16,6 +16,7 @@ from etdev.errors import ProgramError, WriteError
 from etdev.program.flat_tensor import TensorLayout
 from etdev.program.model import ScalarType
 from etdev.program.sidecar import MethodNotes, Sidecar, Source, StateNote, read_sidecar, write_sidecar
+from etdev.program.sidecar.records import DelegateRecord
 
 NOTES = Sidecar(
     {
@@ -29,10 +30,11 @@ NOTES = Sidecar(
         "empty": MethodNotes(),
     },
     {"b.ptd": {"größe": TensorLayout(ScalarType.FLOAT, (2, 3), (1, 0)), "a": None}},
+    {"ab12": DelegateRecord({"scratch": 64, "fast_scratch": 0}, b"graph")},
 )
 FILE = """\
 {
- "format": 2,
+ "format": 3,
  "methods": {
   "empty": {
    "delegate_inputs": {},
@@ -101,6 +103,16 @@ FILE = """\
     ]
    }
   }
+ },
+ "delegates": {
+  "ab12": {
+   "memory": {
+    "fast_scratch": 0,
+    "scratch": 64
+   },
+   "graph": "eJxLL0osyAAABjsCEw==",
+   "reference": "eJwDAAAAAAE="
+  }
  }
 }
 """
@@ -121,7 +133,10 @@ METHODS = st.builds(
 SHAPES = st.lists(INDICES, max_size=3).map(tuple)
 LAYOUTS = st.builds(TensorLayout, st.sampled_from(ScalarType), SHAPES, SHAPES)
 FILES = st.dictionaries(TEXTS, st.dictionaries(TEXTS, st.none() | LAYOUTS, max_size=3), max_size=2)
-SIDECARS = st.builds(Sidecar, st.dictionaries(TEXTS, METHODS, max_size=3), FILES)
+RECORDS = st.builds(DelegateRecord, st.dictionaries(TEXTS, INDICES, max_size=2), st.binary(max_size=99), st.binary())
+SIDECARS = st.builds(
+    Sidecar, st.dictionaries(TEXTS, METHODS, max_size=3), FILES, st.dictionaries(TEXTS, RECORDS, max_size=2)
+)
 
 
 # The file -------------------------------------------------------------------------------------------------------------
@@ -181,7 +196,7 @@ MALFORMED = {
     "deep": ("[" * 100_000, "this is not JSON: …"),
     "a large number": (_with("format", value=1).replace("1", "1" * 5000, 1), "this is not JSON: …"),
     "no object": ("[]", "expected an object, found []"),
-    "another format": (_with("format", value=1), "format: version 1 is unknown; this version of etdev reads 2"),
+    "another format": (_with("format", value=1), "format: version 1 is unknown; this version of etdev reads 3"),
     "a truth as format": (_with("format", value=True), f"format: {NUMBER} true"),
     "no format": (_with("format", value=...), "format: missing key"),
     "no methods": (_with("methods", value=...), "methods: missing key"),
@@ -198,8 +213,8 @@ MALFORMED = {
         _with("data_files", "b.ptd", "größe", "scalar_type", value=[]),
         "data_files.b.ptd.größe.scalar_type: expected the name of a scalar type, found []",
     ),
-    "more": (_with("more", value=1), "more: unknown key; expected format, methods, data_files"),
-    "a key twice": ('{"format": 2, "methods": {}, "methods": {}}', "the key 'methods' occurs twice"),
+    "more": (_with("more", value=1), "more: unknown key; expected format, methods, data_files, delegates"),
+    "a key twice": ('{"format": 3, "methods": {}, "methods": {}}', "the key 'methods' occurs twice"),
     "a list of methods": (_with("methods", value=[]), "methods: expected an object, found []"),
     "a method without state": (_with(*F, "state", value=...), "methods.forward.state: missing key"),
     "state as an object": (_with(*F, "state", value={}), "methods.forward.state: expected a list, found {}"),
@@ -239,6 +254,22 @@ MALFORMED = {
         _with(*F, "debug_handles", "4", value=1),
         "methods.forward.debug_handles.4: expected a list, found 1",
     ),
+    "a graph that is no text": (
+        _with("delegates", "ab12", "graph", value=1),
+        "delegates.ab12.graph: expected compressed data in base64",
+    ),
+    "a graph that is cut off": (
+        _with("delegates", "ab12", "graph", value="eJxLL0os"),
+        "delegates.ab12.graph: the compressed data is incomplete, too large or followed by other data",
+    ),
+    "a graph that is not compressed": (
+        _with("delegates", "ab12", "graph", value="AAAA"),
+        "delegates.ab12.graph: expected compressed data in base64: …",
+    ),
+    "a broken size": (
+        _with("delegates", "ab12", "memory", "scratch", value=-1),
+        f"delegates.ab12.memory.scratch: {NUMBER} -1",
+    ),
     "a handle that is none": (
         _with(*F, "debug_handles", "4", value=[0, None]),
         f"methods.forward.debug_handles.4[1]: {NUMBER} null",
@@ -263,8 +294,8 @@ def test_a_malformed_file_is_refused_with_the_place(tmp_path: Path, content: str
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("missing.json", "cannot read the notes: there is no such file"),
-        (".", "cannot read the notes: this is a folder"),
+        ("missing.json", "cannot read the sidecar: there is no such file"),
+        (".", "cannot read the sidecar: this is a folder"),
         ("bytes.json", "this is not UTF-8 text: invalid start byte at byte 1"),
     ],
 )

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import tomllib
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import etdev
 from etdev import plugins
 from etdev.cli import app
 from etdev.plugins import Group
+from runner.compiled import tools
+from support.native import native_host
 from support.plugins import Site
+from support.scale_backends import compile_libraries
 
 GROUPS = {group.name: group for group in vars(plugins).values() if isinstance(group, Group)}
 _BLOCK = re.compile(r"^```(?:python|toml)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -86,6 +93,7 @@ def test_the_template(template: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert re.search(r"^toy +a model of one layer$", capsys.readouterr().out, re.MULTILINE)
 
 
+@pytest.mark.integration
 def test_the_backend_is_built_and_replayed_and_the_planner_plans(built: Path) -> None:
     (target,) = json.loads((built.parent / "build" / "cpu" / "report.json").read_text())["targets"]
     checks = {check["name"]: check["status"] for check in target["checks"]}
@@ -94,6 +102,25 @@ def test_the_backend_is_built_and_replayed_and_the_planner_plans(built: Path) ->
     assert "largest-first" in json.dumps(target)
     (method,) = target["methods"]
     assert "ToyBackend" in json.dumps(method)
+
+
+@pytest.mark.integration
+def test_the_native_library_runs(built: Path, repository: Path, tmp_path: Path) -> None:
+    native_host()
+    page = (repository / "docs" / "extending.md").read_text()
+    for path, text in re.findall(r"^```(?:cpp|cmake)\n(?://|#) (\S+)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE):
+        (tmp_path / path).write_text(text)
+    compile_libraries(tools(), tmp_path / "build", tmp_path)
+    site = Path(find_spec("toy_native").origin)  # type: ignore[arg-type, union-attr]
+    shutil.copy(tmp_path / "build" / "libtoy_backend.so", site.parent)
+    program = str(built.parent / "build" / "cpu" / "net.pte")
+    outputs = []
+    for runtime in ("replay", "native"):
+        out = tmp_path / runtime
+        assert app.run(["run", program, "--random", "--runtime", runtime, "--save", str(out), "-q"]) == 0
+        outputs.append(np.load(next(out.glob("*.npy"))))
+    assert (outputs[0] == 0).any()  # The delegate computes `relu`.
+    np.testing.assert_allclose(outputs[0], outputs[1], atol=1e-6)
 
 
 def test_the_planner_relinks(built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,3 +148,17 @@ def test_the_deploy_transport_publishes(built: Path, tmp_path: Path, monkeypatch
     assert app.run(["deploy", "stick", "-c", str(built)]) == 0
     program = tmp_path / "stick" / "models" / "current" / "net.pte"
     assert program.read_bytes() == (built.parent / "build" / "cpu" / "net.pte").read_bytes()
+
+
+def test_the_bank_planner_divides_the_buffers(built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = built.parent / "build" / "cpu" / "net.pte"
+    size = next(iter(etdev.inspect(program).memory.values()))
+    arguments = ["relink", str(program), "-o", str(tmp_path / "new.pte"), "--planner", "busiest-first"]
+    banks = ["--bank", f"fast:2:{size // 2}", "--bank", f"slow:1:{size}"]
+    assert app.run([*arguments, *banks, "--output", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["planner"], found["plan"]) == ("busiest-first", "passed")
+    assert all(0 < bank["used"] <= bank["capacity"] for bank in found["banks"]["banks"])
+    assert app.run([*arguments, "--output", "json"]) == 0
+    alone = json.loads(capsys.readouterr().out)
+    assert (alone["plan"], alone["banks"]) == ("passed", None)

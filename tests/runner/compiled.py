@@ -106,7 +106,7 @@ def compiled(found: ProgramFile, folder: Path, *, embed: bool = False) -> Compil
     return Compiled(folder, found.stem.replace(" ", "_"))
 
 
-def compile_project(folder: Path) -> None:
+def compile_project(folder: Path, flags: str = "") -> None:
     """Compile a project, or compile it again after a change. Raises an AssertionError with what the compiler says."""
     found = tools()
     settings = [
@@ -114,6 +114,7 @@ def compile_project(folder: Path) -> None:
         f"-DCMAKE_CXX_COMPILER={found.compiler}",
         "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON",
         "-DCMAKE_BUILD_TYPE=Debug",
+        f"-DCMAKE_CXX_FLAGS={flags}",
     ]
     for command in (["-S", folder, "-B", folder / "build", *settings], ["--build", folder / "build"]):
         done = subprocess.run([found.cmake, *command], capture_output=True, text=True)

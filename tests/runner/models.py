@@ -133,3 +133,47 @@ SMALL_CONFIG = """
     verify = { atol = 1.0 }
 """
 """A config for :data:`SMALL`: weights in a file, for constants and for delegates, and the quantized kernels."""
+
+BANKED_MODEL = """
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(1)
+            self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(3))
+            self.register_buffer("seen", torch.zeros(4, 64))
+
+        def forward(self, x):
+            self.seen.add_(x)
+            for layer in self.layers:
+                x = torch.tanh(layer(x)) + x
+            return x + self.seen
+
+        def peek(self, x):
+            return torch.sigmoid(self.seen) * x
+
+    def make():
+        return Net().eval()
+"""
+"""A model whose two methods share state, which is in one bank with temporaries of both."""
+
+BANKED = """
+    version = 1
+    [project]
+    name = "banked"
+    [model]
+    entry = "model:make"
+    share_state = true
+    [methods.forward]
+    inputs = [{ name = "x", dtype = "float32", shape = [4, 64] }]
+    [methods.peek]
+    inputs = [{ name = "x", dtype = "float32", shape = [4, 64] }]
+    [targets.mcu.memory]
+    banks = [
+        { name = "dtcm", id = 2, size = "2KiB", alignment = 64 },
+        { name = "sram", id = 1, size = "16KiB" },
+    ]
+    pin.state = "dtcm"
+"""

@@ -13,14 +13,17 @@ from etdev.devices import DeviceType
 from etdev.errors import ExitCode, ProgramError, RunnerError
 from etdev.program import Program
 from etdev.program import model as m
+from etdev.program.bank_report import BankUse
 from etdev.runner import PoolSizes, ProgramFile, project_files
 from etdev.runner.embed import c_array
 from etdev.runner.identifiers import identifier, identifiers, string_literal
 from etdev.runner.layout import make_layout, plan_alignment
 from etdev.runner.libraries import needed_libraries
 from etdev.runner.pools import scaling
-from etdev.runtime.native.pools import lookup_bytes
+from etdev.runtime.native.measure import lookup_bytes
+from program.analysis.test_quantized_ends import END, OUT, described
 from program.hand import content, loop, tensor, unbounded
+from support.files import banked, channels_last
 
 
 @pytest.fixture
@@ -42,6 +45,23 @@ def with_plan(program: Program, **changes: object) -> Program:
     return replace(program, execution_plan=(replace(program.execution_plan[0], **changes),))
 
 
+def test_quantized_ends(tmp_path: Path) -> None:
+    """The header has what converts integers; a project has no method for a constant of it."""
+    files = project_files(of(described(END, replace(OUT, scale=1.0), get_width=32), tmp_path))
+    header, readme = (files[name].decode() for name in ("tiny_memory.h", "README.md"))
+    assert "inline constexpr size_t kMethodCount = 2;" in header
+    inside = header.partition("namespace forward {")[2].partition("}  // namespace forward")[0]
+    assert "inline constexpr float kInput0Scale = 0.5f;" in inside
+    assert "inline constexpr int32_t kInput0ZeroPoint = -3;" in inside
+    assert "inline constexpr int32_t kInput0Min = -128;" in inside
+    assert "inline constexpr int32_t kInput0Max = 127;" in inside
+    assert "inline constexpr float kOutput1Scale = 1.0f;" in inside
+    assert "kInput1" not in header
+    assert "forward_input0_scale" not in header + files["runner.cc"].decode()
+    row = "| `forward` | Char [4] (scale 0.5, zero point -3), Float [4] | Float [4], Byte [4] (scale 1, zero point 7) |"
+    assert row in readme
+
+
 def test_files(source: ProgramFile) -> None:
     files = project_files(source)
     assert sorted(files) == [
@@ -58,6 +78,12 @@ def test_files(source: ProgramFile) -> None:
     embedded = project_files(source, embed=True)
     assert sorted({*files, *embedded} - {*files}) == ["file_0.c"]
     assert "tiny.pte" not in embedded
+
+
+def test_the_readme_states_the_order_of_dimensions(tmp_path: Path) -> None:
+    readme = project_files(of(channels_last(planned=True), tmp_path))["README.md"].decode()
+    last = "Float [2, 3, 4, 5] in memory order 0, 2, 3, 1"
+    assert f"| `forward` | {last} | {last}, Float [2, 3, 4, 5] |" in readme
 
 
 def test_bytes_are_the_same_each_time(source: ProgramFile) -> None:
@@ -185,15 +211,79 @@ def test_state_among_temporaries_is_kept_apart(tmp_path: Path) -> None:
     assert all(method.arenas[0].method == method.identifier for method in layout.methods)
 
 
-def two(state_in: int) -> Program:
-    """Two methods ``x, y = x + state, x + state + state``, each with its state in a buffer."""
+BANKS = (BankUse("D-TCM", 2, 128, 64, 1, 64, None, 32), BankUse("auto", 1, 4096, 48, 4, 48, None, 16))
+
+
+def test_arenas_have_the_names_of_banks(tmp_path: Path) -> None:
+    found = project_files(replace(of(banked(8, 16), tmp_path), banks=BANKS, alignment=32))
+    header, cc, readme = (found[name].decode() for name in ("tiny_memory.h", "runner.cc", "README.md"))
+    sizes = dict(re.findall(r"size_t (k\w+) =\s+(\d+)", header))
+    assert (sizes["kArenaD_tcmBytes"], sizes["kBankD_tcmBytes"]) == ("64", "128")
+    assert (sizes["kArenaAuto_Bytes"], sizes["kBankAuto_Bytes"], sizes["kArenaAlignment"]) == ("48", "4096", "32")
+    assert "kArena1Bytes" not in header + cc
+    assert "Block<kArenaD_tcmBytes, kArenaAlignment> arena_d_tcm_ TINY_ARENA_D_TCM_ATTRIBUTES;" in cc
+    assert 'static_assert(kArenaD_tcmBytes <= kBankD_tcmBytes, "kArenaD_tcmBytes is larger than the bank D-TCM");' in cc
+    assert "  D_TCM (rw) : ORIGIN = D_TCM_ADDRESS, LENGTH = 128\n" in readme
+    assert "  .bank_d_tcm (NOLOAD) : ALIGN(32) { *(.bss.etdev-bank.d_tcm) } > D_TCM\n" in readme
+    assert "| `kArenaD_tcmBytes`: temporaries, of 128 in bank `D-TCM` | 64 | 64 |" in readme
+
+
+def test_without_banks_there_are_no_sections(source: ProgramFile) -> None:
+    found = project_files(source)
+    text = b"".join(found[name] for name in ("tiny_memory.h", "runner.cc", "README.md"))
+    assert b"BANK" not in text
+    assert b"TINY_ARENA_1_ATTRIBUTES" in found["README.md"]
+
+
+def test_methods_share_a_bank_with_state_and_temporaries(tmp_path: Path) -> None:
+    """As the link plans them: state of all methods is at one address, and no temporary of any method is there."""
+    found = two(state_in=2, mixed=True)
+    shared = [("kArena1Bytes", None), ("kArena2Bytes", None)]
+    assert [(arena.constant, arena.method) for arena in make_layout(found, "x.pte").arenas] == shared
+    layout = make_layout(found, "x.pte", banks=BANKS)
+    assert [(arena.constant, arena.use) for arena in layout.arenas] == [
+        ("kArenaAuto_Bytes", "temporaries"),
+        ("kArenaD_tcmBytes", "state and temporaries"),
+    ]
+
+
+def test_state_that_a_temporary_of_another_method_overwrites_is_kept_apart() -> None:
+    found = two(state_in=2, mixed=True, swapped=True)
+    assert [arena.constant for arena in make_layout(found, "x.pte").arenas] == [
+        "kArena1Bytes",
+        "one::kArena2Bytes",
+        "two::kArena2Bytes",
+    ]
+
+
+def test_private_state_of_methods_is_kept_apart() -> None:
+    """State in buffer 1 is private, also if no method has temporaries there."""
+    layout = make_layout(two(state_in=1, temporaries_in=2), "x.pte")
+    assert [(arena.constant, arena.size, arena.use) for arena in layout.arenas] == [
+        ("one::kArena1Bytes", 16, "state"),
+        ("two::kArena1Bytes", 16, "state"),
+        ("kArena2Bytes", 48, "temporaries"),
+    ]
+    one = two(state_in=1, temporaries_in=2)
+    alone = make_layout(replace(one, execution_plan=one.execution_plan[:1]), "x.pte")
+    assert [arena.constant for arena in alone.arenas] == ["kArena1Bytes", "kArena2Bytes"]
+
+
+def two(state_in: int, *, temporaries_in: int = 1, mixed: bool = False, swapped: bool = False) -> Program:
+    """Two methods ``x, y = x + state, x + state + state``, each with its state in a buffer.
+
+    With ``mixed``, ``y`` is after the state; if ``swapped``, it is in front of the state of the second method.
+    """
+    used = {temporaries_in: 48, state_in: 48 if state_in == temporaries_in else 32 if mixed else 16}
     plans = []
     for name in ("one", "two"):
         info = m.ExtraTensorInfo(fully_qualified_name="state")
-        state = tensor(4, at=32 if state_in == 1 else 0, buffer=state_in, extra_tensor_info=info)
-        values = (tensor(4, at=0), tensor(4, at=16), m.Int(1), state)
+        place, out = (16, 0) if swapped and name == "two" else (32 if state_in == temporaries_in else 0, 16)
+        state = tensor(4, at=place, buffer=state_in, extra_tensor_info=info)
+        last = tensor(4, at=out, buffer=state_in if mixed else temporaries_in)
+        values = (tensor(4, at=0, buffer=temporaries_in), last, m.Int(1), state)
         calls = (m.KernelCall(0, (0, 3, 2, 1, 1)), m.KernelCall(0, (3, 0, 2, 3, 3)))
-        sizes = (0, 48) if state_in == 1 else (0, 48, 16)
+        sizes = (0, *(used[index] for index in sorted(used)))
         operators = (m.Operator("aten::add", "out"),)
         plans.append(m.ExecutionPlan(name, values, (0,), (1,), (m.Chain(calls),), operators, (), sizes))
     return replace(loop(), execution_plan=tuple(plans))
@@ -237,15 +327,15 @@ def refused() -> dict[str, tuple[Program, str, str]]:
         ),
         "a backend of a plug-in": (
             with_plan(made, delegates=(delegate,)),
-            "a runner does not have the backend MyBackend, which method 'forward' needs",
-            "a runner can have XnnpackBackend and OpenvinoBackend",
+            "a runner does not support the backend MyBackend, which method 'forward' needs",
+            "a runner supports XnnpackBackend and OpenvinoBackend",
         ),
         "a device": (
             with_plan(made, non_const_buffer_device=cuda),
-            "method 'forward' has planned memory on cuda:0, and a runner has memory on the host only",
+            "method 'forward' has planned memory on cuda:0, but a runner has memory only on the host",
             "build a target whose partitioners have no `device`",
         ),
-        "no method": (replace(made, execution_plan=()), "it has no methods", "name a program with methods"),
+        "no method": (replace(made, execution_plan=()), "the program has no methods", "choose a program with methods"),
         "sizes without a maximum": (unbounded(), "output 0 of method 'forward' has sizes without a maximum", "maximum"),
         "too much memory": (
             with_plan(made, non_const_buffer_sizes=(0, 1 << 31)),

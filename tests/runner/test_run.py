@@ -27,8 +27,8 @@ from etdev.runner.libraries import BACKENDS, kernels_of
 from etdev.runtime.native import NativeRuntime, lookup_bytes
 from program.hand import tensor
 from runner.compiled import Compiled, compile_project, compiled, expected, measured, raw, tools
-from runner.models import CONFIG, MODEL, SMALL, SMALL_CONFIG
-from support.files import ADD, chain, method, program
+from runner.models import BANKED, BANKED_MODEL, CONFIG, MODEL, SMALL, SMALL_CONFIG
+from support.files import ADD, chain, channels_last, method, program
 from support.native import native_host
 from support.projects import write_project as write_config
 from support.stock import shared_runtime
@@ -227,6 +227,24 @@ def test_inputs_that_are_not_tensors(tmp_path: Path) -> None:
     assert done.stderr.strip().endswith("input 2 of forward is not a tensor: its value is part of the program")
 
 
+@pytest.mark.parametrize("planned", [False, True])
+def test_tensors_in_another_order_of_dimensions(tmp_path: Path, planned: bool) -> None:
+    file = tmp_path / "image.pte"
+    write(channels_last(planned=planned), file)
+    made = compiled(measured(file, tmp_path / "project"), tmp_path / "project")
+    image = torch.randn(2, 3, 4, 5)
+    (tmp_path / "in").write_bytes(raw(image.permute(0, 2, 3, 1)))
+    (tmp_path / "out").mkdir()
+    done = made.run("--in", f"0={tmp_path / 'in'}", "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    found = [(tmp_path / "out" / f"0.forward.{number}.bin").read_bytes() for number in range(2)]
+    runtime = shared_runtime()
+    runtime.load(file)
+    last, plain = runtime.call("forward", (image,))
+    torch.testing.assert_close((last, plain), (image.sin(), image.sin()))
+    assert found == [raw(last.permute(0, 2, 3, 1)), raw(plain)]
+
+
 @pytest.mark.parametrize("embed", [False, True])
 def test_nothing_but_a_constant(tmp_path: Path, embed: bool) -> None:
     """No arena, no input, no kernel."""
@@ -378,3 +396,80 @@ def test_a_project_is_compiled_in_any_folder(exact: Compiled, tmp_path: Path) ->
     write_project(folder, {path.name: path.read_bytes() for path in exact.folder.iterdir() if path.is_file()})
     compile_project(folder)
     assert Compiled(folder, "many").run().returncode == 0
+
+
+@pytest.fixture(scope="module")
+def banked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project of a program with memory banks, whose methods share state."""
+    config = write_config(tmp_path_factory.mktemp("banked"), BANKED, model=BANKED_MODEL)
+    assert etdev.build(config).ok
+    file = config.parent / "build" / "mcu" / "banked.pte"
+    folder = config.parent / "project"
+    make_project(folder, file)
+    return folder
+
+
+def banked_calls() -> Calls:
+    torch.manual_seed(0)
+    return [(name, [torch.randn(4, 64)]) for name in ("forward", "peek", "forward", "peek")]
+
+
+def arena_sections(folder: Path) -> dict[str, tuple[str, int]]:
+    """Return the section and the address modulo 64 of each arena in the compiled ``runner.cc``."""
+    (made,) = folder.rglob("runner.cc.o")
+    shown = subprocess.run(["objdump", "-t", "-C", made], capture_output=True, text=True, check=True).stdout
+    rows = re.findall(r"^([0-9a-f]+)\s.*?\sO?\s*(\.\S+)\s+[0-9a-f]+ .*::arena_(\w+)_$", shown, re.MULTILINE)
+    return {name: (section, int(address, 16) % 64) for address, section, name in rows}
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None or shutil.which("ld") is None, reason="needs binutils")
+def test_arenas_are_in_the_sections_of_their_banks(banked: Path, tmp_path: Path) -> None:
+    wanted = by_the_stock_runtime(banked / "banked.pte", banked_calls())
+    header = (banked / "banked_memory.h").read_text()
+    assert "Arena dtcm: state and temporaries." in header
+    assert re.search(r"kArenaSramBytes = [1-9]\d*;  // Arena sram: temporaries\.", header)
+    found = {}
+    for flags in ("", "-DBANKED_BANK_SECTIONS", "-DBANKED_BANK_SECTIONS -DBANKED_DTCM_SECTION='\".bss.tcm\"'"):
+        folder = tmp_path / str(len(found))
+        shutil.copytree(banked, folder)
+        compile_project(folder, flags)
+        outputs, _ = Compiled(folder, "banked").calls(folder / "out", banked_calls())
+        assert outputs == wanted
+        found[folder] = arena_sections(folder)
+    hosted, placed, renamed = found.values()
+    assert hosted == {"dtcm": (".bss", 0), "sram": (".bss", 0)}
+    assert placed == {"dtcm": (".bss.etdev-bank.dtcm", 0), "sram": (".bss.etdev-bank.sram", 0)}
+    assert renamed == {"dtcm": (".bss.tcm", 0), "sram": (".bss.etdev-bank.sram", 0)}
+    check_linker_script(list(found)[1], banked)
+
+
+def check_linker_script(folder: Path, project: Path) -> None:
+    """Link with the lines of the README: each arena is in the region of its bank, and a smaller region is too small.
+
+    A variable with the name of a bank is not in the bank, also if each variable has a section of its own.
+    """
+    readme = (project / "README.md").read_text()
+    text = re.findall(r"^       (MEMORY\n(?:       .*\n)+)", readme, re.MULTILINE)[0]
+    text = text.replace("DTCM_ADDRESS", "0x20000000").replace("SRAM_ADDRESS", "0x30000000")
+    rest = "MEMORY { REST : ORIGIN = 0x1000000, LENGTH = 16M }\nSECTIONS { .rest : { *(*) } > REST }\n"
+    (made,) = folder.rglob("runner.cc.o")
+    other = folder / "other.o"
+    source = "char dtcm[4096]; char sram[16];\n"
+    subprocess.run(["cc", "-c", "-fdata-sections", "-xc", "-", "-o", other], input=source, text=True, check=True)
+
+    def link(script: str) -> subprocess.CompletedProcess[str]:
+        (folder / "script.ld").write_text(script + rest)
+        command = ["ld", "--unresolved-symbols=ignore-all", "-T", folder / "script.ld", "-o", folder / "firmware"]
+        return subprocess.run([*command, made, other], capture_output=True, text=True)
+
+    done = link(text)
+    assert done.returncode == 0, done.stderr
+    shown = subprocess.run(["nm", "-C", folder / "firmware"], capture_output=True, text=True, check=True).stdout
+    places = {name: int(at, 16) for at, name in re.findall(r"^([0-9a-f]+) . .*::arena_(\w+)_$", shown, re.MULTILINE)}
+    variables = re.findall(r"^([0-9a-f]+) \w (?:dtcm|sram)$", shown, re.MULTILINE)
+    assert [0x1000000 <= int(address, 16) < 0x2000000 for address in variables] == [True, True]
+    assert places == {"dtcm": 0x20000000, "sram": 0x30000000}
+    assert (folder / "firmware").stat().st_size < made.stat().st_size  # The arenas take no bytes of the file.
+    small = link(text.replace("LENGTH = 2048", "LENGTH = 512"))
+    assert small.returncode != 0
+    assert "region `DTCM' overflowed" in small.stderr

@@ -14,7 +14,8 @@ import torch
 from etdev.errors import MissingRequirementError
 from etdev.program import Blob, Program
 from etdev.program import model as m
-from etdev.runtime.native import NativeRuntime, Pools, host_executable, lookup_bytes, measure_pools
+from etdev.runtime.native import NativeRuntime, Pools, host_executable, lookup_bytes, measure_memory
+from etdev.runtime.native.unused import MethodUnused
 from etdev.runtime.stock import ProgramFailureError, RuntimeCrashError
 from program.hand import tensor
 from support.files import ADD, branches, chain, counters, method, overwriting, program, sin
@@ -121,7 +122,7 @@ def test_poison_makes_a_read_before_the_write_visible(native: NativeRuntime, tmp
         with NativeRuntime(native_host(), watch=watch) as runtime:
             runtime.load(saved(made, tmp_path))
             # Poison spares what the analysis takes for state, so the bytes to poison are given here.
-            runtime._unused = {"forward": {-1: [(1, 16, 32)]}} if watch else {}
+            runtime._unused = {"forward": MethodUnused({-1: [(1, 16, 32)]})} if watch else {}
             (found,) = runtime.call("forward", (X,), fresh=True)
             assert bool(torch.isnan(found).all()) is watch
 
@@ -159,7 +160,9 @@ def largest_two() -> Program:
 @pytest.mark.parametrize("made", [largest_two(), chain(1)], ids=["temporary memory", "none"])
 def test_pools_work_with_their_measured_sizes_and_not_with_a_byte_less(tmp_path: Path, made: Program) -> None:
     file = saved(made, tmp_path)
-    sizes = measure_pools(native_host(), file, [("forward", (X,))])["forward"]
+    with NativeRuntime(native_host(), watch=False) as native:
+        found = measure_memory(native, made, file, [("forward", (X,))])["forward"]
+    sizes = Pools(found.method_pool, found.temporary_pool)
     assert sizes.method
     (call, *_) = made.execution_plan[0].instructions
     assert isinstance(call, m.KernelCall)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from etdev.devices import Device, DeviceType
+from etdev.program import model as m
+from etdev.runtime.device_map import NO_MAP
 from etdev.runtime.native import Missing, NativeRuntime, find_toolchain
 from etdev.runtime.native.devices import Devices, simulated_devices
 from etdev.runtime.stock import ProgramFailureError
+from etdev.verification.standalone_native import native_alone
 from runtime.test_native_devices import with_state
 from support.native import native_host, saved
-from support.on_devices import two_devices
+from support.on_devices import across, two_devices, two_devices_plan
 
 X = torch.linspace(-2, 2, 4)
 CUDA = 2
@@ -75,3 +79,35 @@ def test_an_error_of_cuda_is_an_error_of_the_program(library: str, tmp_path: Pat
         native.load(saved(two_devices(), tmp_path))
         with pytest.raises(ProgramFailureError, match="cudaSetDevice failed: invalid device ordinal"):
             native.open("forward")
+
+
+@pytest.fixture
+def present(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library takes the place of CUDA's in checks, too."""
+    monkeypatch.setattr("etdev.execution.native.absent", lambda named, device_map: None)
+    monkeypatch.setattr("etdev.runtime.native.devices.cuda_runtime_library", lambda: library)
+
+
+@pytest.mark.usefixtures("present")
+def test_the_check_device_runs_a_file_in_cudas_memory(tmp_path: Path) -> None:
+    found = native_alone(saved(two_devices(), tmp_path), (), two_devices(), NO_MAP)
+    assert (found.status, found.problems) == ("passed", ())
+    assert found.summary == "2 calls on random inputs, outputs equal to the interpreter's within tolerance"
+
+
+@pytest.mark.usefixtures("present")
+def test_the_check_device_sees_other_outputs(tmp_path: Path) -> None:
+    """The file computes with other instructions than the program that it is compared with."""
+    plan = two_devices_plan()
+    shorter = replace(plan, chains=(m.Chain((*plan.instructions[:3], m.KernelCall(3, (3, 3, 8, 4, 4)),
+                                             *plan.instructions[4:])),),
+                      values=(*plan.values, m.Int(1)))  # fmt: skip
+    found = native_alone(saved(across(shorter), tmp_path), (), two_devices(), NO_MAP)
+    assert found.status == "failed"
+    assert found.problems[0].startswith("output 0 has an error of ")
+
+
+def test_without_cuda_the_reason_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etdev.execution.native.absent", lambda named, device_map: "no CUDA device")
+    found = native_alone(saved(two_devices(), tmp_path), (), two_devices(), NO_MAP)
+    assert (found.status, found.summary) == ("not run", "no CUDA device")

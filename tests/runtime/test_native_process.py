@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
 import pytest
 import torch
 
-from etdev.errors import EtdevError, MissingRequirementError
+from etdev.errors import EtdevError, MissingRequirementError, UsageError
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.runtime.native import Missing, NativeRuntime, find_toolchain, host_executable
 from etdev.runtime.native.devices import simulated_devices
-from etdev.runtime.native.executable import _run
+from etdev.runtime.native.executable import _compile, _key, _run
 from etdev.runtime.stock import RuntimeCrashError
 from program.hand import tensor
-from support.files import chain, method, program
+from support.files import chain, counters, method, program
 from support.native import native_host, saved
 from support.on_devices import two_devices
 
@@ -54,7 +59,7 @@ def test_an_executable_that_cannot_start_is_a_requirement(tmp_path: Path, conten
 
 
 def test_a_host_of_another_version_says_so(native: NativeRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("etdev.runtime.native.wire.VERSION", 2)
+    monkeypatch.setattr("etdev.runtime.native.wire.VERSION", 99)
     with pytest.raises(MissingRequirementError, match="another version of the protocol"):
         assert native.operators
 
@@ -98,6 +103,77 @@ def test_a_request_that_waits_for_one_that_crashes_fails_too(tmp_path: Path) -> 
     assert {str(error) for error in raised} == {"the runtime did not answer within 0.05 s, so its process was killed"}
 
 
+ORPHAN = """
+import os, signal
+from etdev.runtime.child import Child
+
+child = Child(lambda reading, writing: ["sleep", "1000"], limit=60)
+child.start()
+print(child.process_id, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_child_that_reads_no_request_ends_with_the_process_that_started_it() -> None:
+    """As in an endless call. Killed, that process cannot end its child."""
+    done = subprocess.run([sys.executable, "-c", ORPHAN], capture_output=True, text=True, timeout=120)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    child = Path("/proc") / done.stdout.strip() / "stat"
+    deadline = time.monotonic() + 10
+    while child.exists() and child.read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < deadline, "the child runs on"
+        time.sleep(0.05)
+
+
+def test_each_thread_has_the_figures_of_its_own_calls(native: NativeRuntime, tmp_path: Path) -> None:
+    native.load(saved(chain(1), tmp_path))
+    native.call("forward", (X,), repeat=3)
+    found: list[int] = []
+
+    def call(repeat: int) -> None:
+        for _ in range(20):
+            native.call("forward", (X,), repeat=repeat)
+            assert native.called is not None
+            found.append(len(native.called.seconds) - repeat)
+
+    threads = [Thread(target=call, args=(repeat,)) for repeat in (1, 2, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [0] * 60
+    assert native.called is not None
+    assert len(native.called.seconds) == 3
+
+
+def test_threads_open_a_method_once(native: NativeRuntime, tmp_path: Path) -> None:
+    """Opened again, it would lose the state of the calls before."""
+    native.load(saved(counters(), tmp_path))
+    found: list[float] = []
+    threads = [Thread(target=lambda: found.append(native.call("first", (X * 0 + 1,))[0][0].item())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == list(range(1, 9))
+
+
+@pytest.mark.parametrize("value", [1 << 63, -(1 << 63) - 1, object(), torch.empty(1 << 31, 0)])
+def test_an_input_that_no_program_takes_is_named(native: NativeRuntime, tmp_path: Path, value: object) -> None:
+    native.load(saved(program(method([tensor(4, at=0), m.Int(3)], [], inputs=(0, 1), outputs=(0,))), tmp_path))
+    with pytest.raises(UsageError, match="input 1 of method 'forward' is"):
+        native.call("forward", (X, value))
+    torch.testing.assert_close(native.call("forward", (X, 3)), (X,))
+
+
+def test_a_string_is_an_input(native: NativeRuntime, tmp_path: Path) -> None:
+    plan = method([m.String("text"), tensor(4, at=0)], [], inputs=(0, 1), outputs=(1, 0))
+    native.load(saved(program(plan), tmp_path))
+    found, text = native.call("forward", ("text", X))
+    assert torch.equal(found, X)
+    assert text == "text"
+
+
 def test_a_crash_between_calls_is_not_that_of_the_last_call(native: NativeRuntime, tmp_path: Path) -> None:
     native.load(saved(chain(1), tmp_path))
     native.call("forward", (X,))
@@ -132,7 +208,90 @@ def test_a_compiler_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("CXX", "no-such-compiler -O3")
     found = find_toolchain.__wrapped__()
     assert isinstance(found, Missing)
-    assert found.reason == "CXX is 'no-such-compiler -O3', which is no program"
+    assert found.reason == "CXX is 'no-such-compiler -O3', which names 'no-such-compiler', which is not a program"
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder on ``PATH`` with a compiler and launchers."""
+    native_host()
+    for name in ("my-c++", "ccache", "distcc"):
+        (tmp_path / name).write_text('#!/bin/sh\nexec "$@"\n', encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("named", "compiler", "arguments", "launchers"),
+    [
+        ("my-c++", "my-c++", (), ()),
+        ("my-c++ -m64 '-DNAME=a b'", "my-c++", ("-m64", "-DNAME=a b"), ()),
+        ("ccache my-c++ -m64", "my-c++", ("-m64",), ("ccache",)),
+        ("ccache distcc my-c++", "my-c++", (), ("ccache", "distcc")),
+    ],
+)
+def test_the_compiler_may_have_arguments_and_launchers(
+    programs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    named: str,
+    compiler: str,
+    arguments: tuple[str, ...],
+    launchers: tuple[str, ...],
+) -> None:
+    monkeypatch.setenv("CXX", named)
+    found = find_toolchain.__wrapped__()
+    assert not isinstance(found, Missing)
+    assert found.compiler == programs / compiler
+    assert found.arguments == arguments
+    assert found.launchers == tuple(programs / name for name in launchers)
+
+
+@pytest.mark.parametrize(
+    ("named", "reason"),
+    [
+        ("ccache", "does not name a compiler"),
+        ("ccache no-such-compiler", "names 'no-such-compiler', which is not a program"),
+        ("my-c++ 'a", "No closing quotation"),
+    ],
+)
+def test_a_wrong_compiler_is_explained(
+    programs: Path, monkeypatch: pytest.MonkeyPatch, named: str, reason: str
+) -> None:
+    monkeypatch.setenv("CXX", named)
+    found = find_toolchain.__wrapped__()
+    assert isinstance(found, Missing)
+    assert reason in found.reason
+
+
+@pytest.mark.parametrize("name", ["CXXFLAGS", "LDFLAGS", "LIBRARY_PATH"])
+def test_a_host_belongs_to_the_flags_that_it_was_compiled_with(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    native_host()
+    tools = find_toolchain()
+    assert not isinstance(tools, Missing)
+    before = _key(tools, [])
+    monkeypatch.setenv(name, "-Lfolder")
+    assert _key(tools, []) != before
+    monkeypatch.delenv(name)
+    assert _key(tools, []) == before
+    assert _key(replace(tools, arguments=("-m64",)), []) != before
+
+
+@pytest.mark.integration
+def test_a_host_is_compiled_by_way_of_a_launcher(tmp_path: Path) -> None:
+    """CMake calls the launcher with the compiler and its arguments."""
+    tools = find_toolchain()
+    if isinstance(tools, Missing):
+        pytest.skip(tools.reason)
+    log = tmp_path / "log"
+    (tmp_path / "ccache").write_text(f'#!/bin/sh\necho "$@" >> {log}\nexec "$@"\n', encoding="utf-8")
+    (tmp_path / "ccache").chmod(0o755)
+    _compile(replace(tools, launchers=(tmp_path / "ccache",), arguments=("-DFROM_CXX=1",)), tmp_path / "build")
+    lines = log.read_text(encoding="utf-8").splitlines()
+    assert len(lines) >= 9
+    assert all(line.startswith(f"{tools.compiler} -DFROM_CXX=1") for line in lines)
+    with NativeRuntime(tmp_path / "build" / "etdev-native-host") as native:
+        assert native.operators
 
 
 def test_a_cache_that_cannot_be_written_is_a_requirement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +299,7 @@ def test_a_cache_that_cannot_be_written_is_a_requirement(tmp_path: Path, monkeyp
     (tmp_path / "file").touch()
     monkeypatch.delenv("ETDEV_NATIVE_HOST", raising=False)
     monkeypatch.setenv("ETDEV_CACHE_DIR", str(tmp_path / "file" / "cache"))
-    with pytest.raises(MissingRequirementError, match="cannot be kept in the cache") as caught:
+    with pytest.raises(MissingRequirementError, match="cannot be stored in the cache") as caught:
         host_executable()
     assert "ETDEV_CACHE_DIR" in (caught.value.hint or "")
 

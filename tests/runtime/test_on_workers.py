@@ -28,7 +28,11 @@ def calls(made: Program, runtime: ReplayRuntime) -> list[tuple[torch.Tensor, ...
 
 @pytest.mark.parametrize(
     ("name", "transport", "memory"),
-    [*((name, "thread", "sim") for name in PROGRAMS), ("weights", "thread", "cpu"), ("weights", "process", "sim")],
+    [
+        *((name, "thread", "sim") for name in PROGRAMS),
+        ("weights", "thread", "cpu"),
+        pytest.param("weights", "process", "sim", marks=pytest.mark.integration),
+    ],
 )
 def test_a_program_computes_what_it_does_on_devices(name: str, transport: str, memory: str) -> None:
     _, registry = simulated()

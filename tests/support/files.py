@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from etdev.program import Blob, Program
 from etdev.program import model as m
@@ -68,6 +69,12 @@ def chain(length: int) -> Program:
     return program(method(values, [sin(index, index + 1) for index in range(length)]))
 
 
+def banked(slow: int, fast: int) -> Program:
+    """``sin(cos(x))``, with a tensor of so many numbers in each bank; ``x`` is in the slow one."""
+    values = [tensor(slow, at=0), tensor(fast, at=0, buffer=2), tensor(4, at=4 * slow)]
+    return program(method(values, [cos(0, 1), sin(1, 2)], sizes=(4 * slow + 16, 4 * fast)))
+
+
 def overwriting() -> Program:
     """The output is overwritten by a value that is needed for nothing."""
     values = [tensor(4, at=0), tensor(4, at=16), tensor(4, at=16)]
@@ -111,6 +118,19 @@ def counters(*, buffer: int = 1, second_at: int = 16) -> Program:
         return method(values, calls, outputs=(2,), name=name, operators=operators)
 
     return program(count("first", 0, 16), count("second", second_at, 16 - second_at))
+
+
+def channels_last(*, planned: bool) -> Program:
+    """The sine of an image [2, 3, 4, 5] in channels-last order, in that order and in contiguous order.
+
+    It has memory of the program if it is ``planned``, otherwise of the caller.
+    """
+    last, clone = (0, 2, 3, 1), m.Operator("dim_order_ops::_clone_dim_order", "out")
+    image, sine, plain = (tensor(2, 3, 4, 5, at=480 * number if planned else None) for number in range(3))
+    plain_order = (m.IntList((5, 6, 7, 8)), *map(m.Int, range(4)))
+    values = [replace(image, dim_order=last), replace(sine, dim_order=last), plain, m.Bool(False), *plain_order]
+    calls = [sin(0, 1), m.KernelCall(3, (1, 3, 4, 2, 2))]
+    return program(method(values, calls, outputs=(1, 2), operators=(ADD, SIN, COS, clone)))
 
 
 def delegated(*, ambiguous: bool = False, backend: str = "XnnpackBackend") -> Program:

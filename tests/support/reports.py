@@ -7,6 +7,7 @@ from typing import Any
 
 from etdev.files import file_sha256
 from etdev.pipeline.results.result import BuildResult, MethodResult, TargetResult
+from etdev.program.bank_report import BankReport, BankUse
 
 
 def method_result(name: str = "forward", **fields: Any) -> MethodResult:
@@ -41,3 +42,9 @@ def write_report(file: Path, *, versions: dict[str, str] | None = None, **fields
     )
     (file.parent / "report.json").write_text(result.model_dump_json(), encoding="utf-8")
     return result
+
+
+def bank_report(slow: int, fast: int) -> BankReport:
+    """Return the report on a bank ``fast`` of 128 bytes and a bank ``slow`` of 4 KiB, with so many bytes in use."""
+    banks = BankUse("fast", 2, 128, fast, 1, 64, 16), BankUse("slow", 1, 4096, slow, 4, 48, None)
+    return BankReport(banks, 256, None, 128)

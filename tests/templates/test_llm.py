@@ -20,7 +20,7 @@ import torch
 import transformers
 
 import etdev
-from etdev.config.models import Int8DynamicInt4Weight
+from etdev.config.tables.schemes import Int8DynamicInt4Weight
 from etdev.pipeline.api import open_project
 from etdev.pipeline.results.result import BuildResult
 from etdev.pipeline.stages.quantize.int8_int4 import quantize_module

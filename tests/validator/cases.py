@@ -201,6 +201,22 @@ def a_dynamic_donor_has_the_same_sizes(variant: Variant) -> Half:
 # Copies that are removed
 
 
+@case("overlap")
+def tensors_of_two_unknown_sizes_have_the_same_sizes(variant: Variant) -> Half:
+    """Two instructions broadcast the same two unknown sizes; the third dimension may be another one."""
+    half = Half()
+    one = half.integer(1)
+    x, y = half.input(2, 4, at=0, dynamic=True), half.input(2, 4, at=64, dynamic=True)
+    total = half.op("add.out", x, y, one, half.tensor(2, 4, at=128, dynamic=True))
+    product = half.op("mul.out", x, y, half.tensor(2, 4, at=192, dynamic=True))
+    out = half.tensor(2, 4, at=_at(variant, 256, 128, 256), dynamic=True)
+    ratio = half.op("div.out", total, product, out)
+    # The first input may be broadcast.
+    last = half.tensor(2, 4, at=_at(variant, 320, 320, 0), dynamic=True)
+    half.outputs = [ratio, half.op("mul.out", x, y, last)]
+    return half
+
+
 @case("content", gone=(1,))
 def a_view_is_an_alias(variant: Variant) -> Half:
     """Replace a view by an alias; the bad variant is an alias of the other tensor."""

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 from etdev.linker import Linked
 from etdev.program import Blob
 from etdev.program import model as m
+from etdev.program.sidecar import Sidecar
 from etdev.validator import Correspondence, ValidationReport, validate_link
 
 Item = TypeVar("Item")
@@ -27,10 +28,14 @@ class Subject:
     name: str
     before: m.Program
     linked: Linked
-    delegate_inputs: Mapping[str, Mapping[int, int]]
-    """Per method, position before the link of each delegate call → how many of its arguments are inputs."""
+    sidecar: Sidecar
     calls: Sequence[tuple[str, tuple[Any, ...]]]
     """``(method, inputs)`` in order, on one state."""
+
+    @property
+    def delegate_inputs(self) -> dict[str, Mapping[int, int]]:
+        """Number of arguments that are inputs, by method and by position of the delegate call before the link."""
+        return {method: notes.delegate_inputs for method, notes in self.sidecar.methods.items()}
 
     def links(self) -> dict[str, Correspondence]:
         """Return the corresponding instructions of each method."""
@@ -55,12 +60,12 @@ class Mutant:
     links: Mapping[str, Correspondence]
 
 
-class _NoneThereError(LookupError):
+class NothingToBreakError(LookupError):
     """Error for a method that has nothing of the kind to be broken."""
 
 
 @dataclass
-class _Method:
+class MutatedMethod:
     """Method that is being changed."""
 
     plan: m.ExecutionPlan
@@ -94,8 +99,9 @@ class _Method:
     def with_place(self, index: int, buffer: int, offset: int) -> m.ExecutionPlan:
         """Move a tensor, if its new place is inside the buffer."""
         tensor = self.at(index)
-        if not 0 <= offset <= self.plan.non_const_buffer_sizes[buffer] - tensor.nbytes:
-            raise _NoneThereError
+        sizes = self.plan.non_const_buffer_sizes
+        if buffer >= len(sizes) or not 0 <= offset <= sizes[buffer] - tensor.nbytes:
+            raise NothingToBreakError
         return self.with_value(index, replace(tensor, allocation_info=m.AllocationDetails(buffer, offset)))
 
     def without(self, position: int) -> m.ExecutionPlan:
@@ -151,7 +157,7 @@ class _Method:
 
     def pick(self, items: Sequence[Item]) -> Item:
         if not items:
-            raise _NoneThereError
+            raise NothingToBreakError
         return self.random.choice(items)
 
     def pick_call(self, kind: type[Call], fits: Callable[[Call], bool] = lambda _: True) -> tuple[int, Call]:
@@ -161,8 +167,8 @@ class _Method:
 
 _Changed: TypeAlias = tuple[str, m.ExecutionPlan]
 """Description of the change, and the broken method."""
-_Change: TypeAlias = Callable[[_Method], _Changed]
-"""Function that breaks a method; raises :class:`_NoneThereError`."""
+_Change: TypeAlias = Callable[[MutatedMethod], _Changed]
+"""Function that breaks a method; raises :class:`NothingToBreakError`."""
 KINDS: dict[str, _Change] = {}
 
 
@@ -171,9 +177,9 @@ def _kind(change: _Change) -> _Change:
     return change
 
 
-def mutants(subject: Subject, each: int, seed: int = 0) -> Iterator[Mutant]:
-    """Yield up to ``each`` mutants of every kind. Equal seeds yield equal mutants."""
-    for kind, change in KINDS.items():
+def mutants(subject: Subject, each: int, seed: int = 0, kinds: Mapping[str, _Change] | None = None) -> Iterator[Mutant]:
+    """Yield up to ``each`` mutants of every kind, or only of these kinds. Equal seeds yield equal mutants."""
+    for kind, change in (kinds or KINDS).items():
         seen = set()
         for number in range(each):
             chance = random.Random(f"{seed} {subject.name} {kind} {number}")
@@ -182,10 +188,10 @@ def mutants(subject: Subject, each: int, seed: int = 0) -> Iterator[Mutant]:
             if len(plan.chains) != 1:
                 continue
             links = subject.links()
-            method = _Method(plan, dict(links[plan.name].moved), chance)
+            method = MutatedMethod(plan, dict(links[plan.name].moved), chance)
             try:
                 what, broken = change(method)
-            except _NoneThereError:
+            except NothingToBreakError:
                 continue
             if what in seen:
                 continue
@@ -196,7 +202,8 @@ def mutants(subject: Subject, each: int, seed: int = 0) -> Iterator[Mutant]:
             yield Mutant(
                 kind, f"{plan.name}: {what}", replace(subject.linked.program, execution_plan=tuple(plans)), links
             )
-    yield from _other_data(subject, each, seed)
+    if kinds is None:
+        yield from _other_data(subject, each, seed)
 
 
 def _other_data(subject: Subject, each: int, seed: int) -> Iterator[Mutant]:
@@ -219,7 +226,7 @@ def _other_data(subject: Subject, each: int, seed: int) -> Iterator[Mutant]:
 
 
 @_kind
-def _shifted(method: _Method) -> _Changed:
+def _shifted(method: MutatedMethod) -> _Changed:
     """Move a tensor by a few bytes."""
     index = method.pick(method.planned())
     place = method.place(index)
@@ -228,7 +235,7 @@ def _shifted(method: _Method) -> _Changed:
 
 
 @_kind
-def _places_swapped(method: _Method) -> _Changed:
+def _places_swapped(method: MutatedMethod) -> _Changed:
     """Swap the places of two tensors of one size."""
     one = method.pick(method.planned())
     mine = method.at(one)
@@ -246,15 +253,15 @@ def _places_swapped(method: _Method) -> _Changed:
     return f"values {one} and {other}", replace(method.plan, values=tuple(values))
 
 
-def _two_places(method: _Method) -> tuple[int, int]:
+def _two_places(method: MutatedMethod) -> tuple[int, int]:
     index, other = method.pick(method.planned()), method.pick(method.planned())
     if index == other:
-        raise _NoneThereError
+        raise NothingToBreakError
     return index, other
 
 
 @_kind
-def _laid_over(method: _Method) -> _Changed:
+def _laid_over(method: MutatedMethod) -> _Changed:
     """Move a tensor to the start of another one, as with a lifetime that is too short."""
     index, other = _two_places(method)
     place = method.place(other)
@@ -262,7 +269,7 @@ def _laid_over(method: _Method) -> _Changed:
 
 
 @_kind
-def _laid_over_with_its_aliases(method: _Method) -> _Changed:
+def _laid_over_with_its_aliases(method: MutatedMethod) -> _Changed:
     """Move all tensors at one place to the place of another tensor."""
     index, other = _two_places(method)
     old, new = method.place(index), method.place(other)
@@ -276,13 +283,13 @@ def _laid_over_with_its_aliases(method: _Method) -> _Changed:
 
 
 @_kind
-def _in_place_of_an_operand(method: _Method) -> _Changed:
+def _in_place_of_an_operand(method: MutatedMethod) -> _Changed:
     """Move the output of a kernel over one of its operands, whether that is allowed or not."""
     position, call = method.pick_call(m.KernelCall)
     out = call.args[-1]
     donor = method.pick([arg for arg in call.args[:-2] if method.is_planned(arg) and arg != out])
     if not method.is_planned(out):
-        raise _NoneThereError
+        raise NothingToBreakError
     plan = method.with_place(out, method.place(out).memory_id, method.place(donor).memory_offset)
     return f"instruction {position} ({method.operator(call)}), {out} over {donor}", plan
 
@@ -291,7 +298,7 @@ def _in_place_of_an_operand(method: _Method) -> _Changed:
 
 
 @_kind
-def _other_operand(method: _Method) -> _Changed:
+def _other_operand(method: MutatedMethod) -> _Changed:
     """Replace an operand by a tensor like it: an earlier one, one of another branch, or a constant."""
     position, call = method.pick(
         [(at, call) for at, call in enumerate(method.calls) if isinstance(call, m.KernelCall | m.DelegateCall)]
@@ -307,7 +314,7 @@ def _other_operand(method: _Method) -> _Changed:
 
 
 @_kind
-def _operands_exchanged(method: _Method) -> _Changed:
+def _operands_exchanged(method: MutatedMethod) -> _Changed:
     """Exchange two operands of one form."""
     position, call = method.pick_call(m.KernelCall)
     tensors = [n for n, arg in enumerate(call.args[:-2]) if method.is_tensor(arg)]
@@ -325,7 +332,7 @@ def _operands_exchanged(method: _Method) -> _Changed:
 
 
 @_kind
-def _other_number(method: _Method) -> _Changed:
+def _other_number(method: MutatedMethod) -> _Changed:
     """Increase a number that an operator gets by one."""
     position, call = method.pick_call(m.KernelCall)
     values = method.plan.values
@@ -342,7 +349,7 @@ def _other_number(method: _Method) -> _Changed:
 
 
 @_kind
-def _other_item_of_a_list(method: _Method) -> _Changed:
+def _other_item_of_a_list(method: MutatedMethod) -> _Changed:
     """Replace a tensor of a list, or exchange two."""
     lists = [(index, value) for index, value in enumerate(method.plan.values) if isinstance(value, m.TensorList)]
     index, value = method.pick([(index, value) for index, value in lists if len(value.items) > 1])
@@ -353,7 +360,7 @@ def _other_item_of_a_list(method: _Method) -> _Changed:
 
 
 @_kind
-def _other_constant(method: _Method) -> _Changed:
+def _other_constant(method: MutatedMethod) -> _Changed:
     """Use the data of another constant of the same size."""
     constants = [index for index, tensor in method.plan.tensors() if tensor.is_constant and not tensor.is_external]
     one = method.pick(constants)
@@ -370,7 +377,7 @@ def _other_constant(method: _Method) -> _Changed:
 
 
 @_kind
-def _other_output(method: _Method) -> _Changed:
+def _other_output(method: MutatedMethod) -> _Changed:
     """Replace an output of the method by another tensor like it."""
     number, other = method.pick(
         [
@@ -389,14 +396,14 @@ def _other_output(method: _Method) -> _Changed:
 
 
 @_kind
-def _instruction_dropped(method: _Method) -> _Changed:
+def _instruction_dropped(method: MutatedMethod) -> _Changed:
     """Remove an instruction."""
     position = method.pick([at for at, call in enumerate(method.calls) if not isinstance(call, m.JumpFalseCall)])
     return f"instruction {position}", method.without(position)
 
 
 @_kind
-def _write_back_dropped(method: _Method) -> _Changed:
+def _write_back_dropped(method: MutatedMethod) -> _Changed:
     """Remove an instruction that changes a tensor in place, most often state."""
 
     def fits(call: m.KernelCall) -> bool:
@@ -406,7 +413,7 @@ def _write_back_dropped(method: _Method) -> _Changed:
     return f"instruction {position}", method.without(position)
 
 
-def _aliased(method: _Method, fits: Callable[[m.KernelCall], bool]) -> _Changed:
+def _aliased(method: MutatedMethod, fits: Callable[[m.KernelCall], bool]) -> _Changed:
     """Remove an instruction and place its output over its first input."""
     position, call = method.pick_call(m.KernelCall, fits)
     out = call.args[-1]
@@ -416,7 +423,7 @@ def _aliased(method: _Method, fits: Callable[[m.KernelCall], bool]) -> _Changed:
 
 
 @_kind
-def _copy_for_an_alias(method: _Method) -> _Changed:
+def _copy_for_an_alias(method: MutatedMethod) -> _Changed:
     """Remove a copy and place its output over its input, whether that is written again or not."""
 
     def fits(call: m.KernelCall) -> bool:
@@ -433,7 +440,7 @@ def _copy_for_an_alias(method: _Method) -> _Changed:
 
 
 @_kind
-def _view_for_an_alias(method: _Method) -> _Changed:
+def _view_for_an_alias(method: MutatedMethod) -> _Changed:
     """Replace a view that sets sizes at run time by a fixed alias."""
 
     def fits(call: m.KernelCall) -> bool:
@@ -443,7 +450,7 @@ def _view_for_an_alias(method: _Method) -> _Changed:
 
 
 @_kind
-def _instructions_reordered(method: _Method) -> _Changed:
+def _instructions_reordered(method: MutatedMethod) -> _Changed:
     """Swap two adjacent instructions, with or without the correspondence."""
     calls = method.calls
     position = method.pick(
@@ -461,7 +468,26 @@ def _instructions_reordered(method: _Method) -> _Changed:
 
 
 @_kind
-def _other_operator(method: _Method) -> _Changed:
+def _dependent_instructions_swapped(method: MutatedMethod) -> _Changed:
+    """Swap an instruction and one that reads its output, if no jump is between them. The correspondence follows."""
+    calls = method.calls
+    made: dict[int, int] = {}
+    pairs = []
+    for position, call in enumerate(calls):
+        if isinstance(call, m.JumpFalseCall):
+            made.clear()
+        elif isinstance(call, m.KernelCall | m.DelegateCall):
+            pairs += [(made[value], position) for value in dict.fromkeys(call.args) if value in made]
+            made.update({value: position for value in call.args[-1:] if method.is_tensor(value)})
+    one, other = method.pick(pairs)
+    calls[one], calls[other] = calls[other], calls[one]
+    swap = {one: other, other: one}
+    method.moved.update({here: swap.get(there, there) for here, there in method.moved.items()})
+    return f"instructions {one} and {other}", method.with_calls(calls)
+
+
+@_kind
+def _other_operator(method: MutatedMethod) -> _Changed:
     """Use another operator that takes as many arguments."""
     position, call = method.pick_call(m.KernelCall)
     others = {
@@ -477,28 +503,28 @@ def _other_operator(method: _Method) -> _Changed:
 
 
 @_kind
-def _other_side_of_a_merge(method: _Method) -> _Changed:
+def _other_side_of_a_merge(method: MutatedMethod) -> _Changed:
     """Move from another tensor."""
     position, call = method.pick_call(m.MoveCall)
     if not method.is_tensor(call.move_from):
-        raise _NoneThereError
+        raise NothingToBreakError
     other = method.pick(method.like(call.move_from))
     return f"instruction {position} from {other}", method.with_call(position, replace(call, move_from=other))
 
 
 @_kind
-def _other_jump(method: _Method) -> _Changed:
+def _other_jump(method: MutatedMethod) -> _Changed:
     """Jump to the next instruction, or to the one before."""
     position, call = method.pick_call(m.JumpFalseCall)
     target = call.destination_instruction + method.random.choice((-1, 1))
     if not position < target <= len(method.calls):
-        raise _NoneThereError
+        raise NothingToBreakError
     changed = replace(call, destination_instruction=target)
     return f"instruction {position} to {target}", method.with_call(position, changed)
 
 
 @_kind
-def _initial_value_dropped(method: _Method) -> _Changed:
+def _initial_value_dropped(method: MutatedMethod) -> _Changed:
     """Drop an initial value; the state then starts with zeros."""
     index = method.pick([index for index, tensor in method.plan.tensors() if tensor.has_initial_value])
     return f"value {index}", method.with_value(index, replace(method.at(index), data_buffer_idx=0))

@@ -87,8 +87,7 @@ def _in_range(inputs: Sequence[Any]) -> tuple[Any, ...]:
 
 def linked(name: str, made: ObjectProgram, calls: Sequence[tuple[str, tuple[Any, ...]]]) -> Subject:
     """Link an object program."""
-    inputs = {method: notes.delegate_inputs for method, notes in made.sidecar.methods.items()}
-    return Subject(name, made.program, link(made.program, LinkOptions(), made.sidecar), inputs, calls)
+    return Subject(name, made.program, link(made.program, LinkOptions(), made.sidecar), made.sidecar, calls)
 
 
 def make(name: str, case: Case, folder: Path) -> Subject:

@@ -18,7 +18,7 @@ from etdev.validator.facts import TensorFacts
 from etdev.validator.semantics.movement import RULES, moved
 from etdev.validator.semantics.operators import IN_PLACE, POINTWISE
 from etdev.validator.semantics.shapes import RULES as SHAPE_RULES
-from etdev.validator.semantics.shapes import output_dims
+from etdev.validator.semantics.shapes import Broadcast, output_dims
 from support.stock import shared_runtime
 from validator.kernel_cases import MOVES, SHAPES, T, t
 from validator.pairs import Half, program
@@ -103,7 +103,7 @@ def _random(found: T, seed: int) -> torch.Tensor:
 def _bytes(value: torch.Tensor, order: tuple[int, ...] | None = None) -> bytes:
     """Return the bytes as they are in the memory of a program.
 
-    The runtime takes inputs as they come, and returns outputs in default order.
+    The runtime's client puts inputs into their declared order, and returns outputs in default order.
     """
     dense = value if order is None else value.permute(order)
     return dense.contiguous().numpy().tobytes()
@@ -129,7 +129,7 @@ def test_what_moves_bytes(operator: str, args: list[Any], outs: list[T], follows
     runtime.load(file)
     values = runtime.call("forward", inputs)
 
-    held = list(map(_bytes, inputs))
+    held = [_bytes(value, tensor.order) for value, tensor in zip(inputs, call.tensors, strict=True)]
     for value, out, content in zip(values, outs, found or (), strict=False):
         assert _bytes(value, out.order) == b"".join(
             held[number][start : start + count] for number, start, count in content
@@ -222,7 +222,9 @@ def test_unknown_sizes_are_broadcast_as_far_as_is_known() -> None:
     assert output_dims("aten::mul.out", [(kind, (unknown,), ()), (kind, (1,), ())], 1) == (unknown,)
     assert output_dims("aten::mul.out", [(kind, (unknown,), ()), (kind, (5,), ())], 1) == (5,)
     assert output_dims("aten::mul.out", [(kind, (unknown,), ()), (kind, (unknown,), ())], 1) == (unknown,)
-    assert output_dims("aten::mul.out", [(kind, (unknown,), ()), (kind, (other,), ())], 1) is None
+    both = Broadcast(frozenset({unknown, other}))
+    assert output_dims("aten::mul.out", [(kind, (unknown,), ()), (kind, (other,), ())], 1) == (both,)
+    assert output_dims("aten::mul.out", [(kind, (other, 5), ()), (kind, (unknown, 1), ())], 2) == (both, 5)
 
 
 # In place

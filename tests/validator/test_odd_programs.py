@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from etdev.program import model as m
 from etdev.validator import Correspondence, validate_file, validate_link
 from linker.programs import Method, program
 
@@ -30,3 +33,44 @@ def test_an_operand_under_an_output_that_the_kernel_still_needs_is_said() -> Non
     assert not found.violations
     overlap = found.overlapping[0]
     assert "writes value 1 over the bytes of value 0, which it still reads" in overlap.message
+
+
+@pytest.mark.parametrize("moved", [m.Double(2.5), m.Bool(True), None])
+@pytest.mark.parametrize("declared", [m.Null(), m.Int(0)])
+def test_a_row_at_an_index_that_may_be_no_integer(declared: m.Value, moved: m.Value | None) -> None:
+    method = Method()
+    data, rows = method.input(16), method.tensor(64, dynamic=True)
+    index = method.value(declared)
+    if moved is not None:
+        method.move(method.value(moved), index)
+    method.kernel("executorch_prim::et_copy_index.tensor", rows, data, index)
+    method.outputs = [rows]
+    _require_answer(method)
+
+
+@pytest.mark.parametrize("name", ["add", "mul"])
+def test_a_sum_of_numbers_that_may_be_no_integers(name: str) -> None:
+    method = Method()
+    data, rows = method.input(16), method.tensor(64, dynamic=True)
+    one, index = method.value(m.Int(0)), method.value(m.Int(0))
+    method.move(method.value(m.Double(2.5)), one)
+    method.kernel(f"executorch_prim::{name}.Scalar", one, one, index)
+    method.kernel("executorch_prim::et_copy_index.tensor", rows, data, index)
+    method.outputs = [rows]
+    _require_answer(method)
+
+
+def test_a_tensor_expanded_to_a_size_that_the_caller_sets() -> None:
+    method = Method()
+    data, wide = method.input(16), method.tensor(64, dynamic=True)
+    size = method.value(m.IntList((method.value(m.Null()), method.value(m.Int(4)))))
+    method.kernel("aten::expand_copy.out", data, size, method.value(m.Bool(False)), wide, wide)
+    method.outputs = [wide]
+    _require_answer(method)
+
+
+def _require_answer(method: Method) -> None:
+    whole = program(method).program
+    same = Correspondence({position: position for position in range(len(method.calls))})
+    assert validate_link(whole, whole, {"forward": same}).proved
+    validate_file(whole, {})

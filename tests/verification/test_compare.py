@@ -17,7 +17,9 @@ from etdev.verification.compare import (
     RELATIVE_TOLERANCE,
     SMALLEST_PEAK,
     Difference,
+    allowed_steps,
     required_snr_db,
+    steps_apart,
     tolerance,
     worst_excess,
 )
@@ -219,3 +221,13 @@ def test_worst_excess_leaves_what_is_not_finite_alone() -> None:
 )
 def test_a_quantized_program_may_add_as_much_noise_as_quantization_did(reference: float | None, needed: float) -> None:
     assert required_snr_db(reference) == needed
+
+
+@pytest.mark.parametrize(("error", "steps"), [(0.0, 0), (0.0099, 1), (0.01, 1), (0.0301, 3)])
+def test_errors_in_steps(error: float, steps: int) -> None:
+    assert steps_apart(error, 0.01) == steps
+
+
+@pytest.mark.parametrize(("quantization_error", "steps"), [(0.0, 1), (0.004, 2), (0.01, 2), (0.0101, 3), (5.0, 8)])
+def test_kernels_may_add_one_step_to_the_error_of_quantization(quantization_error: float, steps: int) -> None:
+    assert allowed_steps(quantization_error, 0.01) == steps

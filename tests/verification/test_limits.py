@@ -16,9 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etdev.config.types import allowed_growth
+from etdev.devices import DeviceType
 from etdev.errors import ConfigError, MissingRequirementError, UsageError
 from etdev.files import file_sha256
 from etdev.inspection.measure import measure_program, weight_bytes
+from etdev.pipeline.builder.summary import describe_unused
 from etdev.pipeline.cache import linked_facts
 from etdev.pipeline.cache.digests import Digests
 from etdev.pipeline.project import Project
@@ -33,7 +35,7 @@ from etdev.verification.checks.growth import check_growth
 from etdev.verification.limits import Measured
 from program.hand import tensor
 from support import reports
-from support.files import ADD, chain, delegated, method, program
+from support.files import ADD, banked, chain, cos, delegated, method, program, sin
 from support.on_devices import file_of, two_devices
 from support.projects import LINEAR_CONFIG, make_project
 
@@ -548,3 +550,133 @@ def test_weights_of_a_program_in_a_delegate_are_named(budget: Budget) -> None:
 def test_named_data_counts_for_the_weights(budget: Budget) -> None:
     made = replace(weighted(4), named_data=(m.NamedData("k" * 64, 0),))
     assert "data 'kkkkkkkkkkkkkkkk' of delegates 16 bytes" in budget("weights = 1", made).summary
+
+
+# Memory banks.
+
+BANKS = 'memory.banks = [{ name = "fast", id = 2, size = "1KiB" }, { name = "slow", id = 1, size = "4KiB" }]'
+NAMES = {1: "slow", 2: "fast"}
+
+
+def in_banks(folder: Path, found: Program) -> Measured:
+    return replace(measured(folder, found), banks=NAMES)
+
+
+@pytest.mark.parametrize(
+    ("limit", "problem"),
+    [
+        (
+            "fast = 63",
+            (
+                "memory of bank fast: 64 bytes, 1 more than budget.memory.fast (63); at instruction 0 of 'forward' "
+                "(aten::cos.out): float32 [16] of aten::cos.out 64 bytes"
+            ),
+        ),
+        (
+            "fast = 64, slow = 47, cpu = 112",
+            (
+                "memory of bank slow: 48 bytes, 1 more than budget.memory.slow (47); while filling the inputs of "
+                "'forward': float32 [8] of input 0 32 bytes"
+            ),
+        ),
+        ("cpu = 111", "memory of cpu: 112 bytes, 1 more than budget.memory.cpu (111); at instruction 0"),
+        ("fast = 64, slow = 48, cpu = 112", None),
+    ],
+)
+def test_budget_of_a_bank(folder: Path, limit: str, problem: str | None) -> None:
+    made = project(folder, f"{BANKS}\nbudget.memory = {{ {limit} }}")
+    check = check_budget(made, "cpu", in_banks(folder, banked(8, 16)), lambda: "not measured")
+    if problem is None:
+        assert check.status == "passed"
+        assert (
+            check.summary
+            == "memory of bank fast 64 B of 64 B, memory of bank slow 48 B of 48 B, memory of cpu 112 B of 112 B"
+        )
+        return
+    assert check.problems[0].startswith(problem), check.problems[0]
+    assert len(check.problems) == 1
+    of_bank = "lower the `size` of this bank, so that the linker uses the other banks more" in str(check.hint)
+    assert of_bank == ("cpu" not in problem)
+
+
+@pytest.mark.parametrize("with_report", [True, False])
+def test_growth_of_each_bank(folder: Path, with_report: bool) -> None:
+    if with_report:
+        figures = measure_program(banked(8, 16), 1, banks=NAMES)
+        write_report(folder, banked(8, 16), figures=figures, banks=reports.bank_report(48, 64))
+    else:
+        write(banked(8, 16), folder / "old.pte")
+    source = "old" if with_report else "old.pte"
+    made = project(folder, f"{BANKS}\nbudget.growth.memory = '10%'", f'[baseline]\nfrom = "{source}"')
+    check = check_growth(made, "cpu", in_banks(folder, banked(6, 18)), banked(6, 18))
+    of = "old/cpu" if with_report else source
+    assert [problem.partition(";")[0] for problem in check.problems] == [
+        f"memory of bank fast: 72 bytes, 8 (12.5%) more than the 64 of {of}"
+    ]
+    assert "float32 [18] of aten::cos.out +72 bytes" in check.problems[0]
+    same = check_growth(made, "cpu", in_banks(folder, banked(8, 16)), banked(8, 16))
+    assert (
+        same.summary
+        == f"against {of}: memory of cpu the same, memory of bank slow the same, memory of bank fast the same"
+    )
+
+
+@pytest.mark.parametrize(
+    ("known", "cause"),
+    [
+        (True, "float32 [8] of aten::sin.out +32 bytes"),
+        (False, "float32 [16] of aten::cos.out 64 bytes, float32 [8] of aten::sin.out 32 bytes"),
+    ],
+)
+def test_the_cause_of_growth_is_from_the_same_bank_of_the_baseline(folder: Path, known: bool, cause: str) -> None:
+    """The ids of the banks were swapped since the baseline, and the tensor of ``sin`` moved to the bank ``fast``."""
+    ids = {"fast": 1, "slow": 2}
+    before, after = (
+        program(method([tensor(4, at=0, buffer=slow), tensor(16, at=0, buffer=fast), last], [cos(0, 1), sin(1, 2)]))
+        for slow, fast, last in ((2, 1, tensor(8, at=16, buffer=2)), (1, 2, tensor(8, at=64, buffer=2)))
+    )
+    made = reports.bank_report(48, 64)
+    banks = replace(made, banks=tuple(replace(bank, index=ids[bank.name]) for bank in made.banks)) if known else None
+    figures = measure_program(before, 1, banks={index: name for name, index in ids.items()})
+    write_report(folder, before, figures=figures, banks=banks)
+    settings = project(folder, f"{BANKS}\nbudget.growth.memory = 0", '[baseline]\nfrom = "old"')
+    (problem,) = check_growth(settings, "cpu", in_banks(folder, after), after).problems
+    assert problem.startswith("memory of bank fast: 96 bytes, 32 (50%) more than the 64 of old/cpu;"), problem
+    assert problem.endswith(cause), problem
+
+
+def test_buffers_of_devices_in_a_baseline_are_not_banks(folder: Path) -> None:
+    place = m.NonConstBufferDevice(2, DeviceType.CUDA, 0)
+    plan = replace(chain(1).execution_plan[0], non_const_buffer_sizes=(0, 48, 8), non_const_buffer_device=(place,))
+    write(replace(chain(1), execution_plan=(plan,)), folder / "old.pte")
+    made = project(folder, f"{BANKS}\nbudget.growth.memory = '500%'", '[baseline]\nfrom = "old.pte"')
+    check = check_growth(made, "cpu", in_banks(folder, banked(8, 16)), banked(8, 16))
+    assert "memory of bank slow the same" in check.summary
+    assert "bank fast" not in check.summary
+
+
+def test_banks_that_the_baseline_lacks_do_not_grow(folder: Path) -> None:
+    write(chain(6), folder / "old.pte")
+    made = project(folder, f"{BANKS}\nbudget.growth.memory = 0", '[baseline]\nfrom = "old.pte"')
+    check = check_growth(made, "cpu", in_banks(folder, banked(8, 16)), banked(8, 16))
+    assert check.summary == "against old.pte: memory of cpu the same, memory of bank slow 64 B less"
+
+
+def test_figures_of_banks_are_in_the_lock_of_a_banked_target_only(folder: Path) -> None:
+    made = measure_program(banked(8, 16), 1, banks=NAMES)
+    assert made.banks == {"slow": 48, "fast": 64}
+    assert sum(made.banks.values()) == made.memory["cpu"]
+    assert "banks" not in measure_program(chain(1), 1).model_dump(exclude_none=True)
+
+
+@pytest.mark.parametrize(
+    ("found", "limits", "notes"),
+    [
+        (banked(8, 16), 'fast = 64, slow = 48, "cuda:0" = 1', ["the program uses no memory on cuda:0, although "]),
+        (banked(8, 0), "fast = 64, slow = 48, cpu = 1", ["the program uses no memory in bank fast, although "]),
+    ],
+)
+def test_limits_of_unused_memory_are_noted(folder: Path, found: Program, limits: str, notes: list[str]) -> None:
+    made = project(folder, f"{BANKS}\nbudget.memory = {{ {limits} }}")
+    said = list(describe_unused(made, "cpu", found))
+    assert [note.partition("etdev.toml")[0] for note in said] == notes

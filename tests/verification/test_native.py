@@ -77,7 +77,10 @@ def test_a_copy_that_the_file_does_not_state_is_found(judge: Judge, monkeypatch:
     monkeypatch.setattr("etdev.verification.checks.native.transfers", lambda plan: iter(()))
     found = judge(two_devices(), device_map=SIMULATED)["native"]
     assert found.status == "failed"
-    assert "a call copied 16 bytes to cuda:0 and 16 back; the file states 0 and 0" in found.problems[0]
+    assert (
+        "a call copied 16 bytes to cuda:0 and 16 bytes back, but the file states 0 bytes and 0 bytes"
+        in found.problems[0]
+    )
 
 
 @pytest.mark.integration
@@ -108,7 +111,7 @@ def test_a_buffer_that_the_runtime_does_not_allocate_is_found(judge: Judge, monk
     monkeypatch.setattr(NativeRuntime, "call", without_buffers)
     found = judge(chain(3))["native"]
     assert found.status == "failed"
-    assert "0 planned buffers were allocated, not 1" in found.problems[0]
+    assert "the runtime allocated 0 planned buffers, but the file states 1" in found.problems[0]
 
 
 @pytest.mark.integration
@@ -116,7 +119,7 @@ def test_outputs_that_differ_from_the_stock_runtimes_are_found(judge: Judge, mon
     monkeypatch.setattr("etdev.verification.checks.native.same_bits", lambda *_: False)
     found = judge(chain(3))["native"]
     assert found.status == "failed"
-    assert "output 0 is not that of the stock runtime, bit by bit" in found.problems[0]
+    assert "output 0 is not bit-identical to that of the stock runtime" in found.problems[0]
 
 
 @pytest.mark.integration

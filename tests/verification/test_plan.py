@@ -113,7 +113,7 @@ def _without(folder: Path, suffix: str) -> None:
     ("change", "reason"),
     [
         (lambda folder: _without(folder, "pte"), "cannot read the program: there is no such file"),
-        (lambda folder: _without(folder, "json"), "cannot read the notes: there is no such file"),
+        (lambda folder: _without(folder, "json"), "cannot read the sidecar: there is no such file"),
         (lambda folder: (folder / "model.object.json").write_text("{"), "this is not JSON: "),
         (lambda folder: _built(_model(turned=True), folder), "it may be from another build (method 'forward': "),
     ],

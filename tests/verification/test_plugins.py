@@ -186,13 +186,13 @@ BROKEN = {
             "'etdev_test_toy:NoFloat64', which 'etdev_test_toy' registers as the check 'no-float64', is not a "
             "check: it lacks applies, name, needs, run"
         ),
-        "a check must have the members of etdev.verification.Check, and the name of its entry point",
+        "a check must have the members of etdev.verification.Check, and the same name as its entry point",
     ),
     "it has another name": (
         GOOD,
         "float64",
-        "the check 'float64' of 'etdev_test_toy' has another name than its entry point: 'no-float64'",
-        "a check must have the members of etdev.verification.Check, and the name of its entry point",
+        "the check of the entry point 'float64' in 'etdev_test_toy' has a different name: 'no-float64'",
+        "a check must have the members of etdev.verification.Check, and the same name as its entry point",
     ),
     "etdev has the name": (
         GOOD,

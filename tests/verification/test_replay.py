@@ -101,7 +101,7 @@ def test_on_simulated_devices(judge: Callable[..., dict[str, CheckResult]]) -> N
 
     assert (checks["runtime"].status, checks["runtime"].summary) == (
         "not run",
-        "the stock Python runtime has no devices, and the program names cuda:0 and cuda:1",
+        "the stock Python runtime has no devices, but the program uses cuda:0 and cuda:1",
     )
     assert checks["replay"].status == "passed"
     assert checks["replay"].summary == "5 samples, max abs error 0; equal; cuda:0 and cuda:1 simulated"
@@ -196,15 +196,17 @@ def registry(simulated: SimulatedDevice) -> Registry:
 
 
 REPLAYED = CheckResult(name="replay", status="passed", summary="5 samples")
+RAN = CheckResult(name="native", status="passed", summary="4 samples")
+LACKING = CheckResult(name="native", status="not run", summary="no compiler")
 
 
 def test_the_device_check_on_a_registry() -> None:
-    check = check_memory(two_devices(), registry(SimulatedDevice(count=2)), REPLAYED, alignment=16)
+    check = check_memory(two_devices(), registry(SimulatedDevice(count=2)), REPLAYED, RAN, alignment=16)
 
     assert check.status == "passed"
     assert check.summary == (
         "cuda:0 32 B in device (simulated), cuda:1 32 B in device (simulated); 4 extents written and read "
-        "back, all freed; replay on the device: 5 samples"
+        "back, all freed; replay on the device: 5 samples; ExecuTorch's C++ runtime on the device: 4 samples"
     )
     assert [item.size for item in check.allocations] == [32, 32]
     assert [item.device for item in check.device_memory] == ["cuda:0", "cuda:1"]
@@ -212,7 +214,7 @@ def test_the_device_check_on_a_registry() -> None:
 
 def test_a_device_that_loses_bytes_makes_a_broken_artifact() -> None:
     simulated = SimulatedDevice(count=2, faults=[Fault("copy_device_to_host", lasting=True)])
-    check = check_memory(two_devices(), registry(simulated), REPLAYED, alignment=16)
+    check = check_memory(two_devices(), registry(simulated), REPLAYED, RAN, alignment=16)
 
     assert (check.status, check.gate) == ("failed", False)
     assert check.problems
@@ -220,19 +222,38 @@ def test_a_device_that_loses_bytes_makes_a_broken_artifact() -> None:
 
 def test_what_failed_in_the_replay_failed_on_the_device() -> None:
     replay = CheckResult(name="replay", status="failed", summary="x is off", problems=("x is off",), hint="look")
-    check = check_memory(two_devices(), registry(SimulatedDevice(count=2)), replay, alignment=16)
+    check = check_memory(two_devices(), registry(SimulatedDevice(count=2)), replay, RAN, alignment=16)
 
     assert (check.status, check.problems) == ("failed", ("the replay on the device failed: x is off",))
 
 
-def test_what_was_not_replayed_is_not_passed() -> None:
-    replay = CheckResult(name="replay", status="not run", summary="no kernel")
-    check = check_memory(two_devices(), registry(SimulatedDevice(count=2)), replay, alignment=16)
+def test_what_failed_in_the_native_runtime_failed_on_the_device() -> None:
+    native = CheckResult(name="native", status="failed", summary="x is off", problems=("x is off",), hint="look")
+    check = check_memory(two_devices(), registry(SimulatedDevice(count=2)), REPLAYED, native, alignment=16)
 
-    assert (check.status, check.summary) == (
-        "not run",
-        "the memory test passed, but the program was not replayed on the device: no kernel",
+    assert (check.status, check.problems) == ("failed", ("ExecuTorch's C++ runtime on the device failed: x is off",))
+
+
+def test_what_did_not_run_at_all_is_not_passed() -> None:
+    replay = CheckResult(name="replay", status="not run", summary="no kernel")
+    check = check_memory(two_devices(), registry(SimulatedDevice(count=2)), replay, LACKING, alignment=16)
+
+    assert check.status == "not run"
+    assert check.summary == (
+        "the memory test passed, but the program was not replayed on the device: no kernel; nor did ExecuTorch's C++ "
+        "runtime on the device run it: no compiler"
     )
+
+
+@pytest.mark.parametrize(
+    ("native", "said"), [(RAN, "device: 4 samples"), (LACKING, "device: 5 samples; not run: Exec")]
+)
+def test_one_run_on_the_device_is_enough(native: CheckResult, said: str) -> None:
+    replay = REPLAYED if native is LACKING else CheckResult(name="replay", status="not run", summary="no kernel")
+    check = check_memory(two_devices(), registry(SimulatedDevice(count=2)), replay, native, alignment=16)
+
+    assert check.status == "passed"
+    assert said in check.summary
 
 
 def test_too_little_memory_is_not_the_programs_fault(

@@ -1,7 +1,7 @@
 """Backends by name: the built-in backends, and the backends that other packages register.
 
 A package registers an :class:`etdev.backends.base.Backend` object in the entry-point group ``etdev.backends``. The
-package is imported only when a config names its backend.
+package is imported only when a config uses the backend.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def get(name: str) -> Backend:
     found: Backend
     if name in BACKENDS.built_in:
         plugins.check_name(BACKENDS, name)
-        found = importlib.import_module(f"etdev.backends.{name}").backend
+        found = importlib.import_module(f"etdev.backends.{name.replace('-', '_')}").backend
     else:
         found = plugins.load(BACKENDS, name, (member for member in vars(Backend) if not member.startswith("_")))
     return found

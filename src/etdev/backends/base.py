@@ -7,30 +7,34 @@ machine. :meth:`Backend.partitioner` imports the packages that it needs.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from etdev import compat
 from etdev.config.table import Table
 from etdev.errors import LowerError
+
+if TYPE_CHECKING:
+    from etdev.program.sidecar.records import DelegateRecord
 
 CompileSpecValue = int | str | bytes
 BUILD_EXTRA = 'pip install "etdev[build]"'
 
 
 class NoOptions(Table):
-    """Options of a backend without options."""
+    """Table ``options`` for a backend that has no options. The table must be empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """Whether a backend can lower on this machine."""
+    """Result of testing if a backend can lower programs on this machine."""
 
     available: bool
     reason: str
-    """Packages that were found, such as ``executorch 1.4.1``, or the missing package."""
+    """Packages that were found, such as ``executorch 1.5.1``, or the missing package."""
     remedy: str | None = None
     """Command that makes the backend available. None if the backend is available or no command helps."""
 
@@ -55,7 +59,7 @@ class OptionIssue:
 
 
 class OptionError(LowerError):
-    """Error for an :class:`OptionIssue` that only the lowering of a model can find."""
+    """Error for an invalid option that the checks of the config cannot find, but the lowering of a model can."""
 
     def __init__(self, issue: OptionIssue) -> None:
         super().__init__(issue.message, hint=issue.hint)
@@ -64,37 +68,85 @@ class OptionError(LowerError):
 
 @runtime_checkable
 class ChecksOptions(Protocol):
-    """Backend that checks its options beyond their types."""
+    """Optional protocol of a backend that checks more than the types of its options."""
 
     def check_options(self, options: Any) -> Iterable[OptionIssue]:
-        """Return the problems of these options, an instance of the backend's ``options``. Import no large packages."""
+        """Return the problems of ``options``, an instance of :attr:`Backend.options`. Import no large packages."""
 
 
 @runtime_checkable
 class CompilesApart(Protocol):
-    """Backend that may compile the methods of a program independently of each other.
+    """Optional protocol of a backend that can compile the methods of a program independently of each other.
 
-    If so, ``etdev build -j`` compiles the methods in several processes. Backends that compile all methods together
-    (``preprocess_multimethod``) do not have this member.
+    ``etdev build -j`` may compile such methods in several processes. Backends that compile all methods together
+    (``preprocess_multimethod``) do not implement this protocol.
     """
 
     @property
     def methods_apart(self) -> bool:
-        """True if each method is compiled as if the program had only that method."""
+        """True if the blobs of a method do not depend on the program's other methods."""
 
 
 @runtime_checkable
 class UsesPackages(Protocol):
-    """Backend whose delegates also depend on packages other than torch, executorch and the backend's own package."""
+    """Optional protocol of a backend whose blobs depend on further packages.
+
+    These are packages other than torch, executorch and the package of the backend.
+    """
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Names of these packages' distributions. The lock and the cache depend on their versions."""
+        """Distribution names of these further packages. The lock and the cache key contain the packages' versions."""
+
+
+@runtime_checkable
+class ReadsFiles(Protocol):
+    """Optional protocol of a backend with options that are paths of files.
+
+    The files are inputs of the build. A relative path is relative to the config file that states it.
+    """
+
+    @property
+    def file_options(self) -> tuple[str, ...]:
+        """Names of these options. Their values are text, or None for no file."""
+
+    def check_files(self, options: Any) -> Iterable[OptionIssue]:
+        """Return the problems of ``options``, whose paths are absolute; called before anything slow happens.
+
+        All files exist. Import no large packages.
+        """
+
+
+@runtime_checkable
+class RecordsDelegates(Protocol):
+    """Optional protocol of a backend whose compiler knows more about a delegate than its blob states."""
+
+    def recording(self, options: Sequence[Any]) -> AbstractContextManager[Mapping[str, DelegateRecord]]:
+        """Return a context manager for a lowering, which collects a record of each delegate compiled in its block.
+
+        ``options`` are those of all partitioners of the target with this backend. The keys of the records are the
+        SHA-256 of the blobs.
+        """
+
+
+@runtime_checkable
+class RewritesPrograms(Protocol):
+    """Optional protocol of a backend without delegates, which replaces ops by operators of its own kernel library."""
+
+    @property
+    def kernel_library(self) -> str:
+        """Name of the library, for the key ``runtime.kernels`` in a config."""
+
+    def compile_config(self) -> Any:
+        """Return the ``executorch.exir.EdgeCompileConfig`` with which the target's programs are lowered."""
+
+    def rewrite(self, program: Any, options: Any) -> Any:
+        """Return a lowered ``ExportedProgram`` with replaced ops; called after all partitioners."""
 
 
 @runtime_checkable
 class Backend(Protocol):
-    """Way of lowering that a config can name.
+    """Interface of an object that lowers parts of a program to delegates.
 
     Built-in backends are in :mod:`etdev.backends`. Other packages register an object with these members in the
     entry-point group ``etdev.backends``.
@@ -102,7 +154,7 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the backend, as used in a config's ``backend``."""
+        """Name of the backend, for the key ``backend`` in a config."""
 
     @property
     def summary(self) -> str:
@@ -114,32 +166,35 @@ class Backend(Protocol):
 
     @property
     def delegate_ids(self) -> tuple[str, ...]:
-        """Names of the backend's delegates in a ``.pte`` and in a runtime's registry. Empty if there are none."""
+        """Names of the backend's delegates in a ``.pte`` and in a runtime's registry. Empty without delegates."""
 
     @property
     def options(self) -> type[Table]:
-        """Model of the config's ``options``."""
+        """Pydantic model that validates the table ``options`` of the backend in a config."""
 
     @property
     def compute_dtype(self) -> str:
-        """Least precise dtype in which the delegates compute float32 (``bfloat16``). Verification allows that."""
+        """Least precise dtype in which the delegates compute float32 values, such as ``bfloat16``.
+
+        Verification allows errors of this precision.
+        """
 
     @property
     def dynamic_shapes(self) -> bool:
         """True if the backend can lower methods with dynamic dimensions."""
 
     def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
-        """Return the problems of these compile specs."""
+        """Return the problems of the compile specs ``specs``."""
 
     def availability(self) -> Availability:
-        """Return whether :meth:`partitioner` would work on this machine. Must not import large packages."""
+        """Return the availability of :meth:`partitioner` on this machine. Must not import large packages."""
 
     def partitioner(self, options: Any, specs: Mapping[str, CompileSpecValue], method: str) -> Any | None:
         """Return a partitioner, or None to leave all ops to the runtime's kernels.
 
         The partitioner is an ``executorch.exir.backend.partitioner.Partitioner``. ``options`` is an instance of
         :attr:`options`. ``specs`` are the config's compile specs. They include ``target_device`` if the chosen device
-        is not the host. etdev calls this once for each ``method``.
+        is not the host. etdev calls this function once for each method, with the method's name.
         """
 
 
@@ -163,10 +218,10 @@ def no_compile_specs(name: str, specs: Mapping[str, CompileSpecValue]) -> Iterab
 
 
 def find_packages(*modules: str, remedy: str) -> Availability:
-    """Return whether all these top-level modules are installed.
+    """Return an available result if all these top-level modules are installed.
 
-    A version of ExecuTorch that etdev does not support counts as not installed. The reason in the result states the
-    versions of the modules, or the first module that is missing or not supported.
+    A version of ExecuTorch that etdev does not support counts as not installed. The reason in the result lists the
+    versions of the modules, or states the first module that is missing or not supported.
     """
     found = []
     for module in modules:

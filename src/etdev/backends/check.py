@@ -1,4 +1,4 @@
-"""Checks of a config's partitioners against the backends that they name. This module does not import torch."""
+"""Checks of the partitioners in a config, with the rules of each backend. This module does not import torch."""
 
 from __future__ import annotations
 
@@ -78,5 +78,5 @@ def _check_specs(backend: Backend, device: object, given: Raw) -> Iterable[Issue
 
 
 def _is_dynamic(dim: Raw) -> bool:
-    """Return whether a dimension can have more than one size."""
+    """Return True if a dimension can have more than one size."""
     return bool(dim.table.get("min", 1) != dim.table.get("max"))

@@ -38,7 +38,10 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "triton_kernel_mode": _SWITCH,
     "low_memory_mode": _SWITCH,
 }
-"""Values that the compiler accepts for each compile spec, by key. The compiler ignores unknown keys."""
+"""Valid values of compile specs. The key is the name of the compile spec.
+
+The compiler ignores compile specs with other names.
+"""
 _PATH = "shim_library_path"
 
 
@@ -58,7 +61,9 @@ class Cuda:
         for key, value in specs.items():
             if key == GENERATED:
                 yield SpecIssue(
-                    key, f"the compile spec {key!r} is reserved: etdev writes it for each method", "leave it out"
+                    key,
+                    f"the compile spec {key!r} is reserved: etdev writes it for each method",
+                    "remove this compile spec",
                 )
             elif key in _CHOICES:
                 yield from _check_choice(key, value)
@@ -86,7 +91,7 @@ class Cuda:
 
 
 def _lacking() -> str | None:
-    """Import torch, and return what lowering needs but this machine lacks; None if nothing is missing."""
+    """Import torch, and return a text on the first requirement that this machine does not meet; None if all are met."""
     import torch
 
     if torch.version.cuda is None:
@@ -114,7 +119,7 @@ def _check_path(value: CompileSpecValue, platform: CompileSpecValue | None) -> I
         yield SpecIssue(_PATH, f"cuda's compile spec {_PATH!r} must be the path of a folder")
     elif platform != "windows":
         message = f"cuda's compile spec {_PATH!r} is for Windows only"
-        yield SpecIssue(_PATH, message, 'leave it out, or set "platform" to "windows"')
+        yield SpecIssue(_PATH, message, 'remove this compile spec, or set "platform" to "windows"')
 
 
 backend = Cuda()

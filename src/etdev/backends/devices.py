@@ -1,7 +1,8 @@
 """Device of a partitioner's delegates.
 
-The config's ``device`` decides. Without it, the compile spec ``target_device`` decides, and otherwise the backend's
-default. All delegates of a partitioner have the same device, which is fixed when the file is built.
+The key ``device`` in the config sets the device. Without this key, the compile spec ``target_device`` sets the device.
+If neither is set, the backend's default applies. All delegates of a partitioner have the same device, which is fixed
+when the file is built.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from etdev.devices import HOST, TARGET_DEVICE, Device, DeviceNameError, DeviceTy
 
 
 def default_device(backend: Backend) -> Device:
-    """Return the default device of a backend's delegates, which has the first of the backend's device types."""
+    """Return the backend's default device: the first device of its first known device type, else the host."""
     kinds = [DeviceType[name.upper()] for name in backend.device_types if name.upper() in DeviceType.__members__]
     return Device(kinds[0]) if kinds else HOST
 
@@ -21,9 +22,10 @@ def default_device(backend: Backend) -> Device:
 def placed_specs(
     backend: Backend, device: str | None, specs: Mapping[str, CompileSpecValue]
 ) -> dict[str, CompileSpecValue]:
-    """Return the compile specs with the device's canonical name as ``target_device``. For the host, omit that key.
+    """Return the compile specs, with the canonical name of the device as ``target_device``.
 
-    ``device`` and ``specs`` must be from a config that has passed the checks in this module.
+    For the host, the result has no ``target_device``. ``device`` and ``specs`` must be from a config that has passed
+    the checks in this module.
     """
     given = device if device is not None else _text(specs[TARGET_DEVICE]) if TARGET_DEVICE in specs else None
     place = default_device(backend) if given is None else parse_device(given)
@@ -32,7 +34,10 @@ def placed_specs(
 
 
 def check_device(backend: Backend, device: object) -> Iterable[tuple[str, str]]:
-    """Yield a message and a hint if the backend does not support a config's ``device``. Ignore invalid names."""
+    """Yield a message and a hint if the backend does not support ``device``.
+
+    Invalid device names yield nothing, because the models report them.
+    """
     try:
         place = parse_device(device) if isinstance(device, str) else None
     except DeviceNameError:
@@ -42,7 +47,7 @@ def check_device(backend: Backend, device: object) -> Iterable[tuple[str, str]]:
 
 
 def check_target_device(backend: Backend, device: object, specs: Mapping[str, object]) -> Iterable[SpecIssue]:
-    """Yield the issues of the compile spec ``target_device`` if the config has this compile spec."""
+    """Yield the issues of the compile spec ``target_device``. Yield nothing if ``specs`` has no such compile spec."""
     if TARGET_DEVICE not in specs:
         return
     value = specs[TARGET_DEVICE]
@@ -59,13 +64,13 @@ def check_target_device(backend: Backend, device: object, specs: Mapping[str, ob
         yield SpecIssue(TARGET_DEVICE, *_not_served(backend, place))
         return
     try:
-        beside = parse_device(device) if isinstance(device, str) else place
+        stated = parse_device(device) if isinstance(device, str) else place
     except DeviceNameError:
         return
-    if beside != place:
+    if stated != place:
         yield SpecIssue(
             TARGET_DEVICE,
-            f"the compile spec {TARGET_DEVICE!r} is {place}, but the partitioner's `device` is {beside}",
+            f"the compile spec {TARGET_DEVICE!r} is {place}, but the partitioner's `device` is {stated}",
             "keep one of the two",
         )
 

@@ -16,11 +16,13 @@ _LISTED_OP = re.compile(r"^- (?:op|func): (?P<name>[\w:.]+)", re.MULTILINE)
 def listed_operators(library: str) -> frozenset[str]:
     """Return the operators for which a library has kernels, such as ``aten::add.out``.
 
-    ``library`` must be ``portable`` or ``quantized``, because the wheel has no list for ``optimized``. Raises
-    :class:`~etdev.errors.MissingRequirementError` if executorch is not installed.
+    ``library`` must be ``portable``, ``quantized`` or ``cortex-m``, because the wheel has no list for ``optimized``.
+    Raises :class:`~etdev.errors.MissingRequirementError` if executorch is not installed.
     """
     if library == "portable":
         return _listed("portable/functions.yaml", "portable/custom_ops.yaml", "portable/et_copy_ops.yaml")
+    if library == "cortex-m":
+        return _listed("../backends/cortex_m/ops/operators.yaml")
     return _listed("quantized/quantized.yaml")
 
 

@@ -1,4 +1,4 @@
-"""Loading of a config from all its sources. The config is checked against the models and the backends that it names."""
+"""Function that loads a config from all sources, and checks its rules, including the rules of each backend."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def open_config(
     overrides: Sequence[str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> LoadedConfig:
-    """Return the validated config.
+    """Load, merge and validate a config.
 
-    If ``config`` is None, the function searches the current folder for the config file. If ``environ`` is None, it uses
-    the process's environment. Raises :class:`~etdev.errors.ConfigError` with all problems found.
+    If ``config`` is None, search the current folder for the config file. If ``environ`` is None, use the environment of
+    the process. Raises :class:`~etdev.errors.ConfigError` with all problems.
     """
     return load_config(
         None if config is None else Path(config),

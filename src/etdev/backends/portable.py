@@ -1,4 +1,7 @@
-"""Backend ``portable``, without delegates. Ops that no other partitioner took run on the runtime's own kernels."""
+"""Backend ``portable``, which makes no delegates.
+
+Ops that no other partitioner selects run on the runtime's own kernels.
+"""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Vulkan:
 
 
 def _compile_options(options: VulkanOptions) -> dict[str, Any]:
-    """Return the options under the names that the partitioner uses. The partitioner ignores unknown names."""
+    """Return the options with the names that ExecuTorch's partitioner uses. That partitioner ignores unknown names."""
     from executorch.backends.vulkan.serialization.vulkan_graph_schema import VkMemoryLayout, VkStorageType
 
     found: dict[str, Any] = {

@@ -1,1 +1,1 @@
-"""The command line, with one file for each command, which parses arguments, calls the API and prints the result."""
+"""The command line. Each command has its own file, which parses arguments, calls the API and prints the result."""

@@ -1,4 +1,4 @@
-"""The command ``etdev``: its list of subcommands, and the only place that turns an error into an exit code."""
+"""The command ``etdev``: the list of subcommands, and the conversion of errors to exit codes."""
 
 from __future__ import annotations
 

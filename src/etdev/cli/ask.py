@@ -1,4 +1,4 @@
-"""Questions to the user at the terminal, on stderr like all output that is not a result."""
+"""Questions to the user at the terminal. They are printed on stderr, because only results are printed on stdout."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from etdev.cli.calls import (
     RUNTIME_PHRASES,
     InputsOption,
     MethodOption,
+    NativeLibraryOption,
     OneTargetOption,
     ProgramArgument,
     RandomOption,
@@ -23,9 +24,10 @@ from etdev.cli.calls import (
     check_transport,
     is_worker_count,
     named_program,
+    native_libraries,
 )
 from etdev.cli.common import ConfigOption, DataOption, DeviceMapOption, OutputOption, QuietOption
-from etdev.cli.rendering.output import TEXT, paint, parse_outputs
+from etdev.cli.rendering.output import TEXT, note, paint, parse_outputs
 from etdev.cli.rendering.text import columns, count, line, lines, printable
 from etdev.config.limits import MOST_WORKERS
 from etdev.errors import UsageError
@@ -50,6 +52,7 @@ def bench(
     method: MethodOption = "forward",
     data: DataOption = None,
     runtime: RuntimeOption = None,
+    native_library: NativeLibraryOption = None,
     device_map: DeviceMapOption = None,
     warmup: Annotated[
         int, typer.Option(metavar="N", help="Number of calls before each measurement, to warm up.", min=0)
@@ -86,12 +89,13 @@ def bench(
 ) -> int:
     """Measure a method of a .pte on this machine: latency, throughput of workers, memory.
 
-    Figures that cannot be measured are marked as unknown. Without --input, a target is called with the config's
-    samples, which runs code of the config. Formats of --output: text, json.
+    Figures that cannot be measured are marked as unknown. Without --input or --random, a target is called with the
+    samples in the config, so code of the project runs. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     found = named_program(program, target, config, data)
     outputs.refuse(found.file, *found.data)
+    chosen = check_runtime(runtime)
     counts = _workers(workers)
     time = _seconds(seconds)
     from etdev.cli.rendering.build_progress import shown_progress
@@ -107,9 +111,10 @@ def bench(
                 inputs=tuple(inputs or ()),
                 random=random,
                 seed=seed,
-                runtime=check_runtime(runtime),
+                runtime=chosen,
                 device_map=check_device_map(device_map),
                 data=found.data,
+                libraries=native_libraries(native_library, chosen, found.project),
                 project=found.project,
                 thoroughness=Thoroughness(
                     warmup=warmup,
@@ -119,6 +124,7 @@ def bench(
                 workers=counts,
                 transport=check_transport(transport),
                 progress=progress,
+                notify=lambda text: note(text, quiet=quiet),
             ),
         )
     outputs.write({TEXT: lambda: render(result), "json": lambda: result.model_dump_json(indent=2)})
@@ -136,7 +142,7 @@ def _seconds(given: float | None) -> float | None:
 
 
 def _workers(text: str | None) -> tuple[int, ...]:
-    """Return the numbers of workers in a text such as ``1,2,4``; without a text, 1 and the number of cores."""
+    """Return the numbers of workers in a text such as ``1,2,4``. Without a text, return 1 and the number of cores."""
     if text is None:
         from etdev.pipeline.project.machine import usable_cores
 

@@ -64,8 +64,8 @@ def build(
 ) -> int:
     """Build the config's targets: export, quantize, lower, emit, link, write and verify.
 
-    Runs the code that the config names. Formats of --output: text, json, html (the page of `etdev report` about all
-    targets), github, sarif, md.
+    Runs code of the project. Formats of --output: text, json, html (the page of `etdev report` about all targets),
+    github, sarif, md.
     """
     from etdev.cli.reports import ALL_FORMATS, reported_errors
 
@@ -123,7 +123,8 @@ def _say_built(project: Project) -> None:
 
     if names := built_targets(project):
         note(
-            f"{', '.join(names)}: built and good; use `--keep-going` for their results, and to build all other targets"
+            f"built before the error: {', '.join(names)}; use `--keep-going` to see the results and to build the other "
+            "targets"
         )
 
 

@@ -103,7 +103,7 @@ def why(
     output: OutputOption = None,
     verbose: VerboseOption = False,
 ) -> int:
-    """Explain what a build would take from the cache, and why it would make the rest again.
+    """Explain which steps of a build the cache can replace, and why the build must repeat the other steps.
 
     Formats of --output: text, json.
     """

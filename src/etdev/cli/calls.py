@@ -24,7 +24,7 @@ RUNTIME_PHRASES = {
     "native": "in ExecuTorch's C++ runtime",
     "replay": "by etdev's interpreter",
 }
-"""Name of each runtime → phrase that says where a program ran."""
+"""Phrase for each runtime, for messages about where a program ran. The key is the name of the runtime."""
 
 ProgramArgument = Annotated[
     str | None,
@@ -73,6 +73,16 @@ RuntimeOption = Annotated[
         show_default=False,
     ),
 ]
+NativeLibraryOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--native-library",
+        metavar="FILE",
+        help="A shared library with backends or kernels in C++ that the program needs. Only with --runtime native; "
+        "runs code of the library. Repeatable. Libraries of the config and of installed packages are known.",
+        show_default=False,
+    ),
+]
 TransportOption = Annotated[
     str | None,
     typer.Option(
@@ -84,53 +94,57 @@ TransportOption = Annotated[
 
 
 class NamedProgram(NamedTuple):
-    """The program that the user names on the command line."""
+    """The program that the user selects on the command line."""
 
     file: Path
     data: tuple[Path, ...]
     """Data files of the program."""
     project: Project | None
-    """Project of the target; None if the user named a file."""
+    """Project of the target; None if the user selected a file."""
 
 
 def named_program(
     program: str | None, target: str | None, config: Path | None, data: Sequence[Path] | None = None
 ) -> NamedProgram:
-    """Return the program for a command that takes ``FILE|TARGET`` or ``--target``.
+    """Return the program for a command that accepts ``FILE|TARGET`` or ``--target``.
 
-    Raises the errors of :func:`find_program`, and :class:`~etdev.errors.UsageError` unless one of the two is set.
+    Raises the errors of :func:`find_program`. Raises :class:`~etdev.errors.UsageError` unless exactly one of
+    ``program`` and ``target`` is set.
     """
     if program is not None and target is not None:
-        message = f"{program!r} and --target {target} both name a program"
+        message = f"{program!r} and --target {target} both select a program"
         raise UsageError(message, where="--target", hint="use only one of them")
     name = program if target is None else target
     if name is None:
-        raise UsageError("Missing argument 'FILE|TARGET'.", hint="name a .pte file, or a target that was built")
+        raise UsageError(
+            "Missing argument 'FILE|TARGET'.", hint="add the path of a .pte file, or the name of a built target"
+        )
     return find_program(name, config, data, is_target=target is not None)
 
 
 def find_program(
     name: str, config: Path | None, data: Sequence[Path] | None = None, *, is_target: bool = False
 ) -> NamedProgram:
-    """Return the file or target that the user names, with ``data`` or else the target's own data files.
+    """Return the file or target with this name, and its data files.
 
-    A name that is both a target and a file means the target if ``config`` is set. With ``is_target``, the name cannot
-    mean a file. A glob must match exactly one target.
+    ``data`` replaces the data files of a target, or of a file in a deployed release. A glob must match exactly one
+    target. If a target and a file have the same name, return the target if ``config`` is set, else the file. With
+    ``is_target``, return only a target.
 
-    If code or weights changed since the target was built, a note on stderr says so. Raises
+    If code or weights changed since the target was built, print a note on stderr. Raises
     :class:`~etdev.errors.UsageError` for a target that does not exist or is not built yet.
     """
     path, given = Path(name), tuple(data or ())
     is_file = not is_target and (path.suffix == ".pte" or (path.exists() and not path.is_dir()))
     if config is None and is_file:
-        return NamedProgram(path, given, None)
+        return _named_file(path, given)
     if config is None:
         require_config(name)
     from etdev.pipeline.api import open_project
 
     project = open_project(config)
     if name not in project.config.targets and is_file:
-        return NamedProgram(path, given, None)
+        return _named_file(path, given)
     name = _one_target(name, project.config.targets)
     built = project.artifact(name)
     if not built.is_file():
@@ -145,8 +159,14 @@ def find_program(
     return NamedProgram(_shown(built), given or data_places(project, name), project)
 
 
+def _named_file(path: Path, given: tuple[Path, ...]) -> NamedProgram:
+    from etdev.deployment.released import released_data
+
+    return NamedProgram(path, given or released_data(path), None)
+
+
 def _one_target(name: str, targets: Collection[str]) -> str:
-    """Return the only target that matches a name or a glob; raise an error if there is none or several."""
+    """Return the only target that matches a name or a glob. Raise an error if no target or several targets match."""
     from etdev.config.keys import nearest
 
     found = [name] if name in targets else [target for target in targets if fnmatchcase(target, name)]
@@ -168,30 +188,52 @@ def _shown(path: Path) -> Path:
 
 
 def require_config(name: str) -> None:
-    """Raise :class:`~etdev.errors.UsageError` if this folder has no config, so that ``name`` cannot be a target."""
+    """Raise :class:`~etdev.errors.UsageError` if this folder has no config. In this case, ``name`` is not a target."""
     from etdev.config.parsing.config_files import has_config
 
     if not has_config(Path.cwd()):
         raise UsageError(
-            f"{name!r} is not a file, and this folder has no config that could have such a target",
+            f"{name!r} is not a file, and cannot be a target because this folder has no config",
             hint="use the path of a .pte file, or set the config with -c",
         )
 
 
 def check_runtime(name: str | None) -> RuntimeName | None:
-    """Return the name of a runtime if it is valid; raises :class:`~etdev.errors.UsageError` otherwise."""
+    """Return ``name`` unchanged. Raises :class:`~etdev.errors.UsageError` if no runtime has this name."""
     if name is not None and name not in RUNTIME_PHRASES:
         raise UsageError(
-            f"there is no runtime {name!r}", where="--runtime", hint=f"one of: {', '.join(RUNTIME_PHRASES)}"
+            f"there is no runtime {name!r}", where="--runtime", hint=f"use one of: {', '.join(RUNTIME_PHRASES)}"
         )
     return cast("RuntimeName | None", name)
 
 
+def native_libraries(
+    given: Sequence[Path] | None, runtime: RuntimeName | None, project: Project | None
+) -> tuple[Path, ...]:
+    """Return the libraries that the native runtime opens: those of the project's config, and the ``given`` ones.
+
+    Raises :class:`~etdev.errors.UsageError` if libraries are given for another runtime.
+    """
+    if runtime != "native":
+        if given:
+            message = "only the native runtime opens native libraries"
+            raise UsageError(message, where="--native-library", hint="add `--runtime native`")
+        return ()
+    if project is None:
+        return tuple(given or ())
+    from etdev.pipeline.project.places import native_library_places
+
+    return (*native_library_places(project), *(given or ()))
+
+
 def check_transport(name: str | None) -> str:
-    """Return the name of a transport if it is valid; ``process`` by default."""
+    """Return ``name``, or ``process`` if ``name`` is None.
+
+    Raises :class:`~etdev.errors.UsageError` if no transport has this name.
+    """
     known = plugins.names(WORKER_TRANSPORTS)
     if name is not None and name not in known:
-        raise UsageError(f"there is no transport {name!r}", where="--transport", hint=f"one of: {', '.join(known)}")
+        raise UsageError(f"there is no transport {name!r}", where="--transport", hint=f"use one of: {', '.join(known)}")
     return name or "process"
 
 

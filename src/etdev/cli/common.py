@@ -106,7 +106,7 @@ DeviceMapOption = Annotated[
         "--device-map",
         metavar="MAP",
         help="Local devices for the program's devices: cuda:0=sim simulates cuda:0, cuda:1=cuda:0 uses cuda:0 as "
-        "cuda:1. Separate several with commas. Default: CUDA devices stand for themselves.",
+        "cuda:1. Separate several with commas. Default: CUDA devices are used as they are.",
         show_default=False,
     ),
 ]
@@ -128,7 +128,8 @@ DataOption = Annotated[
     typer.Option(
         "--data",
         metavar="FILE",
-        help="A .ptd file with data of the program. Repeatable. Not for a target, whose data files are known.",
+        help="A .ptd file with data of the program. Repeatable. Not for a target, nor for a file in a deployed "
+        "release: their data files are known.",
         show_default=False,
     ),
 ]
@@ -149,7 +150,7 @@ def _matching(names: Iterable[str], incomplete: str) -> list[str]:
 def _names_in_config(ctx: typer.Context, table: str) -> list[str]:
     """Return the names in a table of the config file, for shell completion.
 
-    This neither validates the config nor reads the files that the config extends.
+    This function neither validates the config nor reads the files that the config extends.
     """
     from etdev.config.parsing.config_files import find_config, read_document
 

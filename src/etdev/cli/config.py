@@ -19,7 +19,7 @@ KeyArgument = Annotated[
     str,
     typer.Argument(
         metavar="KEY",
-        help="A key such as targets.cpu.budget.file; `*` or any name stands for a name that you choose.",
+        help="A key such as targets.cpu.budget.file; `*` or any name represents a name that you choose.",
         show_default=False,
     ),
 ]
@@ -66,7 +66,7 @@ def explain(
     overrides: SetOption = None,
     verbose: VerboseOption = False,
 ) -> int:
-    """Explain a key: its meaning, its valid values, and the origin of its value. Works without a config, too."""
+    """Explain a key: its meaning, its valid values, and the origin of its value. This also works without a config."""
     from etdev.config.describe.explain import explain as explanation
 
     print(explanation(key, _load_if_any(config, profile, overrides)), end="")
@@ -74,7 +74,7 @@ def explain(
 
 
 def _load_if_any(config: Path | None, profile: str | None, overrides: list[str] | None) -> LoadedConfig | None:
-    """Return the config; None if there is no valid config, since keys can be explained without one."""
+    """Return the config. Return None if there is no valid config, because ``explain`` does not require one."""
     from etdev.backends.opening import open_config
     from etdev.config.parsing.config_files import has_config
 

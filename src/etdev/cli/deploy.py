@@ -67,10 +67,10 @@ def deploy(
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> int:
-    """Deploy the built files of a target as one release, and make that release current in one step.
+    """Deploy the built files of a target as one release, and make this release current in one step.
 
-    Rejects a target that was rejected, missed a gate or was not verified. Without --stale, also rejects a target that
-    is not what the project would build now. Formats of --output: text, json.
+    Refuses a target that verification rejected, that missed a gate or that was not verified. Without --stale, also
+    refuses a target whose config, code or weights changed since the build. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     chosen = [
@@ -101,13 +101,14 @@ def _deployment(project: Project, name: str | None, target: str | None) -> str:
     """Return the name of a deployment: ``name``, or the only deployment of ``target``."""
     if name is not None and target is not None:
         raise UsageError(
-            f"{name!r} and --target {target} both name a deployment", where="--target", hint="use only one of them"
+            f"{name!r} and --target {target} both select a deployment", where="--target", hint="use only one of them"
         )
     if name is not None:
         return name
     if target is None:
         raise UsageError(
-            "Missing argument 'NAME'.", hint="use the name of a deployment in the config: NAME of `deploy.NAME`"
+            "Missing argument 'NAME'.",
+            hint="add the name of a deployment: NAME of a key `deploy.NAME` in the config",
         )
     found = [deployment for deployment, table in project.config.deploy.items() if table.target == target]
     if len(found) != 1:

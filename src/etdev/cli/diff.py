@@ -14,7 +14,6 @@ from etdev.cli.calls import find_program
 from etdev.cli.common import ConfigOption, OutputOption, VerboseOption, complete_target
 from etdev.cli.rendering.output import TEXT, paint, parse_outputs
 from etdev.cli.rendering.text import columns, count, printable
-from etdev.cli.reports.markdown import code, code_html, details, prose, table
 from etdev.errors import ExitCode, UsageError
 from etdev.units import format_share
 
@@ -36,7 +35,7 @@ class _Row(NamedTuple):
 
 
 _Block: TypeAlias = tuple[str, Sequence[_Row]]
-"""A heading, and the rows of differences below it."""
+"""One section of the output: a heading, and the rows below the heading."""
 
 
 def diff(
@@ -70,8 +69,7 @@ def diff(
 ) -> int:
     """Show the differences between two programs: sections, memory, methods, operators, delegates, addresses.
 
-    Needs neither torch nor executorch. The exit code is 0 whether they differ or not. Formats of --output: text, json,
-    md.
+    Needs neither torch nor executorch. Differences do not change the exit code. Formats of --output: text, json, md.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json", "md"))
     files = [find_program(name, config, is_target=known).file for name, known in _two_programs(a, b, named or ())]
@@ -86,7 +84,10 @@ def diff(
 
 
 def _two_programs(a: str | None, b: str | None, targets: Sequence[str]) -> list[tuple[str, bool]]:
-    """Return the names of both programs in order, each with True if the user marked the name as a target."""
+    """Return the names of the two programs in order.
+
+    Each name has a flag that is True if the user declared the name as a target with ``-t``.
+    """
     names = [(name, False) for name in (a, b) if name is not None] + [(name, True) for name in targets]
     if len(names) != 2:
         message = f"etdev diff compares two programs, but {len(names)} {'was' if len(names) == 1 else 'were'} given"
@@ -95,9 +96,9 @@ def _two_programs(a: str | None, b: str | None, targets: Sequence[str]) -> list[
 
 
 def render_text(found: ProgramDiff, stream: TextIO | None = None) -> str:
-    """Return the differences as text, one in each row, with the values of both files.
+    """Return the differences as text. Each row has one difference, with the value in each file.
 
-    If the files do not differ, return one line that says so.
+    If the files do not differ, return one line that states this.
     """
     stream = stream or sys.stdout
     verdict = _verdict(found)
@@ -112,7 +113,12 @@ def _lines(rows: Sequence[_Row]) -> list[str]:
 
 
 def render_markdown(found: ProgramDiff) -> str:
-    """Return the differences as Markdown for a pull request: a table for the file, a folded one for each method."""
+    """Return the differences as Markdown for a pull request.
+
+    The file has a table. Each method has a table that is folded under the method's name.
+    """
+    from etdev.cli.reports.markdown import code, code_html, details  # Slow to import, as all reports for CI systems.
+
     a, b = (code(name) for name in (found.a.file, found.b.file))
     verdict = _verdict(found, code)
     if found.identical:
@@ -124,6 +130,8 @@ def render_markdown(found: ProgramDiff) -> str:
 
 
 def _table(rows: Sequence[_Row], a: str, b: str) -> str:
+    from etdev.cli.reports.markdown import prose, table
+
     return table(("", a, b, "change"), ([prose(cell.strip()) for cell in row] for row in rows))
 
 
@@ -156,17 +164,21 @@ def _file_rows(found: ProgramDiff) -> Iterator[_Row]:
     yield from _changed("header bytes", a.header_bytes, b.header_bytes, str)
     for device in dict.fromkeys((*a.memory, *b.memory)):
         yield _row(f"memory of {device}", a.memory.get(device, 0), b.memory.get(device, 0))
+        first, second = ([buffer for buffer in each.buffers if buffer.device == device] for each in (a, b))
+        if max(len(first), len(second)) > 1:
+            yield from _size_rows(first, second)
     if not found.same_weights and a.weights_bytes == b.weights_bytes:
         yield _Row("weights", f"{a.weights_bytes:,} bytes", "other content")
     yield from _named_data_rows(found)
-    yield from _presence_rows("method", [item.name for item in a.methods], [item.name for item in b.methods])
+    names = [[item.name for item in each.methods if not item.describes_end] for each in (a, b)]
+    yield from _presence_rows("method", *names)
     yield from _presence_rows("external", a.external_data, b.external_data)
 
 
 def _named_data_rows(found: ProgramDiff) -> Iterator[_Row]:
-    """Yield the number of data names that only one file has, and the number whose content differs.
+    """Yield how many data names only one file has, and for how many common names the content differs.
 
-    The names themselves are omitted, because most of them are digests.
+    The names are not listed, because most of them are digests.
     """
     a, b = ({item.key for item in each.named_data} for each in (found.a, found.b))
     if a != b:
@@ -211,11 +223,29 @@ def _in_place(method: MethodInfo) -> int | None:
 
 def _buffer_rows(a: Iterable[BufferInfo], b: Iterable[BufferInfo]) -> Iterator[_Row]:
     """Yield a row for each buffer, including unchanged ones, so that equality is visible."""
-    first, second = ({(item.index, item.device): (item.size, item.lower_bound) for item in each} for each in (a, b))
+    first, second = ({(item.index, item.device): item for item in each} for each in (a, b))
     for key in sorted({*first, *second}):
-        (size, bound), (other_size, other_bound) = first.get(key, (0, 0)), second.get(key, (0, 0))
-        yield _row("buffer {} on {}".format(*key), size, other_size)
+        both = first.get(key), second.get(key)
+        size, other_size = (0 if item is None else item.size for item in both)
+        bound, other_bound = (0 if item is None else item.lower_bound for item in both)
+        yield _row(f"{_label(*both)} on {key[1]}", size, other_size)
         yield from _changed("  lower bound", bound, other_bound)
+
+
+def _size_rows(a: Iterable[BufferInfo], b: Iterable[BufferInfo]) -> Iterator[_Row]:
+    """Yield the sizes of the program's buffers on one device."""
+    first, second = ({item.index: item for item in each} for each in (a, b))
+    for index in sorted({*first, *second}):
+        both = first.get(index), second.get(index)
+        size, other_size = (0 if item is None else item.size for item in both)
+        yield _row(f"  {_label(*both)}", size, other_size)
+
+
+def _label(a: BufferInfo | None, b: BufferInfo | None) -> str:
+    """Return the label of a buffer. If its banks have two names, the label has both."""
+    known = [item for item in (a, b) if item is not None]
+    names = dict.fromkeys(item.bank for item in known if item.bank is not None)
+    return f"buffer {known[0].index}" + (f" ({printable(', '.join(names))})" if names else "")
 
 
 def _placement_rows(a: MethodInfo, b: MethodInfo) -> Iterator[_Row]:

@@ -26,8 +26,8 @@ def doctor(
 ) -> int:
     """Show the versions and backends that work on this machine, and what to install.
 
-    If there is a config, also lists its requirements that are missing here; the exit code is then 3. Formats of
-    --output: text, json.
+    If there is a config, also list requirements of the config that this machine does not meet. The exit code is then 3.
+    Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     from etdev.backends.opening import open_config
@@ -84,6 +84,8 @@ def _backend_row(state: BackendState) -> tuple[str, ...]:
     if not state.available:
         return state.name, "no", state.reason + (f": {state.remedy}" if state.remedy else "")
     runtime = {True: "; the runtime here has it", False: "; the runtime here lacks it", None: ""}[state.registered]
+    if state.registered is False and state.native:
+        runtime += ", and the native runtime has it"
     return state.name, "yes", f"{state.summary} (devices: {', '.join(state.device_types)}){runtime}"
 
 

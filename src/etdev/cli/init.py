@@ -32,7 +32,10 @@ def _print_templates(wanted: bool) -> None:
 
 
 def _summaries() -> dict[str, str]:
-    """Return a line about each template, by name: its summary, or the reason why the template does not work."""
+    """Return a line about each template. The key is the template's name.
+
+    The line is the template's summary, or the reason why the template cannot be used.
+    """
     found = {}
     for name in plugins.names(TEMPLATES):
         try:
@@ -100,7 +103,7 @@ def _template(template: str | None, *, asks: bool) -> str:
         return choose("Template", _summaries(), _DEFAULT) if asks else _DEFAULT
     known = plugins.names(TEMPLATES)
     if template not in known:
-        hint = f"one of: {', '.join(known)}"
+        hint = f"use one of: {', '.join(known)}"
         raise UsageError(f"there is no template {template!r}", where="--template", hint=hint)
     return template
 
@@ -108,7 +111,7 @@ def _template(template: str | None, *, asks: bool) -> str:
 def _contents(template: str, folder: Path, name: str | None, *, asks: bool) -> tuple[dict[str, bytes], str]:
     """Return the files to write, and the command that builds the project.
 
-    If the template is added to an existing project, there must be no ``name``.
+    ``name`` must be None if the template is added to an existing project.
     """
     chosen = get(template)
     if chosen.base is not None:
@@ -118,9 +121,9 @@ def _contents(template: str, folder: Path, name: str | None, *, asks: bool) -> t
         if has_config(folder):
             if name is not None:
                 raise UsageError(
-                    f"the folder already contains a project, to which {template!r} is added",
+                    f"{template!r} is added to the existing project in this folder, so a new name has no effect",
                     where="--name",
-                    hint="remove it: `[project] name` in the config is the project's name",
+                    hint="remove `--name`, or change `name` under `[project]` in the config",
                 )
             project = read_project(folder)
             return render_addition(template, project), project.build
@@ -131,7 +134,7 @@ def _contents(template: str, folder: Path, name: str | None, *, asks: bool) -> t
 
 
 def _expanded(folder: str) -> str:
-    """Return the folder with ``~`` expanded, like a shell expands an argument."""
+    """Return the folder with ``~`` expanded, as a shell does."""
     try:
         return str(Path(folder).expanduser())
     except RuntimeError as error:
@@ -143,7 +146,7 @@ def _expanded(folder: str) -> str:
 def _checked_name(name: str) -> str:
     if not is_project_name(name):
         raise UsageError(
-            f"{name!r} cannot be the name of a project, because file names contain it",
+            f"{name!r} cannot be the name of a project, because file names contain this name",
             where="--name",
             hint="use letters, digits, `.`, `_` and `-`, with a letter or digit first: for example "
             f"{project_name_from(name)!r}",
@@ -177,7 +180,7 @@ def _say_what_was_done(plan: Plan, backups: dict[str, str]) -> None:
     for path, missing in plan.additions.items():
         place = "" if missing.under is None else f" under `{missing.under}`"
         lines = "\n".join(f"    {line}".rstrip() for line in missing.lines)
-        note(f"Kept {path}, which is yours. Add to it{place}:\n\n{lines}\n")
+        note(f"Kept your file {path}. Add these lines to the file{place}:\n\n{lines}\n")
 
 
 def _for_shell(folder: Path) -> str:

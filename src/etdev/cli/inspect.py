@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Annotated, TextIO
@@ -69,8 +69,8 @@ def inspect(
     """Show the content of a .pte: methods, memory and its peak, copies, operators, delegates, weights.
 
     Needs neither torch nor executorch, and runs no code of the file. With -v, also shows each segment, each tensor in
-    use at a peak and each output over an operand. Formats of --output: text, json, operators (the input of a selective
-    build of ExecuTorch's runtime).
+    use at a peak, each output in place, and the constants about quantized inputs and outputs. Formats of --output:
+    text, json, operators (the input of a selective build of ExecuTorch's runtime).
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json", "operators"))
     file = named_program(program, target, config).file
@@ -105,14 +105,16 @@ def render(
     verbose: bool = False,
     memories: Sequence[MethodMemory | str] = (),
 ) -> str:
-    """Return a block about the file, and one about each method.
+    """Return a block of text about the file, and one block about each method.
 
-    ``memories`` has the use of memory of each method for its charts; without it, there are no charts.
+    ``memories`` contains the memory use of each method, for charts. Without ``memories``, the text has no charts.
     """
     stream = stream or sys.stdout
     blocks = [_file_lines(found, stream, verbose=verbose)]
     for method, memory in zip_longest(found.methods, memories, fillvalue=""):
         assert not isinstance(method, str)
+        if method.describes_end and not verbose:
+            continue
         blocks.append(chain(_method_lines(method, stream, verbose=verbose), chart_lines(method, memory, stream)))
     return "\n\n".join("\n".join(block) for block in blocks)
 
@@ -121,8 +123,14 @@ def _file_lines(found: ProgramInfo, stream: TextIO, *, verbose: bool) -> Iterato
     heading = paint(printable(found.file), stream=stream)
     header = "no extended header" if found.header_bytes is None else f"header of {found.header_bytes} bytes"
     yield f"{heading}  {format_size(found.size)} ({found.size:,} bytes, schema {found.schema_version}, {header})"
-    yield line("methods", ", ".join(printable(method.name) for method in found.methods) or "none")
+    names = [printable(method.name) for method in found.methods if verbose or not method.describes_end]
+    hidden = len(found.methods) - len(names)
+    more = f", and {count(hidden, 'constant')} about quantized inputs and outputs" if hidden else ""
+    yield line("methods", f"{', '.join(names) or 'none'}{more}")
     yield from lines("memory", columns([(device, f"{size:,} bytes") for device, size in found.memory.items()]))
+    devices = Counter(buffer.device for buffer in found.buffers)
+    if any(number > 1 for number in devices.values()) or any(buffer.bank for buffer in found.buffers):
+        yield from lines("buffers", columns([_program_buffer_row(buffer) for buffer in found.buffers]))
     yield from lines("file", columns([(name, f"{size:,} bytes") for name, size in found.sections.parts().items()]))
     if verbose:
         yield from lines("segments", columns([_segment_row(segment) for segment in found.segments]))
@@ -145,9 +153,10 @@ def _method_lines(method: MethodInfo, stream: TextIO, *, verbose: bool) -> Itera
     yield from lines("memory", columns([_buffer_row(buffer) for buffer in method.buffers]))
     if method.memory_unknown is not None:
         yield line("unknown", f"lower bounds, peaks and state: {printable(method.memory_unknown)}")
+    labels = {buffer.index: printable(buffer.label) for buffer in method.buffers}
     for peak in method.peaks:
-        yield from lines("peak", _peak_lines(peak, verbose=verbose))
-    yield from lines("state", columns([_state_row(state) for state in method.state]))
+        yield from lines("peak", _peak_lines(peak, labels[peak.buffer], verbose=verbose))
+    yield from lines("state", columns([_state_row(state, labels[state.buffer]) for state in method.state]))
     if method.inplace:
         yield from lines("in place", _in_place_lines(method.inplace, verbose=verbose))
     yield from lines("copies", columns([_copy_row(copy) for copy in method.copies]))
@@ -164,16 +173,24 @@ def _argument_row(position: int, argument: Argument) -> tuple[str, ...]:
     return str(position), printable(str(argument)), where + device
 
 
+def _program_buffer_row(buffer: BufferInfo) -> tuple[str, ...]:
+    bank = f"of {buffer.capacity:,} in bank {buffer.bank}" if buffer.bank is not None else ""
+    return f"buffer {buffer.index}", buffer.device, f"{buffer.size:,} bytes", printable(bank)
+
+
 def _buffer_row(buffer: BufferInfo) -> tuple[str, ...]:
-    return f"buffer {buffer.index}", buffer.device, f"{buffer.size:,} bytes", bound_text(buffer)
+    return printable(buffer.label), buffer.device, f"{buffer.size:,} bytes", bound_text(buffer)
 
 
-def _peak_lines(peak: Peak, *, verbose: bool) -> Iterator[str]:
-    """Yield lines about the peak of a buffer, and about the largest tensors in use at the peak."""
+def _peak_lines(peak: Peak, buffer: str, *, verbose: bool) -> Iterator[str]:
+    """Yield lines about the peak of a buffer, and about the largest tensors that are in use at the peak.
+
+    ``buffer`` is the label of the buffer.
+    """
     during = (
         f"while {peak.during}" if peak.instruction is None else f"at instruction {peak.instruction} ({peak.during})"
     )
-    yield f"buffer {peak.buffer}  {peak.nbytes:,} bytes {printable(during)}"
+    yield f"{buffer}  {peak.nbytes:,} bytes {printable(during)}"
     shown = peak.tensors if verbose else peak.tensors[:_LISTED_TENSORS]
     yield from (f"  {row}" for row in columns([_tensor_row(tensor) for tensor in shown]))
     if rest := peak.tensors[len(shown) :]:
@@ -199,10 +216,10 @@ def _copy_row(copy: CopyCalls) -> tuple[str, ...]:
     return printable(copy.operator), f"x{copy.calls}", f"{copy.nbytes:,} bytes", _COPY_KINDS.get(copy.kind, copy.kind)
 
 
-def _state_row(state: StateInfo) -> tuple[str, ...]:
+def _state_row(state: StateInfo, buffer: str) -> tuple[str, ...]:
     kind = "shared by methods" if state.shared else "private"
     initial = "initial value in the file" if state.initialized else "initially zero"
-    place = f"at {state.offset:,} of buffer {state.buffer}"
+    place = f"at {state.offset:,} of {buffer}"
     return printable(state.name), f"{state.size:,} bytes", place, f"{kind}, {initial}"
 
 

@@ -1,6 +1,6 @@
 """Handling of Ctrl-C, SIGTERM and a closed terminal.
 
-Each of them ends the running command in the same way: incomplete files are removed, and child processes end.
+Each of these events ends the running command in the same way: incomplete files are removed, and child processes end.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _OURS = frozenset(map(int, _SIGNALS))
 _STDERR = 2
 
 _ECHO = 0.25
-"""Seconds after a SIGINT in which another SIGINT is taken as the same keystroke, because some wrappers forward it."""
+"""Seconds after a SIGINT during which another SIGINT counts as the same keystroke. Some wrappers forward the signal."""
 
 
 class Interrupts:
-    """A context that turns the first signal into a KeyboardInterrupt, and remembers that there was a signal.
+    """Context manager that raises KeyboardInterrupt at the first signal, and records that a signal arrived.
 
-    A second Ctrl-C ends the process immediately. A thread waits for it, because the main thread may be in a long call
-    of a library. Incomplete files then stay, until the next write of the same file removes them.
+    The record is necessary because libraries lose the exception: an interrupted import may swallow the
+    KeyboardInterrupt or raise a KeyError instead.
+
+    A second Ctrl-C ends the process immediately. A thread waits for the second Ctrl-C, because the main thread may be
+    in a long call of a library. Incomplete files then remain until etdev writes the same file again.
 
     Other signals after the first have no effect, because another exception would stop the removal of incomplete files.
-
-    Remembering the signal is necessary because libraries lose the exception: an interrupted import may swallow the
-    KeyboardInterrupt or raise a KeyError instead.
     """
 
     def __init__(self) -> None:
@@ -113,19 +113,22 @@ os.register_at_fork(after_in_child=INTERRUPTS.forget)
 
 
 class Interruptible:
-    """A progress display that ends the build at the next event if a library lost the KeyboardInterrupt."""
+    """Wrapper of a progress display that raises KeyboardInterrupt at each event after a signal.
+
+    This is necessary because a library may have lost the first KeyboardInterrupt.
+    """
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
 
     def started(self, target: str, stage: str) -> None:
-        """Forward the event to the display; raises KeyboardInterrupt if there was a signal."""
+        """Forward the event to the display. Raises KeyboardInterrupt if a signal has arrived."""
         if INTERRUPTS.seen:
             raise KeyboardInterrupt
         self._progress.started(target, stage)
 
     def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
-        """Forward the event to the display; raises KeyboardInterrupt if there was a signal."""
+        """Forward the event to the display. Raises KeyboardInterrupt if a signal has arrived."""
         if INTERRUPTS.seen:
             raise KeyboardInterrupt
         self._progress.counted(target, stage, done, total)
@@ -135,7 +138,7 @@ class Interruptible:
         self._progress.finished(target, stage, seconds)
 
     def failed(self, target: str, stage: str) -> None:
-        """Forward the event to the display, unless there was a signal, which interrupted the stage."""
+        """Forward the event to the display. After a signal, do nothing, because the stage was interrupted."""
         if not INTERRUPTS.seen:
             self._progress.failed(target, stage)
 

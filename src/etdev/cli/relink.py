@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from etdev.cli.common import OutputOption, VerboseOption
-from etdev.cli.rendering.link_decisions import decision_lines, kind_name
+from etdev.cli.rendering.banks import bank_lines
+from etdev.cli.rendering.link_decisions import decision_lines, describe_order, kind_name
 from etdev.cli.rendering.output import TEXT, paint, parse_outputs
 from etdev.cli.rendering.text import bound_text, columns, count, line, lines, printable, some
 from etdev.errors import ExitCode
@@ -63,13 +64,27 @@ def relink(
         str,
         typer.Option(metavar="TABLE", help="Kernels that may write over an operand: default (etdev's table) or none."),
     ] = "default",
+    order: Annotated[
+        str,
+        typer.Option(metavar="ORDER", help="Order of the instructions: auto (one that needs less memory) or as-is."),
+    ] = "auto",
+    bank: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--bank",
+            metavar="NAME:ID:SIZE[:ALIGNMENT]",
+            help="A memory bank, such as sram:1:256KiB:32; the preferred bank first. The tensors are divided among all "
+            "banks. Without it, the banks of the file remain. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     output: OutputOption = None,
     verbose: VerboseOption = False,
 ) -> int:
-    """Plan the memory of a .pte again, remove copies and compute in place. The outputs stay the same.
+    """Plan the memory of a .pte again, remove copies, compute in place and reorder. The outputs stay the same.
 
-    Needs neither torch nor executorch, and runs no code of a project. The result is checked, and then replaces the file
-    atomically. With -v, lists each decision. Formats of --output: text, json.
+    Needs neither torch nor executorch, and runs no code of a project. Checks the result before writing it atomically.
+    With -v, lists each decision. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     outputs.refuse(file, place, *data or ())
@@ -77,13 +92,23 @@ def relink(
 
     kept = check_kinds(no_elide or (), "--no-elide")
     elide = [kind for kind in KINDS if kind not in kept]
-    result = relink(file, place, data=data or (), planner=planner, alignment=alignment, elide=elide, inplace=inplace)
+    result = relink(
+        file,
+        place,
+        data=data or (),
+        planner=planner,
+        alignment=alignment,
+        elide=elide,
+        inplace=inplace,
+        order=order,
+        banks=bank or (),
+    )
     outputs.write({TEXT: lambda: render(result, verbose=verbose), "json": result.to_json})
     return ExitCode.DONE
 
 
 def render(result: RelinkResult, stream: TextIO | None = None, *, verbose: bool = False) -> str:
-    """Return a block for the file, and one for each method that has something to report."""
+    """Return a block of text for the file, and one block for each method with changes or decisions."""
     stream = stream or sys.stdout
     blocks = [_file_lines(result, stream)]
     blocks += [_method_lines(method, stream, verbose=verbose) for method in result.methods if _says_something(method)]
@@ -109,6 +134,8 @@ def _file_lines(result: RelinkResult, stream: TextIO) -> Iterator[str]:
     yield from rows
     if last:
         yield last + _moved_to_file(result)
+    if result.banks is not None:
+        yield from bank_lines(result.banks, [method.after for method in result.methods])
     if sum(result.memory_after.values()) > sum(result.memory_before.values()):
         yield line("note", f"the program needs more memory than before: {_why_more(result)}")
     if result.shared_state:
@@ -120,9 +147,9 @@ def _file_lines(result: RelinkResult, stream: TextIO) -> Iterator[str]:
 
 
 def _moved_to_file(result: RelinkResult) -> str:
-    """Return a text on the growth of constants in the file, and on the change of memory and constants in total.
+    """Return a text on the growth of constants in the file, and on the total change of memory and constants.
 
-    The text follows the text on planned memory. It is empty if the bytes of constants did not grow.
+    The caller appends this text to the text on planned memory. The text is empty if the constants did not grow.
     """
     more = result.constants_after - result.constants_before
     if more <= 0:
@@ -135,7 +162,8 @@ def _moved_to_file(result: RelinkResult) -> str:
 def _switched_off(result: RelinkResult) -> list[str]:
     """Return the kinds of changes that the options turned off."""
     kinds = [kind_name(kind) for kind in KINDS if kind not in result.elide]
-    return [*kinds, *(["in place"] if result.inplace == "none" else [])]
+    others = [("in place", result.inplace == "none"), ("order", result.order == "as-is")]
+    return [*kinds, *(name for name, is_off in others if is_off)]
 
 
 def _why_more(result: RelinkResult) -> str:
@@ -150,6 +178,8 @@ def _method_lines(method: MethodChange, stream: TextIO, *, verbose: bool) -> Ite
     heading = paint(printable(method.name), stream=stream)
     yield f"{heading}  {_change(method.instructions_before, method.instructions_after, 'instruction')}"
     yield from lines("memory", columns(list(_buffer_rows(method))))
+    if method.order is not None:
+        yield line("order", describe_order(method.order))
     if method.kept is not None:
         yield line("kept", f"the old plan: {printable(method.kept)}")
     yield from decision_lines(method.copy_decisions, method.inplace_decisions, verbose=verbose)

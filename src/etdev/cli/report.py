@@ -23,16 +23,17 @@ def report(
 ) -> int:
     """Write a page about a .pte: memory map, bytes in use and their peak, file size, devices, verification.
 
-    The page is one HTML file that needs no network: NAME.html next to the program, or the path in --output. It includes
-    facts from the files that the build left next to the program, and from its data files. Needs neither torch nor
-    executorch, and runs no code of the file. Formats of --output: html.
+    The page is one HTML file that needs no network: NAME.html next to the program, or the path in --output. The page
+    includes facts from files that the build wrote next to the program, and from the program's data files. Needs neither
+    torch nor executorch, and runs no code of the file. Formats of --output: html.
     """
     outputs = parse_outputs(output, allowed=("html",))
-    file = named_program(program, target, config).file
+    file, known, project = named_program(program, target, config, data)
+    given = known if project is None else data or ()  # The report of a target names its data files.
     from etdev.inspection.report import file_page, files_read, page_place
 
-    outputs.refuse(*files_read(file, data or ()))
-    page = file_page(file, data or ())
+    outputs.refuse(*files_read(file, given))
+    page = file_page(file, given)
     outputs = outputs if outputs.items else Outputs((Output("html", page_place(file)),))
     outputs.write({"html": lambda: page})
     for item in outputs.items:

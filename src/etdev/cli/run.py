@@ -14,6 +14,7 @@ from etdev.cli.calls import (
     RUNTIME_PHRASES,
     InputsOption,
     MethodOption,
+    NativeLibraryOption,
     OneTargetOption,
     ProgramArgument,
     RandomOption,
@@ -24,9 +25,10 @@ from etdev.cli.calls import (
     check_transport,
     is_worker_count,
     named_program,
+    native_libraries,
 )
 from etdev.cli.common import ConfigOption, DataOption, DeviceMapOption, OutputOption, QuietOption
-from etdev.cli.rendering.output import TEXT, paint, parse_outputs
+from etdev.cli.rendering.output import TEXT, note, paint, parse_outputs
 from etdev.cli.rendering.text import columns, count, line, lines, printable
 from etdev.config.limits import MOST_WORKERS
 from etdev.errors import UsageError
@@ -53,6 +55,7 @@ def run(
         int, typer.Option(metavar="N", help="Number of times to make the calls.", min=1, max=100_000)
     ] = 1,
     runtime: RuntimeOption = None,
+    native_library: NativeLibraryOption = None,
     device_map: DeviceMapOption = None,
     fresh: Annotated[
         bool,
@@ -87,12 +90,13 @@ def run(
 ) -> int:
     """Call a method of a .pte, and show the shape, figures and digest of each output.
 
-    Without --input, a target is called with the config's samples, which runs code of the config. Rejects input files
-    that may run code when they are read (.pt, .pkl). Formats of --output: text, json.
+    Without --input or --random, a target is called with the samples in the config, so code of the project runs. Refuses
+    input files that may run code when they are read (.pt, .pkl). Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     found = named_program(program, target, config, data)
     outputs.refuse(found.file, *found.data)
+    chosen = check_runtime(runtime)
     from etdev.cli.rendering.build_progress import shown_calls
     from etdev.execution.run import RunOptions, no_progress, run_file
     from etdev.pipeline.project.options import check_device_map
@@ -103,14 +107,16 @@ def run(
         random=random,
         seed=seed,
         repeat=repeat,
-        runtime=check_runtime(runtime),
+        runtime=chosen,
         device_map=check_device_map(device_map),
         data=found.data,
+        libraries=native_libraries(native_library, chosen, found.project),
         project=found.project,
         save=save,
         fresh=fresh,
         workers=_workers(workers, transport, ray_address),
         progress=no_progress if quiet else shown_calls,
+        notify=lambda text: note(text, quiet=quiet),
     )
     result = run_file(found.file, options)
     outputs.write({TEXT: lambda: render(result), "json": lambda: result.model_dump_json(indent=2)})
@@ -121,7 +127,11 @@ def _workers(count: str | None, transport: str | None, ray_address: str | None) 
     from etdev.execution.workers import WorkerOptions
 
     if ray_address is not None and transport != "ray":
-        raise UsageError("only Ray's workers can be on a cluster", where="--ray-address", hint="add `--transport ray`")
+        raise UsageError(
+            "only workers of the transport `ray` can join a Ray cluster",
+            where="--ray-address",
+            hint="add `--transport ray`",
+        )
     if count is None:
         if transport is not None:
             raise UsageError("the number of workers is missing", where="--transport", hint="add `--workers 2`")

@@ -1,7 +1,8 @@
-"""``etdev runner``: a C++ project that runs a program."""
+"""The command ``etdev runner``, which writes a C++ project that runs a program."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,17 +32,18 @@ def runner(
 ) -> int:
     """Write a C++ project that runs a .pte in static memory, with ExecuTorch's C++ runtime.
 
-    The project compiles and runs as it is, and can become firmware: a header has the sizes of all memory. Without
-    FILE|TARGET, the config has to have one target. Needs executorch 1.5 or later, a C++ compiler and CMake, because the
-    pools of the program are measured. Replaces files only if etdev wrote them and you have not changed them.
+    The project compiles and runs without changes, and can be the start of firmware. A header lists the sizes of all
+    memory. Without FILE|TARGET, the config must have exactly one target. Needs executorch 1.5 or later, a C++ compiler
+    and CMake, to measure the sizes of the program's pools. Replaces only files that etdev wrote and that you have not
+    changed.
     """
-    named = named_program(program, target, config) if program or target else _only_target(config)
+    named = named_program(program, target, config, data) if program or target else _only_target(config, data)
     from etdev.runner import make_project
 
     made = make_project(
         folder,
         named.file,
-        data or named.data,
+        named.data,
         embed=embed,
         alignment=_alignment(named),
         notify=lambda text: note(text, quiet=quiet),
@@ -50,17 +52,17 @@ def runner(
     return ExitCode.DONE
 
 
-def _only_target(config: Path | None) -> NamedProgram:
-    """Return the only target of the config. Raises :class:`UsageError` if it has several, with their names."""
+def _only_target(config: Path | None, data: Sequence[Path] | None) -> NamedProgram:
+    """Return the only target of the config. Raises :class:`UsageError` if the config has several targets."""
     from etdev.errors import UsageError
     from etdev.pipeline.api import open_project
 
     names = list(open_project(config).config.targets)
     if len(names) > 1:
         raise UsageError(
-            f"the config has several targets: {', '.join(names)}", hint="name one: `etdev runner DIR TARGET`"
+            f"the config has several targets: {', '.join(names)}", hint="select one of them: `etdev runner DIR TARGET`"
         )
-    return named_program(None, names[0], config)
+    return named_program(None, names[0], config, data)
 
 
 def _alignment(named: NamedProgram) -> int | None:
@@ -81,4 +83,4 @@ def _say(folder: Path, made: Project, *, quiet: bool) -> None:
         f"{facts.layout.io:,} for inputs and outputs" + ("" if facts.embed else f", {facts.file_bytes:,} for files"),
         quiet=quiet,
     )
-    note(f"Next: {folder / 'README.md'} has the commands that compile and run it", quiet=quiet)
+    note(f"Next: {folder / 'README.md'} has the commands that compile and run the project", quiet=quiet)

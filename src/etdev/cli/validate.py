@@ -32,12 +32,14 @@ def validate(
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> int:
-    """Check configs, with all of their profiles, without running the code that they name.
+    """Check configs, including all of their profiles. No code of the project runs.
 
-    A file that does not exist (yet) is a warning, and so is a required check that cannot run. The exit code is 2 for an
-    error, and with --strict also for a warning. Formats of --output: text, json, github, sarif, md.
+    A file that does not exist yet causes a warning. A required check that cannot run also causes a warning. The exit
+    code is 2 if there is an error, or with --strict also if there is a warning. Formats of --output: text, json,
+    github, sarif, md.
     """
     from etdev.backends.opening import open_config
+    from etdev.backends.option_files import check_content, option_file_keys
     from etdev.cli.reports import ALL_FORMATS, error_report, refuse_config
     from etdev.config.references import check_references
     from etdev.pipeline.project.required_checks import unrunnable_checks
@@ -62,8 +64,8 @@ def validate(
         except ConfigError as error:
             problems |= dict.fromkeys(error.problems)
             continue
-        found = check_references(opened[-1])
-        problems |= dict.fromkeys(found.wrong)
+        found = check_references(opened[-1], option_file_keys(opened[-1]))
+        problems |= dict.fromkeys((*found.wrong, *check_content(opened[-1])))
         own = dict.fromkeys((*found.absent, *unrunnable_checks(opened[-1])))
         warnings |= own
         summaries.append(_summary(opened[-1], len(own), strict=strict))
@@ -95,9 +97,9 @@ def _text(summaries: Sequence[str], warnings: Sequence[Problem]) -> str:
 
 
 def _report(error: ConfigError, report: Report, outputs: Outputs) -> int:
-    """Write all requested outputs except text for the terminal; raise the error if that text was requested too.
+    """Write all requested outputs, except text for the terminal. If that text was requested, raise the error.
 
-    The command line prints any raised error on stderr.
+    The command line then prints the error on stderr.
     """
     from etdev.config.diagnostics import as_text
 

@@ -66,10 +66,10 @@ def verify(
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> int:
-    """Verify built targets again, against the models and data of the config; or any .pte, without a config.
+    """Verify built targets again, with the models and data of the config; or verify any .pte without a config.
 
-    For a target, runs the code that the config names. For a file, runs only the program, in etdev's interpreter. Does
-    not change files. Formats of --output: text, json, github, sarif, md.
+    For a target, code of the project runs. For a file, only the program runs, in etdev's interpreter. Changes no files.
+    Formats of --output: text, json, github, sarif, md.
     """
     from etdev.cli.reports import ALL_FORMATS, reported_errors
 
@@ -82,11 +82,19 @@ def verify(
         _refuse_mixture(files, targets, [name for name, value in settings.items() if value])
         outputs.refuse(*files, *data or ())
         if data and len(files) > 1:
-            raise UsageError("data files belong to one program", where="--data", hint="verify one file at a time")
+            raise UsageError(
+                f"data files can be passed for one program only, but there are {len(files)} programs",
+                where="--data",
+                hint="verify one file at a time",
+            )
         with reported_errors(outputs, "verify"):
             return _verify_files(files, require or (), device_map, data or (), outputs, shown)
     if data:
-        raise UsageError("etdev knows the data files of a target", where="--data", hint="remove it")
+        raise UsageError(
+            "data files can be passed only for a file: etdev finds the data files of a target itself",
+            where="--data",
+            hint="remove `--data`",
+        )
     if config is None and targets:
         require_config(targets[0])
     from etdev.cli.reports.projects import opened_project
@@ -138,11 +146,18 @@ def _verify_files(
 
 
 def _refuse_mixture(files: Sequence[str], names: Sequence[str], settings: Sequence[str]) -> None:
-    """Raise an error if files are passed together with targets or settings, because no config applies to files."""
+    """Raise an error if files are passed together with targets or with settings for a config.
+
+    A config does not apply to files.
+    """
     others = [name for name in names if name not in files]
     if others:
-        raise UsageError(f"{files[0]!r} is a file, {others[0]!r} is none", hint="verify files and targets separately")
+        raise UsageError(
+            f"{files[0]!r} is a file, but {others[0]!r} is not a file", hint="verify files and targets separately"
+        )
     if settings:
         raise UsageError(
-            f"{files[0]!r} is a file, which is verified without a config", where=settings[0], hint="remove it"
+            f"{files[0]!r} is a file, and files are verified without a config",
+            where=settings[0],
+            hint=f"remove `{settings[0]}`",
         )

@@ -1,11 +1,45 @@
-"""Tables of the config that limit a build: budgets, and the baseline for the growth limits."""
+"""Models of the config tables that limit a build: `budget` and `baseline`."""
 
 from __future__ import annotations
 
-from pydantic import Field
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, WithJsonSchema
 
 from etdev.config.table import Table
-from etdev.config.types import BaselineSource, ByteSize, DeviceName, Duration, Growth, Identifier, Share
+from etdev.config.types import (
+    BaselineSource,
+    ByteSize,
+    Duration,
+    Expected,
+    Growth,
+    Identifier,
+    Share,
+    canonical_device,
+)
+from etdev.devices import valid_names
+
+BANK_NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
+"""Pattern of the name of a memory bank."""
+
+
+def _memory_name(value: str) -> str:
+    try:
+        return canonical_device(value)
+    except ValueError:
+        if re.fullmatch(BANK_NAME, value):
+            return value
+        raise
+
+
+MemoryName = Annotated[
+    str,
+    AfterValidator(_memory_name),
+    Expected(f"a device ({valid_names()}) or a memory bank", example="cpu"),
+    WithJsonSchema({"type": "string", "pattern": f"^({BANK_NAME}|[A-Za-z]+:[0-9]{{1,9}})$"}),
+]
+"""Canonical name of a device, such as ``cuda:0``, or the name of a memory bank."""
 
 
 class Latency(Table):
@@ -24,7 +58,9 @@ class GrowthLimits(Table):
 
     file: Growth | None = Field(None, description="Growth of the `.pte` file.")
     weights: Growth | None = Field(None, description="Growth of the weights in the program and its data files.")
-    memory: Growth | None = Field(None, description="Growth of the planned memory of each device.")
+    memory: Growth | None = Field(
+        None, description="Growth of the planned memory of each device, and of each bank that the baseline has."
+    )
     copies: Growth | None = Field(
         None,
         description="Growth of the bytes that one call of a method copies between the host and devices, in "
@@ -41,16 +77,26 @@ class Budget(Table):
         description="Maximum bytes of weights, in the program and its data files: constants, and the data that "
         "delegates look up by name. Weights inside a delegate's blob only count for `file`.",
     )
-    memory: dict[DeviceName, ByteSize] = Field(
+    memory: dict[MemoryName, ByteSize] = Field(
         default_factory=dict,
-        description="Maximum planned memory of each device, including programs in delegates: `{ cpu = "
-        '"256KiB", "cuda:0" = "64MiB" }`.',
+        description="Maximum planned memory of each device, including programs in delegates, and of each bank of "
+        '`memory.banks`: `{ cpu = "256KiB", "cuda:0" = "64MiB" }`, `{ sram = "100KiB" }`.',
     )
     ram: ByteSize | None = Field(
         None,
         description="Largest RAM of the target on the host: planned memory, the pools of ExecuTorch's method and "
         "temporary allocators, and the heap of delegates, with all methods loaded. It is measured in ExecuTorch's C++ "
         "runtime on this machine.",
+    )
+    scratch: ByteSize | None = Field(
+        None,
+        description="Maximum scratch memory of a delegate, which the runtime takes from its temporary allocator "
+        "during a call. Delegates of Ethos-U have scratch memory.",
+    )
+    fast_scratch: ByteSize | None = Field(
+        None,
+        description="Maximum scratch memory of a delegate in fast memory. Ethos-U uses it with a memory mode such as "
+        "`Dedicated_Sram`.",
     )
     copies: ByteSize | None = Field(
         None,
@@ -70,7 +116,7 @@ class Budget(Table):
 
 
 class Baseline(Table):
-    """An earlier build for comparison with `budget.growth`. If it has no figures, the check `growth` does not run."""
+    """An earlier build for comparison with `budget.growth`. Without its figures, the check `growth` does not run."""
 
     from_: BaselineSource = Field(
         alias="from",

@@ -1,6 +1,7 @@
-"""Names of checks: those of etdev, and those that other packages register. This module does not import the checks.
+"""Names of etdev's own checks and of the checks that other packages register.
 
-A package registers a :class:`etdev.verification.Check` in the entry-point group ``etdev.checks``.
+This module does not import the checks. A package registers a :class:`etdev.verification.Check` in the entry-point group
+``etdev.checks``.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class CheckFacts:
     failure: str
     """Description of the check's failures, for code scanners."""
     unjudged: Literal["warning", "note"] = "warning"
-    """Level of the finding that a limit of the config was not checked."""
+    """Level of the finding for a limit in the config that this check could not evaluate."""
 
 
 BUILT_IN: Mapping[str, CheckFacts] = {
@@ -39,14 +40,15 @@ BUILT_IN: Mapping[str, CheckFacts] = {
     "growth": CheckFacts("More growth over the baseline than the config allows", unjudged="note"),
     "runtime": CheckFacts("The stock runtime does not compute the same as the model"),
     "replay": CheckFacts("The interpreter does not compute the same as the model"),
+    "tosa": CheckFacts("The TOSA graph of an Ethos-U delegate does not compute the same as the quantized model"),
     "native": CheckFacts("ExecuTorch's C++ runtime does not compute the same as the model, or leaves its memory"),
     "device": CheckFacts("Memory on a device that does not match the plan"),
     "accuracy": CheckFacts("A missed limit of the project's own metric"),
     "latency": CheckFacts("Calls that take longer than the config allows"),
 }
-"""Facts about etdev's checks, by name.
+"""Facts about each built-in check. The key is the name of the check.
 
-The order is that of :data:`etdev.verification.order.BUILT_IN`; a test ensures it.
+The order must equal the order of :data:`etdev.verification.order.BUILT_IN`.
 """
 
 
@@ -70,7 +72,7 @@ def _meant(text: str) -> str | None:
 
 
 class _Schema:
-    """JSON Schema of a check's name, with the names of etdev's checks and those of installed packages."""
+    """JSON Schema of a check's name: a list of the names of built-in checks and of checks from installed packages."""
 
     def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
         return {"enum": list(check_names()), "type": "string"}
@@ -82,4 +84,4 @@ CheckName = Annotated[
     Expected(f"one of {', '.join(map(literal, BUILT_IN))}", meant=_meant),
     _Schema(),
 ]
-"""Name of a check of etdev or of an installed package."""
+"""Name of a built-in check, or of a check from an installed package."""

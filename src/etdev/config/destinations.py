@@ -1,7 +1,7 @@
-"""Destinations of deployments: parses and checks ``file:``, ``sftp:``, ``s3:`` and ``adb:`` URIs.
+"""Parser of the destinations of deployments: ``file:``, ``sftp:``, ``s3:`` and ``adb:`` URIs.
 
-Other packages may register further schemes. For these, this module checks only the general URI syntax, and the
-package's transport checks the rest.
+Other packages may register further schemes. For these schemes, this module checks only the general URI syntax. The
+package's transport checks the rest of the URI.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FORMS: dict[str, str] = {
     "s3": "s3://BUCKET/PREFIX",
     "adb": "adb:/PATH or adb://SERIAL/PATH",
 }
-"""Pattern of a valid URI by scheme, as shown in messages."""
+"""Form of a valid URI for each scheme, for messages. The key is the scheme."""
 
 OPTIONS: dict[str, tuple[str, ...]] = {
     "smoke": ("file", "sftp", "adb"),
@@ -27,9 +27,9 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "password_env": ("sftp",),
     "endpoint_url": ("s3",),
 }
-"""Keys of a deployment that only some of etdev's schemes use, with these schemes.
+"""Keys of a deployment that only some built-in schemes support. Each key maps to these schemes.
 
-Schemes of other packages may use all of these keys.
+Schemes of other packages may support all of these keys.
 """
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
@@ -37,7 +37,7 @@ _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):")
 
 
 class DestinationError(ValueError):
-    """Error for a URI that is not a valid destination; its message never repeats text that may be a secret."""
+    """Error for an invalid destination URI. The message never repeats text of the URI that may be a secret."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -50,9 +50,9 @@ class Destination:
 
     scheme: str
     path: str
-    """Folder at the destination, relative only for ``file`` and for schemes of other packages.
+    """Folder at the destination. The path is relative only for ``file`` and for schemes of other packages.
 
-    For ``s3``, the prefix of all keys, without slashes at its ends.
+    For ``s3``, the prefix of all object keys, without leading and trailing slashes.
     """
     host: str | None = None
     """Host for ``sftp``, bucket for ``s3``, or serial number of the device for ``adb``."""
@@ -74,7 +74,7 @@ def parse_destination(uri: str) -> Destination:
     scheme = scheme_of(uri)
     if scheme is None:
         forms = map(_form, plugins.names(DEPLOY_TRANSPORTS))
-        raise DestinationError("has no scheme that etdev supports", f"use one of: {', '.join(forms)}")
+        raise DestinationError("the URI has no scheme that etdev supports", f"use one of: {', '.join(forms)}")
     parts = _split(uri, scheme)
     path = unquote(parts.path)
     _check_path(path, scheme)
@@ -92,68 +92,75 @@ def parse_destination(uri: str) -> Destination:
 
 
 def scheme_of(uri: str) -> str | None:
-    """Return the scheme of a URI; None if no transport supports it. The rest of the URI may be invalid."""
+    """Return the scheme of a URI; None if no transport supports the scheme. The rest of the URI may be invalid."""
     found = _SCHEME.match(uri)
     name = found["scheme"].lower() if found else ""
     return name if name in plugins.names(DEPLOY_TRANSPORTS) else None
 
 
 def _form(scheme: str) -> str:
-    """Return the pattern of a scheme's URIs for messages."""
+    """Return the form of a valid URI with this scheme, for messages."""
     return FORMS.get(scheme, f"{scheme}:PATH or {scheme}://[USER@]HOST[:PORT]/PATH")
 
 
 def _split(uri: str, scheme: str) -> SplitResult:
     form = f"write {_form(scheme)}"
     if not uri.isprintable() or " " in uri.partition("/")[0]:
-        raise DestinationError("has characters that are not valid in a URI", form)
+        raise DestinationError("the URI has invalid characters", form)
     try:
         parts = urlsplit(uri)
         _ = parts.port
     except ValueError:
-        raise DestinationError("does not have a valid host and port", form) from None
+        raise DestinationError("the URI does not have a valid host and port", form) from None
     may_have_user = scheme not in ("file", "s3", "adb")
     if parts.password is not None or ("@" in parts.netloc and not may_have_user):
-        hint = "set `password_env` to the name of the variable with the password" if may_have_user else "remove it"
-        raise DestinationError("contains a password or a key, which must not be in a config", hint)
+        hint = (
+            "set `password_env` to the name of the variable with the password"
+            if may_have_user
+            else "remove the part before `@`"
+        )
+        raise DestinationError("the URI contains a password or a key, which must not be in a config", hint)
     if parts.query or parts.fragment:
-        raise DestinationError("has a query or a fragment, which would have no effect", form)
+        raise DestinationError("the URI has a query or a fragment, which would have no effect", form)
     return parts
 
 
 def _check_path(path: str, scheme: str) -> None:
     if ".." in path.split("/") and scheme != "file":
-        raise DestinationError("has `..` in its path", "write the path without it")
+        raise DestinationError("the path of the URI contains `..`", "remove `..` from the path")
     if not path.isprintable():
-        raise DestinationError("has characters in its path that cannot be printed", f"write {_form(scheme)}")
+        raise DestinationError("the path of the URI has characters that cannot be printed", f"write {_form(scheme)}")
 
 
 def _file(parts: SplitResult, path: str) -> Destination:
     if parts.netloc not in ("", "localhost"):
-        raise DestinationError("names a host", "write file:///PATH for a folder on this machine, or sftp://HOST/PATH")
+        raise DestinationError(
+            "the URI has a host, but `file:` refers to this machine",
+            "write file:///PATH for a folder on this machine, or sftp://HOST/PATH",
+        )
     if not path.strip("/"):
-        raise DestinationError("does not have a folder", f"write {FORMS['file']}")
+        raise DestinationError("the URI does not have a folder", f"write {FORMS['file']}")
     return Destination("file", path)
 
 
 def _sftp(parts: SplitResult, path: str) -> Destination:
     if not parts.hostname:
-        raise DestinationError("does not have a host", f"write {FORMS['sftp']}")
+        raise DestinationError("the URI does not have a host", f"write {FORMS['sftp']}")
     if not path.strip("/"):
-        raise DestinationError("does not have a folder", f"write {FORMS['sftp']}")
+        raise DestinationError("the URI does not have a folder", f"write {FORMS['sftp']}")
     return Destination("sftp", path, parts.hostname, unquote(parts.username) if parts.username else None, parts.port)
 
 
 def _s3(parts: SplitResult, path: str) -> Destination:
     if not _BUCKET.fullmatch(parts.netloc):
-        raise DestinationError("does not have a bucket", f"write {FORMS['s3']}")
+        raise DestinationError("the URI does not have a valid bucket name", f"write {FORMS['s3']}")
     prefix = path.strip("/")
     if "//" in prefix:
-        raise DestinationError("has an empty part in its prefix", f"write {FORMS['s3']}")
+        raise DestinationError("the prefix in the URI has an empty part", f"write {FORMS['s3']}")
     return Destination("s3", prefix, parts.netloc)
 
 
 def _adb(parts: SplitResult, path: str) -> Destination:
     if not path.startswith("/") or not path.strip("/"):
-        raise DestinationError("does not have an absolute path on the device", f"write {FORMS['adb']}")
+        raise DestinationError("the URI does not have an absolute path on the device", f"write {FORMS['adb']}")
     return Destination("adb", path, parts.netloc or None)

@@ -1,4 +1,4 @@
-"""Problems of a config as text for people and as JSON for programs."""
+"""Formatting of config problems, as text for people and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _FIELDS = ("rule", "message", "hint", "key", "source", "line", "column")
 
 
 def as_text(problems: Sequence[Problem]) -> str:
-    """Return each problem as ``place: message`` with its hint.
+    """Return the problems as text: ``place: message`` and the hint of each problem.
 
-    This form is for people, and editors jump to its ``file:line:column``.
+    ``place`` is ``file:line:column``, which editors turn into a link.
     """
     return f"{ConfigError(tuple(problems))}\n" if problems else ""
 
 
 def as_warnings(problems: Sequence[Problem]) -> str:
-    """Return the problems as text, each marked as a warning, since warnings do not make a config invalid."""
+    """Return the problems as text, with the prefix ``warning:`` in each message."""
     return as_text([replace(problem, message=f"warning: {problem.message}") for problem in problems])
 
 

@@ -17,7 +17,7 @@ _DOTTED = re.compile(rf"[ \t]*{_PIECE}(?:[ \t]*\.[ \t]*{_PIECE})*[ \t]*")
 
 
 def format_key(path: KeyPath) -> str:
-    """Return a key path as TOML text, with ``[0]`` for list elements and quotes around names that need them."""
+    """Return a key path as TOML text: ``[0]`` for list elements, and names in quotes where TOML requires quotes."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -29,7 +29,7 @@ def format_key(path: KeyPath) -> str:
 
 
 def toml_name(name: str) -> str:
-    """Return one name of a TOML key, in quotes if it needs them."""
+    """Return a name as one part of a TOML key, in quotes if TOML requires quotes."""
     return name if _BARE.fullmatch(name) else json.dumps(name, ensure_ascii=False)
 
 
@@ -50,7 +50,10 @@ def parse_dotted(text: str) -> tuple[str, ...] | None:
 
 
 def split_assignment(text: str) -> tuple[str, str] | None:
-    """Split ``key=value`` at the first ``=`` outside quotes; return None if there is no key before it."""
+    """Split ``key=value`` at the first ``=`` outside quotes, and return the two parts.
+
+    Return None if the text does not begin with a key and ``=``.
+    """
     key = _DOTTED.match(text)
     if key is None or text[key.end() : key.end() + 1] != "=":
         return None
@@ -58,7 +61,7 @@ def split_assignment(text: str) -> tuple[str, str] | None:
 
 
 def folded(name: str) -> str:
-    """Return a name in a form for comparisons that ignore case and the difference between ``-`` and ``_``."""
+    """Return a name in lower case, with ``-`` replaced by ``_``, for comparisons with other names."""
     return name.casefold().replace("-", "_")
 
 
@@ -76,9 +79,9 @@ def nearest(name: str, valid: Iterable[str]) -> str | None:
 def suggest(
     name: str, valid: Iterable[str], otherwise: str | None = None, written: Callable[[str], str] = "`{}`".format
 ) -> str | None:
-    """Return the hint ``did you mean …?`` with the most similar valid name; ``otherwise`` if none is similar.
+    """Return the hint ``did you mean …?`` with the most similar valid name.
 
-    ``written`` puts the name in quotes.
+    Return ``otherwise`` if no valid name is similar. ``written`` formats the name, by default in backquotes.
     """
     near = nearest(name, valid)
     return f"did you mean {written(near)}?" if near else otherwise

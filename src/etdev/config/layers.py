@@ -1,4 +1,7 @@
-"""Layers of a config, and their merge: tables are merged key by key, other values are replaced."""
+"""Layers of a config, and the function that merges two layers.
+
+The merge combines tables key by key. It replaces all other values.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,14 @@ LayerName = Literal["extends", "file", "profile", "environment", "command line"]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The file, variable or option that sets a value, and the position of the value in it."""
+    """Source of a value (a file, a variable or an option), and the value's position in that file."""
 
     layer: LayerName
     source: str
-    """Source of the value: a file as the user would name it, ``environment variable ETDEV__X``, or ``--set x=1``."""
+    """Source of the value: the path of a file, ``environment variable ETDEV__X``, or ``--set x=1``.
+
+    A path is as in messages: relative to the working folder if the file is inside that folder.
+    """
     base: Path
     """Folder to which relative paths and module names in this value refer."""
     line: int | None = None
@@ -38,26 +44,26 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Origin of a value, and the position of the value's key."""
+    """Origin of a value, the position of the value's key in the file, and the key as written."""
 
     origin: Origin
     key: Position | None = None
     written: KeyPath = ()
-    """Key as the user wrote it; for a profile's value, the key begins with ``profiles.NAME``."""
+    """Key as the user wrote it. For a value in a profile, the key begins with ``profiles.NAME``."""
     as_text: bool = False
-    """True for an override whose value is not valid TOML and was taken as text."""
+    """True for an override whose value is not valid TOML and was therefore read as plain text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Data from one source, with a mark for each of its tables, list elements and values."""
+    """Data from one source. Each table, list element and value in the data has a mark."""
 
     data: Mapping[str, Any] = field(default_factory=dict)
     marks: Mapping[KeyPath, Mark] = field(default_factory=dict)
 
 
 def file_layer(document: Document, name: LayerName, source: str, base: Path) -> Layer:
-    """Return a document as a layer; ``base`` is the folder of its file."""
+    """Return a document as a layer. ``base`` is the folder that contains the document's file."""
     marks = {
         path: Mark(Origin(name, source, base, *place.value), place.key, path) for path, place in document.places.items()
     }
@@ -79,7 +85,7 @@ def single_value_layer(path: KeyPath, value: object, mark: Mark) -> Layer:
 
 
 def overlay(below: Layer, above: Layer) -> Layer:
-    """Return the merge of two layers; if both have a value, that of ``above`` wins."""
+    """Return the merge of two layers. If both layers have a value for a key, use the value from ``above``."""
     marks = dict(below.marks)
     data = _merge((), below.data, above.data, marks, above.marks)
     if () in above.marks:
@@ -115,7 +121,7 @@ def _merge(
 
 
 def paths_of(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
-    """Yield the path of a value, and the paths of all values in it."""
+    """Yield the path of a value, then the paths of all values inside this value."""
     yield path
     if isinstance(value, Mapping):
         for key, item in value.items():
@@ -126,7 +132,7 @@ def paths_of(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
 
 
 def lookup(data: object, path: KeyPath) -> tuple[bool, Any]:
-    """Look up a path in raw data; return True if there is a value, and the value."""
+    """Look up a path in raw data. Return ``(True, value)``, or ``(False, None)`` if the path does not exist."""
     for part in path:
         if isinstance(data, list) and isinstance(part, int) and part < len(data):
             data = data[part]
@@ -138,7 +144,7 @@ def lookup(data: object, path: KeyPath) -> tuple[bool, Any]:
 
 
 def mark_of(marks: Mapping[KeyPath, Mark], path: KeyPath) -> Mark | None:
-    """Return the mark of a value, or of the innermost table around it that has a mark."""
+    """Return the mark of a value. If the value has no mark, return the mark of the innermost table that has a mark."""
     for length in range(len(path), -1, -1):
         if path[:length] in marks:
             return marks[path[:length]]

@@ -1,7 +1,7 @@
 """Function that merges all sources of a config into one validated :class:`Config`.
 
 The layers are, lowest first: defaults, ``extends``, the file, the profile, ``ETDEV__SECTION__KEY``, ``--set``. The
-result also has the origin of every value.
+result includes the origin of every value.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class LoadedConfig:
     """Absolute path of the main config file."""
     profile: str | None
     origins: Mapping[KeyPath, Origin]
-    """Origin of every value, table and list element that is not a default."""
+    """Origin of every value, table and list element that a layer sets. Defaults have no origin."""
     files: tuple[Path, ...] = ()
-    """Absolute paths of all files that were read, the main file first; the config depends on them."""
+    """Absolute paths of all files that were read to load this config. The main file is first."""
     layers: tuple[Layer, ...] = field(default=(), repr=False)
-    """Layers before the merge, lowest first, without the defaults."""
+    """Layers before the merge, lowest first. The defaults are not included."""
 
     @property
     def root(self) -> Path:
@@ -48,18 +48,24 @@ class LoadedConfig:
 
     @property
     def name(self) -> str:
-        """Name of the main config file, as the user would write it."""
+        """Path of the main config file as in messages, relative to the working folder where possible."""
         return self.origins[()].source if () in self.origins else str(self.path)
 
     def origin(self, *key: str | int) -> Origin | None:
-        """Return the origin of a value or of the innermost table around it; None if no layer has either."""
+        """Return the origin of a value, or of the innermost enclosing table that has an origin.
+
+        Return None if neither the value nor an enclosing table has an origin.
+        """
         for length in range(len(key), 0, -1):
             if key[:length] in self.origins:
                 return self.origins[key[:length]]
         return None
 
     def where(self, *key: str | int) -> str:
-        """Return the location ``file:line:column`` of a value, or of the innermost table around it, for messages."""
+        """Return the location ``file:line:column`` of a value for messages.
+
+        For a default, return the location of the innermost table that a layer sets.
+        """
         origin = self.origin(*key) or self.origins.get(())
         return str(self.path) if origin is None else origin.place
 
@@ -69,14 +75,17 @@ class LoadedConfig:
         return self.root if origin is None else origin.base
 
     def problem(self, message: str, *key: str | int, hint: str | None, rule: str) -> Problem:
-        """Return a problem at a value, or at the innermost table around it."""
+        """Return a problem at a value, or at the innermost table that a layer sets."""
         origin = self.origin(*key)
         if origin is None:
             return Problem(message, format_key(key), hint=hint, rule=rule)
         return origin.problem(key, message, rule, hint)
 
     def resolve(self, *key: str | int) -> Path:
-        """Return the path in a value as an absolute path; a relative path refers to the folder of its file."""
+        """Return the path in a value as an absolute path.
+
+        A relative path in a config file is relative to the folder of that file.
+        """
         value: Any = self.config
         for part in key:
             value = entries_of(value)[part]
@@ -97,10 +106,10 @@ def load_config(
 ) -> LoadedConfig:
     """Read, merge and validate a config.
 
-    Raises :class:`etdev.errors.ConfigError` with all problems. If ``path`` is None, ``cwd`` is searched for
-    ``etdev.toml``, ``etdev.yaml``, ``etdev.yml`` and ``[tool.etdev]`` of ``pyproject.toml``. ``overrides`` are
-    ``key=value`` texts of ``--set``. ``environ`` has the variables ``ETDEV__SECTION__KEY``. All profiles are validated,
-    not only the chosen one.
+    If ``path`` is None, search ``cwd`` for ``etdev.toml``, ``etdev.yaml``, ``etdev.yml`` and ``[tool.etdev]`` in
+    ``pyproject.toml``. ``overrides`` are the ``key=value`` arguments of ``--set``. ``environ`` may contain variables
+    ``ETDEV__SECTION__KEY``. All profiles are validated, not only the chosen profile. Raises
+    :class:`etdev.errors.ConfigError` with all problems.
     """
     cwd = Path(os.path.abspath(cwd))
     main = find_config(cwd) if path is None else Path(os.path.normpath(cwd / path))

@@ -1,4 +1,4 @@
-"""Translation of pydantic's errors into messages with the key, the expected value and the probable meaning."""
+"""Translation of pydantic's errors into messages with the key, the expected value and a suggestion."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def model_issues(model: type[BaseModel], data: Mapping[str, Any], prefix: KeyPat
 
 
 def translate(error: ValidationError, root: TableOf, data: Mapping[str, Any], prefix: KeyPath = ()) -> list[Issue]:
-    """Return one issue for each wrong value, in pydantic's order."""
+    """Return one issue for each invalid value, in pydantic's order."""
     found = [_locate(root, item, data) for item in error.errors(include_url=False)]
     found = [part for item in found for part in _split_tag_errors(item)]
     around = {item.path[:length] for item in found for length in range(len(item.path))}
@@ -58,7 +58,10 @@ def translate(error: ValidationError, root: TableOf, data: Mapping[str, Any], pr
 
 
 def null_issues(root: TableOf, data: Mapping[str, Any]) -> Iterator[Issue]:
-    """Yield an issue for each null in the data of one file, at any depth; the models accept it as an unset key."""
+    """Yield an issue for each null in the data of one file, at any depth.
+
+    The models cannot report nulls, because they accept None for a key that is not set.
+    """
     for path in paths_of(data):
         if path and lookup(data, path) == (True, None):
             within = path[2:] if path[0] == "profiles" and len(path) > 2 else path
@@ -70,7 +73,7 @@ def null_issues(root: TableOf, data: Mapping[str, Any]) -> Iterator[Issue]:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """One of pydantic's errors, located in the grammar."""
+    """One of pydantic's errors, with the grammar node for the value."""
 
     path: KeyPath
     node: Node
@@ -128,9 +131,10 @@ def _item(value: object, part: str | int) -> object:
 
 
 def _form(union: OneOf, label: str | int, value: object) -> Node:
-    """Return the alternative of a union that the user probably meant with a value.
+    """Return the alternative of a union that the user probably meant when writing ``value``.
 
-    If several alternatives accept the kind of the value, return a union of these. If none does, return all.
+    If several alternatives accept this kind of value, return a union of these alternatives. If no alternative accepts
+    it, return a union of all alternatives.
     """
     if union.tag is not None:
         for option in union.options:
@@ -161,7 +165,7 @@ def _tag_values(table: TableOf, tag: str) -> tuple[object, ...]:
 
 
 def _split_tag_errors(item: _Found) -> Iterator[_Found]:
-    """Split an error about a union's tag into errors for the tag and for each key that no alternative has.
+    """Replace a union's tag error by an error for the tag, and an error for each key that no alternative has.
 
     If the tag is wrong or missing, pydantic does not check the other keys. All other errors are yielded unchanged.
     """
@@ -210,9 +214,10 @@ def _unknown_hint(item: _Found, root: TableOf, prefix: KeyPath) -> str:
 
 
 def _home(name: str, path: KeyPath, root: TableOf) -> KeyPath | None:
-    """Return the path of the only table that has a key of this name; None if no table or several tables have it.
+    """Return the path of the only table that has a key ``name``.
 
-    Where the table's path has ``*`` or an index, the result has the names of ``path``.
+    Return None if no table or several tables have this key. A ``*`` or an index in the table's path is replaced by the
+    part of ``path`` at the same position.
     """
     homes = {home for home, table in tables(root) if name in table.keys and home}
     if len(homes) != 1:
@@ -233,7 +238,7 @@ def _meant(item: _Found) -> str | None:
 
 
 def _without_misspelled(issues: dict[KeyPath, Issue], found: Iterable[_Found], prefix: KeyPath) -> list[Issue]:
-    """Remove each "missing" issue of a key that the user misspelled, because the misspelling is already reported."""
+    """Return the issues, without each "missing key" issue whose key appears in the data in misspelled form."""
     meant = {(*item.path[:-1], _meant(item)) for item in found if item.type == "extra_forbidden"}
     return [issue for path, issue in issues.items() if not (issue.rule == MISSING_KEY and path in meant)]
 
@@ -293,7 +298,7 @@ def _choice_hint(node: Node, value: object) -> str | None:
 
 
 _MEANT = {"float": "float32", "double": "float64", "half": "float16", "int": "int32", "long": "int64", "short": "int16"}
-"""Element types, by other names that PyTorch uses for them."""
+"""PyTorch's other names for element types. Each name maps to the element type in etdev's notation."""
 _WHOLE = re.compile(r"[+-]?[0-9][0-9_]*")
 _NUMBER = re.compile(r"[+-]?[0-9][0-9_]*(\.[0-9]+)?(e[+-]?[0-9]+)?")
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}

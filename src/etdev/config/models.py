@@ -1,6 +1,6 @@
-"""Frozen models of the config file: one class for each table, one described field for each key.
+"""Frozen models of the config file: one class for each table, one field for each key.
 
-These models, with the limits in :mod:`etdev.config.budget`, are the single source of the validation, the JSON Schema
+These models, with the limits in :mod:`etdev.config.budget`, define the validation, the JSON Schema
 (``etdev schema``), ``etdev config explain`` and ``docs/config.md``. Every key has an effect in this version. Code that
 needs the origin of a value (relative paths, positions) is in :mod:`etdev.config.loader`. Rules that involve several
 keys are in :mod:`etdev.config.checks`. This module does not access the file system.
@@ -16,10 +16,11 @@ from etdev.config.budget import Baseline, Budget
 from etdev.config.check_names import CheckName
 from etdev.config.keys import KeyPath
 from etdev.config.operation import Deploy, Run
-from etdev.config.registered import PlannerName
 from etdev.config.table import Table
+from etdev.config.tables.io import MethodIo
+from etdev.config.tables.memory import Memory
+from etdev.config.tables.schemes import Scheme
 from etdev.config.types import (
-    Alignment,
     CommitHash,
     CompileSpecValue,
     DataFileName,
@@ -31,25 +32,17 @@ from etdev.config.types import (
     ModuleName,
     Number,
     OperatorName,
-    Position,
     SafeName,
     Text,
 )
 
 DType = Literal["float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool"]
-KernelLibrary = Literal["portable", "optimized", "quantized"]
-Owner = Literal["host", "device", "caller"]
-"""Owner of the memory of an input or output.
-
-``host``: the program's plan, on the host. ``device``: the caller, on the device that uses or computes the value.
-``caller``: the caller, on the host.
-"""
-
+KernelLibrary = Literal["portable", "optimized", "quantized", "cortex-m"]
 
 Constant = bool | int | Number | str
-"""A value that a constant method returns, or one item of the list that it returns."""
+"""A value that a constant method returns, or one item of a returned list."""
 Constants = dict[Identifier, Constant | Annotated[Many[Constant], Field(min_length=1)]]
-"""Values of constant methods, by name."""
+"""Values of constant methods. The key is the name of the constant method."""
 
 Size = Annotated[int, Field(ge=1, le=2**31 - 1)]
 """Size of one dimension; the runtime stores sizes in 32 bits."""
@@ -64,6 +57,10 @@ class Project(Table):
     imports: Many[ModuleName] = Field(
         (),
         description="Python modules next to the config that register custom ops; etdev imports them before the model.",
+    )
+    native_libraries: Many[Text] = Field(
+        (),
+        description="Shared libraries with backends and kernels in C++, for the native runtime (docs/extending.md).",
     )
     out: Text = Field("build", description="Folder for the artifacts.")
 
@@ -135,36 +132,6 @@ class Method(Table):
     )
 
 
-class Pt2eXnnpack(Table):
-    """Static or dynamic int8 quantization by PT2E with the XNNPACK quantizer, after export."""
-
-    scheme: Literal["pt2e-xnnpack"] = Field(description="The quantization scheme.")
-    calibration: Entry | dict[Identifier, Entry] | None = Field(
-        None,
-        description="`module:callable` that returns calibration inputs, in the form of a method's `samples`; "
-        "with several methods, a table from method to callable. Required unless `dynamic`.",
-    )
-    per_channel: bool = Field(
-        True, description="True for one scale for each output channel of a weight, false for one scale for each tensor."
-    )
-    dynamic: bool = Field(False, description="True to compute activation scales at run time (linear layers only).")
-
-
-class Int8DynamicInt4Weight(Table):
-    """`8da4w`: torchao's int8 dynamic activations and grouped int4 weights, on linear layers, before export."""
-
-    scheme: Literal["8da4w"] = Field(description="The quantization scheme.")
-    group_size: int = Field(
-        32,
-        ge=32,
-        multiple_of=32,
-        description="Number of weights with the same scale. Must divide the input width of every linear layer.",
-    )
-
-
-Scheme = Annotated[Pt2eXnnpack | Int8DynamicInt4Weight, Field(discriminator="scheme")]
-
-
 class Partitioner(Table):
     """One step of lowering: the backend takes ops that the earlier steps left."""
 
@@ -197,7 +164,7 @@ class Accuracy(Table):
 
 
 class Verify(Table):
-    """Requirements for verification, in addition to its defaults."""
+    """Requirements for the verification of a target, in addition to the default checks."""
 
     atol: Number | None = Field(
         None,
@@ -216,44 +183,6 @@ class Verify(Table):
     )
     require: Many[CheckName] = Field(
         (), description="Checks that must run: if one of them does not run, the build ends with exit code 3."
-    )
-
-
-class Memory(Table):
-    """Layout of planned memory."""
-
-    planner: PlannerName | Entry = Field(
-        "best",
-        description="`best` finds the smallest possible plan for almost every model, `greedy` places values in "
-        "ExecuTorch's order, `naive` reuses no memory; a `module:callable` takes a planning problem "
-        "and returns offsets. Other packages may register more names (docs/extending.md).",
-    )
-    alignment: Alignment = Field(16, description="Alignment of every planned address, in bytes.")
-    tiling: Literal["auto", "off", "always"] = Field(
-        "auto",
-        description="Tiling computes ops part by part, which needs less memory but more instructions, so the "
-        "file grows. `auto` tiles where the memory saved is larger than the growth of the file, "
-        "`always` wherever it saves memory, `off` nowhere. A change of this key builds from the "
-        "export on.",
-    )
-
-
-class MethodIo(Table):
-    """Owners of the memory of a method's inputs and outputs.
-
-    * `host`: the program's plan, on the host.
-    * `device`: the caller, on the device of the delegates that use the input or compute the output. Neither copied nor
-      planned.
-    * `caller`: the caller, on the host. Not planned.
-    """
-
-    inputs: Owner | dict[Identifier, Owner] = Field(
-        "host", description="Owner of all inputs, or a table with owners by the input's name. Other inputs are `host`."
-    )
-    outputs: Owner | dict[Position, Owner] = Field(
-        "host",
-        description='Owner of all outputs, or a table with owners by the output\'s position: `{ 0 = "caller" '
-        "}`. Other outputs are `host`.",
     )
 
 
@@ -291,7 +220,7 @@ class InPlace(Table):
 
 
 class TargetRuntime(Table):
-    """Kernels and backends of the runtime on the device. Default: those of the installed executorch wheel."""
+    """Kernels and backends of the runtime on the device. Default: as in the installed executorch wheel."""
 
     kernels: Many[KernelLibrary] | None = Field(None, description="Kernel libraries that the runtime is linked with.")
     operators: Text | None = Field(
@@ -316,7 +245,7 @@ class Target(Table):
     )
     memory: Memory = Field(default_factory=Memory, description="Layout of planned memory.")
     io: dict[Identifier, MethodIo] = Field(
-        default_factory=dict, description="Owners of the memory of inputs and outputs, by method."
+        default_factory=dict, description="Memory and data types of inputs and outputs, by method."
     )
     elide: Elide = Field(default_factory=Elide, description="Copies that the linker removes.")
     inplace: InPlace = Field(default_factory=InPlace, description="Operators that may write an output over an input.")
@@ -384,13 +313,15 @@ class Config(Table):
 LINK_KEYS: tuple[KeyPath, ...] = (
     ("targets", "*", "memory", "planner"),
     ("targets", "*", "memory", "alignment"),
-    ("targets", "*", "io"),
+    ("targets", "*", "memory", "order"),
+    ("targets", "*", "io", "*", "inputs"),
+    ("targets", "*", "io", "*", "outputs"),
     ("targets", "*", "elide"),
     ("targets", "*", "inplace"),
     ("targets", "*", "external_weights"),
 )
-"""Keys that only the linker reads; if only these change, a build links again without export, lowering or emission.
+"""Keys that only the linker reads. If only these keys change, a build skips export, lowering and emission.
 
-``*`` is any name. ``model.share_state`` is not included: emission uses it to decide which buffers of a method are
-state.
+``*`` represents any name. ``model.share_state`` is not included, because emission uses this key to choose the buffers
+that are state.
 """

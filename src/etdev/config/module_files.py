@@ -1,4 +1,4 @@
-"""Files of Python modules, and the names that those files define, found without importing modules."""
+"""Functions that find the files of Python modules, and the names that these files define, without importing modules."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 from etdev.files import read_file
 
 MODULE_ENDS = ("/__init__.py", *EXTENSION_SUFFIXES, *SOURCE_SUFFIXES)
-"""Endings of a module's file after the module's dotted path, in the order in which Python searches them."""
+"""Suffixes of a module's file after the module's dotted path, in the order in which Python tries them."""
 
 _DYNAMIC = frozenset({"__dict__", "__getattr__", "eval", "exec", "globals", "locals", "setattr", "sys.modules", "vars"})
-"""Names whose use in a module may define names that its source does not show."""
+"""Names that allow a module to define other names dynamically, so that the module's source does not show all names."""
 
 
 def module_place(dotted: str, base: Path) -> Path | None:
@@ -26,7 +26,7 @@ def module_place(dotted: str, base: Path) -> Path | None:
 
 
 def is_installed(name: str) -> bool:
-    """Return True if a top-level module can be imported here; does not run its code."""
+    """Return True if a top-level module can be imported here. This function does not run the module's code."""
     try:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):
@@ -36,7 +36,7 @@ def is_installed(name: str) -> bool:
 def defined_names(file: Path) -> frozenset[str] | None:
     """Return every name that a source file binds, at any depth.
 
-    Return None if the file cannot be parsed, or may define more names than its source shows.
+    Return None if the file cannot be parsed, or if it may define names dynamically.
     """
     try:
         nodes = list(ast.walk(ast.parse(read_file(file))))
@@ -71,10 +71,10 @@ def _bound(node: ast.AST) -> Iterator[str]:
 
 
 def _bound_in_package(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
-    """Yield the names that an import adds to its package: every part of a submodule's dotted name.
+    """Yield every part of the dotted names of the modules that an import statement imports.
 
-    Python sets an imported submodule as an attribute of its package, regardless of the names that the statement binds.
-    All parts are included, because the package's own name is not known here.
+    Python sets an imported submodule as an attribute of its package, in addition to the names that the statement binds.
+    All parts are included, because the package that contains this file is unknown here.
     """
     modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
     yield from (part for module in modules for part in module.split("."))

@@ -1,7 +1,7 @@
-"""Check of user-chosen names in profiles and overrides: only names that a config file defines are valid.
+"""Check of user-chosen names in profiles and overrides. Only names that a config file defines are valid.
 
-A profile declares a new name with ``new = true``. Without this rule, a misspelled target would silently be a new
-target, and the target that the user meant would not get its limits.
+A profile declares a new name with ``new = true``. Without this rule, a misspelled target in a profile would silently
+define another target, and the intended target would not get these settings.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ NAMED_TABLES = {
     "targets": "target",
     "deploy": "deployment",
 }
-"""Tables of the config whose entries are tables with user-chosen names; maps each to the word for an entry."""
+"""Config tables whose entries are tables with user-chosen names. Each table maps to the noun for one of its entries."""
 NEW = "new"
 """Key with which a profile declares a name as new."""
 _NO_TABLES = {"constants": "constant method"}
-"""Tables of the config whose entries are plain values with user-chosen names; they cannot have the key ``new``."""
+"""Config tables whose entries are plain values with user-chosen names. Such an entry cannot contain the key ``new``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class ProfileNames:
 
 
 def check_profile_names(profile: Raw, files: Raw) -> ProfileNames:
-    """Report names in a profile that the config files do not define, and wrong uses of ``new``."""
+    """Check the names in a profile: report names that no config file defines, and wrong uses of the key ``new``."""
     data = dict(profile.table)
     spent: list[KeyPath] = []
     issues: list[Issue] = []
@@ -91,7 +91,10 @@ def override_issues(
 
 
 def without_new(merged: Layer) -> Layer:
-    """Remove the key ``new`` from each table of a profile whose name is in the merged data."""
+    """Remove the key ``new`` from the entries of profiles that the merged data now also defines.
+
+    An entry is, for example, a target in ``[profiles.NAME.targets]``.
+    """
     config = Raw(merged.data)
     profiles = dict(config["profiles"].table)
     spent: set[KeyPath] = set()
@@ -109,9 +112,9 @@ def without_new(merged: Layer) -> Layer:
 
 
 def _names_in(config: Raw, table: str) -> Collection[str] | None:
-    """Return the names that a table defines; None if the table is malformed, misspelled or missing.
+    """Return the names of the entries in a config table.
 
-    Other checks report such a table.
+    Return None if the table is malformed, misspelled or missing. Other checks report such a table.
     """
     if not config.is_settled(table):
         return None
@@ -126,4 +129,4 @@ def _unknown(path: KeyPath, word: str, known: Collection[str], otherwise: str) -
     listed = ", ".join(known)
     here = f"{word}s here: {listed}; " if listed else ""
     hint = f"did you mean `{near}`? {otherwise[:1].upper()}{otherwise[1:]}" if near else f"{here}{otherwise}"
-    return Issue(path, f"`{format_key(path)}` names a {word} that no file defines", UNKNOWN_NAME, hint)
+    return Issue(path, f"`{format_key(path)}`: no config file defines this {word}", UNKNOWN_NAME, hint)

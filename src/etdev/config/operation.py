@@ -45,7 +45,7 @@ class Deploy(Table):
 
 
 class Run(Table):
-    """Execution of builds; does not affect the bytes of artifacts."""
+    """Settings for the execution of builds. They do not affect the bytes of artifacts."""
 
     executor: Literal["local", "ray"] = Field(
         "local",

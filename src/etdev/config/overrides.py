@@ -1,6 +1,6 @@
-"""Layers from outside the files: the variables ``ETDEV__SECTION__KEY``, and ``--set key=value``.
+"""Config layers that are not files: the variables ``ETDEV__SECTION__KEY``, and ``--set key=value``.
 
-Both values are read as TOML. Text that is not valid TOML is taken as text (``--set model.entry=model:make``).
+Each value is parsed as TOML. A value that is not valid TOML becomes plain text, as in ``--set model.entry=model:make``.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from etdev.errors import Problem
 
 PREFIX = "ETDEV__"
 _NOT_OVERRIDABLE = {"extends": "add it to the config file", "profiles": "add it to the config file"}
-"""Keys that are read before overrides are applied, each with a hint; overriding them would have no effect."""
+"""Keys that cannot be overridden, because they are read before overrides are applied. Each key maps to a hint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """A key and the value that an environment variable or a ``--set`` sets."""
+    """One key and its value, from an environment variable or a ``--set``."""
 
     path: KeyPath
     value: Any
@@ -36,7 +36,10 @@ class Override:
 
 
 def parse_value(text: str) -> tuple[Any, bool]:
-    """Read a text as a TOML value; return the value, and True if the text is not valid TOML and was taken as text."""
+    """Parse a text as a TOML value.
+
+    Return the value and False, or the unchanged text and True if the text is not valid TOML.
+    """
     if max(text.count("["), text.count("{")) <= MAX_DEPTH:
         try:
             table = tomllib.loads(f"value = {text}")
@@ -48,7 +51,7 @@ def parse_value(text: str) -> tuple[Any, bool]:
 
 
 def from_command_line(texts: Sequence[str], base: Path) -> tuple[list[Override], list[Problem]]:
-    """Return the overrides from the ``key=value`` texts of ``--set``, in order, and their problems."""
+    """Return the overrides from the arguments of ``--set`` in order, and a problem for each invalid argument."""
     overrides: list[Override] = []
     problems: list[Problem] = []
     for text in texts:
@@ -66,10 +69,10 @@ def from_command_line(texts: Sequence[str], base: Path) -> tuple[list[Override],
 def from_environment(
     environ: Mapping[str, str], base: Path, root: Node, data: Mapping[str, Any]
 ) -> tuple[list[Override], list[Problem]]:
-    """Return the overrides from the variables ``ETDEV__SECTION__KEY``, shorter keys first, and their problems.
+    """Return the overrides from the variables ``ETDEV__SECTION__KEY``, and a problem for each invalid variable.
 
-    Each part of a name matches a key of the models or of ``data``, ignoring case and the difference between ``-`` and
-    ``_``. A part that matches no key is converted to lower case.
+    Overrides of shorter keys come first. Each part of a variable's name is matched with the keys of the models and of
+    ``data``. The match ignores case and treats ``-`` as ``_``. A part that matches no key is converted to lower case.
     """
     overrides: list[Override] = []
     problems: list[Problem] = []
@@ -99,9 +102,10 @@ def from_environment(
 def override_layers(
     overrides: Iterable[Override], data: Mapping[str, Any], root: Node, profiles: Mapping[str, Mapping[str, Any]]
 ) -> tuple[list[Layer], list[Problem], set[KeyPath]]:
-    """Return a layer for each override, all problems, and the keys of tables whose names are not defined.
+    """Return a layer for each valid override, all problems, and the keys of entries that no layer defines.
 
-    ``data`` is the merged data below the overrides. ``profiles`` has the data of all profiles, for hints.
+    ``data`` is the merge of all layers below the overrides. ``profiles`` maps the name of each profile to its data, for
+    hints.
     """
     layers: list[Layer] = []
     problems: list[Problem] = []
@@ -130,9 +134,9 @@ def short_text(text: str, limit: int = 60) -> str:
 
 
 def _match(parts: Sequence[str], root: Node, data: object) -> tuple[KeyPath, str | None]:
-    """Return the key for the parts of a variable's name, and None.
+    """Return the key that matches the parts of a variable's name, and None.
 
-    If a part matches several keys, return a message instead of None.
+    If a part matches several keys, return the key up to that part, and a message about the ambiguity.
     """
     path: KeyPath = ()
     nodes: list[Node] = [root]
@@ -152,7 +156,7 @@ def _match(parts: Sequence[str], root: Node, data: object) -> tuple[KeyPath, str
 
 
 def _list_on_the_way(path: KeyPath, data: Mapping[str, Any], root: Node) -> KeyPath | None:
-    """Return the path of the first list around the value; None if there is none.
+    """Return the path of the outermost list that contains the value at ``path``; None if no list contains it.
 
     An override cannot set a single element of a list.
     """

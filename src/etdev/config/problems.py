@@ -1,4 +1,4 @@
-"""Conversion of issues to problems with positions in files, and the order of problems."""
+"""Conversion of issues to problems with positions in files, and sorting of problems."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from etdev.errors import Problem
 def problem_of(issue: Issue, marks: Mapping[KeyPath, Mark]) -> Problem:
     """Return the issue as a problem at the position of its value or key.
 
-    If the key is missing, the position is that of the innermost table around it.
+    If the key is missing, use the position of the innermost table that exists.
     """
     mark = mark_of(marks, issue.key)
     if mark is None:
@@ -29,7 +29,7 @@ def problem_of(issue: Issue, marks: Mapping[KeyPath, Mark]) -> Problem:
         message = message.replace(f"`{format_key(issue.key)}`", f"`{format_key(written)}`", 1)
     hint = _hint(issue, origin.source)
     if mark.as_text and issue.rule == WRONG_TYPE:
-        hint = "the value is not valid TOML, so it was taken as text"
+        hint = "write the value as valid TOML; other values are read as text"
     return Problem(message, format_key(written), origin.source, line, column, hint, issue.rule)
 
 
@@ -41,7 +41,7 @@ def _hint(issue: Issue, source: str) -> str | None:
 
 
 def with_nulls(problems: Sequence[Problem], nulls: Iterable[Problem]) -> list[Problem]:
-    """Return the problems, and those of ``nulls`` whose key has no other problem."""
+    """Return the problems, and each problem in ``nulls`` whose key has no problem yet."""
     said = {(problem.source, problem.key) for problem in problems}
     return [*problems, *(null for null in nulls if (null.source, null.key) not in said)]
 

@@ -1,4 +1,4 @@
-"""Access to raw data of a config, which is not validated and may be wrong anywhere."""
+"""Access to the raw data of a config. Raw data is not validated, so any value may have a wrong type."""
 
 from __future__ import annotations
 
@@ -60,23 +60,29 @@ class Raw:
     def lacks(self, key: str) -> bool:
         """Return True if this table has neither the key nor a similar key.
 
-        A similar key is a misspelling, which the models report.
+        A similar key is probably a misspelling, which the models report.
         """
         return nearest(key, self.table) is None
 
     def is_settled(self, key: str) -> bool:
-        """Return True if the key's value is a table or the key is absent; a misspelled key does not count as absent."""
+        """Return True if the key's value is a table, or if this table lacks the key.
+
+        Return False for a value of another type, and if this table has a similar key, which is probably a misspelling.
+        """
         return isinstance(self.table[key], Mapping) if key in self else self.lacks(key)
 
     def range(self, least: str, most: str) -> tuple[object, object]:
-        """Return the values of two keys, which are the bounds of a range; ``(None, None)`` if one is a boolean."""
+        """Return the values of the keys ``least`` and ``most``, the bounds of a range.
+
+        Return ``(None, None)`` if a bound is a boolean.
+        """
         values = self.table.get(least), self.table.get(most)
         return (None, None) if any(isinstance(value, bool) for value in values) else values
 
     def issue(self, text: str, rule: str, hint: str | Example | None = None, *, at: str | None = None) -> Issue:
-        """Return an issue about this value, or about its key ``at``.
+        """Return an issue about this value, or about the key ``at`` in this table.
 
-        The message is the key's name followed by ``text``, such as ``is missing`` or ``: a reason``.
+        The message is this value's key followed by ``text``, such as ``is missing`` or ``: a reason``.
         """
         message = f"`{self}`{text}" if text.startswith(":") else f"`{self}` {text}"
         return Issue(self.path if at is None else (*self.path, at), message, rule, hint)
@@ -87,5 +93,5 @@ Check = Callable[[Raw], Iterable[Issue]]
 
 
 def listed(what: str, names: Iterable[str], otherwise: str | None = None) -> str | None:
-    """Return a hint with all valid names; ``otherwise`` if there are none."""
+    """Return the hint ``WHAT here: NAME, NAME``; return ``otherwise`` if there are no names."""
     return f"{what} here: {', '.join(names)}" if names else otherwise

@@ -1,4 +1,4 @@
-"""Generator of the section Keys in ``docs/config.md``: ``python -m etdev.config.reference [FILE]``."""
+"""Generator of the section "Keys" in ``docs/config.md``: ``python -m etdev.config.reference [FILE]``."""
 
 from __future__ import annotations
 

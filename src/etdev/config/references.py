@@ -1,7 +1,7 @@
-"""Check of the files, modules and functions that a config names, without importing them.
+"""Check of the files, modules and functions that a config refers to. The check does not import modules.
 
-Something that is missing only causes a warning: a step of CI may still train, export or download it, or a module may be
-installed only where the build runs. Something that exists but is of the wrong kind is an error.
+A missing file or module causes only a warning. A step of CI may still create the file, or the module may be installed
+only on the build machine. A path of the wrong kind and an undefined function are errors.
 """
 
 from __future__ import annotations
@@ -16,32 +16,36 @@ from etdev.config.describe.notation import literal
 from etdev.config.issues import MISSING_FILE, REFERENCE
 from etdev.config.keys import KeyPath, format_key, suggest
 from etdev.config.loader import LoadedConfig
-from etdev.config.models import Config, Pt2eXnnpack
+from etdev.config.models import Config
 from etdev.config.module_files import defined_names, is_installed, module_place
+from etdev.config.tables.schemes import Pt2e
 from etdev.errors import Problem
 
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """Problems with the files, modules and functions that a config names."""
+    """Errors and warnings about the files, modules and functions that a config refers to."""
 
     wrong: tuple[Problem, ...]
-    """Errors about things that exist but are of the wrong kind."""
+    """Errors, such as a folder instead of a file, or a module that does not define the function."""
     absent: tuple[Problem, ...]
-    """Warnings about things that do not exist, or not yet."""
+    """Warnings about files and modules that do not exist yet."""
 
 
-def check_references(loaded: LoadedConfig) -> References:
-    """Check every file, module and function that the effective config names."""
-    found = [*_check_files(loaded), *_check_modules(loaded)]
+def check_references(loaded: LoadedConfig, more: Iterable[KeyPath] = ()) -> References:
+    """Check every file, module and function that the effective config refers to.
+
+    ``more`` are further keys with paths of files, such as options of backends.
+    """
+    found = [*_check_files(loaded, more), *_check_modules(loaded)]
     return References(
         tuple(problem for problem in found if problem.rule == REFERENCE),
         tuple(problem for problem in found if problem.rule == MISSING_FILE),
     )
 
 
-def _check_files(loaded: LoadedConfig) -> Iterator[Problem]:
-    for key in _file_keys(loaded.config):
+def _check_files(loaded: LoadedConfig, more: Iterable[KeyPath]) -> Iterator[Problem]:
+    for key in (*_file_keys(loaded.config), *more):
         path = loaded.resolve(*key)
         if not os.path.exists(path):  # os.path, because Path's method raises for invalid names.
             otherwise = "make or download it before the build"
@@ -62,6 +66,7 @@ def _file_keys(config: Config) -> Iterator[KeyPath]:
     for name in ("weights", "pt2"):
         if getattr(config.model, name) is not None:
             yield ("model", name)
+    yield from (("project", "native_libraries", index) for index in range(len(config.project.native_libraries)))
     yield from (("model", "inputs", index) for index in range(len(config.model.inputs)))
     for name, target in config.targets.items():
         if target.runtime.operators is not None:
@@ -96,9 +101,9 @@ def _check_modules(loaded: LoadedConfig) -> Iterator[Problem]:
 
 
 def _is_found_elsewhere(module: str, base: Path) -> bool:
-    """Return True if Python may find the module outside ``base``, as an installed module.
+    """Return True if Python may find the module as an installed module, outside ``base``.
 
-    This is possible if ``base`` has no such module, or only a folder with its name.
+    Return False if ``base`` has a file of this module. A mere folder with this name does not hide an installed module.
     """
     place = module_place(module, base)
     return place is None or place.is_dir()
@@ -112,10 +117,10 @@ def _check_name(loaded: LoadedConfig, key: KeyPath, file: Path, name: str) -> It
 
 
 def _module_keys(config: Config) -> Iterator[tuple[KeyPath, str]]:
-    """Yield the key and the value of every ``module`` and every ``module:callable`` in the config."""
+    """Yield key and value of each config entry of the form ``module`` or ``module:callable``."""
     yield from _model_keys(config)
     for name, scheme in config.quantize.items():
-        given = scheme.calibration if isinstance(scheme, Pt2eXnnpack) else None
+        given = scheme.calibration if isinstance(scheme, Pt2e) else None
         if isinstance(given, str):
             yield ("quantize", name, "calibration"), given
         for method, entry in given.items() if isinstance(given, Mapping) else ():
@@ -143,7 +148,7 @@ def _model_keys(config: Config) -> Iterator[tuple[KeyPath, str]]:
 def _names_in(folder: Path, suffix: str = "") -> Iterable[str]:
     """Return the names of the files in a folder.
 
-    With a suffix, return only the names of files that have it, without the suffix.
+    With ``suffix``, return only names with this suffix, and remove the suffix from each name.
     """
     try:
         names = sorted(path.name for path in folder.iterdir() if path.is_file())

@@ -1,4 +1,4 @@
-"""Types of config values that are names from an extension point, such as planners."""
+"""Types of config values that are registered names of an extension point, such as planners."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from etdev.plugins import PLANNERS, Group
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """Marks a text type whose values are the names of an extension point: etdev's and those of installed packages."""
+    """Annotation of a text type whose valid values are the registered names of an extension point."""
 
     group: Group
 
 
 def refuse_unregistered(group: Group) -> AfterValidator:
-    """Return a validator that accepts the names of an extension point, without importing plug-ins."""
+    """Return a validator that accepts the registered names of an extension point.
+
+    The validator does not import plug-ins.
+    """
 
     def check(value: str) -> str:
         if value not in plugins.names(group):
@@ -42,7 +45,7 @@ PlannerName = Annotated[
         }
     ),
 ]
-"""Name of a planner, of etdev or of another package.
+"""Name of a planner, which etdev or another package provides.
 
 The JSON Schema of this type does not depend on the installed packages.
 """

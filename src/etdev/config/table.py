@@ -6,6 +6,6 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Table(BaseModel):
-    """A table of the config: immutable, without unknown keys, without implicit conversion of types."""
+    """Immutable table of the config. It rejects unknown keys, and does not convert values between types."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)

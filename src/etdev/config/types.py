@@ -25,12 +25,12 @@ class Expected:
 
     phrase: str
     also: frozenset[str] = frozenset()
-    """Accepted kinds of raw value, in addition to that of the annotated type.
+    """Further kinds of raw value that are accepted, in addition to the kind of the annotated type.
 
-    The names are those of :func:`etdev.config.describe.notation.kind`.
+    :func:`etdev.config.describe.notation.kind` defines the names of kinds.
     """
     example: str | None = None
-    """A valid value that messages show as an example; None for no example."""
+    """A valid value that messages show as an example; None if messages show no example."""
     meant: Callable[[str], str | None] | None = None
     """Function that takes an invalid text and returns a hint with its probable meaning."""
 
@@ -49,22 +49,25 @@ UNITS = ", ".join(_UNITS)
 
 
 def refuse_negative(value: int | str) -> int | str:
-    """Return the value; raise an error if it is negative."""
+    """Return the value. Raise an error if it is a negative integer."""
     if isinstance(value, int) and value < 0:
         raise ValueError("negative")
     return value
 
 
 def refuse_bad_reference(value: str) -> str:
-    """Return the value; raise an error if it is ``git:`` followed by an invalid name of a commit."""
+    """Return the value. Raise an error if it is ``git:`` followed by an invalid commit reference."""
     reference = value.removeprefix(GIT_PREFIX)
     if value.startswith(GIT_PREFIX) and not re.fullmatch(r"[^\s:\-][^\s:]*", reference):
-        raise ValueError("not a name of a commit")
+        raise ValueError("not a valid commit reference")
     return value
 
 
 def parse_byte_size(value: object) -> object:
-    """Convert a size such as ``"64KiB"`` to bytes; a whole number is in bytes. Pydantic rejects other values."""
+    """Convert a size such as ``"64KiB"`` to a number of bytes.
+
+    Return a value of any other type unchanged. Pydantic accepts an integer as a number of bytes.
+    """
     if not isinstance(value, str):
         return value
     match = _SIZE.fullmatch(value.strip())
@@ -79,7 +82,7 @@ def parse_byte_size(value: object) -> object:
 
 
 def meant_size(text: str) -> str | None:
-    """Return a hint with the valid forms of a size with an unknown unit.
+    """Return a hint that corrects the unknown unit of a size; None if the text is not a size.
 
     ``64KB`` and ``64k`` have two possible meanings, so the hint shows both.
     """
@@ -127,7 +130,10 @@ TIME_UNITS = ", ".join(_SECONDS)
 
 
 def parse_duration(value: object) -> object:
-    """Convert a duration such as ``"12ms"`` to seconds; a number is in seconds. Pydantic rejects other values."""
+    """Convert a duration such as ``"12ms"`` to seconds.
+
+    Return other types unchanged. Pydantic accepts numbers as seconds, and rejects the rest.
+    """
     if not isinstance(value, str):
         return value
     match = _DURATION.fullmatch(value.strip())
@@ -193,7 +199,7 @@ Growth = Annotated[
 """Allowed growth: bytes, or text with a percentage of the earlier size."""
 
 GIT_PREFIX = "git:"
-"""Prefix of a baseline in the git history."""
+"""Prefix of ``baseline.from`` for a baseline in the git history: ``git:REF``."""
 
 BaselineSource = Annotated[
     str,
@@ -212,7 +218,7 @@ def parse_base64_table(value: object) -> object:
     if not isinstance(value, Mapping):
         return value
     if set(value) != {"base64"} or not isinstance(value["base64"], str):
-        raise ValueError('a table is bytes only in the form { base64 = "..." }')
+        raise ValueError('a table must have the form { base64 = "..." }')
     try:
         return base64.b64decode(value["base64"], validate=True)
     except binascii.Error as error:
@@ -253,7 +259,7 @@ DestinationUri = Annotated[
 ]
 """Destination of a deployment.
 
-:mod:`etdev.config.checks.operation` validates it; its messages never repeat the URI, which may contain a secret.
+:mod:`etdev.config.checks.operation` validates the URI. Messages never contain the URI, because it may contain a secret.
 """
 
 EnvironmentName = Annotated[
@@ -318,7 +324,10 @@ ModuleName = Annotated[str, Field(pattern=rf"^{_DOTTED}$"), Expected('a module n
 """Dotted name of a Python module."""
 
 Entry = Annotated[str, Field(pattern=rf"^{_DOTTED}:{_DOTTED}$"), Expected('"module:callable"')]
-"""``module:callable``. Python searches the module first in the folder of the file that sets it, then as usual."""
+"""Reference to a Python object: ``module:callable``.
+
+Python searches for the module first in the folder of the config file with this value, then in the usual locations.
+"""
 
 OperatorName = Annotated[
     str,
@@ -327,7 +336,7 @@ OperatorName = Annotated[
     ),
     Expected('an operator such as "aten::relu.out"'),
 ]
-"""An operator, in a notation that :func:`etdev.program.analysis.inplace.parse_operator` accepts."""
+"""Name of an operator, in a notation that :func:`etdev.program.analysis.inplace.parse_operator` accepts."""
 
 CommitHash = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$"), Expected("a full commit hash, 40 hexadecimal digits")]
 
@@ -348,10 +357,10 @@ Alignment = Annotated[
     Expected(f"a power of two from 1 to {MAX_ALIGNMENT}"),
     WithJsonSchema({"enum": [2**power for power in range(MAX_ALIGNMENT.bit_length())]}),
 ]
-"""Alignment in bytes; addresses are multiples of it."""
+"""Alignment in bytes. Addresses are multiples of this number."""
 
 Position = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$"), Expected('a position such as "0"')]
-"""Position of an output of a method, from 0; text, because keys of TOML tables are text."""
+"""Position of an output of a method, counted from 0. The type is text, because keys of TOML tables are text."""
 
 
 def canonical_device(value: str) -> str:
@@ -378,4 +387,4 @@ DeviceName = Annotated[
     Expected(f"a device ({valid_names()})", example="cpu"),
     WithJsonSchema({"type": "string", "pattern": _device_pattern()}),
 ]
-"""A device with memory, by its canonical name."""
+"""Canonical name of a device with memory, such as ``cuda:0``."""

@@ -1,4 +1,7 @@
-"""Variants of a config: one for each profile, merged from its layers and validated."""
+"""Variants of a config. Each variant is the merge of the files, one profile and the overrides.
+
+Every variant is validated.
+"""
 
 from __future__ import annotations
 
@@ -25,21 +28,21 @@ from etdev.errors import Problem
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """Layers of one variant, and their merge."""
+    """Layers of one variant, the merge of these layers, and the problems that the merge found."""
 
     layers: list[Layer]
     merged: Layer
     problems: list[Problem]
     """Problems found while merging: undefined names in the profile, and overrides that cannot be applied."""
     unknown: frozenset[KeyPath] = frozenset()
-    """Tables whose names no file defines and are probably misspelled; keys missing in them are not reported."""
+    """Keys of entries, such as targets, whose name is undefined. Missing keys in these entries are not reported."""
 
 
 class Variants:
-    """All variants that the config files define: one for each profile.
+    """All variants of a config: the chosen variant, and one variant for each other profile.
 
-    The chosen variant includes the data of all profiles, because their names are validated there. The other variants
-    omit the profiles, so that the work is linear in the number of profiles.
+    Only the chosen variant includes the table ``profiles``, so that this table is validated once. The total work is
+    then linear in the number of profiles.
     """
 
     def __init__(self, read: FileSet, environ: Mapping[str, str], texts: Sequence[str]) -> None:
@@ -57,16 +60,15 @@ class Variants:
         return list(self._profiles)
 
     def chosen(self, profile: str | None) -> Stack:
-        """Return the chosen variant: the files, then the profile, then the environment and ``--set``."""
+        """Return the variant for the command: the files, then the profile (None for no profile), then the overrides."""
         found = self._stack(self._read.merged, profile)
         # The config includes its profiles. Names that the chosen profile added are no longer new in them.
         return replace(found, merged=without_new(found.merged)) if profile is not None else found
 
     def other(self, profile: str) -> Stack:
-        """Return the variant of a profile that was not chosen.
+        """Return the variant of a profile that the user did not choose.
 
-        A name in an override that this profile does not define is not a problem, because the override is meant for the
-        chosen profile.
+        The overrides are meant for the chosen profile. An override with a name that is undefined here is not a problem.
         """
         found = self._stack(self._without, profile)
         problems = [problem for problem in found.problems if problem.rule != UNKNOWN_NAME or problem.line is not None]
@@ -112,14 +114,17 @@ def validate(variant: Stack, checks: Iterable[Check]) -> tuple[Config | None, li
 
 
 def in_profile(problem: Problem, profile: str) -> Problem:
-    """Add the profile's name to the problem's message, unless the problem's key already shows the profile."""
+    """Return the problem with the profile's name added to the message.
+
+    Return the problem unchanged if its key already shows the profile.
+    """
     if problem.key.startswith("profiles."):
         return problem
     return replace(problem, message=f"{problem.message} (with the profile `{profile}`)")
 
 
 def identity(problem: Problem) -> tuple[object, ...]:
-    """Return a key that is equal for the same problem in different variants."""
+    """Return a tuple that is equal for two problems if they are the same problem in two variants."""
     return problem.key, problem.rule, problem.source, problem.line, problem.column
 
 

@@ -1,1 +1,1 @@
-"""Deployment of built files to a target as complete releases. All transports work in the same way."""
+"""Deployment of built files to a target, as releases that are either complete or absent."""

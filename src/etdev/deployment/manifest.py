@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 MANIFEST = "manifest.json"
 
 FileName = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
-"""Pattern of valid file names in a release. Such names are valid on every operating system."""
+"""Pattern for the names of files in a release. All operating systems allow names that match it."""
 
 
 class ManifestError(ValueError):
@@ -23,7 +23,7 @@ class _Part(BaseModel):
 
 
 class ReleasedFile(_Part):
-    """A file of a release, other than the manifest."""
+    """A file in a release. The manifest itself is not listed."""
 
     name: str = Field(pattern=rf"^{FileName.pattern}$")
     size: int = Field(ge=0)
@@ -32,20 +32,23 @@ class ReleasedFile(_Part):
 
 
 class Needs(_Part):
-    """Requirements of the program on the machine that runs it."""
+    """Requirements of the program for the machine that runs the program."""
 
     executorch: str | None
-    """Version of ExecuTorch that built the program, or None if unknown. Older runtimes may refuse the program."""
+    """Version of ExecuTorch with which the program was built, or None if unknown.
+
+    An older runtime may be unable to load the program.
+    """
     devices: tuple[str, ...] = Field(strict=False)
-    """Devices other than the host that the program uses, such as ``cuda:0``."""
+    """Devices that the program uses, such as ``cuda:0``, without the host."""
     operators: tuple[str, ...] = Field(strict=False)
     """Names of the kernels that the program calls, such as ``aten::add.out``."""
     delegates: tuple[str, ...] = Field(strict=False)
     """Names of the backends that the program calls, such as ``XnnpackBackend``."""
     libraries: tuple[str, ...] = Field(strict=False)
-    """Kernel libraries of ExecuTorch with these kernels: ``portable``, ``optimized``, ``quantized``."""
+    """ExecuTorch's libraries that contain the kernels: some of ``portable``, ``optimized`` and ``quantized``."""
     memory: dict[str, int]
-    """Planned bytes per device."""
+    """Size of planned memory in bytes, by device."""
 
 
 class Check(_Part):
@@ -54,13 +57,13 @@ class Check(_Part):
     name: str
     status: Literal["passed", "not run"]
     summary: str
-    """Result of the check in words, or the reason why the check did not run."""
+    """Summary of the result, or the reason why the check did not run."""
 
 
 class Manifest(_Part):
-    """Manifest of a release.
+    """Manifest of a release: the files and facts about them.
 
-    Releases with equal manifests have equal files, independent of who deployed them and when.
+    Equal manifests describe equal files. The manifest does not depend on the time or the author of the deployment.
     """
 
     format: Literal[1] = 1
@@ -70,24 +73,24 @@ class Manifest(_Part):
     """Name of the ``.pte`` file, which is one of ``files``."""
     files: tuple[ReleasedFile, ...] = Field(strict=False)
     versions: dict[str, str]
-    """Versions of etdev, Python and the packages that built the program."""
+    """Versions of etdev, Python and the packages with which the program was built, by name."""
     needs: Needs
     verification: tuple[Check, ...] = Field(strict=False)
     lock: str | None
     """SHA-256 of the ``etdev.lock`` next to the config, or None if there is no lock."""
 
     def to_bytes(self) -> bytes:
-        """Return the content of ``manifest.json``. Equal manifests have equal content."""
+        """Return the content of ``manifest.json``. Equal manifests produce equal content."""
         return (self.model_dump_json(indent=2) + "\n").encode()
 
 
 def digest_of(content: bytes) -> str:
-    """Return the first twelve digits of a manifest's SHA-256. The release's name contains these digits."""
+    """Return the first twelve hexadecimal digits of a manifest's SHA-256. The release's name ends with them."""
     return hashlib.sha256(content).hexdigest()[:12]
 
 
 def parse_manifest(content: bytes) -> Manifest:
-    """Return the manifest with this content. Raise :class:`ManifestError` if the content is not a valid manifest."""
+    """Parse the content of a manifest. Raise :class:`ManifestError` if the content is not a valid manifest."""
     try:
         return Manifest.model_validate_json(content)
     except ValidationError as error:

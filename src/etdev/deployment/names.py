@@ -20,7 +20,7 @@ _TEMPORARY_NAME = re.compile(
     rf"\.etdev-(?P<release>{_RELEASE})-(?P<host>[0-9a-f]{{8}})-(?P<process>\d{{1,10}})-[0-9a-f]{{8}}(?P<pointer>\.pointer)?"
 )
 ABANDONED = timedelta(days=1)
-"""Age at which an unfinished deployment of another machine counts as abandoned."""
+"""Age after which an unfinished deployment from another machine counts as abandoned."""
 
 
 def release_name(now: datetime, digest: str) -> str:
@@ -29,17 +29,17 @@ def release_name(now: datetime, digest: str) -> str:
 
 
 def is_release(name: str) -> bool:
-    """Return whether a folder's name is the name of a release."""
+    """Return True if ``name`` is a valid name of a release."""
     return _RELEASE_NAME.fullmatch(name) is not None
 
 
 def content_digest(release: str) -> str:
-    """Return the digest of the manifest, which is the last part of a release's name."""
+    """Return the digest of a release's manifest, which is the last part of the release's name."""
     return release.rpartition("-")[2]
 
 
 def release_time(release: str) -> datetime:
-    """Return the time at which a release was made, as stated in its name."""
+    """Return the time of a release's creation, which is the first part of the release's name."""
     return datetime.strptime(release.partition("-")[0], _TIME).replace(tzinfo=UTC)
 
 
@@ -50,19 +50,19 @@ def release_path(release: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Temporary:
-    """Temporary names that one deployment uses until its files are complete."""
+    """Temporary names that a deployment uses while it uploads a release and moves the pointer."""
 
     folder: str
-    """Folder to which the release is uploaded."""
+    """Name of the folder to which the release is uploaded."""
 
     @property
     def pointer(self) -> str:
-        """Name under which the new pointer is made before it replaces the current pointer."""
+        """Name of the new pointer until it replaces the current pointer."""
         return f"{self.folder}.pointer"
 
 
 def temporary_for(release: str) -> Temporary:
-    """Return temporary names that no other deployment has used, in this process or elsewhere."""
+    """Return temporary names that are unique across processes and machines."""
     return Temporary(f".etdev-{release}-{_this_host()}-{os.getpid()}-{secrets.token_hex(4)}")
 
 
@@ -77,10 +77,10 @@ class Leftover:
 
 
 def leftover(name: str, now: datetime) -> Leftover | None:
-    """Return the leftover with this name. Return None if the name is not temporary, or its deployment may still run.
+    """Return the leftover with this name, or None if ``name`` is not a leftover.
 
-    A deployment of this machine still runs if its process is alive. A deployment of another machine may still run if
-    the deployment began less than :data:`ABANDONED` ago.
+    A temporary name is a leftover if its deployment has ended. A deployment on this machine has ended if its process is
+    not alive. A deployment on another machine counts as ended if it started more than :data:`ABANDONED` ago.
     """
     found = _TEMPORARY_NAME.fullmatch(name)
     if found is None:
@@ -94,7 +94,7 @@ def leftover(name: str, now: datetime) -> Leftover | None:
 
 
 def in_making(name: str) -> str | None:
-    """Return the release to which a temporary name of any deployment belongs, or None if the name is not temporary."""
+    """Return the release that a temporary name belongs to, or None if the name is not temporary."""
     found = _TEMPORARY_NAME.fullmatch(name)
     return None if found is None else found["release"]
 

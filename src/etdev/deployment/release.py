@@ -1,9 +1,9 @@
-"""Publishing a release, switching to it, and going back. All transports work in the same way.
+"""Publishing a release, making it current, and going back to the previous one.
 
-A release is stored at ``releases/TIME-DIGEST/`` and never changes. A pointer names the current release. A release is
-uploaded under a temporary name, read back, and renamed as a whole. Only then does the pointer move, so it names a
-complete release at every moment. If two deployments run at the same time, each step either succeeds or fails cleanly.
-The deployment that switches last wins.
+A release is stored at ``releases/TIME-DIGEST/`` and never changes. A pointer refers to the current release. A release
+is uploaded under a temporary name, read back, and renamed as a whole. Then the pointer is moved to it. Therefore, the
+pointer always refers to a complete release. If two deployments run at the same time, each step of a deployment either
+succeeds or fails without damage. The deployment that moves the pointer last determines the current release.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from etdev.errors import DeployError, EtdevError
 Action = Literal["published", "switched", "unchanged"]
 """Effect of a deployment.
 
-``published``: the deployment uploaded a new release. ``switched``: the deployment moved the pointer to an existing
-release. ``unchanged``: the release was already current.
+``published``: the deployment uploaded a new release. ``switched``: the deployment moved the pointer to a release that
+already existed. ``unchanged``: the release was already current.
 """
 Stage = Callable[[str], AbstractContextManager[object]]
-"""Function that takes the name of a step and returns a context manager in which the step runs."""
+"""Function that takes the name of a step and returns a context manager. The step runs in that context."""
 
 _ENVIRONMENT = "ETDEV_RELEASE"
 
@@ -47,15 +47,15 @@ def _unwatched(step: str) -> AbstractContextManager[object]:
 
 @dataclass(frozen=True)
 class Release:
-    """A release to deploy."""
+    """A release to deploy: its manifest and its files on this machine."""
 
     manifest: Manifest
     sources: Mapping[str, Path]
-    """Path of each file of the manifest on this machine, by file name."""
+    """Maps the name of each file in the manifest to the file's path on this machine."""
 
     @cached_property
     def content(self) -> bytes:
-        """Content of the release's ``manifest.json``."""
+        """Content of the file ``manifest.json`` in the release."""
         return self.manifest.to_bytes()
 
     @cached_property
@@ -66,32 +66,35 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Rules for deployments to a target."""
+    """Settings for deployments to a target."""
 
     keep: int
-    """Number of releases to keep in addition to the current one."""
+    """Number of releases that remain at the target, in addition to the current release."""
     smoke: Sequence[str] = ()
-    """Command that runs at the target and must succeed before the pointer moves. Empty for no command."""
+    """Command that must succeed at the target before the pointer moves to a release.
+
+    The command is not run if it is empty.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Steps that a deployment would take."""
+    """Description of a deployment that has not been carried out."""
 
     action: Action
     release: str
-    """Name of the release that will be current."""
+    """Name of the release that the deployment would make current."""
     before: str | None
-    """Name of the release that is current now."""
+    """Name of the release that is current now; None if there is none."""
     surplus: tuple[str, ...]
-    """Releases that will be removed after the switch, because more releases exist than should be kept."""
+    """Old releases that the deployment would remove after moving the pointer."""
     leftovers: tuple[str, ...]
-    """Files and folders of interrupted deployments, which will be removed first."""
+    """Files and folders of interrupted deployments, which the deployment would remove first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Full result of a deployment."""
+    """Result of a deployment that was carried out."""
 
     action: Action
     release: str
@@ -102,7 +105,7 @@ class Outcome:
 
 
 def plan(transport: Transport, release: Release, terms: Terms, now: datetime) -> Plan:
-    """Return the steps that :func:`deploy` would take now. Change nothing at the target."""
+    """Describe the changes that :func:`deploy` would make now. Do not change the target."""
     action, name, before = _decide(transport, release, now)
     waste = [found.name for found in leftovers(transport, now)]
     broken = list(half_removed(transport))
@@ -111,9 +114,9 @@ def plan(transport: Transport, release: Release, terms: Terms, now: datetime) ->
 
 
 def deploy(transport: Transport, release: Release, terms: Terms, now: datetime, stage: Stage = _unwatched) -> Outcome:
-    """Make a release the current release at the target. Upload the release if needed.
+    """Make a release the current release at the target. Upload the release if the target does not have it.
 
-    Raises :class:`~etdev.errors.DeployError` on failure. The target then still serves the previous release.
+    Raises :class:`~etdev.errors.DeployError` if the deployment fails. The previous release then remains current.
     """
     with stage("look"):
         cleared = clear(transport, now)
@@ -133,7 +136,11 @@ def deploy(transport: Transport, release: Release, terms: Terms, now: datetime, 
 
 
 def roll_back(transport: Transport, terms: Terms, now: datetime, stage: Stage = _unwatched) -> Outcome:
-    """Make the previous release current again, if its files match its manifest."""
+    """Make the previous release current again.
+
+    Raises :class:`~etdev.errors.DeployError` if there is no previous release, or if its files do not match its
+    manifest.
+    """
     with stage("look"):
         cleared = clear(transport, now)
         before = current_release(transport)
@@ -143,13 +150,15 @@ def roll_back(transport: Transport, terms: Terms, now: datetime, stage: Stage = 
         if not older:
             raise DeployError(f"there is no release before {before}", hint="use `--list` to show the releases")
         if problem := damage(transport, older[-1]):
-            raise DeployError(f"the release {older[-1]} is damaged: {problem}", hint="build and deploy it again")
+            raise DeployError(
+                f"the release {older[-1]} is damaged: {problem}", hint="build the files and deploy them again"
+            )
     _take_over(transport, older[-1], before, terms, stage, now)
     return Outcome("switched", older[-1], before, leftovers=cleared)
 
 
 def clear(transport: Transport, now: datetime) -> tuple[str, ...]:
-    """Remove the files and folders of interrupted deployments. Return the removed names."""
+    """Remove the files and folders of interrupted deployments, and return their names."""
     waste = leftovers(transport, now)
     for found in waste:
         _clear_one(transport, found)
@@ -160,11 +169,11 @@ def clear(transport: Transport, now: datetime) -> tuple[str, ...]:
 
 
 def _clear_one(transport: Transport, found: Leftover) -> None:
-    """Remove a leftover. Remove its manifest first.
+    """Remove a leftover of a deployment, its manifest first.
 
-    If the deployment is still running after all, the deployment cannot finish the release without the manifest. A
-    transport that renames by copying may already have copied a part of the release to its final folder. That part is
-    also removed.
+    If that deployment is still running, it cannot finish the release without the manifest. A transport that renames by
+    copying may already have copied some files to the release's final folder. These files are removed if the manifest is
+    not among them.
     """
     if not found.is_pointer:
         transport.remove(f"{found.name}/{MANIFEST}")
@@ -185,7 +194,7 @@ def _decide(transport: Transport, release: Release, now: datetime) -> tuple[Acti
 
 
 def _publish(transport: Transport, release: Release, name: str, stage: Stage) -> None:
-    """Upload a release to a temporary folder, read it back, and rename the folder.
+    """Upload a release to a temporary folder, read it back, and rename the folder to the release's name.
 
     After a failure, remove the uploaded files if the target still responds.
     """
@@ -201,7 +210,7 @@ def _publish(transport: Transport, release: Release, name: str, stage: Stage) ->
             _check_arrival(transport, temporary, MANIFEST, fingerprint_of([release.content]))
         transport.rename(temporary.folder, release_path(name), MANIFEST)
         if transport.read(f"{release_path(name)}/{MANIFEST}") != release.content:
-            raise DeployError(f"another deployment removed {name} while it was uploaded", hint="deploy again")
+            raise DeployError(f"another deployment removed the release {name} during its upload", hint="deploy again")
     except BaseException:
         with suppress(EtdevError):
             _clear_one(transport, Leftover(temporary.folder, name, is_pointer=False))
@@ -241,9 +250,9 @@ def _smoke(transport: Transport, name: str, command: Sequence[str]) -> None:
 def _switch(transport: Transport, name: str, before: str | None, now: datetime) -> None:
     """Move the pointer to a release.
 
-    Another deployment may remove the release at the same time, because that deployment takes it for an old release. So
-    each of the two deployments then checks for a change by the other one. One of them undoes its own change (see
-    :func:`_remove_release`).
+    At the same time, another deployment may remove the release as an old one. Therefore, each deployment then checks
+    for the other's change, and one of them undoes its own change (see :func:`_remove_release`). If the release was
+    removed, move the pointer back and raise :class:`~etdev.errors.DeployError`.
     """
     pointer = temporary_for(release_name(now, content_digest(name))).pointer
     try:
@@ -255,13 +264,14 @@ def _switch(transport: Transport, name: str, before: str | None, now: datetime) 
         hint = "check with `--list` which release is current, and deploy again"
         raise DeployError(f"while switching: {error.message}", where=error.where, hint=hint) from error
     if taken:
-        raise DeployError(f"another deployment removed {name} just now", hint="deploy again")
+        raise DeployError(f"another deployment removed the release {name} during the switch", hint="deploy again")
 
 
 def _prune(transport: Transport, outcome: Outcome, keep: int) -> Outcome:
-    """Remove old releases except the newest ``keep``.
+    """Remove old releases except the ``keep`` newest ones, and return the completed outcome.
 
-    The target already serves the new release. So a failure here is only recorded in the outcome.
+    The new release is already current at this point. Therefore, a failure does not raise an error, but is recorded in
+    the outcome.
     """
     removed: list[str] = []
     try:
@@ -275,7 +285,7 @@ def _prune(transport: Transport, outcome: Outcome, keep: int) -> Outcome:
 
 
 def _remove_release(transport: Transport, name: str) -> bool:
-    """Remove a release, unless another deployment has just made it current. Return whether it was removed.
+    """Remove a release, unless another deployment has just made it current. Return True if it was removed.
 
     The manifest is removed first, because a folder without a manifest is not a release.
     """

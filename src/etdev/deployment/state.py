@@ -1,4 +1,4 @@
-"""State of a target: its releases, the current release, damaged releases, and leftovers."""
+"""State of a target: its releases, the current release, damaged releases, and leftovers of deployments."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from etdev.errors import DeployError
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A release at a target, as ``--list`` shows it."""
+    """A release at a target, with the facts that ``--list`` shows."""
 
     name: str
     time: datetime
     current: bool
     manifest: Manifest | None
     problem: str | None
-    """Reason why the release's manifest cannot be read, or None if it can be read."""
+    """Reason why the release's manifest cannot be read; None if ``manifest`` is set."""
 
 
 def releases(transport: Transport) -> list[str]:
@@ -39,9 +39,9 @@ def releases(transport: Transport) -> list[str]:
 
 
 def current_release(transport: Transport) -> str | None:
-    """Return the name of the current release, which the pointer names, or None if there is no pointer.
+    """Return the name of the current release, or None if the target has no pointer.
 
-    Raises :class:`~etdev.errors.DeployError` for a pointer that etdev did not make.
+    Raises :class:`~etdev.errors.DeployError` if the pointer does not refer to a release of etdev.
     """
     pointed = transport.current()
     if pointed is None:
@@ -49,14 +49,14 @@ def current_release(transport: Transport) -> str | None:
     folder, _, name = pointed.rpartition("/")
     if folder != RELEASES or not is_release(name):
         raise DeployError(
-            f"the pointer names {pointed!r}, which is not a release of etdev",
+            f"the pointer refers to {pointed!r}, which is not a release of etdev",
             hint="deploy to a separate folder, or remove that pointer",
         )
     return name
 
 
 def listing(transport: Transport) -> tuple[Listed, ...]:
-    """Return all releases, newest first. This reads only their manifests."""
+    """Return all releases, newest first. Only their manifests are read."""
     current = current_release(transport)
     return tuple(_listed(transport, name, name == current) for name in reversed(releases(transport)))
 
@@ -70,7 +70,7 @@ def _listed(transport: Transport, name: str, current: bool) -> Listed:
 
 
 def read_manifest(transport: Transport, name: str) -> Manifest:
-    """Return the manifest of a release.
+    """Read the manifest of a release.
 
     Raises :class:`~etdev.deployment.manifest.ManifestError` if the manifest is missing, changed or unreadable.
     """
@@ -83,7 +83,7 @@ def read_manifest(transport: Transport, name: str) -> Manifest:
 
 
 def damage(transport: Transport, name: str) -> str | None:
-    """Read every file of a release back. Return how a file differs from the manifest, or None if all files match."""
+    """Compare every file of a release with its manifest. Return the first difference, or None if all files match."""
     try:
         manifest = read_manifest(transport, name)
     except ManifestError as error:
@@ -96,7 +96,7 @@ def damage(transport: Transport, name: str) -> str | None:
 
 
 def difference(name: str, found: Fingerprint | None, expected: Fingerprint) -> str | None:
-    """Return how a file at the target differs from the expected one, or None if the two are equal."""
+    """Describe how a file at the target differs from the expected file. Return None if they are equal."""
     if found == expected:
         return None
     if found is None:
@@ -112,11 +112,11 @@ def leftovers(transport: Transport, now: datetime) -> list[Leftover]:
 
 
 def half_removed(transport: Transport) -> Iterator[str]:
-    """Yield releases that lack only their manifest, because their removal was interrupted.
+    """Yield the releases without a manifest, whose removal was interrupted.
 
-    A deployment that is uploading a release also has a folder without a manifest. But its temporary name exists before
-    that folder and until the manifest exists. So this function reads the folders first, then the temporary names, then
-    the manifests.
+    A release that another deployment is uploading may also lack its manifest. Until the manifest exists, that
+    deployment also has a temporary name. Therefore, this function reads the folders first, then the temporary names,
+    then the manifests.
     """
     folders = releases(transport)
     making = {in_making(name) for name in transport.names("")}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FORMATS = ".npy, .npz, .safetensors, .txt or .csv"
 NAMED = frozenset({".npz", ".safetensors"})
-"""Suffixes of files that contain several arrays with names."""
+"""Suffixes of the formats that store several arrays, each with a name."""
 WHERE = "--input"
 
 Arrays = Mapping[str, "torch.Tensor"]
@@ -28,7 +28,7 @@ class _Format:
 
     read: Callable[[Path], Arrays]
     magic: tuple[bytes, ...]
-    """First bytes of such a file, one entry for each variant; empty if the format has none."""
+    """First bytes of a file in this format, one item for each variant; empty if such files have no fixed start."""
     remedy: str
 
 
@@ -36,12 +36,12 @@ def read_arrays(path: Path, label: str = "") -> Arrays:
     """Return all arrays of a file by name; the only array of a ``.npy`` file has an empty name.
 
     ``label`` describes the purpose of the file in messages, such as ``input 'image'``. Raises
-    :class:`~etdev.errors.UsageError`, without the library's own message, which is not meant for users.
+    :class:`~etdev.errors.UsageError`. The error omits the message of the library that reads the file.
     """
     what = f"{label}: {path}" if label else str(path)
     form = _FORMATS.get(path.suffix.lower())
     if form is None:
-        raise UsageError(f"{what} is not in a format that etdev reads inputs from", where=WHERE, hint=f"use {FORMATS}")
+        raise UsageError(f"{what} is not in a format that etdev can read", where=WHERE, hint=f"use {FORMATS}")
     try:
         with open_file(path) as file:
             start = file.read(8)

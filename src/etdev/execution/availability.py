@@ -16,7 +16,10 @@ def simulated(devices: Sequence[Device], device_map: DeviceMap) -> tuple[Device,
 
 
 def left_out(devices: Sequence[Device], device_map: DeviceMap) -> str | None:
-    """Return a message if the map simulates some devices of a type but has no entry for others; else None."""
+    """Return a message if the map simulates some devices of a type but has no entry for others of that type.
+
+    Return None otherwise.
+    """
     types = {device.type for device in simulated(tuple(device_map), device_map)}
     left = [device for device in devices if device.type in types and device not in device_map]
     if not left:
@@ -25,7 +28,10 @@ def left_out(devices: Sequence[Device], device_map: DeviceMap) -> str | None:
 
 
 def absent(devices: Sequence[Device], device_map: DeviceMap) -> str | None:
-    """Return a message such as ``no CUDA device`` if some devices are neither available nor simulated; else None."""
+    """Return a message such as ``no CUDA device``, or None.
+
+    Return None if each device is available on this machine or simulated.
+    """
     reason = left_out(devices, device_map)
     if reason is not None:
         return reason
@@ -43,7 +49,7 @@ def absent(devices: Sequence[Device], device_map: DeviceMap) -> str | None:
     for device in real:
         ordinal = int(device_map[device].partition(":")[2]) if device in device_map else device.index
         if ordinal >= count:
-            return f"cuda:{ordinal} is not available, there {'is' if count == 1 else 'are'} {count}"
+            return f"cuda:{ordinal} is not available: this machine has {count} CUDA device{'s' * (count != 1)}"
     return None
 
 
@@ -54,9 +60,9 @@ def remedy(devices: Sequence[Device]) -> str:
 
 
 def describe_map(answers: Iterable[Sequence[CheckResult]], device_map: DeviceMap) -> Iterator[str]:
-    """Yield the notes on the device map, each once; ``answers`` are the check results of several programs.
+    """Yield notes on the device map. ``answers`` contains the check results of each program.
 
-    The notes name devices that could be simulated, and devices of the map that no program uses.
+    A note lists devices that the user could simulate, or devices of the map that no program uses.
     """
     known: set[Device] = set()
     lacking: set[Device] = set()
@@ -76,7 +82,7 @@ def describe_map(answers: Iterable[Sequence[CheckResult]], device_map: DeviceMap
 
 
 def describe_unused(devices: Iterable[Device], device_map: DeviceMap) -> Iterator[str]:
-    """Yield a note if devices of the map are not in ``devices``, the devices that programs use."""
+    """Yield a note if the map contains devices that no program uses; ``devices`` are those that programs use."""
     used = sorted(set(devices))
     others = [device for device in sorted(device_map) if device not in used]
     if others:

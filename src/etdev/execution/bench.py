@@ -43,16 +43,16 @@ class BenchOptions(CallSpec):
 
 
 class MemoryResult(Part):
-    """Memory that the program needs, and resident memory of the process that runs it."""
+    """Memory of the program, and resident memory of the process that runs the program."""
 
     planned: Mapping[str, int]
-    """Planned bytes by device, as stated in the file: for the tensors of all methods, without constants."""
+    """Size in bytes of the planned buffers in the file, by device."""
     resident_before: int | None
-    """Peak resident bytes, before the program is loaded, of the process that runs the program; None if unknown."""
+    """Peak resident bytes of the runtime's process before the program is loaded; None if unknown."""
     outside: MemoryOutside | None = None
-    """Memory of the method outside of its planned buffers; None unless the native runtime ran the method."""
+    """Memory of the method outside of its planned buffers; None for runtimes other than the native one."""
     resident_peak: int | None
-    """Peak resident bytes of the same process after the latency measurement; None if unknown."""
+    """Peak resident bytes of the runtime's process after the latency measurement; None if unknown."""
 
 
 class BenchResult(Part):
@@ -63,16 +63,15 @@ class BenchResult(Part):
     method: str
     runtime: RuntimeName
     reason: str | None
-    """Reason why the replay ran the program by default; None if the stock runtime ran it or the user chose the replay.
-    """
+    """Reason why etdev chose the replay; None for another runtime or if the user chose the replay."""
     inputs: str | None
-    """Description of the source of the inputs; None if the user passed them."""
+    """Description of the origin of the inputs; None if the user passed them."""
     notes: tuple[str, ...]
     """Notes on the reliability of the figures."""
     warmup: int
     latency: LatencyResult
     way: float | None
-    """Median seconds to send inputs to the runtime's process and outputs back; the latency does not include them.
+    """Median seconds to send a call's inputs to the runtime's process and its outputs back; not part of the latency.
 
     None if the program runs in this process.
     """
@@ -83,14 +82,14 @@ class BenchResult(Part):
 
 
 def bench_file(file: Path, options: BenchOptions) -> BenchResult:
-    """Measure a method of a program; the calls use the samples in turn.
+    """Measure the speed and memory of a method of a program. The calls cycle through the samples.
 
     Raises the errors of :func:`~etdev.execution.run.run_file`.
     """
     program, plan, calls = read_program(file, options)
     machine = describe_machine()
     clock = StageClock(file.name, options.progress)
-    with chosen_runtime(program, options.runtime, options.device_map, watch=False) as (name, reason, runtime):
+    with chosen_runtime(program, options, watch=False) as (name, reason, runtime):
         process = runtime.process_id if isinstance(runtime, StockRuntime | NativeRuntime) else os.getpid()
         before = peak_resident(process)
         try:
@@ -103,7 +102,15 @@ def bench_file(file: Path, options: BenchOptions) -> BenchResult:
             for count in options.workers:
                 workers = WorkerOptions(count, options.transport)
                 on_workers = OnWorkers(
-                    file, program, plan, name, options.device_map, workers, fresh=False, data=options.data
+                    file,
+                    program,
+                    plan,
+                    name,
+                    options.device_map,
+                    workers,
+                    fresh=False,
+                    data=options.data,
+                    libraries=options.libraries,
                 )
                 with clock.stage(f"{count} worker{'s' * (count != 1)}"):
                     batch = batch_size(latency.mean, count, options.thoroughness)
@@ -133,8 +140,8 @@ def bench_file(file: Path, options: BenchOptions) -> BenchResult:
 
 
 def _outside(file: Path, program: Program, calls: Calls, options: BenchOptions) -> MemoryOutside:
-    """Measure the memory outside of the planned buffers in a runtime of its own, with the first call."""
-    with open_native(program, options.device_map, watch=False) as runtime:
+    """Start another native runtime, make the first call, and return the memory outside of the planned buffers."""
+    with open_native(program, options.device_map, libraries=options.libraries, watch=False) as runtime:
         found = measure_memory(runtime, program, file, [(options.method, calls.samples[0])], data=options.data)
     figures = found[options.method]
     return MemoryOutside(options.method, figures.method_pool, figures.temporary_pool, figures.heap)

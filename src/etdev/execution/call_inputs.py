@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
 from etdev.config.keys import nearest
 from etdev.errors import UsageError
 from etdev.execution.arrays import FORMATS, NAMED, WHERE, read_arrays
+from etdev.execution.float_ends import quantize
 from etdev.files import describe_os_error, read_file
 from etdev.inspection.naming import dtype_name
 from etdev.pipeline.results.report import find_report, report_beside
 from etdev.program import model as m
+from etdev.program.analysis.quantized_ends import QuantizedEnd
 from etdev.runtime.interpreter.layout import torch_dtype
 
 if TYPE_CHECKING:
@@ -25,19 +27,19 @@ _TEXT = frozenset({".txt", ".csv"})
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """One ``--input`` of the command line: ``NAME=FILE`` or ``NAME=NUMBER``."""
+    """One ``--input`` option of the form ``NAME=FILE`` or ``NAME=NUMBER``."""
 
     label: str
     """Label of the input in messages."""
     names: tuple[str, ...]
-    """Names of the input: on the command line, in the method, and by position."""
+    """Names that the array may have in a file of several arrays: names and position of the input."""
     text: str
 
 
 def input_names(file: Path, plan: m.ExecutionPlan) -> tuple[str, ...]:
     """Return the names of a method's inputs, from the ``report.json`` next to the file.
 
-    If there is no such report, the positions are the names.
+    If there is no such report, return the inputs' positions as names: ``0``, ``1`` and so on.
     """
     positions = tuple(map(str, range(len(plan.inputs))))
     report = find_report(report_beside(file))
@@ -55,24 +57,36 @@ class Calls:
 
     samples: Sequence[tuple[Any, ...]]
     cut: Literal["rows", "axis"] | None = None
-    """Kind of split of a data set into calls: by ``rows``, or along its first ``axis``; None without a data set."""
+    """Way in which a data set is split into calls; None if the inputs contain no data set.
+
+    ``axis``: each call uses one index of an additional first axis. ``rows``: each call uses several rows of the first
+    axis.
+    """
     source: str | None = None
-    """Description of the source of the inputs; None if the user passed them."""
+    """Description of the origin of the inputs; None if the user passed them."""
 
 
-def read_calls(plan: m.ExecutionPlan, names: Sequence[str], texts: Sequence[str]) -> Calls:
+def read_calls(
+    plan: m.ExecutionPlan, names: Sequence[str], texts: Sequence[str], ends: Sequence[QuantizedEnd] = ()
+) -> Calls:
     """Return the inputs of each call, in the order of the method's inputs.
 
     Each of ``texts`` is ``NAME=FILE``, ``NAME=NUMBER`` (for an input that is not a tensor), or a file of several
-    arrays. ``NAME`` may be a position, and may be omitted if the method has one input. If an input is repeated, the
-    next call starts. An array with more rows than the input is a data set: it is split into pieces, one for each call.
-    The other inputs are the same in these calls.
+    arrays. ``NAME`` may be a position, and may be omitted if the method has one input. A text for an input that already
+    has a value starts the next call.
 
-    Raises :class:`~etdev.errors.UsageError`, which names the input and the type that the method takes.
+    An array with more rows than the input is a data set. It is split into pieces, one for each call. Inputs that are
+    not data sets are the same in all of these calls.
+
+    ``ends`` contains the method's quantized inputs and outputs. For a quantized input, an array of float32 and the
+    numbers in a text file are quantized, and an array of the program's own data type is not changed.
+
+    Raises :class:`~etdev.errors.UsageError`, whose message states the input and its expected type.
     """
+    quantized = {end.position: end for end in ends if end.side == "input"}
     given: list[dict[int, Any]] = [{}]
     for text in texts:
-        for position, value in _read(plan, names, text):
+        for position, value in _read(plan, names, text, quantized):
             if position in given[-1]:
                 given.append({})
             given[-1][position] = value
@@ -84,7 +98,7 @@ def read_calls(plan: m.ExecutionPlan, names: Sequence[str], texts: Sequence[str]
             raise UsageError(
                 f"there is no value for {_labels(names, missing)}{which}",
                 where=WHERE,
-                hint=f"pass the inputs of method {plan.name!r}, {describe_inputs(plan, names)}; or use `--random` "
+                hint=f"pass the inputs of method {plan.name!r} ({describe_inputs(plan, names)}), or use `--random` "
                 "for random inputs",
             )
         calls += _each(names, call)
@@ -93,14 +107,15 @@ def read_calls(plan: m.ExecutionPlan, names: Sequence[str], texts: Sequence[str]
 
 
 def _each(names: Sequence[str], call: Mapping[int, Any]) -> list[tuple[Any, ...]]:
-    """Return the calls for one set of inputs: a single call, or one call for each piece of a data set."""
+    """Return the calls for one set of inputs: one call, or one call for each piece of its data sets."""
     counts = {position: len(value.pieces) for position, value in call.items() if isinstance(value, DataSet)}
     if len(set(counts.values())) > 1:
         (one, first), (other, second) = list(counts.items())[:2]
         raise UsageError(
-            f"{input_label(names, one)} has values for {first} calls, but {input_label(names, other)} for {second}",
+            f"{input_label(names, one)} has values for {first} calls, "
+            f"but {input_label(names, other)} has values for {second}",
             where=WHERE,
-            hint="pass data sets of the same length",
+            hint="pass data sets that contain inputs for the same number of calls",
         )
     return [
         tuple(call[position].pieces[number] if position in counts else call[position] for position in range(len(call)))
@@ -110,14 +125,14 @@ def _each(names: Sequence[str], call: Mapping[int, Any]) -> list[tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """An array with the inputs of several calls, split into one piece for each call."""
+    """An array that contains an input's values for several calls, split into one piece for each call."""
 
     pieces: Sequence[torch.Tensor]
     cut: Literal["rows", "axis"]
 
 
 def input_label(names: Sequence[str], position: int) -> str:
-    """Return a label for an input: ``input 'image'``, or ``input 0`` if its name is only its position."""
+    """Return a label for an input: ``input 'image'``, or ``input 0`` if the input has no name."""
     return f"input {_called(names, position)}"
 
 
@@ -133,7 +148,7 @@ def _called(names: Sequence[str], position: int) -> str:
 
 
 def describe_inputs(plan: m.ExecutionPlan, names: Sequence[str]) -> str:
-    """Return a description of a method's inputs: ``image: float32 [32, 1, 8, 8] at most, n: int``."""
+    """Describe a method's inputs, such as ``image: float32 [32, 1, 8, 8] at most, n: int``."""
     called = [f"input {name}" if name == str(position) else name for position, name in enumerate(names)]
     parts = [f"{name}: {_wanted(plan.values[index])}" for name, index in zip(called, plan.inputs, strict=True)]
     return ", ".join(parts) or "nothing"
@@ -146,26 +161,29 @@ def _wanted(value: m.Value) -> str:
     return text if value.shape_dynamism is m.TensorShapeDynamism.STATIC else f"{text} at most"
 
 
-def _read(plan: m.ExecutionPlan, names: Sequence[str], text: str) -> Iterator[tuple[int, Any]]:
+def _read(
+    plan: m.ExecutionPlan, names: Sequence[str], text: str, quantized: Mapping[int, QuantizedEnd]
+) -> Iterator[tuple[int, Any]]:
     if not names:
-        raise UsageError(f"method {plan.name!r} takes no inputs", where=WHERE, hint="remove it")
+        raise UsageError(f"method {plan.name!r} has no inputs", where=WHERE, hint="remove the option `--input`")
     name, equals, rest = text.partition("=")
     if not equals and len(names) == 1:
         name, equals, rest = names[0], "=", text
     if equals:
         position = _position(plan, names, name)
         given = _Given(input_label(names, position), (name, names[position], str(position)), rest)
-        yield position, _value(plan.values[plan.inputs[position]], given)
+        yield position, _value(plan.values[plan.inputs[position]], given, quantized.get(position))
         return
     path = Path(text)
     if path.suffix.lower() not in NAMED:
         raise UsageError(
-            f"{text!r} does not state to which input it belongs",
+            f"{text!r} does not state the name of an input",
             where=WHERE,
-            hint=f"write `NAME={text}`; only .npz and .safetensors files have several arrays with names",
+            hint=f"write `NAME={text}`; the name may be omitted only for .npz and .safetensors files, which have names",
         )
-    for key, tensor in read_arrays(path).items():
+    for key, array in read_arrays(path).items():
         position = _position(plan, names, key)
+        tensor = _integers(array, quantized.get(position))
         yield position, _checked(plan.values[plan.inputs[position]], tensor, input_label(names, position))
 
 
@@ -179,17 +197,31 @@ def _position(plan: m.ExecutionPlan, names: Sequence[str], name: str) -> int:
     raise UsageError(
         f"method {plan.name!r} has no input {name!r}",
         where=WHERE,
-        hint=f"{hint}its inputs are {describe_inputs(plan, names)}, by name or by position",
+        hint=f"{hint}use the name or position of an input: {describe_inputs(plan, names)}",
     )
 
 
-def _value(declared: m.Value, given: _Given) -> Any:
+def _integers(tensor: torch.Tensor, end: QuantizedEnd | None) -> torch.Tensor:
+    """Return floats for a quantized input as integers. Return other tensors unchanged."""
+    import torch
+
+    return tensor if end is None or tensor.dtype != torch.float32 else quantize(end, tensor)
+
+
+def _value(declared: m.Value, given: _Given, end: QuantizedEnd | None) -> Any:
     if isinstance(declared, m.Tensor):
-        return _checked(declared, _tensor(declared, given), given.label)
+        numbers = declared if end is None else replace(declared, scalar_type=m.ScalarType.FLOAT)
+        return _checked(declared, _integers(_tensor(numbers, given), end), given.label)
     try:
         match declared:
+            case m.Int() if -(1 << 63) <= (number := int(given.text)) < 1 << 63:
+                return number
             case m.Int():
-                return int(given.text)
+                raise UsageError(
+                    f"{given.label} must be an integer of 64 bits, but its value is {given.text}",
+                    where=WHERE,
+                    hint="write a number from -2^63 to 2^63 - 1",
+                )
             case m.Double():
                 return float(given.text)
             case m.Bool():
@@ -201,7 +233,7 @@ def _value(declared: m.Value, given: _Given) -> Any:
     except (ValueError, KeyError):
         kind = type(declared).__name__.lower()
         raise UsageError(
-            f"{given.label} is a single {kind}, so {given.text!r} cannot be its value",
+            f"{given.label} must be a single {kind}, but its value is {given.text!r}",
             where=WHERE,
             hint=f"write `--input {given.names[1]}={_EXAMPLES[kind]}`",
         ) from None
@@ -216,7 +248,7 @@ def _tensor(declared: m.Tensor, given: _Given) -> torch.Tensor:
         raise UsageError(
             f"{given.label}: etdev does not read files like {path.name!r}, because they may run code",
             where=WHERE,
-            hint=f"save it as {FORMATS}",
+            hint=f"save the array as {FORMATS}",
         )
     found = read_arrays(path, given.label)
     name = next((name for name in given.names if name in found), None)
@@ -227,12 +259,12 @@ def _tensor(declared: m.Tensor, given: _Given) -> torch.Tensor:
     raise UsageError(
         f"{path} contains {', '.join(map(repr, found)) or 'nothing'}, but no array with the name of {given.label}",
         where=WHERE,
-        hint="pass a file of one array, or name the array like the input",
+        hint="pass a file with only one array, or change the name of the array to that of the input",
     )
 
 
 def _numbers(declared: m.Tensor, path: Path, label: str) -> torch.Tensor:
-    """Return a tensor of the shape in the program, from the numbers in a text file.
+    """Read numbers from a text file, and return them as a tensor of the declared type and shape.
 
     White space or commas separate the numbers.
     """
@@ -255,7 +287,7 @@ def _numbers(declared: m.Tensor, path: Path, label: str) -> torch.Tensor:
         raise UsageError(
             f"{label} is {_wanted(declared)}, but {path} contains {len(numbers)} number{'s' * (len(numbers) != 1)}",
             where=WHERE,
-            hint="for sizes below the maximum, pass a .npy file, which states its shape",
+            hint="to pass sizes below the maximum, use a .npy file, which contains the shape",
         ) from None
 
 
@@ -264,7 +296,7 @@ _EXAMPLES = {"int": "3", "double": "0.5", "bool": "true"}
 
 
 def misfit(declared: m.Value, value: torch.Tensor, called: str) -> str | None:
-    """Return the reason why a value cannot be a method's input with this declaration; None if it can."""
+    """Return the reason why a value does not match an input's declaration in the program; None if it matches."""
     if not isinstance(declared, m.Tensor):
         return f"{called} is a single {type(declared).__name__.lower()}, not a tensor"
     is_kind = value.dtype == torch_dtype(declared.scalar_type) and value.dim() == len(declared.sizes)
@@ -301,9 +333,9 @@ def _checked(declared: m.Value, tensor: torch.Tensor, called: str) -> torch.Tens
 
 
 def _wrong_axis(declared: m.Tensor, sizes: Sequence[int]) -> int | None:
-    """Return the last axis whose size the program does not allow; None if it allows all sizes.
+    """Return the last axis whose size the program does not allow; None if all sizes are allowed.
 
-    If the result is 0, only the first axis is wrong.
+    The result 0 means that only the first axis is wrong, or that the number of axes is wrong.
     """
     fixed = declared.shape_dynamism is m.TensorShapeDynamism.STATIC
     bounded = declared.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_BOUND

@@ -1,4 +1,4 @@
-"""Runs of a ``.pte``: in the stock runtime if it can run the program, else in etdev's interpreter (the replay)."""
+"""Calls of a ``.pte``, by default in the stock runtime, or in etdev's interpreter (the replay) if necessary."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from etdev.execution.run_results import (
     RunResult,
     RuntimeName,
     WorkerResult,
+    describe_end,
     describe_output,
     saved_outputs,
 )
@@ -29,20 +30,25 @@ from etdev.pipeline.project import Project
 from etdev.pipeline.project.runtime_contents import requirements
 from etdev.program import Program
 from etdev.program import model as m
+from etdev.program.analysis.quantized_ends import QuantizedEnd, quantized_ends
 from etdev.program.data_files.joined import read_joined
 from etdev.program.data_files.lookups import missing_data
 from etdev.program.devices import named_devices
 from etdev.runtime.device_map import NO_MAP, DeviceMap
 from etdev.runtime.errors import RunError
+from etdev.runtime.native.executable import Notify, ignore_notice
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
 
 CallProgress = Callable[[int], AbstractContextManager[Callable[[], None]]]
-"""Context manager that shows progress: takes the number of calls, and yields a function to call after each one."""
+"""Function that takes the number of calls and returns a context manager that shows progress.
+
+The context manager yields a function that must be called after each call.
+"""
 
 
 @contextmanager
 def no_progress(total: int) -> Iterator[Callable[[], None]]:
-    """Yield a function that does nothing, for callers without progress."""
+    """Yield a function that does nothing. Used if no progress is shown."""
     yield lambda: None
 
 
@@ -52,46 +58,51 @@ class CallSpec:
 
     method: str = "forward"
     inputs: Sequence[str] = ()
-    """Texts of the options ``--input``."""
+    """Arguments of the ``--input`` options."""
     random: bool = False
-    """True to use random inputs."""
+    """True if the inputs are random."""
     seed: int = 0
     runtime: RuntimeName | None = None
-    """Runtime to use; None for the stock runtime if it can run the program, else the replay."""
+    """Runtime to use. If None, use the stock runtime if it can run the program, and the replay otherwise."""
     device_map: DeviceMap = field(default_factory=lambda: NO_MAP)
     data: tuple[Path, ...] = ()
     """Data files of the program."""
+    libraries: tuple[Path, ...] = ()
+    """Native libraries for the native runtime to open, in addition to those that packages register."""
     project: Project | None = None
-    """Project with the target that the program was built for; its samples are used if there are no inputs."""
+    """Project of the program's target. If the user passes no inputs, the project's samples are used."""
+    notify: Notify = ignore_notice
+    """Function that receives a message before the native runtime is compiled."""
 
 
 @dataclass(frozen=True)
 class RunOptions(CallSpec):
-    """Options of a run: a call specification, and where the outputs are saved."""
+    """Options of ``etdev run``: the calls, the workers, and the folder for outputs."""
 
     repeat: int = 1
-    """Number of times to make the whole series of calls."""
+    """Number of times that the whole series of calls runs."""
     save: Path | None = None
     """Folder to save the outputs to; None to save nothing."""
     fresh: bool = False
-    """True if each call starts from initial state, False if it continues from the previous call's state."""
+    """True if each call starts from initial state, False if each call continues from the previous state."""
     workers: WorkerOptions | None = None
     """Options for workers; None to run the calls in this process, one after another."""
     progress: CallProgress = no_progress
 
 
 def run_file(file: Path, options: RunOptions) -> RunResult:
-    """Call a method of a program, and return the results.
+    """Run the calls that the options specify, and return the results.
 
     Raises :class:`~etdev.errors.UsageError` for invalid inputs, :class:`~etdev.runtime.errors.RunError` if the program
     fails, and :class:`~etdev.errors.MissingRequirementError` if this machine lacks a requirement.
     """
     program, plan, calls = read_program(file, options)
+    ends = quantized_ends(program).get(plan.name, ())
     found: list[tuple[float, tuple[Any, ...]]] = []
     workers: tuple[WorkerResult, ...] = ()
     count = len(calls.samples) * options.repeat
     with (
-        chosen_runtime(program, options.runtime, options.device_map) as (name, reason, runtime),
+        chosen_runtime(program, options) as (name, reason, runtime),
         options.progress(count) as advance,
     ):
 
@@ -105,13 +116,21 @@ def run_file(file: Path, options: RunOptions) -> RunResult:
                 seconds = _one_after_the_other(runtime, options, calls.samples, each)
             else:
                 on_workers = OnWorkers(
-                    file, program, plan, name, options.device_map, options.workers, options.fresh, options.data
+                    file,
+                    program,
+                    plan,
+                    name,
+                    options.device_map,
+                    options.workers,
+                    options.fresh,
+                    options.data,
+                    options.libraries,
                 )
                 seconds, workers = on_workers.run(calls.samples, options.repeat, each)
         except ProgramFailureError as error:
             raise program_failed(error, file, plan, options) from error
     results = tuple(
-        CallResult(seconds=seconds, outputs=tuple(describe_output(at, value) for at, value in enumerate(outputs)))
+        CallResult(seconds=seconds, outputs=tuple(describe_output(at, value, ends) for at, value in enumerate(outputs)))
         for seconds, outputs in found
     )
     if options.save is not None:
@@ -122,7 +141,10 @@ def run_file(file: Path, options: RunOptions) -> RunResult:
         runtime=name,
         reason=reason,
         inputs=calls.source,
-        notes=tuple(describe_unused(named_devices(program), options.device_map)),
+        notes=(
+            *(describe_end(end, input_names(file, plan)) for end in ends),
+            *describe_unused(named_devices(program), options.device_map),
+        ),
         calls=results,
         seconds=seconds,
         workers=workers,
@@ -130,7 +152,7 @@ def run_file(file: Path, options: RunOptions) -> RunResult:
 
 
 def read_program(file: Path, spec: CallSpec) -> tuple[Program, m.ExecutionPlan, Calls]:
-    """Return a program, its method to call, and the inputs of each call; raises the errors of :func:`run_file`."""
+    """Return the program, the method to call, and the inputs of each call; raise the errors of :func:`run_file`."""
     program = read_joined(file, spec.data)
     outside = sorted(missing.name for missing in missing_data(program))
     if outside:
@@ -151,28 +173,31 @@ def read_program(file: Path, spec: CallSpec) -> tuple[Program, m.ExecutionPlan, 
             where="--random",
             hint="remove one of them",
         )
-    return program, plan, _calls(file, plan, spec)
+    return program, plan, _calls(file, plan, spec, quantized_ends(program).get(plan.name, ()))
 
 
-def _calls(file: Path, plan: m.ExecutionPlan, spec: CallSpec) -> Calls:
-    """Return the inputs of each call: from the user, random ones, or the config's samples."""
+def _calls(file: Path, plan: m.ExecutionPlan, spec: CallSpec, ends: Sequence[QuantizedEnd]) -> Calls:
+    """Return the inputs of each call: random inputs, the user's inputs, or the config's samples.
+
+    ``ends`` contains the method's quantized inputs and outputs.
+    """
     if spec.random:
-        return Calls([random_inputs(plan, spec.seed)], source=f"random, seed {spec.seed}")
+        return Calls([random_inputs(plan, spec.seed, ends)], source=f"random, seed {spec.seed}")
     names = input_names(file, plan)
     if spec.project is not None and not spec.inputs:
         from etdev.execution.samples import config_calls
 
-        calls = config_calls(spec.project, plan, names)
+        calls = config_calls(spec.project, plan, names, ends)
         if calls is not None:
             return calls
-    return read_calls(plan, names, spec.inputs)
+    return read_calls(plan, names, spec.inputs, ends)
 
 
 def program_failed(error: ProgramFailureError, file: Path, plan: m.ExecutionPlan, spec: CallSpec) -> RunError:
     """Return the error for a program that failed.
 
-    If the program's delegates may lack weights in a data file, the hint says so. Backends report this differently;
-    XNNPACK crashes.
+    If delegates may lack weights in a data file, the hint suggests passing that file. Missing weights cannot be
+    detected reliably: each backend fails in its own way, and XNNPACK crashes.
     """
     lacks = not spec.data and plan.delegates
     hint = (
@@ -184,7 +209,7 @@ def program_failed(error: ProgramFailureError, file: Path, plan: m.ExecutionPlan
 def _one_after_the_other(
     runtime: Runtime, options: RunOptions, samples: Sequence[tuple[Any, ...]], each: Each
 ) -> float:
-    """Make all calls in this process, one after another; return the seconds that they took."""
+    """Make all calls in this process, one after another, and return the elapsed seconds."""
     start = time.perf_counter()
     for _ in range(options.repeat):
         for inputs in samples:
@@ -196,15 +221,17 @@ def _one_after_the_other(
 
 @contextmanager
 def chosen_runtime(
-    program: Program, wanted: RuntimeName | None, device_map: DeviceMap, *, watch: bool = True
+    program: Program, spec: CallSpec, *, watch: bool = True
 ) -> Iterator[tuple[RuntimeName, str | None, Runtime]]:
-    """Yield the runtime's name, the reason why it is not the stock runtime, and the runtime.
+    """Yield the name of the runtime, the reason for the choice of the replay, and the runtime.
 
-    The reason is None if this is the stock runtime, or if the user chose the runtime. ``watch`` is for the native
-    runtime (:func:`open_native`).
+    ``spec.runtime`` is the user's choice. If it is None, the replay is chosen if there is a device map or the stock
+    runtime cannot run the program. The reason is None for other runtimes. ``watch`` is an option of the native runtime
+    (:func:`open_native`).
     """
+    wanted, device_map = spec.runtime, spec.device_map
     if wanted == "native":
-        with open_native(program, device_map, watch=watch) as native:
+        with open_native(program, device_map, libraries=spec.libraries, watch=watch, notify=spec.notify) as native:
             yield "native", None, native
         return
     reason = "--device-map was given" if device_map else None

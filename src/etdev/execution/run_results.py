@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from etdev.files import atomic_write_bytes
+from etdev.inspection.naming import dtype_name
 from etdev.pipeline.results.result import Part
+from etdev.program.analysis.quantized_ends import QuantizedEnd
 from etdev.runtime.errors import RunError
 
 if TYPE_CHECKING:
@@ -29,14 +31,17 @@ class OutputResult(Part):
     """The value as text, if the output is not a tensor; otherwise None."""
     dtype: str | None = None
     shape: tuple[int, ...] | None = None
+    scale: float | None = None
+    """Scale of a quantized output: ``float = (integer - zero_point) * scale``; None if the output is not quantized."""
+    zero_point: int | None = None
     smallest: float | None = None
-    """Smallest finite element; None if there are no finite elements."""
+    """Smallest finite element of the tensor; None if the output has no finite elements."""
     largest: float | None = None
     mean: float | None = None
     strange: int = 0
-    """Number of elements that are NaN or infinite; smallest, largest and mean ignore these elements."""
+    """Number of NaN or infinite elements. ``smallest``, ``largest`` and ``mean`` do not include them."""
     digest: str
-    """First digits of the SHA-256 of the output's bytes, with elements in logical order."""
+    """First 16 hexadecimal digits of the SHA-256 of the output's elements, in logical order."""
     saved: str | None = None
     """Path of the file in which the output was saved; None if it was not saved."""
 
@@ -53,38 +58,48 @@ class WorkerResult(Part):
 
     worker: int
     memory: str
-    """Device that has the worker's memory, such as ``cuda:0``."""
+    """Device on which the worker's memory is allocated, such as ``cuda:0``."""
     tasks: int
     bytes_to: int
-    """Bytes copied to the worker's memory."""
+    """Number of bytes copied to the worker's memory."""
     bytes_from: int
     bytes_avoided: int
-    """Bytes that were not copied because they were already in the worker's memory, summed over the worker's tasks."""
+    """Number of bytes that tasks used without a copy, because these bytes were already in the worker's memory."""
 
 
 class RunResult(Part):
-    """Results of all calls, in order; the calls shared one state unless the options had ``fresh``."""
+    """Results of all calls, in order."""
 
     format: Literal[1] = 1
     file: str
     method: str
     runtime: RuntimeName
     reason: str | None
-    """Reason why the replay ran the program by default; None if the stock runtime ran it or the user chose the replay.
-    """
+    """Reason why etdev chose the replay; None for another runtime or if the user chose the replay."""
     inputs: str | None = None
-    """Description of the source of the inputs; None if the user passed them."""
+    """Description of the origin of the inputs; None if the user passed them."""
     notes: tuple[str, ...] = ()
-    """Notes on entries of the device map that the program does not use."""
+    """Notes on quantized inputs and outputs, and on devices in the device map that the program does not use."""
     calls: tuple[CallResult, ...]
     seconds: float
-    """Seconds from the start of the first call to the end of the last call, without loading."""
+    """Seconds from the start of the first call to the end of the last call; loading is not included."""
     workers: tuple[WorkerResult, ...] = ()
     """Statistics of each worker; empty without ``--workers``."""
 
 
-def describe_output(position: int, value: Any) -> OutputResult:
-    """Return the description of an output: its type, figures and digest."""
+def describe_end(end: QuantizedEnd, names: Sequence[str]) -> str:
+    """Return a note on a quantized input or output. ``names`` contains the names of the inputs."""
+    dtype, scale = dtype_name(end.dtype), f"scale {end.scale:.6g} and zero point {end.zero_point}"
+    if end.side == "input":
+        return f"input {names[end.position]} is {dtype} with {scale}; etdev quantizes floats"
+    return f"output {end.position} is {dtype} with {scale}"
+
+
+def describe_output(position: int, value: Any, ends: Sequence[QuantizedEnd] = ()) -> OutputResult:
+    """Return a description of an output: its type, its figures and its digest.
+
+    ``ends`` contains the method's quantized inputs and outputs.
+    """
     kind = type(value).__name__
     if not hasattr(value, "data_ptr"):
         text = repr(value)
@@ -94,12 +109,15 @@ def describe_output(position: int, value: Any) -> OutputResult:
     dense: torch.Tensor = value.detach().contiguous()
     numbers = dense.to(torch.float64).reshape(-1)
     usual = numbers[torch.isfinite(numbers)]
+    end = next((end for end in ends if end.side == "output" and end.position == position), None)
     figures = [float(part) for part in (usual.min(), usual.max(), usual.mean())] if usual.numel() else [None] * 3
     return OutputResult(
         position=position,
         type="tensor",
         dtype=str(dense.dtype).removeprefix("torch."),
         shape=tuple(dense.shape),
+        scale=None if end is None else end.scale,
+        zero_point=None if end is None else end.zero_point,
         smallest=figures[0],
         largest=figures[1],
         mean=figures[2] if figures[2] is None or math.isfinite(figures[2]) else None,
@@ -120,8 +138,8 @@ def saved_outputs(
 ) -> tuple[CallResult, ...]:
     """Write the outputs to ``.npy`` files, each atomically, and return the results with the files' paths.
 
-    By default, each output of each call has its own file. If the calls are pieces of a data set (``cut``), the values
-    of an output from all calls are joined in one file.
+    Each output of each call has its own file by default. If the calls are pieces of a data set (``cut``), each file
+    contains the values of one output from all calls.
     """
     if cut is not None:
         places = [folder / f"output-{item.position}.npy" for item in results[0].outputs]
@@ -145,7 +163,10 @@ def _with_places(result: CallResult, places: Sequence[Path]) -> CallResult:
 
 
 def _together(values: Sequence[Any], cut: Literal["rows", "axis"]) -> Any:
-    """Join one output's values from all calls of a data set in one array; raise an error if the shapes differ."""
+    """Join the values of one output from all calls into one array.
+
+    ``cut`` is the kind of split into calls. Raises :class:`~etdev.runtime.errors.RunError` if the shapes differ.
+    """
     import torch
 
     if not isinstance(values[0], torch.Tensor):
@@ -155,15 +176,15 @@ def _together(values: Sequence[Any], cut: Literal["rows", "axis"]) -> Any:
         raise RunError(
             f"the outputs of the calls have different shapes, {' and '.join(map(str, sorted(shapes)[:2]))}",
             where="--save",
-            hint="pass the samples one by one, so that each call has its own files",
+            hint="pass each sample with a separate `--input`, so that each call has its own output files",
         )
     return torch.cat(list(values)) if cut == "rows" and values[0].dim() else torch.stack(list(values))
 
 
 def _npy(value: Any) -> bytes:
-    """Return a value as the content of a ``.npy`` file.
+    """Return the content of a ``.npy`` file with this value.
 
-    A dtype that numpy lacks (``bfloat16``) becomes float32, which represents all its values.
+    A dtype that numpy does not support (``bfloat16``) is converted to float32 without loss.
     """
     import numpy as np
     import torch

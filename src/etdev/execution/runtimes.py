@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,30 +14,35 @@ from etdev.program import Program
 from etdev.program.analysis.inplace import DEFAULT
 from etdev.program.devices import named_devices
 from etdev.runtime.device_map import DeviceMap
+from etdev.runtime.native import NativeRuntime
 from etdev.runtime.stock import StockRuntime
 
 if TYPE_CHECKING:
     from etdev.runtime.interpreter.kernels import InPlaceTable
-    from etdev.runtime.interpreter.settings import Bounds
+    from etdev.runtime.interpreter.settings import Bounds, ExecutorFactory
     from etdev.runtime.replay import ReplayRuntime
 
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """The reason why a program cannot be replayed on this machine, with advice."""
+    """Reason why a program cannot run on this machine, with advice."""
 
     reason: str
     remedy: str | None = None
 
 
-def replay_obstacle(program: Program, device_map: DeviceMap) -> Obstacle | None:
-    """Return the reason why the program cannot be replayed on this machine; None if it can."""
+def replay_obstacle(program: Program, device_map: DeviceMap, executed: Collection[str] = ()) -> Obstacle | None:
+    """Return the reason why the replay cannot run the program on this machine; None if it can.
+
+    ``executed`` contains delegates for which the caller has executors, in addition to those that are installed.
+    """
     problem = torch_obstacle()
     if problem is not None:
         return Obstacle(problem)
     from etdev.runtime.replay import missing_executors, missing_kernels
 
-    delegates = missing_executors(program)  # Check this first: devices do not help without executors.
+    # Check this first: devices do not help without executors.
+    delegates = [name for name in missing_executors(program) if name not in executed]
     if delegates:
         return Obstacle(f"{', '.join(delegates)} cannot be replayed: no executor for its blobs is installed")
     devices = named_devices(program)
@@ -61,43 +66,63 @@ def torch_obstacle() -> str | None:
 
 
 def open_replay(
-    device_map: DeviceMap, inplace: InPlaceTable = DEFAULT, *, poison: bool = True, bounds: Bounds | None = None
+    device_map: DeviceMap,
+    inplace: InPlaceTable = DEFAULT,
+    *,
+    poison: bool = True,
+    bounds: Bounds | None = None,
+    others: Mapping[str, ExecutorFactory] | None = None,
 ) -> ReplayRuntime:
     """Return the replay, which runs programs in etdev's interpreter.
 
-    ``inplace`` is the table of kernels that may write an output over an operand: the table of the program's link. It
-    extends etdev's own table.
+    ``others`` contains executors in addition to those that are installed, by the name of the delegate.
+    ``inplace`` lists kernels that may write an output over an operand, in addition to etdev's own table. Pass the table
+    that was used in the program's link.
     """
+    from etdev.runtime.interpreter.delegates import executors
     from etdev.runtime.replay import ReplayRuntime
 
-    return ReplayRuntime(device_map, inplace={**DEFAULT, **inplace}, poison=poison, bounds=bounds)
+    found = {**executors(), **(others or {})}
+    return ReplayRuntime(device_map, inplace={**DEFAULT, **inplace}, poison=poison, bounds=bounds, executors=found)
 
 
 def stock_obstacle(program: Program, required: Requirements, runtime: StockRuntime) -> str | None:
     """Return the reason why the runtime of the ExecuTorch wheel cannot run the program; None if it can.
 
-    The wheel may lack an operator or backend that the program names, or may be known to compute a wrong result.
+    A program on devices cannot run. The wheel may also lack an operator or a backend that the program needs.
     """
     devices = named_devices(program)
     if devices:
-        return f"the stock Python runtime has no devices, and the program names {named(devices)}"
-    operators = {name for names in required.operators.values() for name in names} - runtime.operators
+        return f"the stock Python runtime has no devices, but the program uses {named(devices)}"
+    found = lacking(required, runtime, "the wheel's runtime")
+    return None if found is None else found.reason
+
+
+def lacking(
+    required: Requirements, runtime: StockRuntime | NativeRuntime, name: str, addition: str | None = None
+) -> Obstacle | None:
+    """Return an obstacle if the runtime lacks operators or backends; None if it lacks none.
+
+    ``required`` contains the operators and backends that the program needs. ``name`` describes the runtime in the
+    message. ``addition`` is advice on how to add an operator or a backend.
+    """
+    operators = {each for names in required.operators.values() for each in names} - runtime.operators
     if operators:
-        return f"the wheel's runtime has no kernel for {', '.join(sorted(operators))}"
-    delegates = {name for names in required.delegates.values() for name in names}
+        return Obstacle(f"{name} has no kernel for {', '.join(sorted(operators))}", addition)
+    delegates = {each for names in required.delegates.values() for each in names}
     if delegates - runtime.backends:
-        return f"the wheel's runtime has no backend {', '.join(sorted(delegates - runtime.backends))}"
+        return Obstacle(f"{name} has no backend {', '.join(sorted(delegates - runtime.backends))}", addition)
     if delegates - runtime.usable_backends:
-        names = ", ".join(sorted(delegates - runtime.usable_backends))
-        return f"the wheel's runtime does not find a library for its backend {names}"
+        found = ", ".join(sorted(delegates - runtime.usable_backends))
+        return Obstacle(f"{name} does not find a library for its backend {found}")
     return None
 
 
 class Runtime(Protocol):
     """A runtime that loads a program and calls its methods.
 
-    There are two: the stock runtime, which has a process of its own, and the replay, which is in this process. Both
-    raise :class:`~etdev.runtime.stock.ProgramFailureError` if the program fails.
+    The stock and the native runtime each run in a separate process. The replay runs in this process. All runtimes raise
+    :class:`~etdev.runtime.stock.ProgramFailureError` if the program fails.
     """
 
     def load(self, file: Path, *, shared: bool = False, data: Sequence[Path] = ()) -> tuple[str, ...]:
@@ -107,4 +132,4 @@ class Runtime(Protocol):
         """
 
     def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False) -> tuple[Any, ...]:
-        """Call a method and return its outputs. With ``fresh``, the call starts from initial state."""
+        """Call a method and return its outputs. If ``fresh`` is True, the call starts from initial state."""

@@ -1,4 +1,4 @@
-"""Measurement of throughput on several workers, and tests of whether the results can be compared."""
+"""Measurement of throughput on several workers, with speedups where the measurements are reliable."""
 
 from __future__ import annotations
 
@@ -16,38 +16,37 @@ from etdev.pipeline.results.result import Part
 from etdev.runtime.pool import outputs_of
 
 _TASK_SECONDS = 0.05
-"""Target duration of a task's calls, in seconds; sending a task and its result takes 0.1 to 2 ms."""
+"""Target duration in seconds of all calls of a task. Sending a task and its result needs 0.1 to 2 ms."""
 _LEAST_BUSY = 0.9
-"""Minimum share of the time that workers must spend in calls; below it, overhead distorts the throughput."""
+"""Minimum fraction of the time that workers must spend in calls. Below it, overhead distorts the throughput."""
 _LEAST_TASKS = 5
-"""Minimum number of tasks for each worker; with fewer, it is unknown if the times are steady."""
+"""Minimum number of tasks for each worker. With fewer tasks, it is unknown if their times are steady."""
 _MOST_SPREAD = 1.5
-"""Maximum ratio between a call's time in slow and in fast tasks on a steady machine."""
+"""Maximum value of :attr:`ThroughputResult.spread` for which the machine counts as steady."""
 
 
 class ThroughputResult(Part):
-    """Throughput of a number of workers; each worker has a core of its own if there are enough cores."""
+    """Throughput measured with a number of workers. Each worker has its own core if there are enough cores."""
 
     workers: int
     calls: int
     calls_per_task: int
-    """Number of calls that a worker makes in one task; nothing is sent between them."""
+    """Number of calls that a worker makes in one task, without communication between the calls."""
     seconds: float
     """Seconds from the start of the first call to the end of the last call."""
     calls_per_second: float
     busy: float
-    """Share of the time that the workers spent in calls."""
+    """Fraction of the time that the workers spent in calls."""
     spread: float
-    """Time of a call in slow tasks (90th percentile), divided by the time of a call in fast tasks (10th percentile)."""
+    """Time of a call in slow tasks (90th percentile) divided by its time in fast tasks (10th percentile)."""
     factor: float | None = None
-    """Throughput divided by that of one worker; None if one worker was not measured or the results cannot be compared.
-    """
+    """Speedup: throughput divided by the throughput of one worker; None if unknown."""
     no_factor: str | None = None
-    """Reason why the results cannot be compared; None if they can."""
+    """Reason why the speedup is unknown although one worker was measured; otherwise None."""
 
 
 def batch_size(call_seconds: float, workers: int, thoroughness: Thoroughness) -> int:
-    """Return the number of calls for each task, so that a task takes much longer than sending it and its result."""
+    """Return the number of calls for each task. A task must last much longer than its transfer to the worker."""
     wanted = math.ceil(_TASK_SECONDS / max(call_seconds, 1e-9))
     if not thoroughness.seconds:  # The user asked for a number of calls; every worker must get some of them.
         wanted = min(wanted, thoroughness.calls // (workers * _LEAST_TASKS))
@@ -57,7 +56,7 @@ def batch_size(call_seconds: float, workers: int, thoroughness: Thoroughness) ->
 def measure_throughput(
     on_workers: OnWorkers, workers: int, samples: Sequence[tuple[Any, ...]], thoroughness: Thoroughness, batch: int
 ) -> ThroughputResult:
-    """Measure calls on workers, with about ``batch`` calls in each task; tasks use the samples in turn."""
+    """Measure calls on workers, with about ``batch`` calls in each task. The tasks cycle through the samples."""
     method = on_workers.plan.name
     with on_workers.opened(workers, samples, pinned=True) as (_, pool):
         for future in [
@@ -87,7 +86,7 @@ def measure_throughput(
 
 
 def compare(found: Sequence[ThroughputResult], machine: Machine) -> tuple[ThroughputResult, ...]:
-    """Return the results with their speedup over one worker, or with the reason why the speedup is unknown."""
+    """Return the results. Add to each the speedup over one worker, or the reason why the speedup is unknown."""
     one = next((each for each in found if each.workers == 1), None)
     if one is None:
         return tuple(found)
@@ -107,7 +106,7 @@ def _over(one: ThroughputResult, found: ThroughputResult, machine: Machine) -> T
 
 
 def _doubt(found: ThroughputResult, machine: Machine) -> str | None:
-    """Return the reason why a measurement cannot be compared with others; None if it can."""
+    """Return the reason why a measurement is too unreliable for a speedup; None if it is reliable."""
     who = f"{found.workers} worker{'s' * (found.workers != 1)}"
     tasks = found.calls // found.calls_per_task
     if found.workers > machine.cores:

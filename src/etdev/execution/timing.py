@@ -18,7 +18,7 @@ from etdev.runtime.stock import StockRuntime
 
 @dataclass(frozen=True)
 class Thoroughness:
-    """Number of calls of a measurement, and its minimum duration."""
+    """Extent of a measurement: number of calls and duration."""
 
     warmup: int = 3
     """Number of calls that each worker makes before the measurement."""
@@ -31,10 +31,10 @@ class Thoroughness:
 def measure_latency(
     runtime: Runtime, method: str, samples: Sequence[tuple[Any, ...]], thoroughness: Thoroughness
 ) -> tuple[LatencyResult, float | None]:
-    """Measure calls one after another, each on all threads that the runtime uses; the calls use the samples in turn.
+    """Measure calls of a method one after another, and return their statistics and the transfer time.
 
-    Also return the median seconds to send inputs to the runtime's process and outputs back; None if the runtime is in
-    this process.
+    The calls cycle through the samples. Each call may use all threads of the runtime. The transfer time is the median
+    seconds to send inputs to the runtime's process and outputs back; None if the runtime is in this process.
     """
     for sample in islice(cycle(samples), thoroughness.warmup):
         runtime.call(method, sample)
@@ -50,7 +50,7 @@ def measure_latency(
 
 
 def summarize(times: Sequence[float]) -> LatencyResult:
-    """Return statistics of measured times; there must be at least one time."""
+    """Return statistics of measured times in seconds; ``times`` must not be empty."""
     ordered = sorted(times)
 
     def percentile(percent: int) -> float:
@@ -68,7 +68,7 @@ def summarize(times: Sequence[float]) -> LatencyResult:
 
 
 def enough(samples: Sequence[tuple[Any, ...]], thoroughness: Thoroughness) -> Iterator[tuple[Any, ...]]:
-    """Yield the samples in turn until both the number of calls and the duration are reached."""
+    """Yield samples in a cycle until both the minimum number of calls and the minimum duration are reached."""
     end = time.perf_counter() + thoroughness.seconds
     for number, sample in enumerate(cycle(samples)):
         if number >= thoroughness.calls and time.perf_counter() >= end:

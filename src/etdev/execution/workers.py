@@ -1,16 +1,20 @@
-"""Calls of a program on workers: each worker runs whole samples, or each worker is one device of the program."""
+"""Calls of a program on workers.
+
+Either each worker has the whole program and runs some of the samples, or each worker runs the work of one device.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from etdev.devices import Device
 from etdev.errors import LinkError, UsageError
+from etdev.execution.native import libraries_for
 from etdev.execution.run_results import RuntimeName, WorkerResult
 from etdev.pipeline.stages.nested import nested_program, reference_delegates
 from etdev.program import Program
@@ -22,7 +26,7 @@ from etdev.program.delegates import delegate_inputs
 from etdev.program.devices import named_devices
 from etdev.runtime.device_map import DeviceMap
 from etdev.runtime.native import host_executable
-from etdev.runtime.native.devices import NO_DEVICES, devices_for
+from etdev.runtime.native.devices import devices_for
 from etdev.runtime.on_workers import across_workers
 from etdev.runtime.orchestrator import Orchestrator
 from etdev.runtime.orchestrator.spec import WorkerSpec
@@ -30,7 +34,7 @@ from etdev.runtime.pool import ProgramPool, ProgramSource
 from etdev.runtime.replay import ReplayRuntime
 
 Each = Callable[[float, tuple[Any, ...]], None]
-"""Function that is called after each call, in order, with the call's seconds and outputs."""
+"""Function to call after each call of the program, in order, with the call's seconds and outputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +42,10 @@ class WorkerOptions:
     """Options for the workers on which calls run."""
 
     count: int | None = None
-    """Number of workers, each with the whole program; None for one worker for each device of the program."""
+    """Number of workers, each with the whole program. If None, use one worker for each device of the program."""
     transport: str = "process"
     ray_address: str | None = None
-    """Address of a Ray cluster; None to let Ray start a cluster."""
+    """Address of a running Ray cluster; if None, Ray starts a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +61,15 @@ class OnWorkers:
     fresh: bool
     data: tuple[Path, ...] = ()
     """Data files of the program."""
+    libraries: tuple[Path, ...] = ()
+    """Native libraries for the native runtime to open, in addition to those that packages register."""
 
     def run(
         self, samples: Sequence[tuple[Any, ...]], repeat: int, each: Each
     ) -> tuple[float, tuple[WorkerResult, ...]]:
-        """Make all calls, ``repeat`` times; return the seconds that they took, and the workers' statistics.
+        """Make all calls, ``repeat`` times, and return the elapsed seconds and the workers' statistics.
 
-        The seconds do not include loading the program on the workers. Raises the errors of
+        Loading the program on the workers is not included in the seconds. Raises the errors of
         :class:`~etdev.runtime.pool.ProgramPool`.
         """
         again = (sample for _ in range(repeat) for sample in samples)
@@ -76,7 +82,8 @@ class OnWorkers:
             and keeps_state(self.program, self.plan)
         ):
             raise UsageError(
-                f"method {self.plan.name!r} keeps state from call to call, but calls on several workers have no order",
+                f"method {self.plan.name!r} keeps state from call to call, but calls on several workers have no fixed "
+                "order",
                 where="--workers",
                 hint="use `--fresh` to start each call from initial state, or `--workers 1` to make the calls in order",
             )
@@ -91,17 +98,22 @@ class OnWorkers:
     def opened(
         self, count: int, samples: Sequence[tuple[Any, ...]], *, pinned: bool
     ) -> Iterator[tuple[Orchestrator, ProgramPool]]:
-        """Yield workers that have loaded the whole program.
+        """Start workers that load the whole program, and yield the orchestrator and the pool of programs.
 
-        If ``pinned``, an input on a device that is the same in all samples is sent to each worker only once.
+        If ``pinned`` is True, each worker is pinned to one core. An input on the workers' device is sent to each worker
+        only once if all samples share the tensor. The method must not overwrite this input.
         """
         home = self._home(tuple(named_devices(self.program)))
         spec = self._spec(home) if home is not None and self.runtime == "replay" else WorkerSpec()
         data = tuple(path.absolute() for path in self.data)
-        host, devices = None, NO_DEVICES
+        source = ProgramSource(self.file.absolute(), self.runtime, data=data, pinned=pinned)
         if self.runtime == "native":
-            host, devices = host_executable(), devices_for(tuple(named_devices(self.program)), self.device_map)
-        source = ProgramSource(self.file.absolute(), self.runtime, data=data, host=host, devices=devices, pinned=pinned)
+            source = replace(
+                source,
+                host=host_executable(),
+                libraries=tuple(path.absolute() for path in libraries_for(self.program, self.libraries)),
+                devices=devices_for(tuple(named_devices(self.program)), self.device_map),
+            )
         with self._orchestrator([spec] * count) as orchestrator, ProgramPool(orchestrator, source) as pool:
             changed = _changed(self.plan)
             for position, value in enumerate(self.plan.inputs):
@@ -118,9 +130,9 @@ class OnWorkers:
         devices = tuple(named_devices(self.program))
         if not devices or self.runtime != "replay":
             raise UsageError(
-                "one worker for each device requires a program with delegates on devices, and the interpreter",
+                "a worker for each device needs a program with devices, run in the interpreter",
                 where="--workers",
-                hint="set the number of workers: `--workers 2`",
+                hint="set a number of workers, such as `--workers 2`",
             )
         with ExitStack() as stack:
             orchestrator = stack.enter_context(self._orchestrator([self._spec(device) for device in devices]))
@@ -144,9 +156,10 @@ class OnWorkers:
         return WorkerSpec(str(device), device_map=text)
 
     def _home(self, devices: Sequence[Device]) -> Device | None:
-        """Return the device that has the memory of the workers; None if the program uses the host only.
+        """Return the device on which workers allocate memory; None if the program uses only the host.
 
-        This is the device of the first input on a device. Without such an input, it is the program's first device.
+        This is the device of the first input that is not on the host. If there is no such input, this is the program's
+        first device.
         """
         declared = [self.plan.values[value] for value in self.plan.inputs]
         ends = [one.device for one in declared if isinstance(one, m.Tensor) and not one.device.is_host]
@@ -156,7 +169,7 @@ class OnWorkers:
 def keeps_state(program: Program, plan: m.ExecutionPlan) -> bool:
     """Return True if a method, or a nested program in its reference delegates, keeps state from call to call.
 
-    Return True also if the data flow cannot be analyzed. State in delegates of other backends is unknown and is
+    Also return True if the data flow cannot be analyzed. State in delegates of other backends is unknown and is
     ignored.
     """
     nested = (
@@ -169,7 +182,10 @@ def keeps_state(program: Program, plan: m.ExecutionPlan) -> bool:
 
 
 def _changed(plan: m.ExecutionPlan) -> frozenset[int]:
-    """Return the values that instructions write; a delegate call with unknown outputs counts as writing nothing."""
+    """Return the indices of the values that instructions write.
+
+    If the outputs of a delegate call are unknown, assume that the call writes no values.
+    """
     known = delegate_inputs(plan)
     found: set[int] = set()
     for position, call in enumerate(flow_graph(plan).instructions):

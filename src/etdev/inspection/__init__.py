@@ -1,1 +1,4 @@
-"""Commands that describe programs without changing them and without torch: `etdev inspect`, `diff`, `report`."""
+"""Commands that describe programs: `etdev inspect`, `diff` and `report`.
+
+The commands do not change the programs, and do not need torch.
+"""

@@ -1,12 +1,13 @@
-"""Breakdown of a program's figures into tensors in use, constants, sections of the file, copies and ops.
+"""Breakdown of a program's figures into their parts.
 
-A message about a missed limit lists the largest parts. A message about growth lists the parts that are new or larger.
+The parts are tensors in use, constants, sections of the file, copies and ops. A message about a missed limit lists the
+largest parts. A message about growth lists the parts that are new or larger.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -21,11 +22,11 @@ from etdev.pipeline.results.result import MethodResult
 from etdev.pipeline.stages.nested import device_memory
 from etdev.program import Program, read
 from etdev.program import model as m
-from etdev.program.info import MethodInfo, Peak, TensorInUse
+from etdev.program.info import BufferInfo, MethodInfo, Peak, TensorInUse
 
 _LISTED = 3
 _KEY_LENGTH = 16
-"""Maximum number of characters shown of a data name; most names are digests."""
+"""Maximum number of characters to show of the name of an item of data; most of these names are digests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +34,20 @@ class Parts:
     """The parts of one figure, in any order."""
 
     items: tuple[tuple[str, int], ...]
-    """Name and amount of each part; the amount is in bytes or a number of ops, and names may repeat."""
+    """Name and amount of each part; several parts may have the same name. The amount is a number of bytes or ops."""
     when: str = ""
-    """For memory, a text with the time of the peak; otherwise empty."""
+    """Text with the moment of the peak if the figure is memory; otherwise empty."""
     unit: str = " bytes"
 
     def largest(self) -> str:
-        """Return the largest parts as text, such as ``float32 [8, 8] of aten::mm.out x2 512 bytes, … and 4 more``.
+        """Return a text with the largest parts; empty if there are no parts.
 
-        The text is empty if there are no parts.
+        An example is ``float32 [8, 8] of aten::mm.out x2 512 bytes, … and 4 more``.
         """
         return self._listed(self._totals(), "")
 
     def grown_since(self, before: Parts) -> str:
-        """Return, as text, the parts that are new or have grown since ``before``; empty if there are none."""
+        """Return a text with the parts that are new or larger than in ``before``; empty if there are none."""
         return self._listed(self._totals() - before._totals(), "+")
 
     def _totals(self) -> Counter[str]:
@@ -68,29 +69,45 @@ class Parts:
 def memory_parts(program: Program, device: str) -> Parts:
     """Return the tensors in use at the peak of each buffer on a device.
 
-    For each buffer, this is the peak in the method in which the buffer is largest.
+    If several methods use the same buffer, the peak is from the method that states the largest size for the buffer.
     """
+    nested = device_memory(program).get(device, (0, 0))[1]
+    inside = (("programs in delegates", nested),) if nested else ()
+    return _buffer_parts(program, lambda buffer: buffer.device == device, inside)
+
+
+def bank_parts(program: Program, index: int) -> Parts:
+    """Return the tensors in use at the peak of a memory bank; ``index`` is the bank's memory id.
+
+    The peak is from the method that uses the most bytes of the bank.
+    """
+    return _buffer_parts(program, lambda buffer: buffer.index == index)
+
+
+def _buffer_parts(
+    program: Program, chosen: Callable[[BufferInfo], bool], more: tuple[tuple[str, int], ...] = ()
+) -> Parts:
+    """Return the tensors in use at the peaks of the chosen buffers, and the parts in ``more``."""
     found: list[tuple[str, int]] = []
     highest: Peak | None = None
     where = ""
     methods = describe_methods(program, method_memories(program))
-    for index, method in _largest_buffers(methods, device):
+    for index, method in _largest_buffers(methods, chosen):
         peak = next((peak for peak in method.peaks if peak.buffer == index), None)
         found += _in_use(method, index, peak)
         if peak is not None and (highest is None or peak.nbytes > highest.nbytes):
             highest, where = peak, f" of {method.name!r}"
-    nested = device_memory(program).get(device, (0, 0))[1]
-    if nested:
-        found.append(("programs in delegates", nested))
-    return Parts(tuple(found), _moment(highest, where))
+    return Parts((*found, *more), _moment(highest, where))
 
 
-def _largest_buffers(methods: Sequence[MethodInfo], device: str) -> Iterator[tuple[int, MethodInfo]]:
-    """Yield the number of each buffer on a device, with the method in which it is largest."""
+def _largest_buffers(
+    methods: Sequence[MethodInfo], chosen: Callable[[BufferInfo], bool]
+) -> Iterator[tuple[int, MethodInfo]]:
+    """Yield the number of each chosen buffer, with the method that states the largest size for the buffer."""
     largest: dict[int, tuple[int, MethodInfo]] = {}
     for method in methods:
         for buffer in method.buffers:
-            if buffer.device == device and (buffer.index not in largest or buffer.size > largest[buffer.index][0]):
+            if chosen(buffer) and (buffer.index not in largest or buffer.size > largest[buffer.index][0]):
                 largest[buffer.index] = buffer.size, method
     return ((index, method) for index, (_, method) in sorted(largest.items()))
 
@@ -116,9 +133,10 @@ def _moment(peak: Peak | None, method: str) -> str:
 
 
 def weight_parts(program: Program) -> Parts:
-    """Return a program's constants, each with the first op that uses it, and the data that delegates look up by name.
+    """Return the sizes of a program's constants, and of the data that delegates look up by name.
 
-    Constants and data of nested programs in reference delegates are included.
+    The name of a constant includes the first op that uses the constant. Constants and data of nested programs in
+    reference delegates are included.
     """
     return Parts(tuple(part for each in (program, *nested_programs(program)) for part in _weights(each)))
 
@@ -134,12 +152,12 @@ def _weights(program: Program) -> Iterator[tuple[str, int]]:
 
 
 def section_parts(file: Path) -> Parts:
-    """Return the sections of a file with their sizes in bytes, without external weights."""
+    """Return the sizes in bytes of a file's sections. External weights are not included."""
     return Parts(tuple(file_sections(read(file), file).parts().items()))
 
 
 def copy_parts(plan: m.ExecutionPlan) -> Parts:
-    """Return a method's copies between the host and devices, each counted once."""
+    """Return the sizes of a method's copies between the host and devices, each counted once."""
     return Parts(tuple(_copies(plan)))
 
 
@@ -152,7 +170,7 @@ def _copies(plan: m.ExecutionPlan) -> Iterator[tuple[str, int]]:
 
 
 def undelegated_parts(methods: Sequence[MethodResult]) -> Parts:
-    """Return the ops that no delegate took."""
+    """Return the number of ops of each kind that are not in a delegate."""
     ops: Iterable[tuple[str, int]] = (
         (item.op.removesuffix(".default"), item.count) for method in methods for item in method.undelegated
     )

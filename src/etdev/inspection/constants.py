@@ -1,4 +1,7 @@
-"""Constants and initial values of a program, each with its largest tensor and its first use."""
+"""Constants and initial values of a program.
+
+Each is described by the largest tensor that refers to it, and by the first instruction that uses this tensor.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from etdev.program.info import ConstantInfo, ConstantKind
 def describe_constants(program: Program) -> tuple[ConstantInfo, ...]:
     """Return the constants and initial values of a program, each once.
 
-    The index identifies those in the program's file, and the name identifies those in data files.
+    Values in the program's file are distinguished by index. Values in data files are distinguished by name.
     """
     found: dict[tuple[ConstantKind, int | str], ConstantInfo] = {}
     for plan in program.execution_plan:
@@ -52,7 +55,7 @@ def _constant(
 
 
 def _first_uses(plan: m.ExecutionPlan) -> dict[int, tuple[int, m.Instruction]]:
-    """Return the first instruction that has each tensor as an argument, and the instruction's position, by tensor."""
+    """Map each tensor to the first instruction with the tensor as an argument, and to the instruction's position."""
     found: dict[int, tuple[int, m.Instruction]] = {}
     for position, call in enumerate(plan.instructions):
         if isinstance(call, m.KernelCall | m.DelegateCall):

@@ -1,4 +1,4 @@
-"""Copies and in-place outputs of a method, found from the instructions in the file."""
+"""Detection of a method's copies and in-place outputs in the instructions of the file."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _KINDS: Mapping[str, CopyKind] = {
     "dim_order_ops::_clone_dim_order": "views",
     "dim_order_ops::_to_dim_order_copy": "views",
 }
-"""Kind of copy by the operator's name, without its overload."""
+"""Maps an operator's name, without its overload, to the kind of copy that the operator makes."""
 
 
 def copy_calls(plan: m.ExecutionPlan) -> tuple[CopyCalls, ...]:
-    """Return the copies among a method's instructions, summed by operator, most bytes first.
+    """Return a method's copies, totalled for each operator, largest number of bytes first.
 
     A copy that changes the element type is a computation and is not included.
     """
@@ -51,7 +51,7 @@ def _kind(plan: m.ExecutionPlan, call: m.KernelCall) -> CopyKind | None:
 
 
 def _source(plan: m.ExecutionPlan, call: m.KernelCall, argument: int) -> m.Tensor | None:
-    """Return the tensor that a call copies, or the first one if it copies a list of tensors."""
+    """Return the tensor that a call copies. If the call copies a list of tensors, return the first of these."""
     value = plan.values[call.args[argument]] if argument < len(call.args) else None
     if isinstance(value, m.TensorList) and value.items:
         value = plan.values[value.items[0]]
@@ -70,9 +70,9 @@ def _written(plan: m.ExecutionPlan, call: m.KernelCall) -> Iterator[m.Tensor]:
 
 
 def outputs_in_place(plan: m.ExecutionPlan, memory: MethodMemory) -> tuple[OutputInPlace, ...]:
-    """Return the outputs that share bytes with an operand of their instruction, in order of position.
+    """Return the outputs that share bytes with an operand of the same instruction, in order of position.
 
-    An operand that the operator always updates, such as that of ``index_put_``, is not included.
+    An operand that the operator updates by definition, such as the first operand of ``index_put_``, is not included.
     """
     found = memory.reaching
     outs: dict[tuple[int, Place], int] = {

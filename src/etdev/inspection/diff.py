@@ -13,6 +13,7 @@ from pathlib import Path
 
 from etdev import program as pte
 from etdev.files import open_file
+from etdev.inspection.built_banks import built_banks
 from etdev.inspection.inspect import describe
 from etdev.linker.edit import without_unused
 from etdev.program import Blob, Program
@@ -24,19 +25,22 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class MethodDiff:
-    """Comparison of a method that both files have. The descriptions of the method are in the two ``ProgramInfo``."""
+    """Comparison of two methods with the same name, one from each file.
+
+    :class:`ProgramDiff` has the description of each method.
+    """
 
     name: str
     same: bool
-    """True if the methods differ at most in the content of constants."""
+    """True if the methods are equal; the content of their constants is ignored."""
     same_code: bool
-    """True if the methods differ at most in addresses, buffer sizes and content that is never used."""
+    """True if the methods are equal; addresses, buffer sizes and unused content are ignored."""
     planned: int | None
-    """Number of tensors in planned memory; None if the code differs, because then tensors cannot be matched."""
+    """Number of tensors in planned memory; None if the code differs, because tensors cannot be matched then."""
     moved: int | None
-    """Number of planned tensors that have another address in the other file; None if the code differs."""
+    """Number of planned tensors whose addresses differ between the files; None if the code differs."""
     delegates: tuple[str, ...]
-    """Ids of backends whose delegates in the method differ in data, compile specs or calls, sorted."""
+    """Sorted ids of the backends whose delegates differ in their data, compile specs or numbers of calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +51,11 @@ class ProgramDiff:
     identical: bool
     """True if the files are equal byte for byte."""
     same_program: bool
-    """True if the files contain the same program, even if their layout differs."""
+    """True if the files contain the same program. The files may still differ in layout."""
     same_weights: bool
     """True if the constants are equal byte for byte."""
     changed_data: tuple[str, ...]
-    """Names of data with different content in the two files, sorted."""
+    """Sorted names of the items of data that both files have, with different content."""
     methods: tuple[MethodDiff, ...]
     """Comparison of each method that both files have, in the order of the first file."""
     a: ProgramInfo
@@ -68,7 +72,7 @@ def diff(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> ProgramDiff:
     Raises :class:`~etdev.errors.ProgramError` if one of the files cannot be read or is malformed.
     """
     first, second = pte.read(a), pte.read(b)
-    found = describe(first, Path(a)), describe(second, Path(b))
+    found = describe(first, Path(a), banks=built_banks(Path(a))), describe(second, Path(b), banks=built_banks(Path(b)))
     data = [{item.key: each.segments[item.segment_index].data for item in each.named_data} for each in (first, second)]
     others = {method.name for method in found[1].methods}
     return ProgramDiff(
@@ -115,7 +119,10 @@ def _calls(method: MethodInfo, name: str) -> int:
 
 
 def _moved(a: m.ExecutionPlan, b: m.ExecutionPlan) -> tuple[int, int] | tuple[None, None]:
-    """Return the numbers of planned tensors and of those with another address; None for both if the code differs."""
+    """Return the number of planned tensors, and the number of planned tensors whose addresses differ.
+
+    Both numbers are None if the code differs.
+    """
     if _without_addresses(a) != _without_addresses(b):
         return None, None
     places = [

@@ -1,4 +1,4 @@
-"""Description of a program (:class:`ProgramInfo`), derived from its file.
+"""Derivation of a program's description (:class:`ProgramInfo`) from its file.
 
 This module needs neither torch nor executorch, and runs no code of the program.
 """
@@ -9,10 +9,12 @@ import mmap
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from etdev import program as pte
 from etdev.devices import DeviceNameError
+from etdev.inspection.built_banks import built_banks
 from etdev.inspection.constants import describe_constants
 from etdev.inspection.copies import copy_calls, outputs_in_place
 from etdev.inspection.naming import dtype_name
@@ -22,14 +24,17 @@ from etdev.inspection.transfers import transfers_per_call
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.analysis.effects import operator_name
+from etdev.program.analysis.quantized_ends import QuantizedEnd, describing_methods, quantized_ends
 from etdev.program.analysis.storage import MethodMemory
+from etdev.program.bank_report import BankReport
 from etdev.program.data_files.lookups import missing_data
 from etdev.program.devices import delegate_device
-from etdev.program.footprint import constant_bytes, planned_memory
+from etdev.program.footprint import constant_bytes, planned_memory, program_buffers
 from etdev.program.header import parse_header
 from etdev.program.info import (
     FORMAT,
     Argument,
+    BufferInfo,
     CompileSpecInfo,
     DelegateInfo,
     MethodInfo,
@@ -44,37 +49,46 @@ from etdev.program.info import (
 def inspect(file: str | os.PathLike[str]) -> ProgramInfo:
     """Describe a ``.pte`` from any toolchain.
 
-    Raises :class:`~etdev.errors.ProgramError` if the file cannot be read or is malformed. A program that overwrites
-    values it still needs is described too; :attr:`MethodInfo.memory_unknown` then has the problem.
+    A program that overwrites a value before its last use is also described. :attr:`MethodInfo.memory_unknown` then
+    states the problem. Raises :class:`~etdev.errors.ProgramError` if the file cannot be read or is malformed.
     """
     return inspect_memory(file)[0]
 
 
 def inspect_memory(file: str | os.PathLike[str]) -> tuple[ProgramInfo, tuple[MethodMemory | str, ...]]:
-    """Describe a ``.pte`` like :func:`inspect`; also return each method's use of planned memory.
+    """Return the description of a ``.pte``, as :func:`inspect` does, and each method's use of planned memory.
 
-    If the use of memory is unknown, return the reason as a text instead.
+    If a method's use of planned memory is unknown, its item is the reason, as text.
     """
     program = pte.read(file)
     memories = method_memories(program)
-    return describe(program, Path(file), memories), memories
+    return describe(program, Path(file), memories, banks=built_banks(Path(file))), memories
 
 
-def describe(program: Program, file: Path, memories: Sequence[MethodMemory | str] | None = None) -> ProgramInfo:
+def describe(
+    program: Program,
+    file: Path,
+    memories: Sequence[MethodMemory | str] | None = None,
+    *,
+    banks: BankReport | None = None,
+) -> ProgramInfo:
     """Describe a program that was read from ``file``.
 
-    ``memories`` has each method's use of planned memory. If it is None, the use is derived from the program.
+    ``memories`` is the result of :func:`method_memories`. If ``memories`` is None, it is derived from the program.
+    ``banks`` are the memory banks that the program was built for; None if they are unknown or there are none.
     """
     memories = method_memories(program) if memories is None else memories
     holds = _holders(program)
+    named = banks.named if banks is not None else tuple[BufferInfo, ...]
     return ProgramInfo(
         format=FORMAT,
         file=str(file),
         size=file.stat().st_size,
         schema_version=program.version,
         header_bytes=program.header_length,
-        methods=describe_methods(program, memories),
+        methods=tuple(replace(method, buffers=named(method.buffers)) for method in describe_methods(program, memories)),
         memory=planned_memory(program),
+        buffers=named(program_buffers(program)),
         weights_bytes=constant_bytes(program),
         constants=describe_constants(program),
         sections=file_sections(program, file),
@@ -94,17 +108,24 @@ def describe(program: Program, file: Path, memories: Sequence[MethodMemory | str
 def describe_methods(program: Program, memories: Sequence[MethodMemory | str]) -> tuple[MethodInfo, ...]:
     """Describe the methods of a program. Never raises an error.
 
-    ``memories`` are the results of :func:`method_memories`.
+    ``memories`` is the result of :func:`method_memories`.
     """
-    state = describe_state(program, memories)
+    state, ends, describing = describe_state(program, memories), quantized_ends(program), describing_methods(program)
     return tuple(
-        _method(program, plan, memory, state.get(number, ()))
+        replace(
+            _method(program, plan, memory, state.get(number, ()), ends.get(plan.name, ())),
+            describes_end=plan.name in describing,
+        )
         for number, (plan, memory) in enumerate(zip(program.execution_plan, memories, strict=True))
     )
 
 
 def _method(
-    program: Program, plan: m.ExecutionPlan, memory: MethodMemory | str, state: tuple[StateInfo, ...]
+    program: Program,
+    plan: m.ExecutionPlan,
+    memory: MethodMemory | str,
+    state: tuple[StateInfo, ...],
+    ends: Sequence[QuantizedEnd],
 ) -> MethodInfo:
     calls = plan.instructions
     kernels = Counter(call.op_index for call in calls if isinstance(call, m.KernelCall))
@@ -114,10 +135,17 @@ def _method(
     called = Counter(call.delegate_index for call in calls if isinstance(call, m.DelegateCall))
     devices = Counter(tensor.device for _, tensor in plan.tensors())
     set_by_code = _set_by_code(plan)
+    quantized = {(end.side, end.position): end for end in ends}
     return MethodInfo(
         name=plan.name,
-        inputs=tuple(_argument(plan, value, set_by_code=False) for value in plan.inputs),
-        outputs=tuple(_argument(plan, value, set_by_code=value in set_by_code) for value in plan.outputs),
+        inputs=tuple(
+            _argument(plan, value, quantized.get(("input", position)), set_by_code=False)
+            for position, value in enumerate(plan.inputs)
+        ),
+        outputs=tuple(
+            _argument(plan, value, quantized.get(("output", position)), set_by_code=value in set_by_code)
+            for position, value in enumerate(plan.outputs)
+        ),
         tensors={str(device): count for device, count in sorted(devices.items())},
         buffers=describe_buffers(plan, memory, several=len(program.execution_plan) > 1),
         state=state,
@@ -132,7 +160,7 @@ def _method(
     )
 
 
-def _argument(plan: m.ExecutionPlan, index: int, *, set_by_code: bool) -> Argument:
+def _argument(plan: m.ExecutionPlan, index: int, end: QuantizedEnd | None, *, set_by_code: bool) -> Argument:
     value = plan.values[index]
     if not isinstance(value, m.Tensor):
         return Argument(type=type(value).__name__.lower(), value=_scalar(value))
@@ -151,6 +179,8 @@ def _argument(plan: m.ExecutionPlan, index: int, *, set_by_code: bool) -> Argume
         nbytes=None if unbounded else value.nbytes,
         device=str(value.device),
         memory=memory,
+        scale=None if end is None else end.scale,
+        zero_point=None if end is None else end.zero_point,
     )
 
 
@@ -169,7 +199,10 @@ def _scalar(value: m.Value) -> str | None:
 
 
 def _set_by_code(plan: m.ExecutionPlan) -> set[int]:
-    """Return the tensors that a move or a view instruction sets, and that therefore need no memory of their own."""
+    """Return the value indices of the tensors that a move or a view instruction sets.
+
+    These tensors need no memory of their own.
+    """
     found = set()
     for call in plan.instructions:
         if isinstance(call, m.MoveCall):
@@ -206,7 +239,7 @@ def _text(content: bytes) -> str | None:
 
 
 def _holders(program: Program) -> dict[int, tuple[str, ...]]:
-    """Return the users of each segment (such as constants or delegates), by segment and in a fixed order."""
+    """Map each segment to the kinds of its content, such as ``constants`` or ``delegates``, in a fixed order."""
     found: dict[int, dict[str, None]] = defaultdict(dict)
     for index, kind in _references(program):
         found[index][kind] = None
@@ -227,7 +260,10 @@ def _references(program: Program) -> Iterator[tuple[int, str]]:
 
 
 def file_sections(program: Program, file: Path) -> Sections:
-    """Return the bytes of the file by purpose; a segment with several purposes counts for the first of them."""
+    """Return the size in bytes of each section of the file.
+
+    A segment that belongs to several sections is counted only in the first of them.
+    """
     size, flatbuffer = _sizes(file)
     holds = _holders(program)
     spent: Counter[str] = Counter()

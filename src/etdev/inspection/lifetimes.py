@@ -14,23 +14,23 @@ from etdev.program.analysis.storage import MethodMemory, Storage
 class TensorLife:
     """Lifetime of a tensor in planned memory.
 
-    Instants are numbered like in :class:`~etdev.program.analysis.storage.Storage`.
+    Instants are numbered as in :class:`~etdev.program.analysis.storage.Storage`.
     """
 
     value: int
     """Index among the method's values."""
     storage: int
-    """Index of the tensor's storage, which it may share with other tensors."""
+    """Index of the tensor's storage, which several tensors may share."""
     offset: int
     """Offset in bytes from the start of the planned buffer."""
     size: int
-    """Size in bytes at the largest size of the tensor."""
+    """Size in bytes; for a dynamic shape, at the largest sizes."""
     start: int
-    """First instant at which the tensor itself is in use."""
+    """First instant at which the tensor is in use."""
     end: int
-    """First instant at which the tensor is no longer in use; equal to ``start`` if the tensor is never in use.
+    """First instant after the tensor's use; equal to ``start`` if the tensor is never in use.
 
-    The tensor's bytes may be in use for longer: because of an alias, or because they are state.
+    The tensor's bytes may remain in use for longer, if the storage has an alias or is state.
     """
 
 
@@ -50,7 +50,7 @@ def tensor_lives(memory: MethodMemory) -> tuple[TensorLife, ...]:
 
 
 def bytes_in_use(storages: Iterable[Storage]) -> tuple[tuple[int, int], ...]:
-    """Return each instant at which the number of bytes in use changes, with the new number."""
+    """Return the instants at which the number of bytes in use changes, each with the number from then on."""
     changes: Counter[int] = Counter()
     for storage in storages:
         changes[storage.start] += storage.size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from etdev.errors import LinkError, ProgramError
@@ -11,18 +11,27 @@ from etdev.pipeline.results.figures import Figures
 from etdev.pipeline.results.result import MethodResult
 from etdev.pipeline.stages.nested import device_memory, nested_program, reference_delegates
 from etdev.program import Program
-from etdev.program.footprint import constant_bytes, named_bytes
+from etdev.program.footprint import buffer_sizes, constant_bytes, named_bytes
 
 
-def measure_program(program: Program, size: int, methods: Sequence[MethodResult] = ()) -> Figures:
+def measure_program(
+    program: Program,
+    size: int,
+    methods: Sequence[MethodResult] = (),
+    banks: Mapping[int, str] | None = None,
+) -> Figures:
     """Return the figures of a program whose file has ``size`` bytes.
 
-    ``methods`` are the build's results. If there are none, the numbers of delegated and undelegated ops are unknown.
+    ``methods`` contains the build's result for each method. If ``methods`` is empty, the numbers of delegated and
+    undelegated ops are unknown. ``banks`` has the names of the memory banks by memory id; omit it for a program without
+    banks.
     """
+    sizes = buffer_sizes(program)
     return Figures(
         file=size,
         weights=weight_bytes(program),
         memory={device: planned + nested for device, (planned, nested) in device_memory(program).items()},
+        banks={name: sizes.get(index, 0) for index, name in banks.items()} if banks else None,
         copies=max((transfers_per_call(plan).total for plan in program.execution_plan), default=0),
         delegated_ops=sum(method.delegated_ops for method in methods) if methods else None,
         undelegated_ops=sum(item.count for method in methods for item in method.undelegated) if methods else None,
@@ -30,12 +39,15 @@ def measure_program(program: Program, size: int, methods: Sequence[MethodResult]
 
 
 def weight_bytes(program: Program) -> int:
-    """Return the total bytes of constants and named data, including those in reference delegates, each counted once."""
+    """Return the total size in bytes of a program's constants and named data, each counted once.
+
+    Constants and named data of nested programs in reference delegates are included.
+    """
     return sum(constant_bytes(each) + named_bytes(each) for each in (program, *nested_programs(program)))
 
 
 def nested_programs(program: Program) -> Iterator[Program]:
-    """Yield the nested programs in a program's reference delegates, each once; skip those that cannot be read."""
+    """Yield each nested program in a program's reference delegates once; skip programs that cannot be read."""
     seen = set()
     for plan, index, delegate in reference_delegates(program):
         if delegate.processed not in seen:

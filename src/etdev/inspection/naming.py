@@ -15,7 +15,7 @@ _NAMES = {
     m.ScalarType.FLOAT: "float32",
     m.ScalarType.DOUBLE: "float64",
 }
-"""PyTorch's names of the dtypes that have another name in ExecuTorch's schema."""
+"""PyTorch's names for dtypes that have other names in ExecuTorch's schema."""
 
 
 def dtype_name(scalar_type: m.ScalarType) -> str:
@@ -24,7 +24,10 @@ def dtype_name(scalar_type: m.ScalarType) -> str:
 
 
 def instruction_name(plan: m.ExecutionPlan, call: m.Instruction) -> str:
-    """Return the operator or delegate that an instruction calls (``aten::add.out``), or its kind (``MoveCall``)."""
+    """Return the name of the operator or delegate that an instruction calls.
+
+    For other instructions, return the kind, such as ``MoveCall``.
+    """
     match call:
         case m.KernelCall():
             return operator_name(plan.operators[call.op_index])

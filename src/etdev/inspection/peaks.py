@@ -14,7 +14,7 @@ from etdev.program.info import Peak, TensorInUse
 
 
 def peaks(plan: m.ExecutionPlan, memory: MethodMemory) -> tuple[Peak, ...]:
-    """Return the peak of each buffer of a method; buffers that contain only state are omitted."""
+    """Return the peak of each of a method's planned buffers; omit buffers that contain only state."""
     by_buffer: dict[int, list[Storage]] = defaultdict(list)
     for storage in memory.storages:
         if storage.start < storage.end:
@@ -52,12 +52,12 @@ def _peak(
 
 
 def _fullest(storages: Iterable[Storage]) -> tuple[int, int]:
-    """Return the first instant with the largest number of bytes in use, and that number."""
+    """Return the first instant of the peak, and the number of bytes in use at that instant."""
     return max(bytes_in_use(storages), key=lambda step: (step[1], -step[0]), default=(0, 0))
 
 
 class _Writers:
-    """A lookup of the instruction that wrote the bytes in use at a position."""
+    """Lookup of the tensor that occupies a storage at a given time, and of the instruction that wrote it."""
 
     def __init__(self, plan: m.ExecutionPlan, memory: MethodMemory) -> None:
         self._plan, self._memory = plan, memory
@@ -67,7 +67,7 @@ class _Writers:
         self._inputs = {value: position for position, value in reversed(list(enumerate(plan.inputs)))}
 
     def tensor(self, storage: Storage, position: int) -> TensorInUse:
-        """Return the tensor that represents a storage while the instruction at ``position`` runs."""
+        """Return the tensor to show for a storage in use while the instruction at ``position`` runs."""
         value, written = self._shown(storage, position)
         tensor = self._plan.values[value]
         assert isinstance(tensor, m.Tensor)
@@ -85,10 +85,10 @@ class _Writers:
     def _shown(self, storage: Storage, position: int) -> tuple[int, int | None]:
         """Return the largest tensor of a storage, and the position of its last write up to ``position``.
 
-        If several tensors are largest, return the one written last. Some tensors are never written as a whole: an
-        alias, or the output of a ``cat`` whose parts are computed in place. For these, the last write to the storage
-        counts. In a loop, the write may be at a later position than ``position``. The position is None if the content
-        is state of an earlier call.
+        If several tensors have the largest size, return the one written last. Some tensors are never written as a
+        whole: an alias, or the output of a ``cat`` whose parts are computed in place. For such a tensor, return the
+        position of the last write to the storage. In a loop, this position may be after ``position``. The returned
+        position is None if an earlier call wrote the content.
         """
         last = self._last(storage.values, position)
         if not storage.persistent and not last:
@@ -98,7 +98,7 @@ class _Writers:
         return value, last.get(value, max(last.values(), default=None))
 
     def _last(self, values: Iterable[int], position: int) -> dict[int, int]:
-        """Return the position of each tensor's last write up to ``position``, by tensor; omit unwritten tensors."""
+        """Map each tensor to the position of its last write up to ``position``; omit unwritten tensors."""
         written = {value: [at for at in self._writes.get(value, ()) if at <= position] for value in values}
         return {value: max(positions) for value, positions in written.items() if positions}
 

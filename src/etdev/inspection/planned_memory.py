@@ -1,4 +1,4 @@
-"""Planned memory of a program: its buffers, with lower bounds on their sizes, and the state in them."""
+"""Planned memory of a program: its buffers, lower bounds on their sizes, and the state stored in them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _MOST_ALIGNMENT = 16
 def method_memories(
     program: Program, inputs: Mapping[str, DelegateInputs] | None = None
 ) -> tuple[MethodMemory | str, ...]:
-    """Return each method's use of planned memory, or the reason why its use is unknown. Never raises an error.
+    """Return each method's use of planned memory, or the reason why it is unknown. Never raises an error.
 
     The result is derived from the data flow in the file. ``inputs`` maps methods to the number of inputs of each
-    delegate call. For methods that it lacks, the numbers are derived from the file.
+    delegate call. For methods that are not in ``inputs``, these numbers are derived from the file.
     """
     found: list[MethodMemory | str] = []
     for plan in program.execution_plan:
@@ -58,9 +58,9 @@ def _bounded(plan: m.ExecutionPlan, buffer: BufferInfo, memory: MethodMemory, *,
 
 
 def _problem(storages: Iterable[Storage], *, several: bool) -> Problem:
-    """Return the planning problem with the storages of one buffer.
+    """Return the storages of one buffer as a planning problem.
 
-    In a program with ``several`` methods, shared state must keep its offset, because other methods use that offset.
+    If the program has ``several`` methods, shared state is pinned to its offset, because other methods use that offset.
     """
     storages = tuple(storages)
     alignment = _MOST_ALIGNMENT
@@ -81,7 +81,7 @@ def _problem(storages: Iterable[Storage], *, several: bool) -> Problem:
 
 
 def describe_state(program: Program, known: Sequence[MethodMemory | str]) -> dict[int, tuple[StateInfo, ...]]:
-    """Return each method's state, sorted by address, by the method's index.
+    """Map the index of each method to the method's state, sorted by address.
 
     Methods whose use of memory is unknown are omitted.
     """
@@ -99,7 +99,10 @@ def describe_state(program: Program, known: Sequence[MethodMemory | str]) -> dic
 
 
 def _name_elsewhere(plans: Sequence[m.ExecutionPlan], state: State) -> str | None:
-    """Return the name of a state from any method; a method that only writes the state may not have its name."""
+    """Return the name of a state from any of the methods that use the state; None if it has no name.
+
+    A method that only writes the state may lack the name.
+    """
     names = (state_name(plans[position], (value,)) for position, value, _ in state.members)
     return next(filter(None, names), None)
 

@@ -22,13 +22,13 @@ class Transfer:
     """True for a copy from the host to the device, False for one from the device to the host."""
     device: str
     value: int
-    """Value index of the tensor that is written."""
+    """Value index of the tensor that the copy writes."""
     nbytes: int
     """Number of bytes copied, at the tensor's largest size."""
 
 
 def transfers(plan: m.ExecutionPlan) -> Iterator[Transfer]:
-    """Yield the copies between the host and devices, by position."""
+    """Yield the copies between the host and devices, in order of position."""
     for position, call in enumerate(plan.instructions):
         if not isinstance(call, m.KernelCall) or len(call.args) < 2:
             continue
@@ -40,7 +40,10 @@ def transfers(plan: m.ExecutionPlan) -> Iterator[Transfer]:
 
 
 def transfers_per_call(plan: m.ExecutionPlan) -> Transfers:
-    """Return the bytes that one call of a method copies in each direction, for the call that copies the most."""
+    """Return the number of bytes that a call of a method copies in each direction.
+
+    The number depends on the path through the method. The result is for the path that copies the most bytes.
+    """
     found = tuple(transfers(plan))
     if not found:
         return Transfers(0, 0)
@@ -57,10 +60,10 @@ def transfers_per_call(plan: m.ExecutionPlan) -> Transfers:
 
 
 def _heaviest_path(flow: FlowGraph, cycles: tuple[int, ...], weights: dict[int, tuple[int, int]]) -> tuple[int, int]:
-    """Return the bytes copied to and from devices on the path through a method that copies the most bytes.
+    """Return the numbers of bytes copied to devices and back, on the path that copies the most bytes.
 
-    ``cycles`` has the group of each instruction: all instructions of a loop are one group. ``weights`` maps each group
-    to the bytes that it copies.
+    ``cycles`` contains the group number of each instruction: all instructions of a loop are in one group. ``weights``
+    maps each group to the bytes that it copies to devices and back.
     """
     group = {number: cycles[block.start] for number, block in enumerate(flow.blocks) if block.start < block.end}
     following: dict[int, set[int]] = defaultdict(set)
@@ -86,7 +89,10 @@ def _heaviest_path(flow: FlowGraph, cycles: tuple[int, ...], weights: dict[int, 
 
 
 def _repeating(flow: FlowGraph, cycles: tuple[int, ...]) -> set[int]:
-    """Return the numbers of the groups that are loops; a group is all blocks of one loop, or one other block."""
+    """Return the numbers of the groups that are loops.
+
+    A group is either all blocks of one loop, or one block outside of loops.
+    """
     groups = {number: cycles[block.start] for number, block in enumerate(flow.blocks) if block.start < block.end}
     several = {group for group, count in Counter(groups.values()).items() if count > 1}
     return several | {group for number, group in groups.items() if number in flow.blocks[number].successors}

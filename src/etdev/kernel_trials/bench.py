@@ -34,22 +34,22 @@ DTYPES = {
     m.ScalarType.LONG: "int64",
     m.ScalarType.BOOL: "bool",
 }
-"""Element types that trials use, by PyTorch's names."""
+"""Element types that trials use, with PyTorch's name for each."""
 _FLOATING = frozenset({m.ScalarType.FLOAT, m.ScalarType.HALF, m.ScalarType.DOUBLE, m.ScalarType.BFLOAT16})
 _MOST_BYTES = 16 << 20
 _FIRST_CASES = 8
-"""Number of cases in the first program of each trial. These cases are small, because the kernel may be unsafe."""
+"""Maximum number of cases in the first program of a trial. The program is small, because a kernel may be unsafe."""
 _MOST_CASES = 400
 _MOST_CRASHES = 3
-"""Maximum number of crashes without shared memory. After that, the trial tries no more element types.
+"""Number of crashes without shared memory after which a trial tries no other element types.
 
-Any later crash counts as a refusal by the kernel.
+After that, a crash with shared memory counts as a refusal by the kernel.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Dtypes:
-    """Element types of the tensors for which the case does not state a type.
+    """Element types of tensors for which a case does not state a type.
 
     ``donor`` is the type of the input whose bytes the output reuses.
     """
@@ -70,7 +70,7 @@ class Dtypes:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A case to run, with its element types and the input whose bytes an output reuses."""
+    """A run of a case with certain element types, in which an output reuses the bytes of an input."""
 
     case: Case
     dtypes: Dtypes
@@ -85,7 +85,7 @@ class Outcome:
     kind: Literal["identical", "different", "refused", "not taken"]
     example: str = ""
     copies: bool = False
-    """True if the output equals the overwritten input, byte for byte."""
+    """True if the output equals the previous content of the overwritten input, byte for byte."""
 
 
 def _differs(outcomes: Iterable[Outcome]) -> bool:
@@ -102,7 +102,7 @@ class Bench:
         self._taken: dict[tuple[object, ...], bool] = {}
 
     def takes(self, run: Run) -> bool:
-        """Return whether the kernel accepts a case in which each tensor has separate memory."""
+        """Return True if the kernel accepts a case when no tensors share memory."""
         key = (id(run.case), *_dtypes_of(self.schema, run).values())
         if key not in self._taken:
             self._taken[key] = self._runs(run)
@@ -121,7 +121,7 @@ class Bench:
         return True
 
     def compare(self, runs: Sequence[Run]) -> list[Outcome]:
-        """Run cases without and with shared memory, and compare the outputs.
+        """Run cases without and with shared memory, and return the result of each comparison of the outputs.
 
         Stop after the first program in which outputs differ.
         """
@@ -151,8 +151,8 @@ class Bench:
     def _execute(self, runs: Sequence[Run], *, share: bool) -> list[Outcome]:
         """Execute all runs in one program.
 
-        If ``share`` is set, also call each kernel with an output in the bytes of an input. Raises
-        :class:`ProgramFailureError` if a call fails.
+        If ``share`` is True, call each kernel again with an output in the bytes of an input. Return the outcomes, which
+        are empty if ``share`` is False. Raises :class:`ProgramFailureError` if a call fails.
         """
         import torch
 
@@ -168,7 +168,7 @@ class Bench:
 
 
 def _chunks(runs: Iterable[Run]) -> Iterator[list[Run]]:
-    """Divide runs into lists. Each list fits in one program."""
+    """Divide runs into lists, each small enough for one program."""
     chunk: list[Run] = []
     size, most = 0, _FIRST_CASES
     for run in runs:
@@ -192,7 +192,7 @@ def _tensors(values: Iterable[Any]) -> Iterator[TensorArg]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Range of bytes of a tensor in the program's only buffer."""
+    """Range of a tensor's bytes in the program's only buffer."""
 
     offset: int
     nbytes: int
@@ -203,7 +203,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """Byte ranges of a run's outputs: ``alone`` without shared memory, and ``shared`` with shared memory."""
+    """Byte ranges of a run's outputs: ``alone`` are those without shared memory, ``shared`` those with it."""
 
     run: Run
     alone: tuple[_Place, ...]
@@ -224,7 +224,10 @@ def _outcome(pair: _Pair, before: Bytes, after: Bytes) -> Outcome:
 
 
 def _dtypes_of(schema: Schema, run: Run) -> dict[str, m.ScalarType]:
-    """Return the element type of every tensor, from the case if the case states it, otherwise from the run."""
+    """Map the name of each argument and output to its element type.
+
+    The case may state the type. Otherwise, the type is the one in the run.
+    """
     donor, output = schema.arguments[run.donor.argument].name, schema.outputs[run.donor.output].name
     # Other outputs, such as a deviation besides a mean, have the type of this output. If the case states the type of
     # this output, they have the type of the other inputs.
@@ -238,9 +241,10 @@ def _dtypes_of(schema: Schema, run: Run) -> dict[str, m.ScalarType]:
 
 
 class _Builder:
-    """Builder of a program that exposes every byte that a kernel reads or writes.
+    """Builder of a program whose input and output show every byte that a kernel reads or writes.
 
-    The program's only input is its whole memory before the calls. Its only output is that memory after all calls.
+    The program's only input is the content of its memory before the calls. Its only output is the content after all
+    calls.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -252,7 +256,7 @@ class _Builder:
         self._end = 0
 
     def add(self, run: Run, *, share: bool) -> _Pair:
-        """Add a call of the kernel. If ``share`` is set, add a second call that overwrites an input with an output."""
+        """Add a call of the kernel. If ``share`` is True, add a second call that overwrites an input with an output."""
         schema, case = self._schema, run.case
         dtypes = _dtypes_of(schema, run)
         named: dict[str, int] = {}
@@ -276,7 +280,7 @@ class _Builder:
         return _Pair(run, places, shared_places, donor, tuple(kind.itemsize for kind in kinds))
 
     def program(self) -> m.Program:
-        """Return the program with all calls so far."""
+        """Return a program with all calls added so far."""
         size = self._end + _GAP
         memory = m.Tensor(m.ScalarType.BYTE, (size,), (0,), allocation_info=m.AllocationDetails(1, 0))
         name, _, overload = self._schema.operator.partition(".")
@@ -294,7 +298,7 @@ class _Builder:
         return m.Program((plan,), segments=(m.Segment(0, Blob()),), constant_segment=m.SubsegmentOffsets(0, (0,)))
 
     def content(self) -> Bytes:
-        """Return the memory before the first call: the numbers of the inputs, and random bytes for the outputs."""
+        """Return the memory's content before the first call: numbers in the inputs, and random bytes elsewhere."""
         import numpy as np
 
         random = np.random.default_rng(0)
@@ -354,7 +358,7 @@ class _Builder:
         return _Place(tensor.allocation_info.memory_offset, tensor.nbytes)
 
     def _plain(self, value: m.Value) -> int:
-        """Return the index of a value that is not a tensor. Equal values share an index."""
+        """Return the index of a value that is not a tensor; add the value if needed. Equal values share an index."""
         if value not in self._plains:
             self._plains[value] = self._add(value)
         return self._plains[value]
@@ -365,11 +369,11 @@ class _Builder:
 
 
 _GAP = 64
-"""Alignment of each tensor, and minimum number of unused bytes after it."""
+"""Alignment in bytes of each tensor, and minimum number of unused bytes after each tensor."""
 
 
 def _numbers(spec: TensorArg, dtype: m.ScalarType, random: Generator) -> Bytes:
-    """Return the bytes of a generated tensor, in memory order."""
+    """Return the bytes of a tensor with random numbers as ``spec`` requires, in memory order."""
     import numpy as np
 
     count = prod(spec.shape)

@@ -1,4 +1,4 @@
-"""Cases of trials. A case is one call of a kernel. Numbers in the tensors are generated when the trial runs."""
+"""Cases of trials. A case is one call of a kernel. Its tensors are filled with numbers when the trial runs."""
 
 from __future__ import annotations
 
@@ -17,28 +17,31 @@ class TensorArg:
 
     shape: Shape
     dtype: ScalarType | None = None
-    """Element type, or None for each of the types that the trial tries."""
+    """Element type. If None, the trial tries several element types."""
     below: int | None = None
-    """Exclusive upper bound of the indices in a tensor of indices, or None for a tensor of other numbers.
+    """Exclusive upper bound of the elements if they are indices; None for other numbers.
 
     Indices start at 0 and are distinct if possible.
     """
     ones: bool = False
     channels_last: bool = False
     same_as: str | None = None
-    """Name of another argument of the call whose tensor this argument is, or None."""
+    """Name of another argument if this argument is the same tensor as that one; otherwise None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A call of a kernel: its arguments by name in the operator's schema, and its outputs."""
+    """A call of a kernel: its arguments and its outputs."""
 
     arguments: Mapping[str, Any]
-    """Tensors, numbers, strings, None, and lists of these. A missing argument has the default in the schema."""
+    """Arguments by name in the operator's schema: tensors, numbers, strings, None, and lists of these.
+
+    An argument that is missing here has the default value from the schema.
+    """
     outputs: tuple[TensorArg, ...]
 
     def __str__(self) -> str:
-        """Return a text such as ``[64, 33], dim 1``: the shape of the first output, and the relevant numbers."""
+        """Return a text such as ``[64, 33], dim 1``: the shape of the first output, and some arguments."""
         shape = f"[{', '.join(map(str, self.outputs[0].shape))}]"
         shown = [f"{name} {value}" for name, value in self.arguments.items() if name in ("dim", "dims", "alpha")]
         order = ["channels last"] if self.outputs[0].channels_last else []
@@ -46,9 +49,9 @@ class Case:
 
 
 SIZES = (*range(1, 71), 127, 128, 129, 255, 256, 257, 1000, 1023, 1024, 1025, 4096, 100_003)
-"""Sizes of one dimension.
+"""Sizes to try for one dimension.
 
-They include all sizes up to more than four AVX-512 vectors, and some sizes around the block sizes of kernels.
+The list contains every size up to more than four AVX-512 vectors, and sizes near the block sizes of kernels.
 """
 
 _ROWS = (1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 256, 257, 1023, 1025)
@@ -81,12 +84,12 @@ def broadcast_shapes(shape: Shape) -> Iterator[Shape]:
 
 
 def data(shape: Iterable[int], dtype: ScalarType | None = None) -> TensorArg:
-    """Return a tensor of random positive and negative numbers without zeros."""
+    """Return a tensor argument with random positive and negative numbers, without zeros."""
     return TensorArg(tuple(shape), dtype)
 
 
 def indices(below: int, *shape: int) -> TensorArg:
-    """Return a tensor of indices into a dimension of size ``below``."""
+    """Return a tensor argument with indices from 0 up to, but not including, ``below``."""
     return TensorArg(shape, LONG, below=below)
 
 

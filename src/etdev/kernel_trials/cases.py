@@ -1,8 +1,8 @@
-"""Choice of the cases that show whether a kernel may overwrite one of its inputs.
+"""Cases that show whether a kernel may overwrite one of its inputs.
 
-An unsafe kernel reads an element that it has already overwritten. It may still return the right result by luck. That
-can happen with a single row, with sizes that are multiples of its vectors, or within the first block of its tiling. So
-the cases have every size from 1 to beyond all vectors, and sizes around powers of two. They also have several ranks,
+An unsafe kernel reads an element after overwriting it. The kernel may still return the right result by luck: for a
+single row, for a size that is a multiple of the kernel's vectors, or within the first block of a tiling. Therefore, the
+cases have every size from 1 to beyond all vectors, and sizes around powers of two. They also have several ranks,
 several numbers of rows, and every dimension along which an operator can work.
 """
 
@@ -16,11 +16,11 @@ from etdev.kernel_trials.case import LONG, Case, data
 
 
 def cases(operator: str, arguments: Sequence[tuple[str, str, bool]], outputs: int = 1) -> tuple[Case, ...]:
-    """Return the cases with which to try an operator.
+    """Return the cases to try an operator with.
 
-    ``arguments`` has the name and type of each argument, and whether the argument has a default. ``outputs`` is the
-    number of outputs. Normally, every tensor has the shape of the output or is broadcast to that shape. Operators that
-    need other cases have cases of their own.
+    ``arguments`` contains the name, the type and ``has_default`` of each argument. ``outputs`` is the number of
+    outputs. By default, every tensor has the shape of the output or can be broadcast to that shape. Operators that need
+    other shapes have their own cases.
     """
     short = operator.partition("::")[2].partition(".")[0]
     own = _CASES.get(operator) or _CASES.get(short)
@@ -122,4 +122,7 @@ _CASES: Mapping[str, Callable[[], Iterable[Case]]] = {
     "dequantize_per_token": quantized.per_token(dequantize=True),
     "quantized_decomposed::add.out": quantized.quantized_add,
 }
-"""Functions that return the cases of an operator, by operator with or without namespace and overload."""
+"""Maps operators to functions that return cases for the operator.
+
+A key is an operator's name, with or without the namespace and the overload.
+"""

@@ -1,7 +1,7 @@
-"""The operators that the link of a target may run in place: the built-in table, with the changes from the config.
+"""Operators that the link of a target may run in place: the built-in table, with the changes from the config.
 
-An operator that is not in the table is tried with the kernels of the installed runtime. The report says that a trial is
-not a proof: the cases are finite, and other runtimes have other kernels.
+An operator of the config that is not in the built-in table is tried with the kernels of the installed runtime. The
+report states that a trial is not a proof: the number of cases is finite, and other runtimes have other kernels.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class TriedOp:
     operator: str
     """Name of the operator, such as ``aten::addmm.out``."""
     positions: tuple[str, ...]
-    """Pairs of input and output that may share memory, such as ``self -> out``."""
+    """Pairs of an input and an output that may share memory, such as ``self -> out``."""
     tested: str
-    """Description of the trial's extent: the number of shapes, the element types and the kernels."""
+    """Description of what was tested: the number of shapes, the element types and the kernels."""
 
     def __str__(self) -> str:
         return f"{self.operator} may work in place ({', '.join(self.positions)}): {self.tested}"
@@ -50,25 +50,26 @@ class InPlaceOps:
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """An operator with its spelling in a config entry, and the key of that entry."""
+    """An operator as it is written in an entry of the config, and the key of that entry."""
 
     text: str
     key: KeyPath
 
 
 _TRIALS: dict[tuple[str, tuple[str, ...], Path], tuple[Trial, ...]] = {}
-"""Results of trials in this process.
+"""Cached results of the trials in this process.
 
-The key consists of the operator, the modules that register kernels, and the folder of these modules.
+The key contains the operator, the modules that register kernels, and the folder of these modules.
 """
 
 
 def resolve_ops(project: Project, target: str, user: UserCode) -> InPlaceOps:
-    """Return the operators that the target's config table ``inplace`` allows to run in place.
+    """Return the operators that may run in place according to the target's config table ``inplace``.
 
-    Operators that are missing in the built-in table are tried first. A trial takes seconds per operator, in a stock
-    runtime that is started for it. Raises :class:`~etdev.errors.ConfigError` with all operators that the runtime lacks,
-    or whose results differ in place. Raises :class:`~etdev.errors.MissingRequirementError` if no runtime is installed.
+    First try the operators that are not in the built-in table. A trial takes seconds; all trials run in a separate
+    stock runtime. Raises :class:`~etdev.errors.ConfigError` if the runtime lacks an operator or an operator cannot work
+    in place. The error lists all of these operators. Raises :class:`~etdev.errors.MissingRequirementError` if no
+    runtime is installed.
     """
     settings = project.config.targets[target].inplace
     key: KeyPath = ("targets", target, "inplace")
@@ -94,7 +95,7 @@ def resolve_ops(project: Project, target: str, user: UserCode) -> InPlaceOps:
 
 
 def _require_operators(project: Project, runtime: StockRuntime, wanted: Sequence[_Named]) -> dict[str, KeyPath]:
-    """Return the operators that the ``wanted`` entries name, each with the key of the first entry that names it.
+    """Map each operator that ``wanted`` refers to, to the config key of the first entry that refers to it.
 
     Raises :class:`~etdev.errors.ConfigError` if the runtime lacks one of these operators.
     """
@@ -118,9 +119,9 @@ def _require_operators(project: Project, runtime: StockRuntime, wanted: Sequence
 
 
 def _named_by(project: Project, unwanted: Sequence[_Named], known: Iterable[str]) -> set[str]:
-    """Return the operators of ``known`` that the config's ``remove`` entries name.
+    """Return the operators in ``known`` that match the entries ``unwanted``, from the config's ``remove``.
 
-    Raises :class:`~etdev.errors.ConfigError` for an entry that does not name any operator of ``known``.
+    Raises :class:`~etdev.errors.ConfigError` if an entry does not match any operator in ``known``.
     """
     found: set[str] = set()
     problems = []
@@ -139,9 +140,10 @@ def _named_by(project: Project, unwanted: Sequence[_Named], known: Iterable[str]
 def _try_all(
     project: Project, runtime: StockRuntime, names: Mapping[str, KeyPath]
 ) -> tuple[dict[str, tuple[Donor, ...]], tuple[TriedOp, ...]]:
-    """Try operators that are missing in the built-in table.
+    """Try operators that are not in the built-in table.
 
-    Return the inputs that each operator may overwrite, and the result of each trial.
+    ``names`` maps each operator to its config key. Return the inputs that each operator may overwrite, and a report on
+    each operator. Raises :class:`~etdev.errors.ConfigError` for operators that cannot work in place.
     """
     table: dict[str, tuple[Donor, ...]] = {}
     tried, problems = [], []
@@ -159,7 +161,7 @@ def _try_all(
 
 
 def _trials(project: Project, runtime: StockRuntime, operator: str) -> tuple[Trial, ...]:
-    """Return one trial for each pair of input and output, or nothing if the operator cannot be tried."""
+    """Return a trial for each pair of an input and an output; empty if the operator cannot be tried."""
     key = (operator, project.config.project.imports, project.base("project", "imports"))
     if key not in _TRIALS:
         schema = operator_schema(operator)

@@ -1,4 +1,4 @@
-"""Cases of operators that compute each element of the output from the same element of each input."""
+"""Cases of operators that compute each output element from the input elements at the same position."""
 
 from __future__ import annotations
 

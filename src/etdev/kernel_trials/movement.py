@@ -1,4 +1,4 @@
-"""Cases of operators that move elements without computing."""
+"""Cases of operators that move or copy elements without changing their values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def padded(rank: int, dims: int, argument: str = "padding", **more: Any) -> Call
 def moved(argument: str, **more: Any) -> Callable[[], Iterator[Case]]:
     """Return a function that yields cases of an operator that moves elements along a dimension.
 
-    Each case passes one dimension as ``argument``.
+    ``argument`` is the name of the argument for the dimension, and ``more`` are further arguments.
     """
 
     def make() -> Iterator[Case]:
@@ -77,7 +77,8 @@ def lower_triangle() -> Iterator[Case]:
 def whole(**more: Callable[[Shape], Any]) -> Callable[[], Iterator[Case]]:
     """Return a function that yields cases of an operator that copies a part of a tensor.
 
-    In each case, the part is the whole tensor, so that input and output have the same shape.
+    The part is always the whole tensor, so that input and output have the same shape. ``more`` maps further arguments
+    to functions that compute their values from the shape.
     """
 
     def make() -> Iterator[Case]:

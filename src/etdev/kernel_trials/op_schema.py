@@ -30,14 +30,14 @@ class Schema:
     outputs: tuple[Argument, ...]
 
     def donors(self) -> Iterator[Donor]:
-        """Yield each pair of a tensor argument and a tensor output that a trial lets share bytes."""
+        """Yield each pair of a tensor argument and a tensor output. A trial tests if both may share bytes."""
         for position, argument in enumerate(self.arguments):
             if argument.kind in ("Tensor", "Optional[Tensor]"):
                 yield from (Donor(position, out) for out, given in enumerate(self.outputs) if given.kind == "Tensor")
 
 
 def operator_schema(operator: str) -> Schema | None:
-    """Return the schema of an operator from PyTorch, or None if PyTorch does not know the operator."""
+    """Return PyTorch's schema of an operator, or None if the operator is not registered in PyTorch."""
     import torch
 
     namespace, _, rest = operator.partition("::")

@@ -20,9 +20,9 @@ from etdev.kernel_trials.case import (
 
 
 def squares(**tensors: int) -> Callable[[], Iterator[Case]]:
-    """Return a function that yields cases of a product of square matrices.
+    """Return a function that yields cases of a matrix product in which all matrices are square.
 
-    ``tensors`` has the rank of each tensor argument, by name.
+    ``tensors`` maps the name of each tensor argument to its rank.
     """
 
     def make() -> Iterator[Case]:

@@ -1,7 +1,7 @@
 """Cases of operators on quantized numbers.
 
-The kernels of these operators abort the process on an unsupported element type. So each case states its own element
-types. All numbers in a case are in the range of each of these types.
+The kernels of these operators abort the process if they do not support an element type. Therefore, each case states its
+own element types. All numbers in a case are valid for these types.
 """
 
 from __future__ import annotations

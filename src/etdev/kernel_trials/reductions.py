@@ -19,7 +19,10 @@ from etdev.program.model import ScalarType
 
 
 def along(argument: str = "dim", **more: Any) -> Callable[[], Iterator[Case]]:
-    """Return a function that yields cases of an operator that works along one dimension and keeps the shape."""
+    """Return a function that yields cases of an operator that works along one dimension and keeps the shape.
+
+    ``argument`` is the name of the argument for the dimension, and ``more`` are further arguments.
+    """
 
     def make() -> Iterator[Case]:
         for shape in SHAPES:
@@ -34,7 +37,9 @@ def along(argument: str = "dim", **more: Any) -> Callable[[], Iterator[Case]]:
 def reduced(*, listed: bool, second: ScalarType | None = None, **more: Any) -> Callable[[], Iterator[Case]]:
     """Return a function that yields cases of a reduction.
 
-    Each case reduces a dimension of size 1, so that input and output have the same shape.
+    Each case reduces a dimension of size 1, so that input and output have the same shape. ``listed`` is True if the
+    operator takes a list of dimensions. ``second`` is the element type of a second output, and ``more`` are further
+    arguments.
     """
 
     def make() -> Iterator[Case]:

@@ -1,8 +1,8 @@
 """Trials that determine whether a kernel may overwrite one of its inputs.
 
-Each case runs twice in the stock runtime, in one generated program. First, every tensor has separate memory. Then, an
-output is stored in the bytes of an input. Equal results in all cases are not a proof, but a difference proves that the
-kernel is unsafe.
+Each case runs twice in a generated program in the stock runtime. In the first call, every tensor has separate memory.
+In the second call, an output is stored in the bytes of an input. Equal results in all cases are not a proof, but a
+difference proves that the kernel is unsafe.
 """
 
 from __future__ import annotations
@@ -26,30 +26,29 @@ from etdev.runtime.stock import StockRuntime
 Verdict: TypeAlias = Literal["safe", "unsafe", "identity", "few", "refused", "not run"]
 """Conclusion of a trial.
 
-* ``safe``: equal results in all cases, on enough shapes.
-* ``unsafe``: a different result in a case, or a crash.
-* ``identity``: in every case with the shape of the input, the output is a copy of the input. So the operator can be
-  removed.
-* ``few``: the cases that ran have too few shapes. A reduction, for example, keeps the shape only over a dimension of
-  size 1.
-* ``refused``: the kernel detects that the tensors overlap, and fails.
+* ``safe``: equal results in all cases, with enough different shapes.
+* ``unsafe``: a different result in at least one case, or a crash.
+* ``identity``: in all cases that ran, the output is a copy of the input. So the operator can be removed.
+* ``few``: equal results in all cases, but with too few shapes. For example, a reduction keeps the shape only over a
+  dimension of size 1.
+* ``refused``: the kernel detects that tensors overlap, and fails.
 * ``not run``: the kernel accepted none of the cases.
 """
 
 ENOUGH_SHAPES = 8
-"""Minimum number of shapes for the conclusion ``safe``."""
+"""Minimum number of distinct shapes for the conclusion ``safe``."""
 
 _PROBES = 4
-"""Number of cases that are run first, to determine whether a kernel supports certain element types."""
+"""Number of cases to try first, to determine if a kernel supports a combination of element types."""
 _FEW = 24
-"""Number of cases for each combination of different element types."""
+"""Maximum number of cases to compare for each combination that contains different element types."""
 _LIMIT = 60.0
-"""Time limit of one program in seconds. A program usually takes less than one second."""
+"""Time limit in seconds of a call in the runtime. A call usually takes less than one second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Results of a trial in which one output of an operator overwrites one input."""
+    """Results of a trial in which an output of an operator overwrites an input."""
 
     operator: str
     donor: Donor
@@ -58,23 +57,23 @@ class Trial:
     output: str
     """Name of the output."""
     identical: int = 0
-    """Number of cases in which the kernel had the same result in place."""
+    """Number of cases in which the results with and without shared memory are equal."""
     different: int = 0
-    """Number of cases in which the kernel had another result in place, or crashed."""
+    """Number of cases with a different result, or with a crash, if memory is shared."""
     refused: int = 0
-    """Number of cases that the kernel accepts without shared memory but refuses with shared memory."""
+    """Number of cases in which the kernel fails only if memory is shared."""
     shapes: int = 0
     """Number of distinct shapes among the cases that ran."""
     dtypes: tuple[str, ...] = ()
-    """Element types that ran, such as ``int32 to float32`` for an input and an output with different types."""
+    """Element types in the cases that ran, such as ``float32``, or ``int32 to float32`` from input to output."""
     example: str = ""
-    """Description of a case with a different result, or of a failed case."""
+    """Description of the first case that differs or fails."""
     copies: bool = False
-    """True if every output was a copy of the input."""
+    """True if the output was a copy of the input in every case that ran."""
 
     @property
     def verdict(self) -> Verdict:
-        """Return the conclusion from all cases that ran."""
+        """Return the conclusion from the numbers of cases."""
         if self.different:
             return "unsafe"
         if self.refused or not self.identical:
@@ -102,10 +101,10 @@ class Trial:
 
 
 def try_operator(runtime: StockRuntime, schema: Schema) -> tuple[Trial, ...]:
-    """Try each pair of an input and an output of an operator, with the kernels of ``runtime``.
+    """Try each pair of an input and an output of an operator, and return a trial for each pair.
 
-    An unsafe kernel may write to arbitrary addresses. So ``runtime`` must not be used for anything else afterwards. The
-    trial of a pair ends at its first difference.
+    The kernels are those of ``runtime``. An unsafe kernel may write to arbitrary addresses, so do not use ``runtime``
+    for any other purpose afterwards. The trial of a pair ends at its first difference.
     """
     given = [(item.name, item.kind, item.has_default) for item in schema.arguments]
     known = tuple(_within(schema, case) for case in cases(schema.operator, given, len(schema.outputs)))
@@ -118,7 +117,7 @@ def try_operator(runtime: StockRuntime, schema: Schema) -> tuple[Trial, ...]:
 def _limited(runtime: StockRuntime) -> Iterator[None]:
     """In this context, limit the time of each call of the runtime, because a kernel may hang.
 
-    The function starts the runtime first, because the start may take longer than the limit.
+    The runtime is started before the limit applies, because its start may take longer.
     """
     assert runtime.operators
     before, runtime.limit = runtime.limit, _LIMIT
@@ -129,7 +128,7 @@ def _limited(runtime: StockRuntime) -> Iterator[None]:
 
 
 def _within(schema: Schema, case: Case) -> Case:
-    """Return the case with a value for each argument of the schema. Missing arguments get their defaults."""
+    """Return the case with a value for every argument in the schema; use the default of missing arguments."""
     given = {item.name: case.arguments.get(item.name, item.default) for item in schema.arguments}
     return Case(given, case.outputs)
 
@@ -164,10 +163,10 @@ def _try_donor(bench: Bench, donor: Donor, known: Sequence[Case]) -> Trial:
 
 
 def _assignments(schema: Schema) -> list[Dtypes]:
-    """Return combinations of element types in which input and output have the same element size.
+    """Return the combinations of element types to try. Input and output have the same element size.
 
-    For kernels with several inputs, the other inputs also get other types. Combinations of a single type come first,
-    and are tried with all cases. All other combinations are tried with a few cases.
+    If a kernel has several inputs, the other inputs may have another element type. Combinations of a single element
+    type come first.
     """
     alone = sum(argument.kind in ("Tensor", "Optional[Tensor]") for argument in schema.arguments) == 1
     found: list[Dtypes] = []
@@ -180,9 +179,9 @@ def _assignments(schema: Schema) -> list[Dtypes]:
 
 
 def _fits(case: Case, dtypes: Dtypes, argument: str, output: int) -> bool:
-    """Return whether the output can reuse the bytes of the input in this case.
+    """Return True if the output can reuse the input's bytes in this case.
 
-    Both must have the same shape and memory order, and element types that the case allows.
+    Input and output must have the same shape and memory order, and their types in ``dtypes`` must match the case.
     """
     given, made = case.arguments[argument], case.outputs[output]
     if not isinstance(given, TensorArg) or given.same_as:
@@ -193,7 +192,7 @@ def _fits(case: Case, dtypes: Dtypes, argument: str, output: int) -> bool:
 
 
 def _spread(runs: Sequence[Run], count: int) -> Sequence[Run]:
-    """Return at most ``count`` runs, evenly distributed over ``runs``."""
+    """Return at most ``count`` runs, evenly spaced in ``runs``."""
     if len(runs) <= count:
         return runs
     return [runs[(2 * i + 1) * len(runs) // (2 * count)] for i in range(count)]
@@ -201,7 +200,7 @@ def _spread(runs: Sequence[Run], count: int) -> Sequence[Run]:
 
 @dataclass
 class _Seen:
-    """Totals over the outcomes of a trial so far."""
+    """Totals of a trial's outcomes so far."""
 
     counts: Counter[str] = field(default_factory=Counter)
     shapes: set[tuple[int, ...]] = field(default_factory=set)

@@ -1,4 +1,7 @@
-"""The linker: passes that transform a program, and the planning of its memory. Imports neither torch nor executorch."""
+"""The linker: passes that transform a program, and the planning of the program's memory.
+
+This package imports neither torch nor executorch.
+"""
 
 from etdev.linker.link import link, link_foreign
 from etdev.linker.options import CallerOwned, Linked, LinkOptions

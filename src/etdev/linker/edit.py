@@ -76,6 +76,31 @@ def with_insertions(
     return replace(plan, chains=tuple(chains)), moved
 
 
+def in_order(plan: m.ExecutionPlan, order: Mapping[int, int]) -> tuple[m.ExecutionPlan, dict[int, int]]:
+    """Put instructions in another order. Also return a map from the old position of each instruction to its new one.
+
+    ``order`` maps new positions to old ones; positions count through all chains. Missing positions keep their
+    instructions. Instructions must stay in their chains, and jumps and targets of jumps must stay at their positions.
+    """
+    chains: list[m.Chain] = []
+    moved: dict[int, int] = {}
+    base = 0
+    for chain in plan.chains:
+        sources = [order.get(base + number, base + number) - base for number in range(len(chain.instructions))]
+        moved.update({base + source: base + number for number, source in enumerate(sources)})
+        # A file may have stack traces for only the first instructions of a chain.
+        traces = [*chain.stacktrace, *([()] * (len(sources) - len(chain.stacktrace)))] if chain.stacktrace else ()
+        chains.append(
+            replace(
+                chain,
+                instructions=tuple(chain.instructions[source] for source in sources),
+                stacktrace=tuple(traces[source] for source in sources) if traces else (),
+            )
+        )
+        base += len(sources)
+    return replace(plan, chains=tuple(chains)), moved
+
+
 def _redirected(call: m.Instruction, after: Sequence[int]) -> m.Instruction:
     if isinstance(call, m.JumpFalseCall):
         return replace(call, destination_instruction=after[call.destination_instruction])
@@ -102,7 +127,7 @@ def frees(instructions: Iterable[m.Instruction]) -> dict[int, list[int]]:
 
 
 def with_operator(plan: m.ExecutionPlan, name: str, overload: str) -> tuple[m.ExecutionPlan, int]:
-    """Return the method with this operator, and the operator's index. Add the operator if it is missing."""
+    """Return the method with an operator in its table, and the operator's index. Add the operator if it is missing."""
     operator = m.Operator(name, overload)
     if operator in plan.operators:
         return plan, plan.operators.index(operator)
@@ -112,9 +137,8 @@ def with_operator(plan: m.ExecutionPlan, name: str, overload: str) -> tuple[m.Ex
 def without_unused(plan: m.ExecutionPlan, order: Iterable[int] | None = None) -> m.ExecutionPlan:
     """Drop operators that no instruction calls, and values that nothing uses.
 
-    A runtime refuses a file that names an operator missing from the runtime, even if no instruction calls that
-    operator. Tensors with an initial value stay. ``order`` lists all values; the remaining values are numbered in that
-    order.
+    A runtime refuses a file that lists an unknown operator, even if no instruction calls that operator. Tensors with an
+    initial value stay. ``order`` lists all values; the remaining values are numbered in that order.
     """
     calls = plan.instructions
     operators = sorted({call.op_index for call in calls if isinstance(call, m.KernelCall)})
@@ -126,15 +150,23 @@ def without_unused(plan: m.ExecutionPlan, order: Iterable[int] | None = None) ->
     return renumbered(plan, values, value_index.__getitem__, operator_index.__getitem__)
 
 
-def aliases_first(plan: m.ExecutionPlan, memory: MethodMemory, neighbors: Mapping[int, int] | None = None) -> list[int]:
+def aliases_first(
+    plan: m.ExecutionPlan,
+    memory: MethodMemory,
+    neighbors: Mapping[int, int] | None = None,
+    *,
+    reordered: bool = False,
+) -> list[int]:
     """Return an order of all values in which a reader of the file does not mistake aliases for outputs.
 
     A reader takes an argument of a delegate call for an output under two conditions. The call is the first use of the
-    argument, and the argument's number is higher than those of all arguments used before. So tensors that are never
-    written come before the first written tensor at the same bytes.
+    argument. And all arguments used before have lower numbers. So tensors that are never written come before the first
+    written tensor at the same bytes.
 
-    ``neighbors`` maps each tensor that a pass added to an original value. The two are placed next to each other. The
+    ``neighbors`` maps added tensors to original values. Each added tensor is placed next to its original value. The
     added tensor comes first if it is an input of the method or an output of a delegate; otherwise it comes second.
+
+    If instructions were ``reordered``, values get their numbers in the order of their first uses, as in emission.
     """
     first = {*plan.inputs}
     first |= {
@@ -147,7 +179,7 @@ def aliases_first(plan: m.ExecutionPlan, memory: MethodMemory, neighbors: Mappin
     for added, value in sorted((neighbors or {}).items()):
         added_to[value][added not in first].append(added)
     order: list[int] = []
-    for value in range(len(plan.values)):
+    for value in _by_first_use(plan) if reordered else range(len(plan.values)):
         if value not in (neighbors or {}):
             before_it, behind_it = added_to[value]
             order += [*before_it, value, *behind_it]
@@ -163,6 +195,15 @@ def aliases_first(plan: m.ExecutionPlan, memory: MethodMemory, neighbors: Mappin
     order = [found for value in order if value not in moved for found in (*before.get(value, ()), value)]
     early = _mistaken_for_outputs(plan, memory, order)
     return [*early, *(value for value in order if value not in early)]
+
+
+def _by_first_use(plan: m.ExecutionPlan) -> list[int]:
+    """Return all values: those that no instruction refers to, then the others in the order of their first uses."""
+    first = dict.fromkeys(plan.inputs, -1)
+    for position, call in enumerate(call for chain in plan.chains for call in chain.instructions):
+        for value in (*arguments_of(call), *tensors(plan, arguments_of(call))):
+            first.setdefault(value, position)
+    return sorted(range(len(plan.values)), key=lambda value: (first.get(value, -2), value))
 
 
 def _mistaken_for_outputs(plan: m.ExecutionPlan, memory: MethodMemory, order: Sequence[int]) -> dict[int, None]:
@@ -191,7 +232,10 @@ def renumbered(
     value: Callable[[int], int],
     operator: Callable[[int], int] = lambda index: index,
 ) -> m.ExecutionPlan:
-    """Return the method with its values in a new order; ``value`` and ``operator`` map old indices to new ones."""
+    """Return the method with its values in a new order.
+
+    ``value`` and ``operator`` map old indices to new indices.
+    """
 
     def each(indices: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(index if index < 0 else value(index) for index in indices)

@@ -1,13 +1,12 @@
 """In place: the output of a kernel reuses the bytes of an operand that no other instruction needs any more.
 
-1. The kernel computes the same result if output and operand are the same bytes. That depends on the operator and on
-   the operand's position. :mod:`etdev.program.analysis.inplace` has the table.
+1. The kernel computes the same result if output and operand are the same bytes. That depends on the operator and on the
+   operand's position. :mod:`etdev.program.analysis.inplace` has the table.
 2. Output and operand have the same element type and the same order of dimensions. They have the same shape for all
    sizes at run time. A broadcast operand would be read again after it was overwritten.
-3. The operand is not a constant, not memory of the caller and not state. No other argument of the call is in the same
-   bytes. The same tensor at another position is allowed if the kernel may write over that position too.
-4. The instruction is the last one that uses the operand's storage, and the first one that writes to the output's
-   storage.
+3. The operand is not a constant, not memory of the caller and not state. No other argument of the call shares the
+   operand's bytes. Exception: the same tensor may be passed again at a position that the kernel may also overwrite.
+4. No later instruction uses the operand's storage. No earlier instruction writes to the output's storage.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from etdev.program.analysis.inplace import Donor
 
 
 def work_in_place(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Let outputs reuse the bytes of operands, if the table of kernels allows it.
+    """Let outputs reuse the bytes of operands, if the table of kernels allows the reuse.
 
     This pass skips outputs whose operands are in state. The write-back pass and :func:`work_in_place_again` handle
     these outputs.
@@ -35,7 +34,7 @@ def work_in_place(method: Method, work: Work, options: LinkOptions) -> Changed:
 
 
 def work_in_place_again(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Decide about the outputs that :func:`work_in_place` skipped, after the write-back pass."""
+    """After the write-back pass, decide about the outputs that :func:`work_in_place` skipped."""
     return _decide_all(method, options, again=True)
 
 
@@ -48,7 +47,7 @@ def _decide_all(method: Method, options: LinkOptions, *, again: bool) -> Changed
 
 
 class _OutputRefused(Refused):
-    """Reason why an output keeps its own storage, independent of the operand."""
+    """Error with the reason why an output cannot reuse the bytes of any operand."""
 
 
 class _Decider:
@@ -72,9 +71,10 @@ class _Decider:
             self.decisions.append(InPlace(position, name, output, found[0], self.storages.tensor(out).nbytes, found[1]))
 
     def _decide(self, position: int, out: int, positions: Sequence[int]) -> tuple[int | None, str] | None:
-        """Return the argument whose bytes an output reuses, or None, with the reason.
+        """Return the argument whose bytes an output reuses, and a reason.
 
-        Return None instead of a pair if a later pass must decide.
+        If the output reuses no bytes, the argument is None. Otherwise, the reason is empty. Return None instead of a
+        pair if a later pass must decide.
         """
         reasons = []
         places: dict[int, int] = {}
@@ -104,7 +104,7 @@ class _Decider:
     # Conditions
 
     def _require_new(self, position: int, out: int) -> None:
-        """Raise an error unless the output's storage is first used here, and only the output uses that storage."""
+        """Raise ``Refused`` unless the output fills a new storage that this instruction is the first to use."""
         if not self.storages.tensor(out).nbytes:
             raise _OutputRefused("its output is empty")
         taken = self.storages.storage_of(out)
@@ -120,11 +120,11 @@ class _Decider:
             raise _OutputRefused("the memory of its output is already in use")
 
     def _require_last_use(self, position: int, place: int, out: int) -> None:
-        """Raise an error unless no instruction after this one uses the operand's storage."""
+        """Raise ``Refused`` unless the output fits the operand's storage and no later instruction uses that storage."""
         given, taken = self.storages.storage_at(place), self.storages.storage_at(out)
         if given.persistent:
             raise Refused("is state, which is kept between calls")
-        if self.storages.memory_id(given) != self.storages.memory_id(taken):
+        if not self.storages.may_share(given, taken):
             raise Refused("is in another buffer")
         if not self.storages.fills_storage(place) or self.storages.tensor(out).nbytes != given.size:
             raise Refused("is a part of another tensor")

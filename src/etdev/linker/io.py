@@ -34,7 +34,8 @@ def leave_to_caller(method: Method, work: Work, options: LinkOptions) -> Changed
         for position in sorted(positions):
             where = f"{kind} {position} of method {plan.name!r}"
             if not 0 <= position < len(indices):
-                raise CallerOwnedError(f"there is no {where}", plan.name, f"choose one of its {len(indices)} {kind}s")
+                hint = f"choose one of the method's {len(indices)} {kind}s"
+                raise CallerOwnedError(f"there is no {where}", plan.name, hint)
             value = indices[position]
             reason = _why_not(plan, method.memory, value, kind)
             if reason is not None:

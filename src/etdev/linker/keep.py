@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from etdev.linker.file_banks import file_banks
 from etdev.linker.options import Linked, MethodReport
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.analysis.flow import flow_graph
 from etdev.program.analysis.storage import method_memory
 from etdev.program.delegates import delegate_devices, delegate_inputs
-from etdev.program.footprint import planned_buffers, planned_memory
+from etdev.program.footprint import buffer_sizes, planned_buffers, planned_memory
 from etdev.program.writer import flatbuffer_size
 
 
@@ -21,23 +22,31 @@ def kept_report(plan: m.ExecutionPlan, reason: str | None) -> MethodReport:
 def methods_with_smaller_plans(program: Program, linked: Linked) -> dict[str, str]:
     """Return the methods that should keep their original plans, each with the reason.
 
-    The original plan of a method may be smaller than the new one. The original planner may have found a better plan, or
+    The original plan of a method may be smaller than the new one. The original planner may have found a better plan. Or
     the storages recovered from the original plan may be too large.
 
     The decision is separate for each method, unless a new plan has a buffer of state. Then a mix of old and new plans
     could place temporaries of one method over state that another method keeps. So either all methods keep their plans,
     or no method does. No method keeps its plan if the original program has state in the buffer of temporaries. The new
-    address of that state is worth the memory, because no method overwrites it.
+    plan may then need more memory, but protects that state from other methods.
 
-    A program with memory on devices keeps its plans if the new plans need more instructions and the same memory or
-    more. Such new plans copy some content more than once. New plans are required if a delegate and its arguments are on
+    A program with memory on devices keeps its plans if the new plans need more instructions and do not save memory.
+    Such new plans copy some content more than once. New plans are required if a delegate and its arguments are on
     different devices, because the original program lacks copies. New plans are rejected if they save nothing and make
     the file larger.
+
+    New plans in the banks of the program are no larger in any bank. If a program has temporaries in several buffers but
+    its new plans do not use them as banks, methods keep their plans if any of these buffers would grow.
     """
     if not all(map(_is_placed, program.execution_plan)):
         return {}
     if any(plan.non_const_buffer_device for plan in program.execution_plan):
         return _on_devices(program, linked)
+    if linked.banks is not None:
+        # The linker may find another division of the same size. So the old plans remain if the file is not smaller.
+        return _saving_nothing(program, linked, least=0)
+    if grown := _grown_bank(program, linked):
+        return _all(linked, grown)
     if any(buffer.state for report in linked.methods for buffer in report.buffers):
         more = _total(linked.program) - _total(program)
         if more > 0 and all(map(_has_separate_state, program.execution_plan)):
@@ -60,14 +69,30 @@ def _on_devices(program: Program, linked: Linked) -> dict[str, str]:
     return _all(linked, f"a new plan would need {more:,} more instructions, and would not save memory")
 
 
-def _saving_nothing(program: Program, linked: Linked) -> dict[str, str]:
-    """Return all methods if the new plans need the same memory and instructions, but a larger file."""
+def _saving_nothing(program: Program, linked: Linked, least: int = 1) -> dict[str, str]:
+    """Return all methods if the new plans need the same memory and instructions, but a larger file.
+
+    The file counts as larger if it grows by ``least`` bytes or more.
+    """
     if list(map(_needs, program.execution_plan)) != list(map(_needs, linked.program.execution_plan)):
         return {}
     more = flatbuffer_size(linked.program) - flatbuffer_size(program)
-    return (
-        _all(linked, f"a new plan would save nothing, and the file would be {more:,} bytes larger") if more > 0 else {}
-    )
+    larger = f", and the file would be {more:,} bytes larger" if more > 0 else ""
+    return _all(linked, f"a new plan would save nothing{larger}") if more >= least else {}
+
+
+def _grown_bank(program: Program, linked: Linked) -> str | None:
+    """Return a text on the first buffer that the new plans enlarge, if the program has temporaries in several buffers.
+
+    Return None if no buffer grows, or if only one buffer of the program has temporaries.
+    """
+    if file_banks(program) is None:
+        return None
+    before, after = buffer_sizes(program), buffer_sizes(linked.program)
+    for buffer, size in after.items():
+        if size > before.get(buffer, 0):
+            return f"a new plan would need {size - before.get(buffer, 0):,} more bytes in buffer {buffer}"
+    return None
 
 
 def _needs(plan: m.ExecutionPlan) -> tuple[object, ...]:

@@ -1,9 +1,9 @@
 """Addresses: assign an address in a planned buffer to each storage of each method.
 
 Temporaries of a method stay in their buffer, and each buffer is planned separately. In a program with one method, state
-is in use at all times and is planned with the temporaries. With more methods, state gets a buffer of its own, and its
-addresses are the same in all methods. Some loaders give all methods the same buffers. Without a separate buffer, the
-temporaries of one method would then overwrite the state of another.
+is in use at all times and is planned with the temporaries. With more methods, state has separate buffers, and has the
+same addresses in all methods. Some loaders allocate the same buffers for all methods. Without a separate buffer for
+state, the temporaries of one method would then overwrite the state of another method.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from dataclasses import dataclass, replace
 from etdev import planner
 from etdev.devices import HOST, Device
 from etdev.errors import LinkError
+from etdev.linker.banks import place_in_banks
 from etdev.linker.edit import placed_at
 from etdev.linker.options import LinkOptions
 from etdev.linker.state import State, state_name
 from etdev.linker.work import Method
 from etdev.planner import Buffer, Plan, PlanError, Problem
 from etdev.program import model as m
+from etdev.program.bank_report import BankReport
 from etdev.program.info import BufferInfo
 from etdev.program.used import used_values
 
@@ -30,15 +32,29 @@ _XNNPACK_PADDING = 64
 
 def assign_addresses(
     methods: Sequence[Method], state: Sequence[State], options: LinkOptions, *, alone: bool
-) -> list[tuple[m.ExecutionPlan, tuple[BufferInfo, ...]]]:
-    """Assign an address to every storage. Return the new plan and the buffers of each method.
+) -> tuple[list[tuple[m.ExecutionPlan, tuple[BufferInfo, ...]]], BankReport | None]:
+    """Assign an address to every storage. Return the new plan and the buffers of each method, and the use of banks.
 
     ``state`` must contain all state of these methods. ``alone`` must be True if only one method of the program has
-    planned memory. Raises :class:`~etdev.errors.LinkError` if a planner fails or its plan is wrong.
+    planned memory. Raises :class:`~etdev.errors.LinkError` if a planner fails, if its plan is wrong, or if the storages
+    do not fit into the banks.
     """
     places: list[dict[int, tuple[int, int]]] = [{} for _ in methods]
     plans: list[dict[int, Plan]] = [{} for _ in methods]
-    numbers = _number_buffers(methods, separate_state=not alone)
+    banks = max(options.banks.ids) if options.banks else 0
+    numbers = _number_buffers(methods, separate_state=not alone, banks=banks)
+    report = None
+    if options.banks is not None:
+        found = place_in_banks(
+            methods,
+            state,
+            options.banks,
+            alignment=options.alignment,
+            padding=max((padding(method.plan) for method in methods), default=0),
+            planner=options.planner,
+            planner_name=options.planner_name,
+        )
+        places, report = found.places, found.report
     if not alone:
         _place_state(methods, state, numbers, places, options)
     for index, method in enumerate(methods):
@@ -47,13 +63,17 @@ def assign_addresses(
             if number not in places[index]:
                 device = method.plan.buffer_device(storage.memory_id)
                 arenas[numbers.temporary.get(device, storage.memory_id)].append(number)
-        for buffer, found in sorted(arenas.items()):
+        for buffer, items in sorted(arenas.items()):
             where = f"method {method.plan.name!r}, buffer {buffer}"
-            plan = _plan([_buffer(method, number, options) for number in found], options, where)
+            plan = _plan([_buffer(method, number, options) for number in items], options, where)
             plans[index][buffer] = plan
-            for number, offset in zip(found, plan.offsets, strict=True):
+            for number, offset in zip(items, plan.offsets, strict=True):
                 places[index][number] = buffer, offset
-    return [_with_addresses(method, places[index], plans[index], numbers) for index, method in enumerate(methods)]
+    linked = [
+        _with_addresses(method, places[index], plans[index], numbers, bounded=report is None)
+        for index, method in enumerate(methods)
+    ]
+    return linked, report
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +90,11 @@ class _BufferNumbers:
         return {buffer: device for buffer, device in sorted(found.items()) if not device.is_host}
 
 
-def _number_buffers(methods: Sequence[Method], *, separate_state: bool) -> _BufferNumbers:
+def _number_buffers(methods: Sequence[Method], *, separate_state: bool, banks: int) -> _BufferNumbers:
     """Return buffer numbers that apply to all methods: first the buffers on the host, then the buffers on each device.
 
     ``separate_state`` is True if state has buffers of its own. On the host, the buffer for state is buffer 2, or the
-    first number after the buffers of temporaries.
+    first number after the buffers of temporaries. If the host has ``banks``, they hold its state and its temporaries.
     """
     temporary: dict[Device, int] = {}
     state: dict[Device, int] = {}
@@ -92,15 +112,19 @@ def _number_buffers(methods: Sequence[Method], *, separate_state: bool) -> _Buff
         ),
         default=1,
     )
+    last = banks or last
     for device, kept in sorted({*found, *_empty_devices(methods)}):
-        if kept or not device.is_host:
+        if (kept and not banks) or not device.is_host:
             last += 1
             (state if kept else temporary)[device] = last
     return _BufferNumbers(temporary, state)
 
 
 def _empty_devices(methods: Sequence[Method]) -> Iterable[tuple[Device, bool]]:
-    """Return each device with an empty tensor, with ``False``. The tensor needs an address too, and is not state."""
+    """Return ``(device, False)`` for each device that has an empty tensor.
+
+    An empty tensor needs an address. ``False`` means that the tensor is not state.
+    """
     return {
         (tensor.device, False)
         for method in methods
@@ -127,6 +151,8 @@ def _place_state(
         method = methods[index]
         on[method.plan.buffer_device(method.memory.reaching.places[value].buffer)].append(item)
     for device, kept in on.items():
+        if device not in numbers.state:
+            continue  # It is in the banks.
         always = [Buffer(item.size, 0, 1, options.alignment, name=item.name) for item in kept]
         # There is nothing to optimize: all pieces of state are in use at once.
         plan = planner.make_plan(Problem(tuple(always)), "naive")
@@ -157,10 +183,13 @@ def _with_addresses(
     places: Mapping[int, tuple[int, int]],
     plans: Mapping[int, Plan],
     numbers: _BufferNumbers,
+    *,
+    bounded: bool,
 ) -> tuple[m.ExecutionPlan, tuple[BufferInfo, ...]]:
     """Return the method with its new addresses, and the method's buffers.
 
-    ``places`` maps each storage to its buffer and offset. ``plans`` maps each planned buffer to its plan.
+    ``places`` maps each storage to its buffer and offset. ``plans`` maps each planned buffer to its plan. ``bounded``
+    is True if a buffer without a plan cannot be smaller. For a bank, it is False.
     """
     values, ends = _placed(method, places, plans, numbers)
     kept: dict[int, list[bool]] = defaultdict(list)
@@ -182,12 +211,17 @@ def _with_addresses(
             index=buffer,
             device=str(devices.get(buffer, HOST)),
             size=sizes[buffer],
-            lower_bound=(plans[buffer].lower_bound if buffer in plans else ends[buffer]) + more[buffer],
+            lower_bound=_lower_bound(plans.get(buffer), ends[buffer] if bounded else None, more[buffer]),
             state=all(kept.get(buffer, [False])),
         )
         for buffer in sorted(ends)
     )
     return plan, reports
+
+
+def _lower_bound(plan: Plan | None, end: int | None, more: int) -> int | None:
+    bound = plan.lower_bound if plan else end
+    return None if bound is None else bound + more
 
 
 def _placed(

@@ -16,8 +16,12 @@ _GAP = 64
 
 
 def lift_foreign(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Lift a method of a foreign program, whose plan may reuse memory."""
-    return _lifted(method) if work.foreign else Changed(method)
+    """Lift a method if the program is foreign. The plan of such a method may reuse memory.
+
+    If the link places tensors in banks, their old buffers have no meaning. So one buffer then holds all tensors of the
+    host, and tensors of different buffers may share bytes.
+    """
+    return _lifted(method, joined=options.banks is not None) if work.foreign else Changed(method)
 
 
 def lift_placed(method: Method, work: Work, options: LinkOptions) -> Changed:
@@ -25,23 +29,31 @@ def lift_placed(method: Method, work: Work, options: LinkOptions) -> Changed:
     return _lifted(method) if method.neighbors else Changed(method)
 
 
-def _lifted(method: Method) -> Changed:
-    return Changed(replace(method, plan=lift(method.plan, method.memory)))
+def _lifted(method: Method, *, joined: bool = False) -> Changed:
+    return Changed(replace(method, plan=lift(method.plan, method.memory, joined=joined)))
 
 
-def lift(plan: m.ExecutionPlan, memory: MethodMemory) -> m.ExecutionPlan:
-    """Return the method with a separate address for each storage. Each storage stays in its buffer."""
+def lift(plan: m.ExecutionPlan, memory: MethodMemory, *, joined: bool = False) -> m.ExecutionPlan:
+    """Return the method with a separate address for each storage.
+
+    Each storage stays in its buffer. If ``joined`` is set, all storages on the host are in buffer 1 instead.
+    """
     values = list(plan.values)
     ends: dict[int, int] = defaultdict(int)
+
+    def buffer_of(memory_id: int) -> int:
+        return 1 if joined and plan.buffer_device(memory_id).is_host else memory_id
+
     for storage in memory.storages:
-        base = ends[storage.memory_id]
+        buffer = buffer_of(storage.memory_id)
+        base = ends[buffer]
         for value in storage.values:
             offset = base + memory.reaching.places[value].start - storage.offset
-            values[value] = placed_at(values[value], m.AllocationDetails(storage.memory_id, offset))
-        ends[storage.memory_id] = (base + storage.size + 2 * _GAP - 1) // _GAP * _GAP
+            values[value] = placed_at(values[value], m.AllocationDetails(buffer, offset))
+        ends[buffer] = (base + storage.size + 2 * _GAP - 1) // _GAP * _GAP
     sizes = [ends.get(index, 0) for index in range(len(plan.non_const_buffer_sizes))]
     for index, tensor in plan.tensors():
         allocation = tensor.allocation_info
         if allocation is not None and index not in memory.of:
-            values[index] = placed_at(tensor, m.AllocationDetails(allocation.memory_id, 0))
+            values[index] = placed_at(tensor, m.AllocationDetails(buffer_of(allocation.memory_id), 0))
     return replace(plan, values=tuple(values), non_const_buffer_sizes=tuple(sizes))

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from etdev.decisions import Elision, InPlace
+from etdev.decisions import Elision, ElisionKind, InPlace, Reordering
+from etdev.errors import BanksError, CapacityError, LinkError
 from etdev.linker.devices.strip import device_copies
 from etdev.linker.edit import aliases_first, without_unused
+from etdev.linker.enlarge import sizes_that_suffice
+from etdev.linker.file_banks import file_banks
 from etdev.linker.keep import kept_report, methods_with_smaller_plans
 from etdev.linker.layout import assign_addresses
 from etdev.linker.options import Linked, LinkOptions, MethodReport
-from etdev.linker.passes import run_passes
+from etdev.linker.passes import AFTER_ORDER, BEFORE_ORDER, ORDER, run_more, run_passes
 from etdev.linker.start import methods_to_keep, start
 from etdev.linker.work import Method, PassResult, Work
 from etdev.program import Program
 from etdev.program import model as m
+from etdev.program.bank_report import BankReport
 from etdev.program.blob import Blob
 from etdev.program.constants import Run, constant_count, constants_size, with_constants
 from etdev.program.footprint import planned_memory
@@ -27,8 +32,8 @@ def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar 
     """Remove copies from every method and plan the method's memory again.
 
     If ``sidecar`` is given, the program must be the object program of that sidecar. Otherwise, the program may come
-    from any toolchain, and the linker recovers its storages from its plan. A method keeps its plan if the file lacks
-    facts that planning needs. The report then states the reason.
+    from any toolchain, and the linker recovers the storages from the existing memory plan. A method keeps its plan if
+    the file lacks facts that planning needs. The report then states the reason.
 
     Raises :class:`~etdev.errors.LinkError` if the program reads values after overwriting them, or if the link cannot
     satisfy ``options``.
@@ -37,42 +42,188 @@ def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar 
     kept = {**options.keep, **methods_to_keep(program, sidecar)}
     numbers = [index for index, plan in enumerate(program.execution_plan) if plan.name not in kept]
     work = start(program, numbers, options, sidecar)
-    candidates = [with_addresses(result, numbers, options) for result in _candidates(work, options)]
-    linked, result, buffers = min(candidates, key=lambda found: _size(found[0]))
+    found = _smallest(work, numbers, options) if options.banks is None else _cheapest(work, numbers, options)
+    linked, result, buffers = found.program, found.result, found.buffers
     reports = [kept_report(plan, kept.get(plan.name)) for plan in program.execution_plan]
     for number, index in enumerate(numbers):
-        reports[index] = _report(result, number, program.execution_plan[index], buffers[number])
+        report = _report(result, number, program.execution_plan[index], buffers[number])
+        reports[index] = replace(report, order=_reordering(found, number))
     return Linked(
         linked,
         tuple(reports),
         options.planner_name or str(options.planner),
         tuple(sorted(item.name for item in work.state if item.shared)),
+        found.banks,
     )
 
 
-def link_foreign(program: Program, options: LinkOptions | None = None) -> Linked:
-    """Link a program of any toolchain. A method keeps its original plan if the new plan needs more memory.
+_MOST_ORDERS = 2
+"""Maximum number of searches for an order of the instructions, each from the result of the search before."""
+_MOST_SEARCHED_AGAIN = 5_000
+"""Maximum number of instructions of a program for which there is more than one search."""
 
-    Raises the same errors as :func:`link`.
+
+@dataclass(frozen=True, slots=True)
+class Addressed:
+    """A program with addresses."""
+
+    program: Program
+    result: PassResult
+    """Result of the passes before the addresses were assigned."""
+    buffers: list[tuple[BufferInfo, ...]]
+    """Buffers of each method."""
+    banks: BankReport | None
+    """Use of the banks; None if there are no banks."""
+    as_is: list[tuple[BufferInfo, ...]] | None = None
+    """Buffers of each method without a new order of its instructions; None if such a program does not fit."""
+
+    @property
+    def reordered(self) -> bool:
+        """Return whether instructions of a method are in a new order."""
+        return any(method.reordered for method in self.result.work.methods)
+
+
+def _best(found: Sequence[Addressed], key: Callable[[Addressed], tuple[float, ...]]) -> Addressed:
+    """Return the candidate with the lowest figures. A new order of instructions must be better than the original."""
+    as_is = min((each for each in found if not each.reordered), key=key, default=None)
+    best = min(found, key=lambda each: (key(each), each.reordered))
+    return replace(best, as_is=as_is.buffers if as_is else None)
+
+
+def _smallest(work: Work, numbers: Sequence[int], options: LinkOptions) -> Addressed:
+    """Return the candidate with the fewest bytes of planned memory and constants."""
+    found = [with_addresses(result, numbers, options) for result in _candidates(work, options)]
+    return _best(found, lambda each: (_size(each.program),))
+
+
+def _cheapest(work: Work, numbers: Sequence[int], options: LinkOptions) -> Addressed:
+    """Return the candidate whose traffic costs least in the banks.
+
+    Storages that share bytes are in one bank. So sharing may force a large storage into a slow bank, although its parts
+    would fit into a fast one. If the fastest bank does not hold everything, further candidates share less.
+
+    If no candidate fits, raise the first one's error, with sizes of banks that would suffice.
+    """
+    found, errors = _fitting(work, numbers, options)
+    if found:
+        return _best(found, _banks_cost)
+    error, banks = errors[0], options.banks
+    if not isinstance(error, CapacityError) or banks is None or banks.share_most:
+        raise error
+    sizes = sizes_that_suffice(banks, lambda other: _used(work, numbers, replace(options, banks=other)))
+    larger = [f"enlarge bank {name!r} to {size:,} bytes" for name, size in sizes] or ["enlarge several banks"]
+    raise CapacityError(error.message, remedies=(*larger, *error.remedies), ends_in_use=error.ends_in_use) from error
+
+
+def _used(work: Work, numbers: Sequence[int], options: LinkOptions) -> list[int] | None:
+    """Return the bytes that a link uses of each bank, or None if no candidate fits or a planner fails."""
+    try:
+        found, _ = _fitting(work, numbers, options)
+    except LinkError:
+        return None
+    report = found[0].banks if found else None
+    return [bank.used for bank in report.banks] if report else None
+
+
+def _fitting(work: Work, numbers: Sequence[int], options: LinkOptions) -> tuple[list[Addressed], list[BanksError]]:
+    """Return the candidates that fit into the banks, and the errors of the others."""
+    found: list[Addressed] = []
+    errors: list[BanksError] = []
+    for less in _SHARE_LESS:
+        fewer = replace(options, elide=options.elide - less.keeps, inplace={} if less.no_reuse else options.inplace)
+        for result in _candidates(work, fewer):
+            try:
+                found.append(with_addresses(result, numbers, fewer))
+            except BanksError as error:
+                errors.append(error)
+        share_most = options.banks is not None and options.banks.share_most
+        if (found and share_most) or any(_is_least(each.banks) for each in found):
+            break
+    return found, errors
+
+
+@dataclass(frozen=True, slots=True)
+class _Less:
+    """Sharing of bytes that a candidate does without."""
+
+    keeps: frozenset[ElisionKind] = frozenset()
+    """Kinds of copies that remain."""
+    no_reuse: bool = False
+    """True if no output reuses the bytes of an operand."""
+
+
+_SHARE_LESS = (
+    _Less(),
+    _Less(frozenset({"cat"})),
+    _Less(frozenset({"cat", "slices"})),
+    _Less(no_reuse=True),
+    _Less(frozenset({"cat", "slices", "views"}), no_reuse=True),
+)
+
+
+def _is_least(report: BankReport | None) -> bool:
+    """Return whether all traffic is in the cheapest banks."""
+    assert report is not None
+    least = min(bank.cost for bank in report.banks)
+    return all(bank.cost == least or not bank.traffic for bank in report.banks)
+
+
+def _banks_cost(found: Addressed) -> tuple[float, ...]:
+    """Return the figures to minimize: the cost of traffic, then the used bytes of each bank, then constants."""
+    assert found.banks is not None
+    return found.banks.cost, *(bank.used for bank in found.banks.banks), constants_size(found.program)
+
+
+def link_foreign(program: Program, options: LinkOptions | None = None, *, keep_smaller: bool = True) -> Linked:
+    """Link a program of any toolchain.
+
+    A program with temporaries in several buffers on the host keeps these buffers as its banks. None of them grows,
+    unless the tensors do not fit with these options. ``options.banks`` replaces the banks of the program. With
+    ``keep_smaller`` and without such banks, a method keeps its original plan if the new plan needs more memory.
+
+    Raises the same errors as :func:`link`. Raises :class:`~etdev.errors.LinkError` if ``options`` has banks, and a
+    method must keep its plan.
     """
     options = options or LinkOptions()
-    linked = link(program, options)
-    keep = methods_with_smaller_plans(program, linked)
+    if options.banks is not None:
+        for method, reason in methods_to_keep(program, None).items():
+            raise LinkError(
+                f"it cannot be placed in banks, because it must keep its plan: {reason}",
+                where=f"method {method!r}",
+                hint="relink the file without `--bank`",
+            )
+        return link(program, options)
+    linked = _in_own_banks(program, options) or link(program, options)
+    keep = methods_with_smaller_plans(program, linked) if keep_smaller else {}
     if not keep:
         return linked
     # Methods that share state share it with the kept plans too.
     return replace(link(program, replace(options, keep={**options.keep, **keep})), shared_state=linked.shared_state)
 
 
+def _in_own_banks(program: Program, options: LinkOptions) -> Linked | None:
+    """Return the program with new plans in its own banks; None if it has no banks, or if a bank would have to grow."""
+    if methods_to_keep(program, None):
+        return None
+    banks = file_banks(program)
+    if banks is None:
+        return None
+    try:
+        return link(program, replace(options, banks=banks))
+    except BanksError:  # Tensors do not fit, or arguments of delegates in different banks share bytes.
+        return None
+
+
 def _candidates(work: Work, options: LinkOptions) -> Iterator[PassResult]:
-    """Yield the results of the passes with up to four settings. The caller selects the smallest program.
+    """Yield the results of the passes with up to four settings, then the same with better orders of instructions.
 
     A view of a value that may be one of several tensors keeps all of these tensors in use. So the view may cost more
     memory than the copy that it replaces. A constant that is in the file twice may cost more than the memory that it
     saves. If the first result has such a view or constant, results without them follow.
     """
-    first = run_passes(work, options)
-    yield first
+    first = run_passes(work, options, BEFORE_ORDER)
+    found = [(options, first, run_more(first, options, (*ORDER, *AFTER_ORDER)))]
+    yield found[0][2]
     views = any(
         isinstance(item, Elision) and item.action == "view" for decisions in first.decisions for item in decisions
     )
@@ -80,21 +231,64 @@ def _candidates(work: Work, options: LinkOptions) -> Iterator[PassResult]:
     for merged, growth in ((False, True), (True, False), (False, False)):
         allowed = merged <= options.merged_views and growth <= options.growth
         if allowed and (merged or views) and (growth or grown):
-            yield run_passes(work, replace(options, merged_views=merged, growth=growth))
+            other = replace(options, merged_views=merged, growth=growth)
+            before = run_passes(work, other, BEFORE_ORDER)
+            found.append((other, before, run_more(before, other, (*ORDER, *AFTER_ORDER))))
+            yield found[-1][2]
+    for settings, before, done in found if options.reorder else ():
+        yield from _reordered(settings, before, done)
 
 
-def with_addresses(
-    result: PassResult, numbers: Sequence[int], options: LinkOptions
-) -> tuple[Program, PassResult, list[tuple[BufferInfo, ...]]]:
-    """Return the program with addresses, the unchanged ``result``, and each method's buffers."""
+def _reordered(options: LinkOptions, before: PassResult, done: PassResult) -> Iterator[PassResult]:
+    """Yield the results of the passes with better orders of instructions.
+
+    ``before`` is the result of the passes before the pass ``order``, and ``done`` is the result of all passes. In a
+    better order, more tensors may share bytes. So a further search may find an even better order.
+    """
+    for _ in range(_MOST_ORDERS):
+        methods = tuple(
+            replace(method, linked=linked.memory)
+            for method, linked in zip(before.work.methods, done.work.methods, strict=True)
+        )
+        ordered = run_more(replace(before, work=replace(before.work, methods=methods)), options, ORDER)
+        if all(one.plan == other.plan for one, other in zip(methods, ordered.work.methods, strict=True)):
+            return
+        before, done = ordered, run_more(ordered, options, AFTER_ORDER)
+        yield done
+        if sum(len(method.memory.reaching.flow.instructions) for method in methods) > _MOST_SEARCHED_AGAIN:
+            return
+
+
+def with_addresses(result: PassResult, numbers: Sequence[int], options: LinkOptions) -> Addressed:
+    """Assign addresses to the result of the passes."""
     program, methods = result.work.program, result.work.methods
     alone = sum(1 for plan in program.execution_plan if any(plan.non_const_buffer_sizes)) < 2
-    found = assign_addresses(methods, result.work.state, options, alone=alone)
+    found, banks = assign_addresses(methods, result.work.state, options, alone=alone)
     plans = {
-        index: without_unused(plan, aliases_first(plan, method.memory, method.neighbors) if plan.delegates else None)
+        index: without_unused(plan, _numbering(method, plan))
         for index, method, (plan, _) in zip(numbers, methods, found, strict=True)
     }
-    return _with_plans(program, plans, methods), result, [buffers for _, buffers in found]
+    return Addressed(_with_plans(program, plans, methods), result, [buffers for _, buffers in found], banks)
+
+
+def _numbering(method: Method, plan: m.ExecutionPlan) -> list[int] | None:
+    """Return the order in which the values of a linked method are numbered; None to keep their order."""
+    if not plan.delegates:
+        return None
+    return aliases_first(plan, method.memory, method.neighbors, reordered=method.reordered)
+
+
+def _reordering(found: Addressed, number: int) -> Reordering | None:
+    """Return the new order of method ``number``, or None if its instructions are in their original order."""
+    positions = list(dict(sorted((found.result.moved[number] or {}).items())).values())
+    ends: list[int] = []  # Last position of an ascending selection of each length; each as low as possible.
+    for position in positions:
+        index = bisect_left(ends, position)
+        ends[index : index + 1] = [position]
+    if len(ends) == len(positions):
+        return None
+    memory = sum(buffer.size for buffer in found.as_is[number]) if found.as_is else None
+    return Reordering(len(positions) - len(ends), memory)
 
 
 def _report(result: PassResult, number: int, plan: m.ExecutionPlan, buffers: tuple[BufferInfo, ...]) -> MethodReport:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from etdev.linker.edit import placed_at, with_instructions
@@ -13,7 +13,7 @@ from etdev.program.analysis.storage import MethodMemory
 
 
 class Refused(Exception):  # noqa: N818 - no error: the reason for leaving something as it is
-    """Reason why two tensors cannot share bytes."""
+    """Error with the reason why two tensors cannot share bytes."""
 
 
 @dataclass(slots=True)
@@ -36,6 +36,8 @@ class MergedStorage:
     """Instants at which any byte of the storage is written, in ascending order."""
     members: dict[int, int]
     """Offsets in bytes of the merged storages, by storage index."""
+    bank: str | None = None
+    """Bank that the storage must be in, or None if it may be in any bank."""
 
     def is_written(self, after: int, before: int) -> bool:
         """Return whether any byte is written later than ``after`` and earlier than ``before``."""
@@ -49,12 +51,12 @@ class Storages:
     The method must belong to an object program, in which only aliases share bytes. At first, no storage is merged.
     """
 
-    def __init__(self, plan: m.ExecutionPlan, memory: MethodMemory) -> None:
+    def __init__(self, plan: m.ExecutionPlan, memory: MethodMemory, pinned: Mapping[int, str] | None = None) -> None:
         self.plan, self.memory = plan, memory
         self.changed: dict[int, tuple[m.Instruction, ...]] = {}
         """Replacement instructions, by position of the replaced instruction."""
         self.deferred: set[tuple[int, int]] = set()
-        """Outputs with an operand in state, as ``(position, output)``. The write-back pass runs before a decision."""
+        """Outputs with an operand in state, as ``(position, output)``. A later pass decides about these outputs."""
         self._new: list[m.Value] = []
         self._slots: dict[int, tuple[int, int]] = {}
         """Maps each added tensor to the tensor that contains it, and to the offset there in bytes."""
@@ -62,6 +64,9 @@ class Storages:
             MergedStorage(index, item.size, item.start, item.end, item.persistent, list(item.writes), {index: 0})
             for index, item in enumerate(memory.storages)
         ]
+        for value, bank in (pinned or {}).items():
+            if value in memory.of:
+                self._merged[memory.of[value]].bank = bank
         self._read: dict[tuple[int, int], set[int]] = defaultdict(set)
         for use in memory.reaching.uses:
             self._read[use.position, use.value].add(use.place)
@@ -112,6 +117,12 @@ class Storages:
         """Return all values in a merged storage."""
         return (value for number in storage.members for value in self.memory.storages[number].values)
 
+    def may_share(self, one: MergedStorage, other: MergedStorage) -> bool:
+        """Return whether two storages may be in one buffer and in one bank."""
+        return self.memory_id(one) == self.memory_id(other) and (
+            one.bank is None or other.bank is None or one.bank == other.bank
+        )
+
     def memory_id(self, storage: MergedStorage) -> int:
         """Return the planned buffer of a merged storage."""
         return self.memory.storages[storage.number].memory_id
@@ -122,6 +133,7 @@ class Storages:
 
     def merge(self, inner: MergedStorage, outer: MergedStorage, at: int = 0) -> None:
         """Merge ``inner`` into ``outer``, at an offset of ``at`` bytes."""
+        outer.bank = outer.bank or inner.bank
         outer.start, outer.end = min(outer.start, inner.start), max(outer.end, inner.end)
         few, many = sorted((inner.writes, outer.writes), key=len)
         for write in few:

@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from etdev.decisions import ALL_ELISIONS, Elision, ElisionKind, InPlace
+from etdev.decisions import ALL_ELISIONS, Elision, ElisionKind, InPlace, Reordering
+from etdev.linker.banks import Banks
 from etdev.planner import Planner
 from etdev.program import Program
 from etdev.program.analysis import inplace
+from etdev.program.bank_report import BankReport
 from etdev.program.info import BufferInfo
 
 
 @dataclass(frozen=True, slots=True)
 class CallerOwned:
-    """Inputs and outputs of a method whose memory the caller provides, by position. The linker does not plan them."""
+    """Positions of the inputs and outputs of a method whose memory the caller provides.
+
+    The linker plans no memory for these inputs and outputs.
+    """
 
     inputs: frozenset[int] = frozenset()
     outputs: frozenset[int] = frozenset()
@@ -29,12 +34,14 @@ class LinkOptions:
     """Settings of a link. They affect addresses and instructions, but never the results of a program."""
 
     planner: str | Planner = "best"
+    banks: Banks | None = None
+    """Banks that divide the host's planned memory; None if each buffer has the size that it needs."""
     planner_name: str | None = None
     """Name of the planner in the report, if the planner is a function."""
     alignment: int = 16
     """Alignment of each storage in bytes; a power of two."""
     share_state: bool = False
-    """Whether several methods share state of the same name."""
+    """True if methods share state of the same name."""
     elide: frozenset[ElisionKind] = ALL_ELISIONS
     """Kinds of copies to remove where possible."""
     inplace: Mapping[str, Sequence[inplace.Donor]] = field(default_factory=lambda: inplace.DEFAULT)
@@ -43,10 +50,15 @@ class LinkOptions:
     """Inputs and outputs whose memory the caller provides, by method."""
     keep: Mapping[str, str] = field(default_factory=dict)
     """Methods that keep their original plans, each with the reason."""
+    reorder: bool = True
+    """True to look for an order of the instructions that needs less memory."""
     merged_views: bool = True
-    """Whether to replace a copy by a view if its input may be one of several tensors, which are then in use longer."""
+    """True to replace a copy by a view even if the input of the copy may be one of several tensors.
+
+    All of these tensors are then in use for longer.
+    """
     growth: bool = True
-    """Whether to fold a constant even if the file then contains both the original constant and the folded one."""
+    """True to fold a constant even if the file then contains both the original and the folded constant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +73,8 @@ class MethodReport:
     """Maps the original position of each remaining instruction to its new position."""
     kept: str | None = None
     """Reason why the method kept its original plan, or None if the method has a new plan."""
+    order: Reordering | None = None
+    """New order of the instructions, or None if they are in their original order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +86,5 @@ class Linked:
     planner: str
     shared_state: tuple[str, ...] = ()
     """Names of the state that several methods share. A loader must use the same buffers for all methods."""
+    banks: BankReport | None = None
+    """Use of the banks; None if there are no banks."""

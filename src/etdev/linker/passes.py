@@ -1,8 +1,8 @@
 """The passes of a link, their order, and the function that runs them.
 
-A pass is a function of the program and of the options. It returns the program with changed methods, and its decisions.
-Its result has positions before or after this single pass. :func:`run_passes` translates positions between passes,
-collects all decisions, and analyzes changed methods again.
+A pass is a function that takes a program and options. It returns the program with changed methods, and its decisions.
+Positions in the result refer to the program immediately before or after the pass. :func:`run_passes` translates
+positions between passes, collects all decisions, and analyzes changed methods again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from etdev.linker.inplace import work_in_place, work_in_place_again
 from etdev.linker.io import leave_to_caller
 from etdev.linker.lift import lift_foreign, lift_placed
 from etdev.linker.options import LinkOptions
-from etdev.linker.work import Analysis, Changed, Decision, Method, PassResult, Work
+from etdev.linker.order.reorder import reorder
+from etdev.linker.work import Analysis, Changed, Method, PassResult, Work
 
 Run: TypeAlias = Callable[[Work, LinkOptions], PassResult]
 
@@ -68,6 +69,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("write in state", on_each(write_in_state)),
     Pass("place on devices", place_on_devices),
     Pass("lift placed", on_each(lift_placed)),
+    Pass("order", on_each(reorder)),
     Pass("in place", on_each(work_in_place)),
     Pass("write back", on_each(elide_write_backs)),
     Pass("in place again", on_each(work_in_place_again)),
@@ -76,11 +78,25 @@ PASSES: tuple[Pass, ...] = (
 )
 """All passes, in order. Passes from ``in place`` on share a record of merges. ``apply merges`` applies the record."""
 
+_ORDER = next(number for number, item in enumerate(PASSES) if item.name == "order")
+BEFORE_ORDER, ORDER, AFTER_ORDER = PASSES[:_ORDER], PASSES[_ORDER : _ORDER + 1], PASSES[_ORDER + 1 :]
+"""The passes, divided at ``order``, which needs the result of the passes after it."""
+
 
 def run_passes(work: Work, options: LinkOptions, passes: Sequence[Pass] = PASSES) -> PassResult:
-    """Run passes in order; return their combined result. Its positions refer to the program before the first pass."""
-    moved = [_identity(method) for method in work.methods]
-    decisions: list[list[Decision]] = [[] for _ in work.methods]
+    """Run passes in order. Return their combined result.
+
+    Positions in the decisions, and the keys of the position maps, refer to the program before the first pass.
+    """
+    nothing = PassResult(work, tuple(() for _ in work.methods), tuple(map(_identity, work.methods)))
+    return run_more(nothing, options, passes)
+
+
+def run_more(result: PassResult, options: LinkOptions, passes: Sequence[Pass]) -> PassResult:
+    """Run more passes after those of ``result``, which :func:`run_passes` or this function returned."""
+    work = result.work
+    moved = [dict(change or {}) for change in result.moved]
+    decisions = [list(found) for found in result.decisions]
     for item in passes:
         result = item.run(work, options)
         for index, (found, change) in enumerate(zip(result.decisions, result.moved, strict=True)):
@@ -90,7 +106,7 @@ def run_passes(work: Work, options: LinkOptions, passes: Sequence[Pass] = PASSES
                 moved[index] = {start: change[now] for start, now in moved[index].items() if now in change}
         methods = map(_updated, work.methods, result.work.methods, result.moved)
         work = replace(result.work, methods=tuple(methods))
-    return PassResult(work, tuple(decisions), tuple(moved))
+    return PassResult(work, tuple(map(tuple, decisions)), tuple(moved))
 
 
 def _identity(method: Method) -> dict[int, int]:
@@ -98,7 +114,7 @@ def _identity(method: Method) -> dict[int, int]:
 
 
 def _updated(before: Method, method: Method, moved: Mapping[int, int] | None) -> Method:
-    """Return a method after a pass, with updated positions and without an analysis."""
+    """Return a method after a pass, with updated positions. If the pass changed the method, start a new analysis."""
     if method.plan == before.plan:
         return method
     if moved is not None:

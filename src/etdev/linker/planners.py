@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TypeVar
 
 from etdev import plugins
 from etdev.errors import LinkError
-from etdev.planner import Planner, Problem
+from etdev.planner import Planner
+from etdev.planner.banks import BankPlanner
 from etdev.plugins import PLANNERS
+
+_P = TypeVar("_P")
+_R = TypeVar("_R")
 
 
 def planner_names() -> tuple[str, ...]:
@@ -25,9 +32,20 @@ def get_planner(name: str) -> str | Planner:
         plugins.check_name(PLANNERS, name)
         return name
     function: Planner = plugins.load(PLANNERS, name)
+    return guarded(function, lambda: plugins.translated(PLANNERS, name, LinkError))
 
-    def run(problem: Problem) -> Sequence[int]:
-        with plugins.translated(PLANNERS, name, LinkError):
+
+def guarded(planner: Planner, context: Callable[[], AbstractContextManager[None]]) -> Planner:
+    """Return the planner with each call inside a context, for example one that translates the planner's errors."""
+    if isinstance(planner, BankPlanner):
+        return BankPlanner(_inside(planner.function, context))
+    return _inside(planner, context)
+
+
+def _inside(function: Callable[[_P], _R], context: Callable[[], AbstractContextManager[None]]) -> Callable[[_P], _R]:
+    @functools.wraps(function)
+    def call(problem: _P) -> _R:
+        with context():
             return function(problem)
 
-    return run
+    return call

@@ -1,7 +1,7 @@
 """Equality of tensor sizes at run time, whatever the dynamic dimensions are.
 
 The sizes that a file states for a dynamic tensor are upper bounds. So two tensors with equal bounds may differ at run
-time. Here each size is an integer or a symbolic term. A term stands for the same number wherever it occurs. That
+time. Here each size is an integer, or a symbolic term that represents the same number in the whole method. This
 requires that each tensor has only one size per call. In a method with loops, a tensor may have several sizes, so all
 dynamic sizes are unknown.
 """
@@ -17,7 +17,10 @@ from etdev.program.analysis.effects import ET_VIEW, arguments, effects, operator
 from etdev.program.analysis.flow import FlowGraph
 
 Size: TypeAlias = object
-"""An integer, or a symbolic term as a tuple. Equal sizes always mean the same number; unequal sizes may, too."""
+"""Integer, or symbolic term as a tuple.
+
+Equal sizes always represent the same number. Different sizes may also represent the same number.
+"""
 Sizes: TypeAlias = tuple[Size, ...]
 
 
@@ -159,9 +162,9 @@ def _permuted(shapes: Shapes, sizes: Sequence[Sizes], given: Sequence[int]) -> S
 
 
 def _rows_and(last: Callable[[Sizes], Size], of: int, by: int) -> _Rule:
-    """Return a rule that takes all sizes of tensor ``of`` but the last, and appends one size of tensor ``by``.
+    """Return a rule for an output that has the sizes of tensor argument ``of``, except for the last size.
 
-    ``last`` selects the size of ``by``.
+    ``last`` selects the output's last size from the sizes of tensor argument ``by``.
     """
 
     def rule(shapes: Shapes, sizes: Sequence[Sizes], given: Sequence[int]) -> Sizes | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from etdev.linker.devices.strip import device_copies, device_ends
 from etdev.linker.options import LinkOptions
+from etdev.linker.pins import pinned_values
 from etdev.linker.state import kept_by_others, state_by_address, state_by_name
 from etdev.linker.work import Analysis, Method, Work
 from etdev.program import Program
@@ -58,6 +59,11 @@ def start(program: Program, numbers: Sequence[int], options: LinkOptions, sideca
         frozenset(value for item in memory.storages if item.persistent for value in item.values) for memory in memories
     ]
     methods = [replace(method, persistent=kept) for method, kept in zip(methods, found, strict=True)]
+    if options.banks is not None:
+        methods = [
+            replace(method, pinned=pinned_values(number, method.plan, state, options.banks.pins))
+            for number, method in enumerate(methods)
+        ]
     return Work(program, tuple(methods), state, foreign=sidecar is None)
 
 

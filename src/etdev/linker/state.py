@@ -21,7 +21,7 @@ class State:
     """Size in bytes."""
     name: str
     shared: bool
-    """Whether more than one method uses this state."""
+    """True if more than one method uses this state."""
 
 
 def state_name(plan: m.ExecutionPlan, values: Iterable[int]) -> str | None:
@@ -66,8 +66,9 @@ def state_by_name(
 def state_by_address(plans: Sequence[m.ExecutionPlan], memories: Sequence[MethodMemory]) -> tuple[State, ...]:
     """Return the state of a program that another toolchain planned.
 
-    ExecuTorch puts state that methods share into buffer 2, at the same address in each method. So overlapping state in
-    buffers above 1 is merged. State in buffer 1, which contains the temporaries of every method, is private.
+    ExecuTorch places state that methods share in buffer 2, at the same address in each method. So overlapping state in
+    buffers with numbers above 1 is merged. State in buffer 1, which contains the temporaries of every method, is
+    private.
     """
     groups: list[list[tuple[int, Storage]]] = []
     in_state_buffers: dict[int, list[tuple[int, Storage]]] = defaultdict(list)
@@ -96,7 +97,7 @@ def state_by_address(plans: Sequence[m.ExecutionPlan], memories: Sequence[Method
 def kept_by_others(memories: Sequence[MethodMemory]) -> list[set[int]]:
     """Return, for each method, the tensors that only this method writes but that overlap another method's state.
 
-    Only buffers above 1 count, because buffer 1 contains the temporaries of every method.
+    Only buffers with numbers above 1 count, because buffer 1 contains the temporaries of every method.
     """
     kept: list[set[int]] = [set() for _ in memories]
     for index, memory in enumerate(memories):
@@ -121,7 +122,10 @@ def _overlap(one: Storage, other: Storage) -> bool:
 def _state(
     memories: Sequence[MethodMemory], members: Sequence[tuple[int, Storage]], name: str, *, by_address: bool
 ) -> State:
-    """Return one piece of state. Its members keep their distances if ``by_address``; otherwise all have offset 0."""
+    """Return one piece of state.
+
+    If ``by_address`` is set, members keep their distances from each other. Otherwise, all members begin at offset 0.
+    """
     lowest = min(storage.offset for _, storage in members)
     placed, size = [], 0
     for index, storage in members:

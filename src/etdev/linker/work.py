@@ -47,9 +47,9 @@ class Method:
     added: tuple[Blob | Run, ...] = ()
     """Data of constants that passes added. Numbers of added constants follow those of the program's constants."""
     grown: bool = False
-    """Whether the file contains both an added constant and its original."""
+    """True if the file contains both an added constant and its original."""
     neighbors: Mapping[int, int] = field(default_factory=dict)
-    """Maps each tensor that a pass added to the original value that contains or equals it.
+    """Maps each added tensor to the original value that contains or equals the tensor.
 
     The two values are numbered next to each other in the file.
     """
@@ -57,6 +57,15 @@ class Method:
     """Devices of inputs and devices of outputs in the original program, by position."""
     caller_device_values: frozenset[int] = frozenset()
     """Values of the inputs and outputs that the caller keeps on devices."""
+    pinned: Mapping[int, str] = field(default_factory=dict)
+    """Banks of tensors that must be in a certain bank, by value."""
+    linked: MethodMemory | None = None
+    """Storages after a link of the method in its present order; None unless the pass ``order`` may move instructions.
+
+    Values have the same numbers as in ``plan``.
+    """
+    reordered: bool = False
+    """True if the pass ``order`` moved instructions."""
     storages: Storages | None = None
     """Merges of storages that passes have recorded. The pass ``apply merges`` applies them."""
 
@@ -73,7 +82,7 @@ class Method:
 
     def storage_record(self) -> Storages:
         """Return the record of merged storages. Start an empty record if there is none."""
-        return self.storages or Storages(self.plan, self.memory)
+        return self.storages or Storages(self.plan, self.memory, self.pinned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +104,9 @@ class Changed:
     """Result of a pass for one method."""
 
     method: Method
-    """Method with its new plan and facts. :func:`~etdev.linker.passes.run_passes` updates its positions and analysis.
-    """
+    """Method with a new plan and facts. The function that runs the pass updates positions and the analysis."""
     moved: Mapping[int, int] | None = None
-    """Maps positions before the pass to positions after it, for remaining instructions. None if no position changes."""
+    """Maps the old position of each remaining instruction to its new position. None if no position changes."""
     decisions: Sequence[Decision] = ()
     """Decisions about copies and outputs, with positions before the pass."""
 

@@ -1,4 +1,4 @@
-"""Rules that state the inputs that a tile of an op's output needs.
+"""Rules for tiling: the inputs that a tile of an op's output needs.
 
 An op may compute its output in tiles along one axis of the output. Then some inputs are also tiled, along axes of their
 own. Each tile needs all other inputs as a whole. Tiling does not change results, with one exception: kernels for matrix
@@ -34,7 +34,7 @@ class Needs(NamedTuple):
     axes: dict[Node, int | None]
     """Axis along which each input is tiled, by input. None if each tile needs the whole input."""
     grain: int
-    """Number of equal slices into which the axis can be cut. A tile consists of one or more of these *grains*."""
+    """Number of equal slices, or *grains*, into which the axis can be cut. A tile consists of one or more grains."""
 
 
 def needs(node: Node, axis: int) -> Needs | None:
@@ -113,8 +113,7 @@ def _elementwise(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
 def _viewed(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
     """Return the needs of a tile of a view.
 
-    Let n be the number of elements in the axes before the output's axis. The input is tiled along the axis that also
-    has n elements in the axes before it.
+    The output's axis and the tiled axis of the input have the same number of elements in the axes before them.
     """
     source = arguments(node)[0]
     known = shape_of(source)

@@ -34,13 +34,13 @@ _BYTES = 4
 # concatenation. _CALL: one kernel call.
 _NAIVE, _WALK, _PRODUCT, _SUM, _CALL = 4.0, 0.7, 0.08, 0.6, 1500.0
 _SLACK = 1.03
-"""Factor on the minimum memory of a convolution. To reach the minimum itself would take very many tiles."""
+"""Factor on the minimum memory of a convolution. The minimum itself would require very many tiles."""
 
 _MOST_PIECES = 256
 """Maximum number of tiles of a convolution. Each tile adds a few hundred bytes to the file."""
 
 _WORTH = 1.5
-"""Minimum estimated speedup."""
+"""Minimum estimated speedup for which a convolution is replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Convolution:
         return (size + 2 * self.padding[dim] - self.reach(1, dim)) // self.stride[dim] + 1
 
     def reach(self, places: int, dim: int) -> int:
-        """Return the number of rows or columns of the input that ``places`` neighbouring ones of the output need."""
+        """Return the number of input rows or columns that ``places`` neighbouring output rows or columns need."""
         return (places - 1) * self.stride[dim] + self.dilation[dim] * (self.kernel[dim] - 1) + 1
 
     @property
@@ -99,7 +99,7 @@ class Pieces:
     """A tiling of a convolution, with the memory and the time that it needs."""
 
     parts: int
-    """Number of parts into which the output's channels are divided. With several groups, the groups are divided."""
+    """Number of parts into which the output's channels are divided. If there are several groups, they are divided."""
     bands: int
     """Number of bands of neighbouring output rows, or of neighbouring columns if the output has a single row."""
     pads_first: bool
@@ -138,7 +138,7 @@ def multiply_matrices(editor: Editor) -> int:
 
 
 def price(editor: Editor) -> tuple[int, int]:
-    """Return the cost of a graph: the number of convolutions that no tiling fits, and the cost of the others in bytes.
+    """Return the cost of a graph: the number of convolutions that no tiling fits, and the cost of all others in bytes.
 
     The second number is the peak memory plus the bytes of added instructions.
     """
@@ -149,7 +149,7 @@ def price(editor: Editor) -> tuple[int, int]:
 
 
 def _possible(editor: Editor) -> tuple[list[_Options], int, int]:
-    """Return the convolutions to replace, the number of those without a tiling, and the peak of all other ops."""
+    """Return the convolutions to replace, the number of convolutions that no tiling fits, and the peak of other ops."""
     occupancy = editor.occupancy()
     sizes = {node: found for node in editor.calls("convolution.default") if (found := _sizes(node)) is not None}
     options, left = [], 0
@@ -164,7 +164,7 @@ def _possible(editor: Editor) -> tuple[list[_Options], int, int]:
 
 
 def _room(editor: Editor, options: Sequence[_Options], floor: int) -> int:
-    """Return the number of bytes that may be in use during each convolution. This limit decides its fastest tiling."""
+    """Return the memory limit in bytes for each convolution. The fastest tiling within the limit is used."""
     least = [item.others + min(way.memory for way in item.ways) for item in options]
     lowest = int(min(max((floor, *(size * _SLACK for size in least))), editor.limit))
     if editor.settings.tiling == "always" or not options:
@@ -213,7 +213,7 @@ def _sizes(node: Node) -> Convolution | None:
 
 
 def _pair(given: list[int], missing: int, flat: bool) -> tuple[int, int]:
-    """Return height and width from a list of one or two numbers. A single number is used for both dimensions."""
+    """Return height and width from a list of one or two numbers. If ``flat``, the height is ``missing``."""
     return (missing, given[-1]) if flat else (given[0], given[-1])
 
 
@@ -230,7 +230,7 @@ def possible_ways(sizes: Convolution, *, input_stays: bool) -> list[Pieces]:
 
 
 def fastest(ways: list[Pieces], room: float) -> Pieces:
-    """Return the fastest tiling that fits in ``room`` bytes. If none fits, return the one with the least memory."""
+    """Return the fastest tiling that fits in ``room`` bytes. If none fits, return the tiling with the least memory."""
     return min((way for way in ways if way.memory <= room), key=lambda way: way.time, default=None) or min(
         ways, key=lambda way: (way.memory, way.time)
     )
@@ -246,7 +246,7 @@ def _ways(sizes: Convolution, input_stays: bool) -> Iterator[Pieces]:
 
 
 def _divisions(size: int, most: int) -> list[int]:
-    """Return the numbers of parts to try, up to ``size`` and ``most``. Each is at most twice the previous one."""
+    """Return the numbers of parts to try. No number exceeds ``size``, ``most`` or twice the previous number."""
     return [number for number in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64) if number <= min(size, most)]
 
 
@@ -294,7 +294,7 @@ def _padded_first(sizes: Convolution, parts: int, bands: int, input_stays: bool)
 
 
 def _region_bytes(sizes: Convolution, bands: int) -> int:
-    """Return the number of bytes of padded input on which one of ``bands`` bands depends."""
+    """Return the number of bytes of padded input that a band needs, if the output is divided into ``bands`` bands."""
     dim = 0 if sizes.rows > 1 else 1
     extent = [sizes.reach(sizes.rows, 0), sizes.reach(sizes.columns, 1)]
     extent[dim] = sizes.reach(-(-_bandable(sizes) // bands), dim)
@@ -348,7 +348,7 @@ def _sample(editor: Editor, image: Node, weight: Node, sizes: Convolution, piece
 
 
 def _columns(editor: Editor, image: Node, sizes: Convolution, channels: range, band: range) -> Node:
-    """Return the right factor of the matrix product for a band. Column i has the input of output position i."""
+    """Return the right factor of the matrix product for a band of the output. Column i is the window of position i."""
     rows, columns = (band, range(sizes.columns)) if sizes.rows > 1 else (range(1), band)
     shape = [len(channels) * sizes.kernel[0] * sizes.kernel[1], len(rows) * len(columns)]
     if sizes.is_product and len(channels) == value(image).shape[0]:
@@ -362,7 +362,7 @@ def _columns(editor: Editor, image: Node, sizes: Convolution, channels: range, b
 def _region(
     editor: Editor, image: Node, sizes: Convolution, channels: range, rows: range, columns: range
 ) -> tuple[Node, int, int, int]:
-    """Return the input that these rows and columns of the output need: its tensor, offset, height and width."""
+    """Return the input for these rows and columns of the output: a tensor, an offset, the tensor's height and width."""
     area = sizes.height * sizes.width
     above, below, height = _extent(sizes, rows, 0)
     left, right, width = _extent(sizes, columns, 1)
@@ -380,7 +380,7 @@ def _region(
 
 
 def _extent(sizes: Convolution, places: range, dim: int) -> tuple[int, int, int]:
-    """Return the input that these rows or columns of the output need: padding before, padding after, full size."""
+    """Return padding before, padding after and padded size of the input for these output rows or columns."""
     start = places.start * sizes.stride[dim] - sizes.padding[dim]
     reach = sizes.reach(len(places), dim)
     size = (sizes.height, sizes.width)[dim]

@@ -2,8 +2,9 @@
 
 This module does not import torch. :mod:`etdev.lowering.rewrite` contains the function that applies each form.
 ``benchmarks/lowering.py`` measures each gain at one typical size, in the stock runtime of executorch 1.5.1 on one
-thread. On x86-64, matrix products of 1.4.1 take half the time, because its Python runtime calls torch's kernels. So the
-gains of ``linear``, ``addmm`` and ``convolution`` are twice as large with 1.4.1. All other gains are the same.
+thread. On x86-64, matrix products take half the time with executorch 1.4.1, because its Python runtime calls torch's
+kernels. So the gains of ``linear``, ``addmm`` and ``convolution`` are twice as large with 1.4.1. All other gains are
+the same.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Form:
     stock: str
     """Ops that ExecuTorch's lowering emits."""
     form: str
-    """Ops that replace them."""
+    """Ops that replace the ops in ``stock``."""
     operators: tuple[str, ...]
     """All operators that the form may add to a file."""
     library: str
@@ -29,7 +30,7 @@ class Form:
     measured: str
     """Size for which the gain was measured."""
     gain: float
-    """Speedup at that size. The speedup is 1 for a form that takes about the same time."""
+    """Speedup at the size in ``measured``. The speedup is 1 for a form that takes about the same time."""
     reason: str
     """Reason why the form is faster or takes less memory."""
     less_memory: float = 1

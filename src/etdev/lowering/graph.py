@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass
@@ -36,6 +36,9 @@ class FormSettings:
     """
     limit: int | None = None
     """Maximum number of bytes in use. None means the estimated peak of the stock lowering."""
+    room: int | None = None
+    """Number of bytes that the method should fit into, or None. ``auto`` then tiles until it fits, if that is possible,
+    regardless of the number of instructions."""
 
 
 class Editor:
@@ -44,7 +47,13 @@ class Editor:
     Ops are named as in the edge dialect, but without the namespace: ``linear.default``.
     """
 
-    def __init__(self, program: ExportedProgram, module: GraphModule, settings: FormSettings) -> None:
+    def __init__(
+        self,
+        program: ExportedProgram,
+        module: GraphModule,
+        settings: FormSettings,
+        known: dict[Hashable, Any] | None = None,
+    ) -> None:
         self._program = program
         self._is_top = module is program.graph_module
         self._renames = partial(_rename_outputs, program, module) if self._is_top else nullcontext
@@ -52,10 +61,14 @@ class Editor:
         self.graph: Graph = module.graph
         """Graph that is edited."""
         self.settings = settings
+        self.known: dict[Hashable, Any] = {} if known is None else known
+        """Results that editors of copies of one program may share: searches in equal graphs, and transposed weights."""
+        self._results: dict[Hashable, Any] = {}
+        """Results of ops on fake tensors, by op and arguments."""
         self.limit: int = self.occupancy().peak() if settings.limit is None else settings.limit
         """Maximum number of bytes in use. The default is the estimated peak of the stock lowering after the link."""
         self.is_tiled = False
-        """True if at least one tiled op would fit as a whole."""
+        """True if some op was tiled although the whole op would fit in the limit."""
         self.left = 0
         """Number of convolutions that keep the slow kernel because no tiling fits in the limit."""
 
@@ -98,8 +111,11 @@ class Editor:
         target = edge(op) if isinstance(op, str) else op
         node = self.graph.call_function(target, args, kwargs)
         node.meta = {key: value for key, value in self._at.meta.items() if key not in ("val", "tensor_meta", "spec")}
-        values, named = tree_map_only(Node, lambda item: item.meta["val"], (args, kwargs))
-        node.meta["val"] = target(*values, **named)
+        key = target, _key_of(args), _key_of(tuple(kwargs.items()))
+        if None in key or key not in self._results:
+            values, named = tree_map_only(Node, lambda item: item.meta["val"], (args, kwargs))
+            self._results[key] = target(*values, **named)
+        node.meta["val"] = self._results[key]
         return node
 
     def view(self, node: Node, shape: Sequence[int]) -> Node:
@@ -115,7 +131,7 @@ class Editor:
         return self.call("as_strided_copy.default", node, [*sizes], [*strides], *where)
 
     def replace(self, old: Node, new: Node) -> None:
-        """Replace all uses of ``old`` by ``new``. Remove ``old`` and the ops that only it used."""
+        """Replace all uses of ``old`` by ``new``. Remove ``old`` and all ops that then have no use."""
         self.redirect(old, new, ())
         self._drop(old)
 
@@ -134,7 +150,7 @@ class Editor:
     def is_constant(self, node: Node) -> bool:
         """Return whether a node is a parameter or a constant of the model's code.
 
-        Return False in a branch or a loop's body, because the graph there does not show this.
+        Return False in a branch or a loop's body, because the graph of the body does not contain this information.
         """
         return self._is_top and node.op == "placeholder" and node.name in self._constants()
 
@@ -158,7 +174,11 @@ class Editor:
         others = (name for name in names if name != node.name)
         if any(self._store(names[other])[names[other]].data_ptr() == value.data_ptr() for other in others):
             return False
-        turned = value.detach().t().contiguous()
+        # The copies of a program to which the forms are applied share tensors, so they can share transposes.
+        key = "transposed", value.data_ptr(), value.dtype, tuple(value.shape), value.stride()
+        if key not in self.known:
+            self.known[key] = value.detach().t().contiguous()
+        turned = self.known[key]
         is_parameter = node.name in self._program.graph_signature.inputs_to_parameters
         store[names[node.name]] = torch.nn.Parameter(turned, requires_grad=False) if is_parameter else turned
         node.meta["val"] = node.meta["val"].t().contiguous()
@@ -175,6 +195,26 @@ class Editor:
     def _store(self, name: str) -> dict[str, torch.Tensor]:
         state: dict[str, torch.Tensor] = self._program.state_dict
         return state if name in state else self._program.constants
+
+
+def _key_of(argument: Any) -> Hashable:
+    """Return a key that equal arguments of an op share, with dtype and layout instead of a node's tensor.
+
+    Return None if the argument has no such key.
+    """
+    import torch
+    from torch.fx import Node
+
+    if isinstance(argument, Node):
+        found = argument.meta["val"]
+        if not isinstance(found, torch.Tensor) or not all(isinstance(size, int) for size in found.shape):
+            return None
+        return found.dtype, found.shape, found.stride(), found.storage_offset(), found.requires_grad
+    if isinstance(argument, (list, tuple)):
+        keys = tuple(map(_key_of, argument))
+        return None if None in keys else keys
+    # 1, 1.0 and True are equal, but ops tell them apart.
+    return type(argument), argument
 
 
 def _rename_outputs(program: ExportedProgram, module: GraphModule) -> AbstractContextManager[None]:

@@ -26,7 +26,7 @@ def keep_linear(editor: Editor) -> int:
 
 
 def split_addmm(editor: Editor) -> int:
-    """Replace ``addmm`` by ``linear`` if its matrix can be stored transposed; otherwise by ``mm`` and ``add``."""
+    """Replace ``addmm`` by ``linear`` if the matrix can be stored transposed, and by ``mm`` and ``add`` otherwise."""
     done = 0
     for node in editor.calls("addmm.default"):
         bias, rows, matrix = arguments(node)
@@ -52,7 +52,7 @@ def _untransposed(node: Node) -> Node | None:
 
 
 def _fits(node: Node, bias: Node | None) -> bool:
-    """Return whether ``linear`` computes the same as an ``mm`` or ``addmm``.
+    """Return whether ``linear`` computes the same result as the ``mm`` or ``addmm``.
 
     This requires floats, one bias per column, and no scaling factors.
     """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Sequence
+from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,7 +37,7 @@ class Op(NamedTuple):
     runs_along: bool = True
     """True if each part of a slice or a concatenation is one contiguous run of the whole's bytes."""
     since: int | None = None
-    """Index of the op from which on the output has memory. None means from its own op on."""
+    """Index of the op at which the output's memory begins to be in use. None means this op itself."""
 
 
 class Lifetimes:
@@ -48,7 +49,7 @@ class Lifetimes:
     def __init__(self, ops: Sequence[Op], *, linked: bool = True) -> None:
         self._ops, self._linked = ops, linked
         self.home = list(range(len(ops)))
-        """Home of each op: the op whose memory contains the output."""
+        """Home of each op, by index: the op whose memory contains the output."""
         self.first = [at if op.since is None else op.since for at, op in enumerate(ops)]
         """First op during which the memory of a home is in use, by home."""
         self.last = list(range(len(ops)))
@@ -72,9 +73,12 @@ class Lifetimes:
         A concatenation becomes the home of its parts if its output can contain the parts directly.
         """
         op = self._ops[at]
+        if not op.sources:
+            return
         self.home[at] = home = self._shared(at)
-        self.last[home] = max(self.last[home], self.last[at])
-        self.first[home] = min(self.first[home], self.first[at])
+        if home != at:
+            self.last[home] = max(self.last[home], self.last[at])
+            self.first[home] = min(self.first[home], self.first[at])
         is_joined = self._linked and op.kind == "cat" and op.runs_along
         for source in op.sources if is_joined else ():
             part = self.home_of(source)
@@ -122,6 +126,18 @@ class Occupancy:
         self.peak_index = max(range(len(self.nodes)), key=self.lifetimes.bytes.__getitem__)
         """Index of the first op at the peak."""
         self.at_peak = self.lifetimes.homes_during(self.peak_index)
+        self._whole: dict[Node, int] = {}
+        self.needs: dict[tuple[Node, int], Any] = {}
+        """Known results of :func:`etdev.lowering.axes.needs`, by op and axis."""
+        self.runs: dict[tuple[Node, int], bool] = {}
+        """Known results of :func:`is_run`, by op and axis."""
+
+    def whole(self, node: Node) -> int:
+        """Return the bytes of all outputs of an op, unused ones included."""
+        found = self._whole.get(node)
+        if found is None:
+            found = self._whole[node] = nbytes(node)
+        return found
 
     def _op(self, node: Node, constants: Container[str]) -> Op:
         is_call = node.op == "call_function"
@@ -170,7 +186,12 @@ def _has_useless_outputs(node: Node) -> bool:
 
 def kind_of(node: Node) -> str:
     """Return the name of an op without namespace and overload, such as ``add`` for ``aten.add.Tensor``."""
-    parts = str(getattr(node.target, "__name__", node.target)).split(".")
+    return _kind_of_target(node.target)
+
+
+@cache
+def _kind_of_target(target: Any) -> str:
+    parts = str(getattr(target, "__name__", target)).split(".")
     return parts[1] if len(parts) > 1 else parts[0]
 
 

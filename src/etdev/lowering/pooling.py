@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 _MANY = 512
-"""Minimum product of the numbers of output elements and window elements for which shifted copies are faster."""
+"""Number of output elements times window elements from which shifted copies are faster than the kernel."""
 
 _BYTES = 4
 """Number of bytes of a float32."""
@@ -52,7 +52,7 @@ class _Pool:
         return min(self.images, _MOST_PARTS)
 
     def bytes_of(self, parts: int) -> int:
-        """Return the peak number of bytes of one of ``parts`` tiles, in addition to the whole input and output."""
+        """Return the peak number of bytes of one of ``parts`` tiles. The whole input and output do not count."""
         (height, width), columns = self.padded, self.output[1]
         # Memory holds the padded image, and two copies of it that are as wide as the output.
         return -(-self.images // parts) * height * (width + 2 * columns) * _BYTES
@@ -88,9 +88,9 @@ def _maximum(node: Node) -> Node | None:
 
 
 def _replacement(editor: Editor, node: Node, result: Node, room: int, limit: int) -> Node | None:
-    """Insert a replacement of a pooling and return it, or None if there is no replacement.
+    """Insert a replacement of a pooling. Return the replacement, or None if there is none.
 
-    The tiles are chosen to need ``room`` bytes in addition to the input and the output. There is no replacement if even
+    The choice of tiles aims at ``room`` bytes in addition to the input and the output. There is no replacement if even
     the smallest tiles need more than ``limit`` bytes.
     """
     is_maximum = result is not node

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from etdev.lowering.axes import VIEWS, Needs, needs, shape_of
 from etdev.lowering.occupancy import Occupancy, kind_of
@@ -60,34 +60,50 @@ def grow_region(occupancy: Occupancy, seed: Node, axis: int) -> Region | None:
     for node, own in todo:
         if node in axes or abs(occupancy.at[node] - occupancy.at[seed]) > _REACH:
             continue
-        what = _fits(node, own, axes, found)
+        what = _fits(occupancy, node, own, axes, found)
         if what is None or math.gcd(grains, what.grain) < 2:
             continue
         grains = math.gcd(grains, what.grain)
         axes[node], found[node] = own, what
         todo += [(source, along) for source, along in what.axes.items() if along is not None]
-        todo += [(user, along) for user in node.users for along in _axes_for(user, node, own)]
+        todo += [(user, along) for user in node.users for along in _axes_for(occupancy, user, node, own)]
     order = sorted(axes, key=lambda node: occupancy.at[node])
     return Region({node: axes[node] for node in order}, found, grains) if seed in axes else None
 
 
-def _fits(node: Node, axis: int, axes: Mapping[Node, int], found: Mapping[Node, Needs]) -> Needs | None:
+def _needs(occupancy: Occupancy, node: Node, axis: int) -> Needs | None:
+    key = node, axis
+    if key not in occupancy.needs:
+        occupancy.needs[key] = needs(node, axis)
+    found: Needs | None = occupancy.needs[key]
+    return found
+
+
+def _fits(
+    occupancy: Occupancy, node: Node, axis: int, axes: Mapping[Node, int], found: Mapping[Node, Needs]
+) -> Needs | None:
     """Return the needs of a tile of an op, or None if these needs contradict the tiling of neighbouring ops."""
-    if node.op != "call_function" or shape_of(node) is None:
+    if node.op != "call_function":
         return None
-    what = needs(node, axis)
+    what = _needs(occupancy, node, axis)
     if what is None or any(axes.get(source, along) != along for source, along in what.axes.items()):
         return None
     users = (found[user].axes.get(node, axis) for user in node.users if user in found)
     return what if all(along == axis for along in users) else None
 
 
-def _axes_for(user: Node, source: Node, axis: int) -> Iterator[int]:
+def _axes_for(occupancy: Occupancy, user: Node, source: Node, axis: int) -> Iterator[int]:
     """Yield each axis of ``user``'s output along which a tile needs a tile of ``source`` along ``axis``."""
-    for own in range(len(shape_of(user) or ())):
-        what = needs(user, own)
+    for own in range(_rank(user)):
+        what = _needs(occupancy, user, own)
         if what is not None and what.axes.get(source, -1) == axis:
             yield own
+
+
+def _rank(node: Node) -> int:
+    found: Any = node.meta.get("val")
+    first = found[0] if isinstance(found, (tuple, list)) and found else found
+    return len(getattr(first, "shape", ()))
 
 
 def part_of(whole: Region, chosen: Iterable[Node], seed: Node) -> Region | None:

@@ -1,12 +1,12 @@
-"""Application of forms to a lowered method. Forms replace ops outside of delegates, in branches and loops too."""
+"""Application of forms to a lowered method. Forms replace all ops outside of delegates, also in branches and loops."""
 
 from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from etdev.lowering import convolution, matrix, movement, pointwise, pooling, tiling
 from etdev.lowering.graph import Editor, FormSettings
@@ -35,16 +35,17 @@ class Applied:
     counts: Mapping[str, int]
     """Number of ops that each form replaced."""
     is_tiled: bool = False
-    """True if at least one tiled op would fit as a whole in the memory of the stock lowering."""
+    """True if some op was tiled although the whole op would fit in the memory of the stock lowering."""
     left: int = 0
     """Number of convolutions that keep the portable kernel because no tiling fits in the memory limit."""
 
 
-def apply_forms(program: ExportedProgram, settings: FormSettings) -> Applied:
+def apply_forms(program: ExportedProgram, settings: FormSettings, known: dict[Hashable, Any] | None = None) -> Applied:
     """Apply the forms to a method in the edge dialect.
 
     This changes the program's graph and its tables of tensors in place. Tensors that the program shares with other
-    programs are not changed.
+    programs are not changed. Calls that share ``known`` repeat no search for tiles in equal graphs,
+    and share transposed weights. The tensors of their programs must live as long as ``known``.
     """
     from torch.fx import GraphModule
 
@@ -54,7 +55,7 @@ def apply_forms(program: ExportedProgram, settings: FormSettings) -> Applied:
     done: Counter[str] = Counter()
     is_tiled, left = False, 0
     for module in [part for part in program.graph_module.modules() if isinstance(part, GraphModule)]:
-        editor = Editor(program, module, settings)
+        editor = Editor(program, module, settings, known)
         for name, change in PASSES.items():
             if name in settings.names:
                 done[name] += change(editor)

@@ -12,8 +12,9 @@ peak until it cannot lower the peak further.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -37,19 +38,19 @@ _WORTH = 0.97
 Above this ratio, more tiles are used only if they reach the goal, or leave fewer ops at the peak.
 """
 _LOWER = 0.97
-"""An op counts as an op at the peak if its bytes in use exceed this fraction of the peak."""
+"""Fraction of the peak that an op's bytes in use must exceed for the op to count as an op at the peak."""
 _ALIKE = 1.03
 """Ratio up to which two sizes count as approximately equal."""
 _ENOUGH = 1.05
-"""Factor of the first peak to aim at, relative to the lowest reachable peak."""
+"""First goal for the peak, as a multiple of the lowest reachable peak."""
 _MOST_ADDED = 2_000
 """Maximum number of ops that tiling may add to a method. Each op adds a few hundred bytes to the file."""
 _MOST_TRIED = 20_000
 """Maximum number of added ops during the search for the lowest reachable peak."""
 _STEP = 1.1
-"""Factor from one peak to aim at to the next."""
+"""Factor from one goal for the peak to the next."""
 _WIDE_STEP = 1.25
-"""Factor from one peak to the next when the costs of all reachable peaks are compared. That comparison is slower."""
+"""Factor from one goal to the next if the costs of all goals are compared. That comparison is slower."""
 _FREE = VIEWS | {"slice_copy", "cat", "getitem"}
 """Ops that the linker usually removes."""
 _LEAST_BYTES = 1_024
@@ -58,7 +59,7 @@ _LEAST_BYTES = 1_024
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A region, its number of tiles, and the estimated effect of tiling it."""
+    """A region, its number of tiles, and the estimated effect of the tiling."""
 
     region: Region
     pieces: int
@@ -86,6 +87,28 @@ class Choice:
         return self.full, -self.fewer if self.full else 0, level, self.added
 
 
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A tiling of a region, by the indices of the region's ops in the graph."""
+
+    axes: tuple[tuple[int, int], ...]
+    """Index and axis of each op."""
+    grains: int
+    pieces: int
+
+    @classmethod
+    def of(cls, choice: Choice, at: Mapping[Node, int]) -> _Step:
+        """Return the step that tiles the region of a choice; ``at`` maps the graph's ops to indices."""
+        axes = tuple((at[node], axis) for node, axis in choice.region.axes.items())
+        return cls(axes, choice.region.grains, choice.pieces)
+
+    def region(self, nodes: Sequence[Node]) -> Region:
+        """Return the region in a graph with these nodes."""
+        axes = {nodes[index]: axis for index, axis in self.axes}
+        found = {node: needs(node, axis) for node, axis in axes.items()}
+        return Region(axes, {node: what for node, what in found.items() if what is not None}, self.grains)
+
+
 def tile(editor: Editor) -> int:
     """Tile ops as the settings require. Return the number of tiled ops."""
     if editor.settings.tiling == "off":
@@ -99,11 +122,11 @@ def tile(editor: Editor) -> int:
 
 def _goals(editor: Editor) -> Iterator[tuple[int, Editor]]:
     """Yield peaks that tiling can reach, in ascending order. Each peak comes with a graph that reaches the peak."""
-    trial = editor.copy()
-    if not _lower(trial, 0, _MOST_TRIED):
+    lowest = _lowest_peak(editor)
+    if lowest is None:
         return
     # Begin a little above the lowest reachable peak. Tiling ops below that peak would gain nothing.
-    goal = int(_ENOUGH * trial.occupancy().peak())
+    goal = int(_ENOUGH * lowest)
     while goal < editor.occupancy().peak():
         trial = editor.copy()
         done = _lower(trial, goal, _MOST_ADDED)
@@ -112,37 +135,80 @@ def _goals(editor: Editor) -> Iterator[tuple[int, Editor]]:
         goal = int(goal * (_STEP if editor.settings.tiling == "always" else _WIDE_STEP))
 
 
-def _cheapest(editor: Editor, goals: Iterable[tuple[int, Editor]]) -> tuple[int, Editor] | None:
-    """Return the best of the goals, or None if no tiling is best.
+def _lowest_peak(editor: Editor) -> int | None:
+    """Return the lowest peak that tiling reaches, or None if it cannot lower the peak."""
+    key = "lowest peak", _identity(editor.occupancy())
+    if key not in editor.known:
+        trial = editor.copy()
+        editor.known[key] = trial.occupancy().peak() if _lower(trial, 0, _MOST_TRIED) else None
+    found: int | None = editor.known[key]
+    return found
 
-    The best goal leaves the fewest slow convolutions. Among such goals, it has the fewest bytes of memory and
-    instructions.
+
+def _cheapest(editor: Editor, goals: Iterable[tuple[int, Editor]]) -> tuple[int, Editor] | None:
+    """Return the best of the goals, or None if the graph without tiling is better than all goals.
+
+    The best goal exceeds the room for the method by the fewest bytes. Among such goals, it leaves the fewest slow
+    convolutions, and then it has the fewest bytes of memory and instructions.
     """
     whole = editor.copy()
     return min((None, *goals), key=lambda goal: _price(goal[1] if goal else whole))
 
 
-def _price(editor: Editor) -> tuple[int, int]:
+def _price(editor: Editor) -> tuple[int, int, int]:
     left, size = convolution.price(editor)
+    room = editor.settings.room
+    missing = 0 if room is None else max(0, editor.occupancy().peak() - room)
     ops = sum(node.op == "call_function" and kind_of(node) not in _FREE for node in editor.graph.nodes)
-    return left, size + INSTRUCTION_BYTES * ops
+    return missing, left, size + INSTRUCTION_BYTES * ops
 
 
 def _lower(editor: Editor, goal: int, most_added: int) -> int:
     """Lower the peak to the goal, or as close as possible. Return the number of tiled ops."""
-    done, added = 0, 0
     occupancy = editor.occupancy()
+    key = "tiling", _identity(occupancy), goal, most_added
+    if key not in editor.known:
+        editor.known[key] = [_Step.of(choice, at) for choice, at in _search(editor, occupancy, goal, most_added)]
+        return sum(len(step.axes) for step in editor.known[key])
+    for step in editor.known[key]:
+        _rewrite(editor, step.region(list(editor.graph.nodes)), step.pieces)
+    return sum(len(step.axes) for step in editor.known[key])
+
+
+def _search(
+    editor: Editor, occupancy: Occupancy, goal: int, most_added: int
+) -> Iterator[tuple[Choice, Mapping[Node, int]]]:
+    """Tile regions until the peak is at the goal, or cannot be lowered further.
+
+    Yield each tiled region, with the indices of the graph's ops before the region was tiled.
+    """
+    added = 0
     while (highest := _peak_of(occupancy)) > (goal, 0):
         choice = _best(occupancy, goal)
         if choice is None or added + choice.added > most_added:
             break
-        _rewrite(editor, choice)
-        done += len(choice.region.axes)
+        _rewrite(editor, choice.region, choice.pieces)
+        yield choice, occupancy.at
         added += choice.added
         occupancy = editor.occupancy()
         if _peak_of(occupancy) >= highest:
             break
-    return done
+
+
+def _identity(occupancy: Occupancy) -> Hashable:
+    """Return a value that is equal for graphs in which tiling makes the same choices."""
+
+    def shown(item: Any) -> Hashable:
+        if isinstance(item, (tuple, list)):
+            return tuple(map(shown, item))
+        return occupancy.at[item] if item in occupancy.at else repr(item)
+
+    ops = tuple(
+        (node.target if node.op == "call_function" else node.op, shown(node.args), shown(tuple(node.kwargs.items())))
+        for node in occupancy.nodes
+    )
+    values = tuple(repr(node.meta.get("val")) for node in occupancy.nodes)
+    return ops, tuple(occupancy.ops), values
 
 
 def _peak_of(occupancy: Occupancy) -> tuple[int, int]:
@@ -153,11 +219,12 @@ def _peak_of(occupancy: Occupancy) -> tuple[int, int]:
 
 
 def _best(occupancy: Occupancy, goal: int) -> Choice | None:
-    """Return the tiling that lowers the peak most. If several reach the goal, return that with the fewest ops."""
+    """Return the tiling that lowers the peak most. If several reach the goal, return the one with the fewest ops."""
     best: Choice | None = None
+    estimates = _Estimates(occupancy)
     for node, axis in _seeds(occupancy):
         whole = grow_region(occupancy, node, axis)
-        found = None if whole is None else _choose(occupancy, whole, node, goal)
+        found = None if whole is None else _choose(estimates, whole, node, goal)
         if found is not None and found.fewer > 0 and (best is None or found.rank(goal) < best.rank(goal)):
             best = found
     return best
@@ -176,22 +243,38 @@ def _seeds(occupancy: Occupancy) -> Iterator[tuple[Node, int]]:
 # Choice of neighbouring ops of a region -------------------------------------------------------------------------------
 
 
-def _choose(occupancy: Occupancy, whole: Region, seed: Node, goal: int) -> Choice | None:
-    """Return the best tiling of neighbouring ops in a region around ``seed``, with few tiles, or None."""
+class _Estimates:
+    """Estimates for parts of regions of one graph. Different seeds lead to the same parts."""
+
+    def __init__(self, occupancy: Occupancy) -> None:
+        self._occupancy = occupancy
+        self._found: dict[tuple[frozenset[tuple[Node, int]], int, int], Choice | None] = {}
+
+    def of(self, region: Region, pieces: int) -> Choice | None:
+        """Return the estimate if a region is tiled. Return None if the region cannot be tiled."""
+        key = frozenset(region.axes.items()), region.grains, pieces
+        if key not in self._found:
+            self._found[key] = _estimate(self._occupancy, region, pieces)
+        return self._found[key]
+
+
+def _choose(estimates: _Estimates, whole: Region, seed: Node, goal: int) -> Choice | None:
+    """Return the best tiling of neighbouring ops in a region that includes ``seed``, or None if there is none."""
     order = list(whole.axes)
     first = last = order.index(seed)
     most = _counts(whole)[-1]
 
+    @cache
     def cost(begin: int, end: int) -> tuple[float, ...]:
         part = part_of(whole, order[begin : end + 1], seed)
-        choice = None if part is None else _estimate(occupancy, part, most)
+        choice = None if part is None else estimates.of(part, most)
         return (math.inf,) if choice is None else choice.rank(goal)
 
     for _ in range(2):
         first = min(range(last + 1), key=lambda begin: cost(begin, last))
         last = min(range(first, len(order)), key=lambda end: cost(first, end))
     part = part_of(whole, order[first : last + 1], seed)
-    return None if part is None else _fewest(occupancy, part, goal)
+    return None if part is None else _fewest(estimates, part, goal)
 
 
 def _counts(region: Region) -> list[int]:
@@ -200,11 +283,14 @@ def _counts(region: Region) -> list[int]:
     return [count for count in _COUNTS if count <= region.grains and largest >= count * _LEAST_BYTES] or [2]
 
 
-def _fewest(occupancy: Occupancy, region: Region, goal: int) -> Choice | None:
-    """Return the choice with the fewest tiles that reaches the goal, or is about as good as one with more tiles."""
+def _fewest(estimates: _Estimates, region: Region, goal: int) -> Choice | None:
+    """Return the choice with the fewest tiles that reaches the goal or is about as good as the best choice.
+
+    Return None if the region cannot be tiled.
+    """
     best: Choice | None = None
     for count in _counts(region):
-        found = _estimate(occupancy, region, count)
+        found = estimates.of(region, count)
         if found is None:
             continue
         if best is None or found.full < best.full or found.peak < _WORTH * best.peak or found.peak <= goal < best.peak:
@@ -217,7 +303,8 @@ def _fewest(occupancy: Occupancy, region: Region, goal: int) -> Choice | None:
 def _estimate(occupancy: Occupancy, region: Region, pieces: int) -> Choice | None:
     """Estimate the memory in use if a region is tiled. Return None if the region cannot be tiled.
 
-    In the estimate, all tiles run at the place of the region's last op. Each op represents one of its tiles.
+    In the estimate, all tiles run at the position of the region's last op. One tile of each op represents all its
+    tiles.
     """
     at, lifetimes = occupancy.at, occupancy.lifetimes
     nodes, outputs = list(region.axes), region.outputs
@@ -251,12 +338,11 @@ def _are_dependent(others: Iterable[Node], region: Region) -> bool:
 # Rewriting ------------------------------------------------------------------------------------------------------------
 
 
-def _rewrite(editor: Editor, choice: Choice) -> None:
-    """Replace the region's ops by tiles of these ops."""
-    region = choice.region
+def _rewrite(editor: Editor, region: Region, pieces: int) -> None:
+    """Replace the region's ops by ``pieces`` tiles of these ops."""
     nodes, outputs = list(region.axes), region.outputs
     made: dict[Node, list[Node]] = {node: [] for node in outputs}
-    bounds = [region.grains * number // choice.pieces for number in range(choice.pieces + 1)]
+    bounds = [region.grains * number // pieces for number in range(pieces + 1)]
     for begin, end in pairwise(bounds):
         piece = _Piece(editor, region, begin, end)
         for node in nodes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from etdev.lowering.axes import shape_of
-from etdev.lowering.occupancy import Lifetimes, Occupancy, Op, is_run, kind_of, nbytes
+from etdev.lowering.occupancy import Lifetimes, Occupancy, Op, is_run, kind_of
 from etdev.lowering.regions import Region
 
 if TYPE_CHECKING:
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class Window:
-    """Memory in use in a stretch of a graph after the tiling of a region in it.
+    """Estimate of the memory in use in a stretch of a graph, after a region in the stretch is tiled.
 
-    Callers must add ops in the order in which they will run. ``begin`` and ``end`` are the first and the last op of the
-    stretch, which contains the peak.
+    Callers must add ops in the order in which they will run. ``begin`` and ``end`` are the indices of the first and the
+    last op of the stretch, which contains the peak.
     """
 
     def __init__(self, occupancy: Occupancy, begin: int, end: int) -> None:
@@ -24,14 +24,15 @@ class Window:
         self._ops: list[Op] = []
         self._at: dict[Node, int] = {}
         self._homes: dict[int, int] = {}
-        """Index of memory in this window, by op of the whole graph that owns the memory."""
+        """Maps an op that owns memory, by index in the whole graph, to the index of that memory in this window."""
         self._slices: dict[tuple[Node, int], int] = {}
         self._opened = 0
 
     def add_node(self, node: Node) -> None:
         """Add an unchanged op."""
         op = self._occupancy.ops[self._occupancy.at[node]]
-        self._at[node] = self._add(op._replace(sources=tuple(map(self._place, node.all_input_nodes))))
+        sources = tuple(map(self._place, node.all_input_nodes))
+        self._at[node] = self._add(Op(op.kind, sources, op.nbytes, op.is_planned, op.runs_along, op.since))
 
     def add_region(self, region: Region, pieces: int) -> None:
         """Add the tiles of a region. In this estimate, a single tile represents all tiles.
@@ -45,8 +46,9 @@ class Window:
             self._add_piece(node, region, pieces, is_output=node in outputs)
         self._add(Op("", tuple(map(self._place, region.inputs)), 0))
         for node in outputs:
-            along = is_run(shape_of(node) or (), region.axes[node])
-            whole = Op("cat", (self._at[node],), nbytes(node), runs_along=along, since=self._opened if along else None)
+            along = self._is_run(node, region.axes[node])
+            size, since = self._occupancy.whole(node), self._opened if along else None
+            whole = Op("cat", (self._at[node],), size, runs_along=along, since=since)
             self._at[node] = self._add(whole)
 
     def _add_piece(self, node: Node, region: Region, pieces: int, *, is_output: bool) -> None:
@@ -56,17 +58,23 @@ class Window:
                 sources.append(self._place(source))
                 continue
             if (source, axis) not in self._slices:
-                along = is_run(shape_of(source) or (), axis)
+                along = self._is_run(source, axis)
                 planned = self._occupancy.ops[self._occupancy.at[source]].is_planned
-                part = Op("slice_copy", (self._place(source),), nbytes(source) // pieces, planned, along)
+                part = Op("slice_copy", (self._place(source),), self._occupancy.whole(source) // pieces, planned, along)
                 self._slices[source, axis] = self._add(part)
             sources.append(self._slices[source, axis])
         # If tiles cannot be stored in the whole output, all of them exist until they are concatenated.
-        kept = is_output and not is_run(shape_of(node) or (), region.axes[node])
-        size = nbytes(node) if kept else nbytes(node) // pieces
+        kept = is_output and not self._is_run(node, region.axes[node])
+        size = self._occupancy.whole(node) // (1 if kept else pieces)
         since = self._opened if kept else None
         kind = "kept" if kept else kind_of(node)
         self._at[node] = self._add(Op(kind, tuple(sources), size, since=since))
+
+    def _is_run(self, node: Node, axis: int) -> bool:
+        known, key = self._occupancy.runs, (node, axis)
+        if key not in known:
+            known[key] = is_run(shape_of(node) or (), axis)
+        return known[key]
 
     def bytes(self) -> list[int]:
         """Return the bytes in use during each op, including memory that is in use before and after the stretch."""
@@ -80,7 +88,7 @@ class Window:
         return any(self._occupancy.at[user] > self._end for user in node.users)
 
     def _others(self) -> int:
-        """Return the number of bytes of tensors that exist before and after the stretch but that no op in it uses."""
+        """Return the size in bytes of all tensors that exist before and after the stretch but are not used in it."""
         lifetimes, ops = self._occupancy.lifetimes, self._occupancy.ops
         return sum(
             ops[at].nbytes

@@ -130,7 +130,7 @@ class MethodPage:
 
     name: str
     unknown: str | None
-    """Reason why lifetimes are unknown, or None if they are known. If they are unknown, there are no buffers."""
+    """Reason why lifetimes are unknown, or None if they are known. Without lifetimes, there are no buffers."""
     instants: int
     instructions: Instructions
     buffers: tuple[BufferPage, ...]
@@ -220,7 +220,7 @@ class Document:
 
 
 class Texts:
-    """Collection of texts. It numbers texts in the order of their first use."""
+    """Numbered collection of texts, in the order of their first use."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}

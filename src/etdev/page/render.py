@@ -64,7 +64,7 @@ def embedded(document: Document) -> str:
 
 
 def _policy(styles: list[str], scripts: list[str]) -> str:
-    """Return the page's content security policy. It allows only these styles and scripts."""
+    """Return the page's content security policy. The policy allows only these styles and scripts."""
     return "; ".join(
         (
             "default-src 'none'",

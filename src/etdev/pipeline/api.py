@@ -54,13 +54,14 @@ def build(
     * ``verify=False``: stop after writing.
     * ``cache=False``: build again even if nothing has changed since an earlier build.
     * ``locked``: require that all inputs and outputs match ``etdev.lock``.
-    * ``device_map``: the local devices for the programs' devices, as for ``--device-map``.
+    * ``device_map``: local devices that replace the programs' devices, such as ``cuda:0=sim``.
     * ``jobs``: number of targets built at the same time, each in a process of its own; None for the config's number.
     * ``keep_going``: report a target's error in :attr:`BuildResult.failed` instead of raising it.
 
-    Returns the built targets with the results of verification, even if a target missed a gate or was rejected: see
-    :attr:`BuildResult.ok`. Raises an :class:`~etdev.errors.EtdevError` if the config, the environment or a stage
-    prevents the build, and :class:`~etdev.pipeline.cache.lock.LockStaleError` if the lock does not match.
+    Returns the results of all targets. A rejected artifact, a missed gate or a required check that did not run is not
+    an error; it sets :attr:`BuildResult.ok` to False. Raises an :class:`~etdev.errors.EtdevError` if the config, the
+    environment or a stage prevents the build. Raises :class:`~etdev.pipeline.cache.lock.LockStaleError` if the lock
+    does not match.
     """
     from etdev.pipeline.builder.build import build_project
 
@@ -91,11 +92,11 @@ def verify(
     environ: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> BuildResult:
-    """Verify the artifacts that an earlier build left in the output folder; arguments as for :func:`build`.
+    """Verify the artifacts that an earlier build left in the output folder.
 
-    If the program keeps no state, ``jobs`` workers run the samples that a metric passes to ``run.map``. The workers are
-    processes that import the main module. A script therefore has to call this function below ``if __name__ ==
-    "__main__":``.
+    ``jobs`` is the number of workers for the samples that a metric passes to ``run.map``. A program with state uses no
+    workers. Each worker is a process that imports the main module. A script therefore has to call this function below
+    ``if __name__ == "__main__":``. The other arguments are those of :func:`build`.
     """
     from etdev.pipeline.verify_target import verify_project
 
@@ -124,12 +125,12 @@ def deploy(
 ) -> DeployResult:
     """Deploy the built files of a target to the destination in the config's table ``[deploy.NAME]``.
 
-    ``dry_run`` connects to the destination and reports the changes that a deployment would make. ``rollback`` returns
-    to the release before the current one. ``stale`` deploys the built files even if config, code or weights have
-    changed since the build. The other arguments are those of :func:`build`.
+    ``name`` is the ``NAME`` of the table. ``dry_run`` connects to the destination and reports the changes that a
+    deployment would make. ``rollback`` returns to the release before the current one. ``stale`` deploys the built files
+    even if config, code or weights have changed since the build. The other arguments are those of :func:`build`.
 
     Raises an :class:`~etdev.errors.EtdevError` if the config, the environment, the built files or the destination
-    prevent the deployment. The current release then stays the same.
+    prevent the deployment. After an error, the current release is unchanged.
     """
     from etdev.pipeline.deploy import DeployOptions, deploy_project
 

@@ -52,7 +52,7 @@ class DeployResult(Part):
     removed: tuple[str, ...] = ()
     """Names of old releases that were removed, because the config's ``keep`` limits the number of releases."""
     leftovers: tuple[str, ...] = ()
-    """Files that interrupted deployments had left; this deployment removes them."""
+    """Files that interrupted deployments left at the destination; this deployment removes them."""
     notes: tuple[str, ...] = ()
 
 
@@ -70,7 +70,7 @@ class ReleaseInfo(Part):
     etdev: str | None
     """Version of etdev that built the release."""
     problem: str | None
-    """Reason why the manifest cannot be read; the fields that come from the manifest are None then."""
+    """Reason why the manifest cannot be read. If set, all fields from the manifest are None."""
 
 
 class ReleaseList(Part):
@@ -103,7 +103,9 @@ def deploy_project(project: Project, name: str, options: DeployOptions) -> Deplo
     settings = _settings(project, name)
     if options.rollback and options.dry_run:
         raise UsageError(
-            "a rollback has no dry run", where="--dry-run", hint="run it with `--list` to see the releases"
+            "`--dry-run` cannot be used together with `--rollback`",
+            where="--dry-run",
+            hint="use `--list` to see the releases",
         )
     clock = StageClock(name, options.progress)
     terms, now = Terms(settings.keep, settings.smoke), datetime.now(UTC)
@@ -141,7 +143,7 @@ def _settings(project: Project, name: str) -> Deploy:
 def _connected(project: Project, name: str) -> Iterator[Transport]:
     """Open the connection to the destination in the config.
 
-    If an error in the block has no location, its location becomes the destination's URI.
+    If the block raises an error without a location, set the location to the destination's URI.
     """
     try:
         with open_transport(_reach(project, name)) as transport:

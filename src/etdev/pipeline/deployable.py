@@ -1,4 +1,4 @@
-"""Releases of built files: tests whether a target may be deployed, and makes the list of files and the manifest.
+"""Releases of built files: tests if a target can be deployed, and creates the release with its manifest.
 
 This module does not run code of the project.
 """
@@ -66,7 +66,7 @@ def check_current(project: Project, target: str) -> tuple[str, ...]:
         raise DeployError(
             f"target {target!r} is not what the project would build now: {since.said}",
             where=str(project.artifact(target)),
-            hint="or use `--stale` to deploy the files as they were built",
+            hint="use `--stale` to deploy the files as they were built",
         )
     return () if since.unknown is None else (since.unknown,)
 

@@ -1,7 +1,7 @@
-"""Diagnosis of this machine: versions, backends, the installed runtime, and what a config needs.
+"""Diagnosis of this machine: versions, backends, the installed runtime, and unmet needs of a config.
 
-This module imports nothing that is slow. It reads versions from the packages' metadata, and asks the runtime in a
-process of its own.
+This module imports nothing that is slow. It reads versions from the packages' metadata. It starts the runtime in a
+separate process to list the runtime's backends.
 """
 
 from __future__ import annotations
@@ -12,17 +12,25 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from etdev import backends, compat
+from etdev import backends, compat, plugins, tosa_tools
 from etdev._version import __version__
 from etdev.backends.base import BUILD_EXTRA, Backend
+from etdev.backends.ethos_u import EXTRA as ETHOS_U_EXTRA
+from etdev.backends.ethos_u import vela
 from etdev.backends.openvino import EXTRA as OPENVINO_EXTRA
 from etdev.backends.reference import Reference
 from etdev.config.loader import LoadedConfig
+from etdev.config.models import Target
 from etdev.errors import MissingRequirementError
+from etdev.pipeline.project import Project
+from etdev.pipeline.project.places import native_library_places
+from etdev.pipeline.project.required_checks import native_obstacle
 from etdev.pipeline.project.requirements import HF_EXTRA, required_packages
 from etdev.pipeline.project.versions import package_version
+from etdev.plugins import NATIVE_LIBRARIES
 from etdev.runtime.native import Missing, find_toolchain
 from etdev.runtime.native.executable import HOST_VARIABLE
+from etdev.runtime.native_libraries import LIBRARY_HINT, needed_libraries
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
 
 _RUNTIME_SECONDS = 120
@@ -36,15 +44,15 @@ class Package:
     version: str | None
     """Installed version; None if the package is not installed."""
     tested: tuple[str, ...]
-    """Versions that this etdev was tested with, newest first, if other versions may not work; empty otherwise."""
+    """Versions that this version of etdev was tested with, newest first; empty if any version is expected to work."""
     purpose: str
     remedy: str
     refusal: str | None = None
-    """Reason why etdev does not work with the installed version; None if it does, or if there is no version."""
+    """Reason why the installed version does not work with etdev; None if it works or no version is installed."""
 
     @property
     def untested(self) -> bool:
-        """True if the installed version is not a tested one; a suffix such as ``+cpu`` does not count."""
+        """True if the installed version is not in ``tested``; a suffix such as ``+cpu`` does not count."""
         return self.version is not None and bool(self.tested) and self.version.partition("+")[0] not in self.tested
 
 
@@ -64,13 +72,13 @@ class NativeState:
 
     available: bool
     reason: str
-    """Tools that compile it, or the tool that is missing."""
+    """Tools that compile the native runtime, or, if it is not available, the missing tool."""
     remedy: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class BackendState:
-    """What a backend can do on this machine: lower programs, and run them in the installed runtime."""
+    """Abilities of a backend on this machine: lowering, and execution in the installed runtime."""
 
     name: str
     summary: str
@@ -80,6 +88,11 @@ class BackendState:
     device_types: tuple[str, ...]
     registered: bool | None
     """True if the runtime has the backend's delegate; None if the backend has no delegate or there is no runtime."""
+    native: bool | None = None
+    """True if the native runtime has the backend's delegate, or an installed package has a library with it.
+
+    None if the backend has no delegate or the native runtime is not available.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +125,8 @@ PACKAGES: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
     ("safetensors", (), "`model.weights`", BUILD_EXTRA),
     ("openvino", (), "the backend `openvino`", OPENVINO_EXTRA),
     ("nncf", (), "the backend `openvino`", OPENVINO_EXTRA),
+    (vela.DISTRIBUTION, ("5.2.0",), "the backend `ethos-u`", ETHOS_U_EXTRA),
+    (tosa_tools.DISTRIBUTION, tosa_tools.TESTED, "the backend `ethos-u`, the check `tosa`", tosa_tools.remedy()),
     ("transformers", (), "`model.hf`", HF_EXTRA),
 )
 """Name, tested versions, purpose and remedy of each listed package."""
@@ -119,15 +134,15 @@ PACKAGES: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
 
 def diagnose() -> Diagnosis:
     """Examine this machine; takes seconds if ExecuTorch is installed, since its runtime starts once."""
-    runtime = _runtime()
+    runtime, native = _runtime(), _native()
     return Diagnosis(
         etdev=__version__,
         python=platform.python_version(),
         platform=f"{platform.system()} {platform.machine()}",
         packages=tuple(_package(*row) for row in PACKAGES),
         runtime=runtime,
-        native=_native(),
-        backends=tuple(_backend(name, runtime) for name in backends.names()),
+        native=native,
+        backends=tuple(_backend(name, runtime, native) for name in backends.names()),
     )
 
 
@@ -167,7 +182,7 @@ def _native() -> NativeState:
     return NativeState(True, f"compiled on first use with {', '.join(map(str, tools))}", None)
 
 
-def _backend(name: str, runtime: RuntimeState) -> BackendState:
+def _backend(name: str, runtime: RuntimeState, native: NativeState) -> BackendState:
     try:
         backend = backends.get(name)
     except MissingRequirementError as error:
@@ -181,6 +196,7 @@ def _backend(name: str, runtime: RuntimeState) -> BackendState:
         remedy=state.remedy,
         device_types=tuple(backend.device_types),
         registered=_registered(backend, runtime),
+        native=_in_native(backend, native),
     )
 
 
@@ -188,6 +204,16 @@ def _registered(backend: Backend, runtime: RuntimeState) -> bool | None:
     if not backend.delegate_ids or not runtime.available:
         return None
     return set(backend.delegate_ids) <= set(runtime.backends)
+
+
+def _in_native(backend: Backend, native: NativeState) -> bool | None:
+    if not backend.delegate_ids or not native.available:
+        return None
+    try:
+        needed_libraries(backend.delegate_ids)
+    except MissingRequirementError:
+        return False
+    return {*backend.delegate_ids} <= {*plugins.names(NATIVE_LIBRARIES)}
 
 
 def _model_needs(loaded: LoadedConfig, found: Diagnosis) -> Iterator[Need]:
@@ -205,20 +231,46 @@ def _target_needs(loaded: LoadedConfig, found: Diagnosis) -> Iterator[Need]:
     states = {state.name: state for state in found.backends}
     for name, target in loaded.config.targets.items():
         for index, step in enumerate(target.partitioners):
-            yield from _backend_needs(f"targets.{name}.partitioners[{index}].backend", states[step.backend])
-        if not found.native.available:
-            message = f"the native runtime is not available: {found.native.reason}"
-            if target.budget.ram is not None:
-                yield Need(f"targets.{name}.budget.ram", message, found.native.remedy)
-            if "native" in target.verify.require:
-                yield Need(f"targets.{name}.verify.require", message, found.native.remedy)
+            state = states[step.backend]
+            runs = found.native.available and _has_library(loaded, state)
+            yield from _backend_needs(f"targets.{name}.partitioners[{index}].backend", state, runs_natively=runs)
+        keys = [
+            key
+            for key, wanted in (
+                ("budget.ram", target.budget.ram is not None),
+                ("verify.require", "native" in target.verify.require),
+            )
+            if wanted
+        ]
+        for key in keys:
+            yield from _native_needs(f"targets.{name}.{key}", loaded, target, found.native)
 
 
-def _backend_needs(key: str, state: BackendState) -> Sequence[Need]:
+def _native_needs(key: str, loaded: LoadedConfig, target: Target, state: NativeState) -> Iterator[Need]:
+    if not state.available:
+        yield Need(key, f"the native runtime is not available: {state.reason}", state.remedy)
+    lacking = native_obstacle(loaded.config, target)
+    if lacking is not None:
+        yield Need(key, lacking, LIBRARY_HINT)
+    delegates = [name for step in target.partitioners for name in backends.get(step.backend).delegate_ids]
+    try:
+        needed_libraries(delegates, native_library_places(Project(loaded)))
+    except MissingRequirementError as error:
+        yield Need(key, f"{error.where}: {error.message}" if error.where else error.message, error.hint)
+
+
+def _has_library(loaded: LoadedConfig, state: BackendState) -> bool:
+    """Return True if a native library, which is not ExecuTorch's, may have the backend's delegates."""
+    if not state.available or {*backends.get(state.name).delegate_ids} <= {*NATIVE_LIBRARIES.built_in}:
+        return False
+    return bool(loaded.config.project.native_libraries or state.native)
+
+
+def _backend_needs(key: str, state: BackendState, *, runs_natively: bool) -> Sequence[Need]:
     if not state.available:
         return [Need(key, f"the backend {state.name!r} is not available: {state.reason}", state.remedy)]
     # etdev's own delegate is in no runtime on any machine.
-    if state.registered is False and state.name != Reference.name:
+    if state.registered is False and not runs_natively and state.name != Reference.name:
         return [
             Need(
                 key,

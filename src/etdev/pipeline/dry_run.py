@@ -1,4 +1,4 @@
-"""The command ``build --dry-run``: imports the code that the config names and checks shapes, without lowering."""
+"""The command ``build --dry-run``: imports the project's code and checks shapes, without lowering."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ class CheckedMethod(Part):
     sizes: tuple[dict[str, int], ...]
     """Sizes of the dynamic dimensions in each call on fake tensors, by dimension name."""
     samples: bool
-    """True if the method ran on the first of the config's samples, False if on random inputs of the smallest sizes."""
+    """Source of the values for the call on real tensors.
+
+    True if the call used the config's first sample, False if it used random inputs of the smallest sizes.
+    """
 
 
 class DryRun(Part):
@@ -60,8 +63,8 @@ def describe_calls(method: CheckedMethod) -> str:
 def dry_run(project: Project, options: BuildOptions) -> DryRun:
     """Load the model, call each method with several sizes and on its first sample, and check all other samples.
 
-    For the same mistakes, this raises the same errors as a build, in less time. It does not find errors of
-    ``torch.export`` and of later stages.
+    A dry run raises the same errors as a build, but takes less time. It does not run ``torch.export`` or any later
+    stage. Errors of these stages are not found.
     """
     names = choose_targets(project, options.targets)
     for name in names:
@@ -100,7 +103,7 @@ def _check_method(project: Project, user: UserCode, loaded: LoadedModel, signatu
 
 
 def _fake_calls(project: Project, user: UserCode, loaded: LoadedModel, signature: Signature) -> tuple[str, ...]:
-    """Call a method on fake tensors of various sizes; return descriptions of its outputs for the largest sizes."""
+    """Call a method on fake tensors of various sizes; return descriptions of the outputs for the largest sizes."""
     outputs: tuple[str, ...] = ()
     with as_forward(loaded.module, signature.method):
         for choice in sizes_to_try(signature):
@@ -114,7 +117,7 @@ def _fake_calls(project: Project, user: UserCode, loaded: LoadedModel, signature
 
 
 def _call(project: Project, user: UserCode, loaded: LoadedModel, signature: Signature, inputs: Tensors) -> None:
-    """Run one call on real tensors, in the same way as verification.
+    """Call a method on real tensors with the function that verification uses.
 
     Fake tensors do not find all errors: they accept dtypes that no kernel accepts.
     """

@@ -16,17 +16,17 @@ from typing import Literal
 from etdev import program as pte
 from etdev.config.keys import nearest
 from etdev.config.limits import PRODUCTS
-from etdev.config.types import MAX_ALIGNMENT
-from etdev.decisions import ALL_ELISIONS, Elision, ElisionKind, InPlace
-from etdev.errors import LinkError, ProgramError, UnlinkableError, UsageError, WriteError
+from etdev.decisions import ALL_ELISIONS, Elision, ElisionKind, InPlace, Reordering
+from etdev.errors import CapacityError, LinkError, ProgramError, UnlinkableError, UsageError, WriteError
 from etdev.files import atomic_path, real_path
-from etdev.linker import Linked, LinkOptions, link, link_foreign
+from etdev.linker import Linked, LinkOptions, link_foreign
 from etdev.linker.options import MethodReport
-from etdev.linker.planners import get_planner, planner_names
+from etdev.linker.planners import get_planner
+from etdev.pipeline.relink_arguments import TABLES, check_arguments, parse_banks
 from etdev.pipeline.results.decision_counts import KINDS, CopiesOfKind, InPlaceOutputs, count_copies, count_inplace
 from etdev.pipeline.stages.proof import compare_link, summarize_proof, wrong_link
 from etdev.program import Program
-from etdev.program.analysis.inplace import DEFAULT
+from etdev.program.bank_report import BankReport
 from etdev.program.constants import constants_size
 from etdev.program.data_files.external import without_constant_names
 from etdev.program.data_files.joined import DataArgument, data_paths, read_joined
@@ -42,8 +42,6 @@ from etdev.verification.checks.plan import check_memory_plan
 FORMAT = 1
 _DEFAULT_ALIGNMENT = 16
 _OBJECT = ".object.pte"
-_TABLES = {"default": DEFAULT, "none": {}}
-"""Tables of kernels that may write over an operand, by the name that callers pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,10 @@ class MethodChange:
     before: tuple[BufferInfo, ...]
     """Planned buffers of the method in the input file."""
     after: tuple[BufferInfo, ...]
-    """Planned buffers of the method in the output file; they have no lower bounds if the method kept its plan."""
+    """Planned buffers of the method in the output file.
+
+    The buffers have no lower bounds if the method kept its old plan.
+    """
     instructions_before: int
     instructions_after: int
     copies: tuple[CopiesOfKind, ...]
@@ -67,6 +68,8 @@ class MethodChange:
     """The linker's decision on each output that may be written over an operand, by position in the input file."""
     kept: str | None
     """Reason why the method kept its plan; None if the method has a new plan."""
+    order: Reordering | None
+    """New order of the instructions; None if they are in the order of the input file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +83,11 @@ class RelinkResult:
     alignment: int
     """Alignment in bytes of each storage."""
     elide: tuple[ElisionKind, ...]
-    """Kinds of copies that the caller asked the linker to remove."""
+    """Kinds of copies that the caller requested to remove."""
     inplace: str
-    """Name of the table of kernels that may write over an operand: ``default`` or ``none``."""
+    """Value of the argument ``inplace``: ``default`` or ``none``."""
+    order: str
+    """Value of the argument ``order``: ``auto`` or ``as-is``."""
     size_before: int
     """Bytes of the input file."""
     size_after: int | None
@@ -90,6 +95,8 @@ class RelinkResult:
     memory_before: dict[str, int]
     """Planned bytes by device: the sum over planned buffers, each at its largest size in any method."""
     memory_after: dict[str, int]
+    banks: BankReport | None
+    """Use of the banks; None for a program without banks, or whose methods kept their plans."""
     constants_before: int
     """Bytes of constants in the input program."""
     constants_after: int
@@ -103,9 +110,9 @@ class RelinkResult:
     data: tuple[str, ...]
     """Data files whose content is now in the program."""
     external_data: tuple[str, ...]
-    """Names of data that another file still has to provide; the relink does not change that file.
+    """Names of data that the program needs from other files; the relink does not change these files.
 
-    This is the data of tensors, and of delegates whose blobs show the names that they look up.
+    The list covers data of tensors. It covers data of a delegate only if the delegate's blob shows the names.
     """
     plan: Literal["passed", "not run"]
     """Result of the check of the new plans, which reads the output file."""
@@ -126,31 +133,33 @@ def relink(
     alignment: int | None = None,
     elide: Collection[str] = ALL_ELISIONS,
     inplace: str = "default",
+    order: str = "auto",
+    banks: Sequence[str] = (),
 ) -> RelinkResult:
     """Plan the memory of a ``.pte`` from any toolchain again, with fewer copies and more outputs in place.
 
-    ``output`` may be the same path as ``file``. The output is replaced atomically. ``data`` are the ``.ptd`` files that
-    have data of the program; this data is put into the output. Without ``data``, it stays in its files.
+    ``output`` may be the same path as ``file``. The output is replaced atomically. ``data`` are ``.ptd`` files with
+    data of the program; the output includes their data. If ``data`` is empty, external data stays outside the output.
 
     ``planner`` is ``best``, ``greedy``, ``naive`` or a name that another package registers. ``alignment`` is in bytes,
     a power of two, 16 by default. ``elide`` are the kinds of copies to remove, by default all: ``views``, ``slices``,
-    ``cat``, ``write_back``, ``constants``. ``inplace`` names a table of kernels that may write over an operand:
-    ``default`` is etdev's own table, ``none`` is empty.
+    ``cat``, ``write_back``, ``constants``. ``inplace`` selects a table of kernels that may write over an operand:
+    ``default`` is etdev's own table, ``none`` is empty. ``order`` is ``auto`` to move instructions where the program
+    then needs less memory, or ``as-is``. ``banks`` are memory banks in order of preference, each as
+    ``name:id:size[:alignment]``; without them, the banks of the file remain and do not grow.
 
-    With ``best`` and without ``alignment``, a method keeps its old plan if the new one needs more memory. If state has
-    a separate buffer, either all methods keep their plans or none.
+    With ``best`` and without ``alignment`` and ``banks``, a method keeps its old plan if the new plan needs more
+    memory. If state has a separate buffer, either all methods keep their plans or none.
 
     Raises :class:`~etdev.errors.ProgramError` for a file that is malformed or has content that this version would lose,
     and the subclass :class:`~etdev.errors.UnlinkableError` for a program that overwrites values and reads them later.
-    Raises :class:`~etdev.errors.WriteError`, and :class:`~etdev.errors.UsageError` for invalid arguments.
+    Raises :class:`~etdev.errors.CapacityError` if the tensors do not fit into ``banks``. Raises
+    :class:`~etdev.errors.WriteError`, and :class:`~etdev.errors.UsageError` for invalid arguments.
     """
-    _check_arguments(planner, alignment, inplace)
-    kinds = check_kinds(elide, "elide")
+    options = _options(planner, alignment, elide, inplace, order, banks)
     source, target, files = Path(file), Path(output), data_paths(data)
-    _refuse_object(source)
     _refuse_place(target, files)
     program, size_before = _read(source, files), source.stat().st_size
-    options = _options(planner, alignment, kinds, inplace)
     # A caller that chooses a planner or an alignment gets a new plan, even if the old plan is smaller.
     linked = _linked(program, options, source, keep=planner == "best" and alignment is None)
     proof = _prove(program, linked, source, target)
@@ -161,12 +170,14 @@ def relink(
         output=str(target),
         planner=planner,
         alignment=options.alignment,
-        elide=kinds,
+        elide=tuple(kind for kind in KINDS if kind in options.elide),
         inplace=inplace,
+        order=order,
         size_before=size_before,
         size_after=size_after,
         memory_before=planned_memory(program),
         memory_after=planned_memory(linked.program),
+        banks=linked.banks,
         constants_before=constants_size(program),
         constants_after=constants_size(linked.program),
         methods=_changes(program, linked),
@@ -178,29 +189,43 @@ def relink(
     )
 
 
-def _options(planner: str, alignment: int | None, kinds: Sequence[ElisionKind], inplace: str) -> LinkOptions:
+def _options(
+    planner: str, alignment: int | None, elide: Collection[str], inplace: str, order: str, banks: Sequence[str]
+) -> LinkOptions:
+    """Return the link's options for the arguments of :func:`relink`. Raise an error for an invalid argument."""
+    check_arguments(planner, alignment, inplace, order)
+    kinds = check_kinds(elide, "elide")
+    given = parse_banks(banks, alignment or _DEFAULT_ALIGNMENT)
     return LinkOptions(
         planner=get_planner(planner),
         planner_name=planner,
         alignment=alignment or _DEFAULT_ALIGNMENT,
         elide=frozenset(kinds),
-        inplace=_TABLES[inplace],
+        inplace=TABLES[inplace],
+        reorder=order == "auto",
+        banks=given,
     )
 
 
 def _linked(program: Program, options: LinkOptions, source: Path, *, keep: bool) -> Linked:
-    """Return the program with new plans; with ``keep``, a method whose old plan is smaller keeps the old plan."""
+    """Return the program with new plans.
+
+    With ``keep``, a method keeps its old plan if the old plan needs less memory.
+    """
     try:
-        return link_foreign(program, options) if keep else link(program, options)
+        return link_foreign(program, options, keep_smaller=keep)
+    except CapacityError as error:
+        remedies = (*error.remedies, "build the program from its model with `memory.tiling`")
+        raise CapacityError(error.message, remedies=remedies, where="--bank") from error
     except LinkError as error:
         raise UnlinkableError(error.message, where=_place(source, error), hint=error.hint) from error
 
 
 def check_kinds(names: Collection[str], where: str) -> tuple[ElisionKind, ...]:
-    """Return kinds of copies by name, in the order in which they are reported.
+    """Return the kinds of copies in ``names``, in the order of reports.
 
-    A string stands for one kind; ``all`` stands for all kinds. Raises :class:`~etdev.errors.UsageError`, at ``where``,
-    for an unknown name.
+    A string is one name; ``all`` means all kinds. Raises :class:`~etdev.errors.UsageError`, at ``where``, for an
+    unknown name.
     """
     names = {names} if isinstance(names, str) else set(names)
     known = (*KINDS, "all")
@@ -212,9 +237,9 @@ def check_kinds(names: Collection[str], where: str) -> tuple[ElisionKind, ...]:
 
 
 def _prove(program: Program, linked: Linked, source: Path, target: Path) -> ValidationReport:
-    """Prove that the linked program computes the same as the program before; raise an error otherwise.
+    """Prove that the link did not change the results of the program; raise an error otherwise.
 
-    If the file's own behavior is undefined because it reads unwritten bytes, the error says that the file is wrong.
+    If the input program's results are undefined, the error is about the input file, not about the link.
     """
     inputs = {plan.name: delegate_inputs(plan) for plan in program.execution_plan}
     found = compare_link(program, linked, inputs, foreign=True)
@@ -251,33 +276,11 @@ def _why_unclear(program: Program, inputs: Mapping[str, Mapping[int, int]], meth
     return None
 
 
-def _check_arguments(planner: str, alignment: int | None, inplace: str) -> None:
-    if planner not in planner_names():
-        own = (
-            "relink does not run code of other packages or projects; use `etdev build` with such a planner"
-            if ":" in planner
-            else None
-        )
-        known = ", ".join(sorted(planner_names()))
-        raise UsageError(f"there is no planner {planner!r}", where="--planner", hint=own or f"one of: {known}")
-    if alignment is not None and (
-        not isinstance(alignment, int) or not 1 <= alignment <= MAX_ALIGNMENT or alignment & (alignment - 1)
-    ):
-        raise UsageError(
-            f"{alignment!r} bytes is not an alignment",
-            where="--alignment",
-            hint=f"use a power of two up to {MAX_ALIGNMENT}: 16, 64, 128",
-        )
-    if inplace not in _TABLES:
-        raise UsageError(
-            f"{inplace!r} is not a table of operators that may write in place",
-            where="--inplace",
-            hint=f"use one of: {', '.join(_TABLES)}; for operators of your own, use `etdev build`",
-        )
-
-
 def _refuse_object(source: Path) -> None:
-    """Raise an error for an object program: only its sidecar and its config record which state is shared."""
+    """Raise an error for an object program.
+
+    Such a program does not record which state is shared; only its sidecar and its config do.
+    """
     if source.name.endswith(_OBJECT) and source.with_suffix(".json").exists():
         built = source.name.removesuffix(_OBJECT) + ".pte"
         raise UsageError(
@@ -304,7 +307,11 @@ def _refuse_place(target: Path, data: Sequence[Path]) -> None:
 
 
 def _read(source: Path, data: Sequence[Path]) -> Program:
-    """Return the program with its data; raise an error if the file has content that a relink would lose."""
+    """Return the program with its data.
+
+    Raise an error for an object program, and for a file with content that a relink would lose.
+    """
+    _refuse_object(source)
     program = without_constant_names(read_joined(source, data)) if data else pte.read(source)
     if program.unknown_fields:
         lost = ", ".join(program.unknown_fields)
@@ -323,8 +330,8 @@ def _place(source: Path, error: LinkError) -> str:
 def _write(program: Program, linked: Linked, target: Path, source: Path | None) -> tuple[Finding, int | None]:
     """Write the program, check the written file and move it to ``target``; return the check and the size in bytes.
 
-    ``source`` is a file with all of ``program``, or None. If the link changed nothing, the bytes of ``source`` are
-    copied.
+    ``source`` is a file that contains the whole program, or None. If the link changed nothing, copy the bytes of
+    ``source``.
     """
     with atomic_path(target) as place:
         try:
@@ -341,9 +348,9 @@ def _write(program: Program, linked: Linked, target: Path, source: Path | None) 
 
 
 def _check(written: Program, before: Program, reports: Sequence[MethodReport], target: Path) -> Finding:
-    """Check the new plans in the written program.
+    """Check the new plans in the written program, and raise an error if a plan is wrong.
 
-    Old plans are not checked: they come from another toolchain, and the link has already read them.
+    Old plans are not checked: they come from another toolchain, and the linker has already read them.
     """
     new = {report.name: report for report in reports if report.kept is None}
     if not new:
@@ -381,4 +388,5 @@ def _change(before: ExecutionPlan, after: ExecutionPlan, report: MethodReport) -
         copy_decisions=report.elisions,
         inplace_decisions=report.inplace,
         kept=report.kept,
+        order=report.order,
     )

@@ -47,9 +47,9 @@ class SinceBuilt:
 def since_built(project: Project, target: str, *, settings: bool = True) -> SinceBuilt:
     """Compare the project with the inputs that a target's file was built from, according to the lock or the cache.
 
-    Without ``settings``, only files are compared: the caller may not know the profile of the build. Versions of
+    Without ``settings``, only files are compared: the caller may not have the profile of the build. Versions of
     packages are ignored, because a file may be verified and deployed on a machine with other packages. The result is
-    empty if the lock and the cache have no entry for the file, or if they cannot be read, which other code reports.
+    empty if neither the lock nor the cache has an entry for the file. It is also empty if a built file cannot be read.
     """
     counted = ("setting", *_FILES) if settings else _FILES
     with Cache(open_store()) as cache:
@@ -66,7 +66,7 @@ def since_built(project: Project, target: str, *, settings: bool = True) -> Sinc
 
 
 def _file_test(project: Project, target: str, cache: Cache) -> Callable[[LockedTarget], bool]:
-    """Return a function that tells if the files of a locked build are the files in the output folder.
+    """Return a function that returns True if the files in the output folder are those of a locked build.
 
     The function compares data files too, because builds with different weights in data files have the same program.
     """

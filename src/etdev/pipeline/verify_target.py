@@ -1,8 +1,8 @@
-"""Verification of an earlier build's artifacts, in comparison with the models of their targets."""
+"""Verification of an earlier build's artifacts against the models of their targets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 
 from etdev.errors import LoadError, ProgramError
@@ -27,7 +27,7 @@ from etdev.pipeline.since_built import since_built
 from etdev.pipeline.stages.artifacts import ExportedModel
 from etdev.pipeline.stages.known_outputs import KnownOutputs
 from etdev.pipeline.stages.models import Models
-from etdev.program.sidecar import read_sidecar
+from etdev.program.sidecar import Sidecar, read_sidecar
 from etdev.runtime.stock import StockRuntime
 from etdev.verification.order import verify
 from etdev.verification.subject import Alteration, BuiltTarget, Subject
@@ -80,7 +80,7 @@ def _verify_target(
         required = required_checks(project, name, options)
         inplace = resolve_ops(project, name, user)
         size, digest, data = path.stat().st_size, file_sha256(path), data_places(project, name)
-        built = _built(path, name)
+        built, sidecar = _built(path, name), _sidecar(project, name)
         change = None if built is None else _change_since_build(built, size, digest) or _data_change(built, data)
         alteration = None if change is None else Alteration(change, display_path(project, report_beside(path)))
         since = since_built(project, name)
@@ -95,7 +95,8 @@ def _verify_target(
             inplace=inplace.table,
             methods=built.methods if built is not None and change is None else (),
             data=data,
-            lookups=_lookups(project, name),
+            lookups=sidecar.lookups,
+            records=sidecar.delegates,
             alteration=alteration,
             since_built=since.said,
             jobs=options.metric_jobs,
@@ -131,7 +132,7 @@ def _models(
 ) -> tuple[ExportedModel, ExportedModel]:
     """Return the float model and the model that was lowered.
 
-    ``found`` has the cached record and reads of the object program; None if the cache does not have them.
+    ``found`` is the cached record of the object program and its reads; None if the cache lacks the object program.
     """
     if found is None:
         return remembering(models.prepare(name, clock), KnownOutputs())
@@ -141,7 +142,10 @@ def _models(
 
 
 def _built(path: Path, target: str) -> TargetResult | None:
-    """Return the result of a target from the report next to its file; None if the report lacks this target and file."""
+    """Return the result of a target from the report next to the program at ``path``.
+
+    Return None if the report does not contain this target and file.
+    """
     report = find_report(report_beside(path))
     for built in () if report is None else report.targets:
         if built.name == target and PurePath(built.artifact).name.removesuffix(REJECTED_SUFFIX) == path.name:
@@ -149,16 +153,19 @@ def _built(path: Path, target: str) -> TargetResult | None:
     return None
 
 
-def _lookups(project: Project, target: str) -> Mapping[str, tuple[str, ...]]:
-    """Return the names of data that each method's delegates look up, by method; empty if there is no object program."""
+def _sidecar(project: Project, target: str) -> Sidecar:
+    """Return the sidecar of a target's object program; an empty one if there is no object program."""
     try:
-        return read_sidecar(sidecar_place(object_place(project, target))).lookups
+        return read_sidecar(sidecar_place(object_place(project, target)))
     except ProgramError:
-        return {}
+        return Sidecar({})
 
 
 def _change_since_build(built: TargetResult | FileBeside, size: int, digest: str) -> str | None:
-    """Return the difference between a file and the file that was built; None if there is none."""
+    """Describe how a file differs from the file that the build wrote; return None if both are equal.
+
+    ``size`` and ``digest`` are those of the current file.
+    """
     if size != built.size:
         return f"it has {size:,} bytes, but {REPORT} has {built.size:,}"
     if digest != built.sha256:
@@ -167,7 +174,10 @@ def _change_since_build(built: TargetResult | FileBeside, size: int, digest: str
 
 
 def _data_change(built: TargetResult, data: Sequence[Path]) -> str | None:
-    """Return the difference between data files and those that were built; None if there is none or they are missing."""
+    """Describe how the data files differ from the files that the build wrote; return None if they do not differ.
+
+    The content of missing files is not compared.
+    """
     stated = {item.name: item for item in built.data}
     if [path.name for path in data] != sorted(stated):
         wanted = _in_files(path.name for path in data)

@@ -17,7 +17,7 @@ _NO_FIT, _BAD_INPUT = 1, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command. Return exit code 0, 1 if the plan exceeds the capacity, or 2 if the input is invalid."""
+    """Run the command. Return exit code 0, or 1 if the plan exceeds the capacity, or 2 if the input is invalid."""
     options = _parser().parse_args(arguments)
     try:
         text = sys.stdin.read() if str(options.file) == "-" else options.file.read_text(encoding="utf-8-sig")

@@ -1,9 +1,9 @@
 """The default planner: tries several orders of buffers, then searches for a smaller plan.
 
-It places buffers one after another, each at free bytes between those already in use during the buffer's lifetime. The
-best order differs from problem to problem. So the planner tries a few orders until a plan meets the lower bound. If no
-plan does, it plans the buffers that end too high again, together with the buffers around them. If the problem is not
-too large, it also searches all possible plans.
+The planner places buffers one after another. It places each buffer in a gap between the ranges that are in use during
+the buffer's lifetime. The best order differs from problem to problem, so the planner tries a few orders until a plan
+meets the lower bound. If no plan does, the planner replans the buffers that end too high, together with the buffers
+around them. If the problem is not too large, the planner also searches all possible plans.
 
 The result depends only on the problem. Effort is counted in steps, never in seconds. Random numbers come from a
 generator with a fixed seed.
@@ -16,26 +16,19 @@ from dataclasses import dataclass
 
 from etdev.planner.bounds import lower_bound
 from etdev.planner.extent import arena_size
-from etdev.planner.fit import Fit
 from etdev.planner.greedy import greedy
 from etdev.planner.improve import improve
 from etdev.planner.naive import naive
-from etdev.planner.occupancy import Occupancy, Timeline
+from etdev.planner.occupancy import Timeline
 from etdev.planner.orders import STRATEGIES, find_crowds, order_buffers
 from etdev.planner.parts import Part, find_parts
-from etdev.planner.problem import Buffer, Problem
+from etdev.planner.placing import PLACING_STEPS, STEPS_PER_BUFFER, place_in_order, size_of
+from etdev.planner.problem import Problem
 from etdev.planner.restarts import Restarts
 from etdev.planner.search import FOUND, NONE
 from etdev.planner.tables import make_tables
 from etdev.planner.windows import Fixer
 
-_PLACING_STEPS = 20_000_000
-"""Steps after which the planner tries no further order (about ten seconds). It always tries the first order."""
-_STEPS_PER_BUFFER = 40
-"""Fixed number of steps for placing a buffer, in addition to one step per range in use during its lifetime.
-
-The total is roughly proportional to the time that placing takes.
-"""
 _MOST_SEARCHED = 4_000
 """Largest number of buffers in one exact search."""
 _MOST_PAIRS = 400_000
@@ -58,7 +51,7 @@ _FIRST_STEPS = 30_000_000
 _PROBES = 16
 """Number of capacities to try between an unreached goal and the size of the smallest plan."""
 _FIXING_STEPS = 25_000_000
-"""Limit on the steps for planning again the buffers that end too high."""
+"""Limit on the steps for replanning the buffers that end too high."""
 _TURNS = 4
 """Maximum number of times that all buffers are placed again. Each time, the buffers that still end too high come first.
 
@@ -66,7 +59,7 @@ Parts with more than ``_MANY`` buffers use half of this number.
 """
 _MANY = 200_000
 _FEW = 300
-"""Maximum number of buffers at which the surroundings of a buffer usually include all other buffers."""
+"""Largest number of buffers for which a window around one buffer usually contains all other buffers."""
 _MOST_COMPARED = 20_000
 """Largest number of buffers for which ``best`` also tries ``greedy``, which takes minutes with more buffers."""
 
@@ -84,6 +77,11 @@ def best(problem: Problem) -> list[int]:
     The plan is at most as large as the plan of ``naive``. For up to 20,000 buffers, the plan is also at most as large
     as the plan of ``greedy``.
     """
+    return plan_within(problem, _ALL_STEPS if problem.capacity is None else _DEMANDED_STEPS)
+
+
+def plan_within(problem: Problem, steps: int) -> Proven:
+    """Return the offsets of the smallest plan that searches of at most ``steps`` steps find."""
     bound = lower_bound(problem)
     target = max(bound, problem.capacity or 0)
     offsets = Proven(buffer.pin or 0 for buffer in problem.buffers)
@@ -91,7 +89,7 @@ def best(problem: Problem) -> list[int]:
     for part in parts:
         _place_part(part, target - part.base)
     size = bound
-    budget = _Budget(_ALL_STEPS if problem.capacity is None else _DEMANDED_STEPS)
+    budget = _Budget(steps)
     for part in sorted(parts, key=lambda part: -part.base - part.size):
         goal = max(size, target) - part.base
         if part.size > goal:
@@ -138,7 +136,7 @@ class _Refinement:
         self._restarts = tables and Restarts(tables)
 
     def run(self) -> None:
-        """Run the attempts, quick attempts first, until one reaches the goal."""
+        """Run the attempts, quick attempts first, until the plan reaches the goal."""
         few = len(self._part.buffers) <= _FEW
         fix = [] if self._restarts is not None and few else [self._fix_goal]
         whole = [self._place_further, self._search_first]
@@ -175,7 +173,7 @@ class _Refinement:
             self._part.bound = max(self._part.bound, capacity + 1)
 
     def _fix(self, capacity: int) -> None:
-        """Plan again the buffers that end too high. If that fails, place these buffers before all others and repeat."""
+        """Replan the buffers that end too high. If that fails, place these buffers before all others and repeat."""
         part = self._part
         offsets = part.offsets
         first: list[int] = []
@@ -216,7 +214,7 @@ class _Refinement:
                 low = capacity + 1
 
     def _take(self, offsets: Sequence[int]) -> None:
-        size = _size(self._part.buffers, offsets)
+        size = size_of(self._part.buffers, offsets)
         if size < self._part.size:
             self._part.offsets, self._part.size = list(offsets), size
 
@@ -227,14 +225,14 @@ def _place_part(part: Part, goal: int, *, further: bool = False) -> None:
     timeline = Timeline(buffers)
     crowds = find_crowds(buffers, timeline)
     free = [index for index, buffer in enumerate(buffers) if buffer.pin is None]
-    steps = _STEPS_PER_BUFFER * len(buffers) if further else 0
+    steps = STEPS_PER_BUFFER * len(buffers) if further else 0
     for strategy in STRATEGIES[1:] if further else STRATEGIES[:1]:
-        if steps > _PLACING_STEPS:
+        if steps > PLACING_STEPS:
             break
         order = order_buffers(buffers, free, crowds, strategy.key)
-        offsets, spent = _place(buffers, timeline, order, strategy.fit)
+        offsets, spent = place_in_order(buffers, timeline, order, strategy.fit)
         steps += spent
-        size = _size(buffers, offsets)
+        size = size_of(buffers, offsets)
         if not part.offsets or size < part.size:
             part.offsets, part.size = offsets, size
         if size <= goal:
@@ -242,42 +240,10 @@ def _place_part(part: Part, goal: int, *, further: bool = False) -> None:
 
 
 def _place_first(part: Part, first: Sequence[int]) -> list[int]:
-    """Place the buffers ``first`` before all others. Place the others by the first strategy. Return all offsets."""
+    """Place the buffers ``first``, then all other buffers by the first strategy. Return all offsets."""
     buffers = part.buffers
     timeline = Timeline(buffers)
     early = set(first)
     late = [index for index, buffer in enumerate(buffers) if buffer.pin is None and index not in early]
     order = order_buffers(buffers, late, find_crowds(buffers, timeline), STRATEGIES[0].key)
-    return _place(buffers, timeline, [*first, *order], STRATEGIES[0].fit)[0]
-
-
-def _size(buffers: Sequence[Buffer], offsets: Sequence[int]) -> int:
-    return max(offset + buffer.size for buffer, offset in zip(buffers, offsets, strict=True))
-
-
-def _place(buffers: Sequence[Buffer], timeline: Timeline, order: Sequence[int], fit: Fit) -> tuple[list[int], int]:
-    """Return the offsets and the number of steps spent.
-
-    When the steps run out, each remaining buffer is placed above all bytes in use during its lifetime.
-    """
-    most_steps = max(_PLACING_STEPS, 2 * _STEPS_PER_BUFFER * len(order))
-    # Round sizes up to a number that divides all offsets. This takes no space from other buffers, and adjacent ranges
-    # become one range in the tree.
-    unit = min(buffer.alignment for buffer in buffers)
-    occupancy = Occupancy(timeline)
-    offsets = [buffer.pin or 0 for buffer in buffers]
-    for index, buffer in enumerate(buffers):
-        if buffer.pin is not None:
-            occupancy.use(index, buffer.pin, buffer.pin + buffer.size)
-    steps, coarse = 0, False
-    for index in order:
-        if steps > most_steps and not coarse:
-            occupancy.coarsen()
-            coarse = True
-        buffer = buffers[index]
-        used = occupancy.used(index)
-        steps += _STEPS_PER_BUFFER + len(used)
-        begin = fit(used, buffer.size, buffer.alignment)
-        offsets[index] = begin
-        occupancy.use(index, 0 if coarse else begin, -(-(begin + buffer.size) // unit) * unit)
-    return offsets, steps
+    return place_in_order(buffers, timeline, [*first, *order], STRATEGIES[0].fit)[0]

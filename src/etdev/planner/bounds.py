@@ -12,9 +12,9 @@ def lower_bound(problem: Problem) -> int:
     """Return a number of bytes that every plan of the problem needs; O(n log n) per distinct alignment.
 
     The bound is the largest of several numbers: the ends of pinned buffers, and one sum for each pair of an alignment A
-    and an instant. The sum covers the buffers in use at that instant whose alignment is A or more. Their offsets are
-    multiples of A, so each of these buffers occupies its size rounded up to a multiple of A. Only the topmost buffer
-    does not need that padding. Since that buffer is unknown, the sum omits the largest padding.
+    and an instant. The sum covers each buffer that is in use at the instant and has an alignment of A or more. The
+    offsets of these buffers are multiples of A, so each buffer occupies its size rounded up to a multiple of A. Only
+    the topmost buffer does not need that padding. Since that buffer is unknown, the sum omits the largest padding.
     """
     pinned = (b.pin + b.size for b in problem.buffers if b.pin is not None and b.start < b.end)
     bound = max(pinned, default=0)

@@ -15,9 +15,9 @@ _MOST_BYTES = 2**63 - 1
 def check_plan(problem: Problem, offsets: Sequence[int]) -> None:
     """Raise :class:`PlanError` for the first error in the offsets; O(n log n).
 
-    There must be one integer per buffer. It must be a multiple of the buffer's alignment, equal the buffer's pin if
-    there is one, and leave the buffer's end below 2**63. Buffers that are in use at the same instant must not share
-    bytes.
+    There must be one integer per buffer. Each offset must be a multiple of the buffer's alignment, and must equal the
+    buffer's pin if there is one. The end of each buffer must be below 2**63. Buffers that are in use at the same
+    instant must not share bytes.
     """
     numbers = read_offsets(problem, offsets)
     for index, (buffer, offset) in enumerate(zip(problem.buffers, numbers, strict=True)):
@@ -32,23 +32,40 @@ def read_offsets(problem: Problem, offsets: object) -> tuple[int, ...]:
 
     Raises :class:`PlanError` if the offsets are not a sequence with one integer per buffer.
     """
-    if not isinstance(offsets, Sequence) and (isinstance(offsets, Mapping) or not hasattr(offsets, "__getitem__")):
-        raise PlanError(f"expected a sequence of offsets, found {type(offsets).__name__}")
-    values = list(offsets)  # type: ignore[call-overload]  # Anything with items is iterable.
+    values = read_items(offsets, "offsets")
     if len(values) != len(problem.buffers):
         raise PlanError(f"expected one offset for each of {len(problem.buffers)} buffers, found {len(values)} offsets")
     return tuple(_read_offset(index, problem.buffers[index], value) for index, value in enumerate(values))
 
 
+def read_items(answer: object, what: str) -> list[object]:
+    """Return the items of any type of sequence that a planner returned.
+
+    Raises :class:`PlanError`, with ``what`` as the description of the items, if the answer is not a sequence.
+    """
+    if not isinstance(answer, Sequence) and (isinstance(answer, Mapping) or not hasattr(answer, "__getitem__")):
+        raise PlanError(f"expected a sequence of {what}, found {type(answer).__name__}")
+    return list(answer)  # type: ignore[call-overload, no-any-return]  # Anything with items is iterable.
+
+
+def read_integer(value: object) -> int | None:
+    """Return an integer of any type as int. Return None for anything else, such as a bool."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)  # type: ignore[arg-type]  # It rejects unfit types itself.
+    except TypeError:
+        return None
+
+
 def _read_offset(index: int, buffer: Buffer, value: object) -> int:
-    if not isinstance(value, bool):
-        try:
-            return operator.index(value)  # type: ignore[arg-type]  # It rejects unfit types itself.
-        except TypeError:
-            pass
-    raise OffsetError(
-        f"{label(index, buffer)} has the offset {value!r} of type {type(value).__name__}; expected an integer", index
-    )
+    found = read_integer(value)
+    if found is None:
+        raise OffsetError(
+            f"{label(index, buffer)} has the offset {value!r} of type {type(value).__name__}; expected an integer",
+            index,
+        )
+    return found
 
 
 def _flaw(buffer: Buffer, offset: int) -> str | None:

@@ -1,4 +1,4 @@
-"""Problems in CSV format with one buffer per line, as published instances use it.
+"""Problems in CSV format with one buffer per line, the format of published problem instances.
 
 The first line names the columns, in any order. ``lower`` (or ``start``) is the first instant at which a buffer is in
 use. ``upper`` (or ``end``) is the first instant at which the buffer is no longer in use. ``size`` is in bytes. The
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from etdev.planner.problem import Buffer
 
 _NAMES = {"start": "lower", "begin": "lower", "end": "upper", "pin": "offset", "name": "id"}
-"""Alternative names of columns."""
+"""Column names by their alternative names."""
 _REQUIRED = ("lower", "upper", "size")
 
 
@@ -40,7 +40,7 @@ def read_buffers(lines: Iterable[str], alignment: int = 1) -> list[Buffer]:
             raise CsvError(f"line {reader.line_num}: expected {max(columns.values()) + 1} values, found {len(row)}")
         name = row[columns["id"]] if "id" in columns else str(len(buffers))
         if name in ids:
-            raise CsvError(f"line {reader.line_num}: the id {name!r} is in line {ids[name]} already")
+            raise CsvError(f"line {reader.line_num}: the id {name!r} is already in line {ids[name]}")
         ids[name] = reader.line_num
         buffers.append(_read_buffer(row, columns, name, alignment, reader.line_num))
     if columns is None:

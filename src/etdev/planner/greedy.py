@@ -1,7 +1,8 @@
 """ExecuTorch's own planner, ``exir/memory_planning.py: greedy`` of executorch 1.4 and 1.5, for comparison.
 
-The planner divides the arena into objects. It adds objects as needed, and they never grow. It places buffers by
-decreasing size, the last first among buffers of equal size. It tries these places for a buffer in order:
+The planner divides the arena into objects. It adds objects as needed; the size of an object never changes. Buffers are
+placed by decreasing size. Of several buffers with the same size, the last one in the problem is placed first. The
+planner tries these places for a buffer in order:
 
 1. The start of the first object that is large enough and free during the buffer's whole lifetime.
 2. The first object with enough bytes above all bytes in use during that lifetime.
@@ -15,9 +16,10 @@ buffers, as ExecuTorch's objects follow the memory of submodules.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 
 from etdev.planner.naive import pinned_end
-from etdev.planner.problem import Problem
+from etdev.planner.problem import Buffer, Problem
 
 _SORTED_ALIGNMENT = 16
 """Alignment in bytes of the sizes by which buffers are sorted. It is independent of the plan's alignment.
@@ -29,14 +31,14 @@ The value is ``ALIGNMENT`` of ``exir/tensor.py``.
 def greedy(problem: Problem) -> list[int]:
     """Return the offsets that ExecuTorch would choose."""
     buffers = problem.buffers
-    objects: list[_SharedObject] = []
-    homes: dict[int, tuple[_SharedObject, int]] = {}
-    for index in _order(problem):
+    objects: list[SharedObject] = []
+    homes: dict[int, tuple[SharedObject, int]] = {}
+    for index in order(problem.buffers):
         buffer = buffers[index]
         size = _round_up(buffer.size, buffer.alignment)
-        home = _find_home(objects, size, buffer.start, buffer.end, buffer.alignment)
+        home = find_home(objects, size, buffer.start, buffer.end, buffer.alignment)
         if home is None:
-            home = (_SharedObject(size), 0)
+            home = (SharedObject(size), 0)
             objects.append(home[0])
         homes[index] = home
         home[0].put(buffer.start, buffer.end, home[1] + size, buffer.alignment)
@@ -50,12 +52,13 @@ def greedy(problem: Problem) -> list[int]:
     return offsets
 
 
-def _order(problem: Problem) -> list[int]:
-    free = [index for index, buffer in enumerate(problem.buffers) if buffer.pin is None and buffer.occupies]
-    return sorted(free, key=lambda index: (-_round_up(problem.buffers[index].size, _SORTED_ALIGNMENT), -index))
+def order(buffers: Sequence[Buffer]) -> list[int]:
+    """Return the buffers that are ever in use and have no pin, in the order in which they are placed."""
+    free = [index for index, buffer in enumerate(buffers) if buffer.pin is None and buffer.occupies]
+    return sorted(free, key=lambda index: (-_round_up(buffers[index].size, _SORTED_ALIGNMENT), -index))
 
 
-class _SharedObject:
+class SharedObject:
     """A range of the arena, with the end of the bytes in use at each instant."""
 
     __slots__ = ("alignment", "ends", "offset", "size", "starts", "tops")
@@ -82,7 +85,10 @@ class _SharedObject:
         return top
 
     def put(self, start: int, end: int, top: int, alignment: int) -> None:
-        """Use the bytes below ``top`` in a range of instants. All bytes in use must be below ``top``."""
+        """Mark the bytes below ``top`` as in use for a range of instants, and raise the object's alignment if needed.
+
+        The bytes that are already in use at these instants must be below ``top``.
+        """
         self.alignment = max(self.alignment, alignment)
         first, last = bisect_right(self.ends, start), bisect_left(self.starts, end)
         pieces = [(start, end, top)]
@@ -93,11 +99,11 @@ class _SharedObject:
         self.starts[first:last], self.ends[first:last], self.tops[first:last] = map(list, zip(*pieces, strict=True))
 
 
-def _find_home(
-    objects: list[_SharedObject], size: int, start: int, end: int, alignment: int
-) -> tuple[_SharedObject, int] | None:
+def find_home(
+    objects: list[SharedObject], size: int, start: int, end: int, alignment: int
+) -> tuple[SharedObject, int] | None:
     """Return the object for a buffer, and the buffer's offset there. Return None if no object has room."""
-    above: tuple[_SharedObject, int] | None = None
+    above: tuple[SharedObject, int] | None = None
     for shared in objects:
         top = shared.top(start, end, shared.size - size)
         inner = _round_up(top, alignment)

@@ -16,7 +16,7 @@ Table = MutableSequence[int]
 """A table of integers: a list, or a numpy array of signed 64-bit numbers."""
 
 LARGEST = 2**61
-"""Bound on values. Sums of a few numbers below this bound fit into 64 bits."""
+"""Upper bound on values in tables. Sums of a few numbers below this bound fit into 64 bits."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _kernels: list[types.FunctionType] = []
@@ -60,7 +60,7 @@ class _CompiledRunner(Runner):
 
 
 PLAIN = Runner()
-"""The runner of kernels in Python."""
+"""Runner that runs kernels as plain Python."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Planning without reuse of bytes. It shows how much reuse saves, and whether reuse causes a fault."""
+"""Planning without reuse of bytes, to measure the effect of reuse or to exclude reuse as the cause of an error."""
 
 from __future__ import annotations
 

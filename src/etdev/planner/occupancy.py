@@ -2,12 +2,13 @@
 
 This is a segment tree over the instants. A few nodes cover a buffer's lifetime, at most two per level. Each node has
 two unions of byte ranges: the bytes in use during all of its instants, and the bytes in use at any of its instants. So
-the nodes that cover a lifetime, and the ancestors of these nodes, have all ranges in use at any time in that lifetime.
+all ranges in use at any time in a lifetime are stored in the nodes that cover the lifetime, and in their ancestors.
 
 Adjacent ranges are joined, so a tight plan needs only a few ranges per node for any number of buffers. A list of all
 overlapping pairs would not fit into memory if thousands of buffers are in use at the same time.
 
-The tree visits only nodes that cover a lifetime. Most lifetimes are short, so a node has few such ancestors.
+Queries and updates visit only nodes that cover the lifetime of some buffer. Most lifetimes are short, so a node has few
+ancestors of this kind.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from etdev.planner.problem import Buffer
 class Timeline:
     """Lifetimes of buffers as half-open ranges of ranks, and the tree nodes that cover each lifetime.
 
-    Ranks count the distinct start instants. Two lifetimes overlap if and only if their ranges of ranks do.
+    A rank is the position of a start instant among all distinct start instants. Two lifetimes overlap if and only if
+    their ranges of ranks overlap.
     """
 
     def __init__(self, buffers: Sequence[Buffer]) -> None:
@@ -31,9 +33,9 @@ class Timeline:
         self.ranges = [(rank[buffer.start], bisect_left(starts, buffer.end)) for buffer in buffers]
         self._leaves = 1 << max(self.ranks - 1, 0).bit_length()
         self.covers = [self._cover(first, last) for first, last in self.ranges]
-        """Covering nodes of each buffer. Node 1 is the root, and 2n and 2n + 1 are the children of n."""
+        """Nodes that cover each buffer's lifetime. Node 1 is the root, and 2n and 2n + 1 are the children of node n."""
         self.parents = _find_parents(node for cover in self.covers for node in cover)
-        """For each node that covers a lifetime: its nearest ancestor that also covers one, or 0 if there is none."""
+        """Nearest ancestor that covers a lifetime, for each node that covers a lifetime. 0 if there is none."""
 
     def _cover(self, first: int, last: int) -> tuple[int, ...]:
         """Return the smallest set of nodes whose instants together are exactly a range of ranks."""
@@ -62,7 +64,7 @@ class Occupancy:
         self._ever: dict[int, list[int]] = {}
 
     def used(self, index: int) -> list[tuple[int, int]]:
-        """Return ``(begin, end)`` of the bytes in use at any time in the lifetime of a buffer.
+        """Return the ranges of bytes in use at any time in the lifetime of a buffer, as ``(begin, end)``.
 
         The ranges are sorted and may overlap.
         """
@@ -95,7 +97,7 @@ class Occupancy:
                 unions[node] = [0, flat[-1]]
 
     def _above(self, nodes: Iterable[int]) -> list[int]:
-        """Return the ancestors of the given nodes that cover a lifetime."""
+        """Return those ancestors of ``nodes`` that cover the lifetime of some buffer."""
         above: list[int] = []
         parents = self._parents
         for node in nodes:

@@ -69,7 +69,7 @@ def find_crowds(buffers: Sequence[Buffer], timeline: Timeline) -> list[int]:
 
 
 class _Peaks:
-    """Largest running sum in any range of ranks, computed with a binary tree in an array."""
+    """Binary tree that finds the largest number of bytes in use in any range of ranks."""
 
     def __init__(self, changes: Sequence[int]) -> None:
         self._leaves = len(changes)
@@ -82,7 +82,7 @@ class _Peaks:
             self._tree[node] = max(self._tree[2 * node], self._tree[2 * node + 1])
 
     def find(self, first: int, last: int) -> int:
-        """Return the largest running sum in the half-open range of ranks."""
+        """Return the largest number of bytes in use in the half-open range of ranks."""
         low, high = first + self._leaves, last + self._leaves
         peak = 0
         while low < high:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from etdev.planner.problem import Buffer, Problem
 
 _DEPTH = 6
-"""Maximum depth of splitting bottom buffers off a group. Deeper nesting of lifetimes is rare."""
+"""Maximum number of successive splits of a group into bottom buffers and the rest. Deeper nesting is rare."""
 
 
 @dataclass(slots=True)
@@ -26,9 +26,9 @@ class Part:
     offsets: list[int] = field(default_factory=list)
     """Offsets of the smallest plan so far, in the order of ``buffers``."""
     size: int = 0
-    """Size of that plan in bytes."""
+    """Size of the smallest plan so far, in bytes."""
     bound: int = 0
-    """Lower bound in bytes, as proved by searches so far."""
+    """Lower bound on the size of all plans, in bytes, as proved by searches so far."""
 
 
 def find_parts(problem: Problem, offsets: list[int]) -> list[Part]:
@@ -36,8 +36,8 @@ def find_parts(problem: Problem, offsets: list[int]) -> list[Part]:
 
     Buffers whose lifetimes overlap, directly or through other buffers, form a group. A buffer that is in use during the
     whole lifetime of its group belongs to no part. The function places this buffer below the rest of the group if that
-    needs no padding, and writes its offset to ``offsets``. No smaller plan is missed, because any plan can exchange
-    this buffer with the buffers below it.
+    needs no padding, and writes the buffer's offset to ``offsets``. No smaller plan is missed, because any plan can
+    exchange this buffer with the buffers below it.
     """
     buffers = problem.buffers
     active = sorted((i for i, b in enumerate(buffers) if b.occupies), key=lambda index: buffers[index].start)
@@ -61,7 +61,7 @@ def find_parts(problem: Problem, offsets: list[int]) -> list[Part]:
 
 
 def _apart(buffers: Sequence[Buffer], indices: Sequence[int]) -> Iterator[list[int]]:
-    """Split sorted indices into groups. Lifetimes of buffers in different groups do not overlap."""
+    """Yield groups of the sorted indices. Lifetimes of buffers in different groups do not overlap."""
     group: list[int] = []
     end = 0
     for index in indices:
@@ -75,9 +75,10 @@ def _apart(buffers: Sequence[Buffer], indices: Sequence[int]) -> Iterator[list[i
 
 
 def _whole(buffers: Sequence[Buffer], group: Sequence[int]) -> list[int]:
-    """Return the buffers that are in use for the whole lifetime of the group and keep the others aligned.
+    """Return the buffers that can be placed below the rest of the group without padding.
 
-    The size of such a buffer is a multiple of the largest alignment in the group.
+    Such a buffer is in use for the whole lifetime of the group. The size of such a buffer is a multiple of the largest
+    alignment in the group.
     """
     start = buffers[group[0]].start
     end = max(buffers[index].end for index in group)

@@ -1,8 +1,8 @@
 """The input and the result of planning.
 
 Nothing here depends on tensors, files or devices. A buffer is a number of bytes that are in use from one instant to
-another. A plan states the offset of each buffer in the arena. Instants are integers of which only the order matters. A
-linker uses the indices of instructions.
+another. A plan states the offset of each buffer in the arena. Instants are integers, and only their order matters. A
+linker uses the indices of instructions as instants.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ class Problem:
 
     buffers: tuple[Buffer, ...]
     capacity: int | None = None
-    """Number of available bytes, or None to ask for the smallest plan.
+    """Number of available bytes, or None for the smallest plan.
 
     A planner may stop at the first plan that fits. A planner may also return a plan that does not fit; the caller must
-    handle that.
+    handle such a plan.
     """
 
     def __post_init__(self) -> None:

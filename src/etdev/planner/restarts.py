@@ -1,8 +1,8 @@
 """Many short searches instead of one long search.
 
-The time of an exact search depends on its rule and on its order of buffers. It varies by factors of a thousand and
-more. The best rule and order are not known in advance. So each search stops early, and the next search uses a different
-rule or order. Some searches are longer, so that one search eventually completes.
+The time of an exact search depends on its rule and on its order of buffers. The time varies by factors of a thousand
+and more. The best rule and order are not known in advance. So each search stops early, and the next search uses a
+different rule or order. Some searches are longer, so that one search eventually completes.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _RULES = (Rule(1, 1), Rule(1, 0), Rule(0, 1), Rule(0, 0, 1), Rule(1, 0, 0, 1))
 _NODES_PER_BUFFER = 12
 """Maximum number of answers per buffer in the shortest searches. Reaching a plan takes about one answer per buffer."""
 _LEAST_COUNTED = 40
-"""Minimum number of buffers in that product, because proving that no plan fits takes more answers."""
+"""Minimum factor of ``_NODES_PER_BUFFER``, even with fewer buffers. A proof that no plan fits takes more answers."""
 _DISORDER = 0.3
-"""Largest move of a buffer in a disturbed order, as a fraction of the number of buffers."""
+"""Largest distance that a buffer moves in a randomly changed order, as a fraction of the number of buffers."""
 _PLAIN_STEPS = 5_000_000
 """Total steps after which searches run compiled, if numba is installed. In Python, these steps take about a second."""
 
@@ -86,7 +86,7 @@ class Restarts:
 
 
 def _make_orders(tables: Tables) -> list[list[int]]:
-    """Return four orders: by lifetime, by bytes, by their product, and by the peak during the lifetime."""
+    """Return five orders of the buffers. Their sort keys combine lifetime, size, and the peak during the lifetime."""
     count = len(tables.size)
     totals = [
         sum(tables.height[tables.crowd[place]] for place in range(tables.crowd_start[s], tables.crowd_start[s + 1]))

@@ -4,8 +4,8 @@ Buffers are placed from the bottom up. Time is divided into sections. Each secti
 any of its unplaced buffers can have. The search picks a section, usually the one with the lowest floor. The search then
 asks which buffer of this section is placed next at that floor.
 
-An answer is a buffer that can be placed at the floor, or the answer that no buffer is placed there. In the second case,
-all unplaced buffers of the section are higher. Each of them is on top of a buffer that is also in use at other times.
+There are two kinds of answers. The first is a buffer that can be placed at the floor. The second is that no buffer is
+placed at the floor. Then the lowest unplaced buffer of the section is on top of a buffer that is not in the section.
 The bytes of the section in between are wasted.
 
 Any plan can be pushed down until no buffer can move further. Each such plan corresponds to one sequence of answers. So
@@ -46,21 +46,21 @@ FOUND, NONE, STOPPED = 1, 0, -1
 _FAR = 2**62
 """A number of bytes above every offset: twice ``LARGEST``."""
 _WEIGHT = 2**20
-"""Factor for a number of buffers, before the integer division by a section's weight."""
+"""Factor of the number of answers in a key, to keep precision in the integer division by a section's weight."""
 
 
 class Rule(NamedTuple):
     """Rule that selects the next section to ask about: the section with the smallest key.
 
-    The key is the section's floor times ``floor``, minus the bytes of its unplaced buffers times ``left``.
+    The key is ``floor`` times the section's floor, minus ``left`` times the bytes of the section's unplaced buffers.
     """
 
     floor: int
     left: int
     crowd: int = 0
-    """If 1, the key is the number of possible answers divided by the section's weight instead."""
+    """If 1, the key is instead the number of possible answers divided by the section's weight."""
     rank: int = 0
-    """Tie-break. 1: the section whose first answer ranks lowest. 0: the section with the fewest wasted bytes."""
+    """Tie-break: 1 prefers the section whose first answer ranks lowest, 0 the section with the fewest wasted bytes."""
 
 
 @kernel
@@ -127,7 +127,7 @@ def choose_section(
 
 @kernel
 def next_level(tables: Tables, state: State, section: int) -> int:
-    """Return the lowest offset above the section's floor for a buffer of the section, or ``_FAR`` if there is none."""
+    """Return the lowest floor that a section can have if no buffer is placed at the present floor; ``_FAR`` if none."""
     floor, level = state.floor[section], _FAR
     for place in range(tables.crowd_start[section], tables.crowd_start[section + 1]):
         index = tables.crowd[place]
@@ -240,7 +240,7 @@ def lift_floors(tables: Tables, state: State, begin: int, end: int, capacity: in
 
 @kernel
 def is_cut(tables: Tables, state: State, index: int) -> bool:
-    """Return whether a buffer, just placed, was the last unplaced buffer to cross some border between sections."""
+    """Return True if the buffer was the last unplaced buffer that crossed some border between two sections."""
     cuts = 0
     for section in range(tables.first[index] + 1, tables.last[index]):
         cuts += state.cut[section] == 0
@@ -252,7 +252,7 @@ def find_answer(tables: Tables, state: State, rank: Table, base: int, capacity: 
     """Return the next answer to the question of a frame, or (-1, 0) after all answers were tried.
 
     For a buffer at the floor, the result is (buffer, 0). If all buffers are higher, the result is the number of
-    buffers, and the lowest offset of these.
+    buffers, and the lowest floor that the section may have.
     """
     section, before = state.frames[base + SECTION], state.frames[base + CHOICE]
     count = len(rank)
@@ -307,9 +307,9 @@ def ask(
     by_crowd: int,
     by_rank: int,
 ) -> bool:
-    """Choose a section for the question of a frame without a section. Return False if all buffers are placed.
+    """Choose a section for a frame that has no section yet. Return False if all buffers are placed.
 
-    If the frame's part is complete, the question is about the next part.
+    If all buffers of the frame's part are placed, the frame moves on to the next part.
     """
     while state.frames[base + SECTION] < 0:
         part = state.frames[base + PART]
@@ -328,7 +328,7 @@ def ask(
 
 @kernel
 def go_back(tables: Tables, state: State, depth: int) -> int:
-    """Undo all answers since the parent of a frame. Return the parent's depth, or -1 if the frame has no parent."""
+    """Undo the answers of a frame's parent and all later frames. Return the parent's depth, or -1 without parent."""
     parent = state.frames[FRAME * depth + PARENT]
     if parent >= 0:
         for frame in range(depth - 1, parent - 1, -1):

@@ -17,7 +17,7 @@ class State(NamedTuple):
     placed: Table
     """1 for each placed buffer, otherwise 0."""
     floor: Table
-    """Smallest ``low`` of the unplaced buffers, by section. No further buffer of the section is placed below it."""
+    """Smallest ``low`` of the unplaced buffers, by section. None of these buffers can be placed below that offset."""
     left: Table
     """Total height of the unplaced buffers, by section."""
     cut: Table
@@ -25,14 +25,14 @@ class State(NamedTuple):
     weight: Table
     """1 plus the number of failed attempts that ended in a section, by section."""
     stale: Table
-    """Number of the answer after which the floor must be computed again, by section."""
+    """Number of the last answer that made a section's floor outdated, by section."""
     frames: Table
     """Entries of each open question, in the order of the constants below."""
     parts: Table
     """Ranges of sections that are searched separately.
 
-    Each range has four entries: begin, end, the next range to search (-1: none), and the frame that it comes from (-1:
-    none).
+    Each range has four entries: begin, end, the next range to search (-1: none), and the frame whose answer created the
+    range (-1: none).
     """
     low_trail: Table
     """Pairs of a buffer and the buffer's ``low`` before a change, for each change."""
@@ -48,11 +48,11 @@ SECTION, CHOICE, PART, PARENT, SAVED = range(5)
 
 ``SECTION`` is the section asked about, or -1 before the choice. ``CHOICE`` is the last answer: a buffer, -1 before the
 first answer, or the number of buffers if all buffers are higher. ``PART`` is the range of sections that is searched.
-``PARENT`` is the frame to return to, or -1. ``SAVED`` is the first of three entries. These hold the first three entries
+``PARENT`` is the frame to return to, or -1. ``SAVED`` is the first of three entries. They store the first three entries
 of ``used`` before the answer.
 """
 LOWS, FLOORS, PARTS, STEPS = range(4)
-"""Positions in ``used``."""
+"""Positions of the counters in :attr:`State.used`."""
 
 
 def make_state(tables: Tables, runner: Runner) -> State:

@@ -43,11 +43,11 @@ class Tables(NamedTuple):
     """Start of each section's buffers in ``crowd``. Section s has crowd[crowd_start[s] : crowd_start[s + 1]]."""
     crowd: Table
     spare: Table
-    """Largest padding in bytes of a buffer in each section."""
+    """Largest padding of any buffer in a section, in bytes, by section."""
 
 
 def find_sections(buffers: Sequence[Buffer]) -> tuple[list[int], list[int], int]:
-    """Return each buffer's first section, the section after its last, and the number of sections.
+    """Return the first section of each buffer, the section after its last section, and the number of sections.
 
     All buffers must occupy bytes.
     """
@@ -65,7 +65,7 @@ def find_sections(buffers: Sequence[Buffer]) -> tuple[list[int], list[int], int]
 
 
 def make_tables(buffers: Sequence[Buffer], most_pairs: int) -> Tables | None:
-    """Return the tables as lists, or None if too many pairs of buffers are in use together or numbers are too large."""
+    """Return the tables as lists, or None if numbers are too large or too many pairs of buffers overlap in time."""
     if sum(b.size + b.alignment for b in buffers) + max(b.pin or 0 for b in buffers) >= LARGEST:
         return None
     first, last, count = find_sections(buffers)

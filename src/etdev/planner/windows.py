@@ -1,7 +1,7 @@
-"""Improvement of a plan: small groups of buffers are planned again.
+"""Improvement of a plan by replanning small groups of buffers.
 
 Each group consists of a buffer that ends above the limit and the buffers in use around the same time. The rest of the
-plan stays fixed, like pinned buffers. So each search is small, whatever the size of the plan.
+plan stays fixed, like pinned buffers. So each search is small for a plan of any size.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from etdev.planner.tables import make_tables
 _MARGIN = 4
 """Number of start instants on each side in the first window. Each further window has twice this margin."""
 _MOST_MOVED = 600
-"""Largest number of buffers that one search plans again."""
+"""Largest number of buffers that one search replans."""
 _MOST_NEAR = 2_000
 """Largest number of buffers in a window, including buffers that keep their offsets."""
 _MOST_PAIRS = 100_000
@@ -49,7 +49,7 @@ class Fixer:
         return self.offsets[index] + self._buffers[index].size
 
     def _fix(self, index: int, capacity: int) -> bool:
-        """Plan a buffer and its surroundings again, in ever larger windows. Return whether the buffer fits now."""
+        """Replan a buffer and its surroundings, in larger and larger windows. Return whether the buffer fits now."""
         margin, moved = _MARGIN, 0
         while self.steps < self._most_steps:
             inside, around = self._look(index, capacity, margin)
@@ -63,10 +63,11 @@ class Fixer:
         return False
 
     def _look(self, index: int, capacity: int, margin: int) -> tuple[list[int], list[int]]:
-        """Return the buffers in use only in a window, and the buffers in use both in the window and elsewhere.
+        """Return the buffers in use only in a window around ``index``, and the buffers in use both in it and outside.
 
-        The method widens the window until the window covers the lifetimes of all its buffers that end too high. It
-        stops early if the window has too many buffers.
+        The method widens the window until the window covers the lifetimes of all its buffers that end above
+        ``capacity``. If the window has too many buffers, the method stops early and returns all of them in the first
+        list.
         """
         begin, end = self._buffers[index].start, self._buffers[index].end
         while True:

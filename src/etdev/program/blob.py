@@ -133,7 +133,7 @@ class Blob:
 
 
 def _return_pages(view: memoryview, place: int | None) -> None:
-    """Drop the pages of a slice from memory. The page at the slice's end stays, because others may still need it."""
+    """Drop the pages of a slice from memory. Keep the page at the slice's end, because other slices may need it."""
     if place is None or not _CAN_RETURN:
         return
     begin, end = (at // mmap.PAGESIZE * mmap.PAGESIZE for at in (place, place + view.nbytes))

@@ -113,7 +113,7 @@ def _check_buffer_devices(plan: m.ExecutionPlan) -> None:
         if entry.buffer_idx == 0:
             raise FlawError("buffer 0 is reserved", *path)
         if entry.buffer_idx in seen:
-            raise FlawError(f"buffer {entry.buffer_idx} has a device already", *path)
+            raise FlawError(f"buffer {entry.buffer_idx} already has a device", *path)
         seen.add(entry.buffer_idx)
         _check_device(entry.device_type, entry.device_index, "non_const_buffer_device", f"[{index}]")
 
@@ -194,7 +194,7 @@ def _check_shape(tensor: m.Tensor) -> None:
         raise FlawError(f"expected at most {m.MAX_RANK} dimensions, found {rank}", "sizes")
     if len(tensor.dim_order) != rank or sorted(tensor.dim_order) != list(range(rank)):
         order = ", ".join(map(str, tensor.dim_order))
-        raise FlawError(f"expected an order of {rank} dimensions, found ({order})", "dim_order")
+        raise FlawError(f"expected each of {rank} dimensions once, found ({order})", "dim_order")
     if tensor.storage_offset:
         raise FlawError(
             f"expected 0, the only offset that the runtime supports, found {tensor.storage_offset}", "storage_offset"

@@ -240,7 +240,7 @@ def _shown(item: object) -> str:
 def _returns_outputs(plan: m.ExecutionPlan, signature: Signature, args: tuple[int, ...]) -> bool:
     """Return True if the last value of a call is the call's return value.
 
-    The return value is the outputs, or the operand that the call changes.
+    The return value repeats the outputs. Without outputs, the return value is the operand that the call changes.
     """
     count = signature.outputs
     if not count:

@@ -24,16 +24,17 @@ from etdev.program.schema import Absence, Data, Field, Many, One, RawBytes, Scal
 SHARING = 4
 """Maximum number of decoded bytes per byte of the file. Objects of known writers share only vtables."""
 MOST_DECODED = 32 << 20
-"""Maximum number of decoded bytes of tables, vectors and strings. In memory, they take up to ten times as much.
+"""Maximum number of decoded bytes of tables, vectors and strings.
 
-Data that stays in the file does not count. 4,000 instructions are about 400 kB.
+The decoded objects take up to ten times as much memory. Data that stays in the file does not count. 4,000 instructions
+are about 400 kB.
 """
 MOST_LAYOUTS = 4096
 """Limit on distinct table layouts in a file. ExecuTorch's files have about 30."""
 _MOST_REMEMBERED = 1 << 16
 """Maximum number of vtables whose layout is cached by position.
 
-Writers that share vtables write one vtable per layout, so their files have few.
+Writers that share vtables write one vtable per layout, so their files have few vtables.
 """
 
 _UOFFSET = Struct("<I")
@@ -74,9 +75,9 @@ class Decoder:
         self._end = len(data)
         self._left = min(SHARING * len(data), MOST_DECODED)
         self._plans: dict[tuple[Table, int], _Plan] = {}
-        """Decoding plans by type of table and position of the vtable."""
+        """Plan for decoding a table, by the table's type and the position of the vtable."""
         self._layouts: dict[tuple[Table, bytes], _Plan] = {}
-        """Decoding plans by type of table and content of the vtable."""
+        """Plan for decoding a table, by the table's type and the content of the vtable."""
         self.unknown: dict[str, None] = {}
         """Fields that the schema does not know, such as ``Tensor: field 10``, in the order of discovery."""
         self.data_places: list[int] = []
@@ -198,7 +199,7 @@ class Decoder:
         def read(numbers: _Numbers, position: int) -> Any:
             number = numbers[tag] - 1
             if not 0 <= number < len(tables):
-                raise FlawError(f"{numbers[tag]} is not a valid tag here")
+                raise FlawError(f"{numbers[tag]} is not a valid tag of this union")
             table = tables[number]
             if content is None:
                 if not table.fields:
@@ -303,7 +304,7 @@ class _Layout:
         if not place:
             return 0
         if place < _SOFFSET.size:
-            raise FlawError(f"the field is at byte {place} of the table, inside the offset of the vtable")
+            raise FlawError(f"the field is at byte {place} of the table, inside the offset that leads to the vtable")
         # A table starts at a multiple of 4. So a field of up to 4 bytes is aligned if its place in the table is.
         if place % min(width, 4) or (width == 8 and self.eight not in (None, -place & 7)):
             raise FlawError(f"the field is at byte {place} of the table, which is not aligned to {width} bytes")
@@ -315,7 +316,7 @@ class _Layout:
         return place
 
     def numbers(self) -> tuple[Struct, dict[int, int]]:
-        """Return a struct that unpacks all numbers, and the index of each number in the struct's result, by place."""
+        """Return a struct that unpacks all numbers, and a map from each number's place to its index in the result."""
         pieces, order, end = ["<"], {}, 0
         for index, (place, code) in enumerate(sorted(self._codes.items())):
             if place < end:

@@ -14,14 +14,15 @@ def delegate_inputs(plan: m.ExecutionPlan) -> DelegateInputs:
     """Return the number of inputs of each delegate call, by position. Leave out calls for which the file is ambiguous.
 
     Emission numbers a call's outputs when the call is emitted. So the outputs are the last arguments, and no earlier
-    instruction uses them. Their value indices are higher than all earlier ones. An argument that is new at a call and
-    is not an output is state. Its index is lower than the index of any input.
+    instruction uses them. Their value indices are higher than all value indices that earlier instructions use. An
+    argument that is new at a call and is not an output is state. The index of state is lower than the index of any
+    input.
 
     The result lacks a call in these cases:
 
-    - The call has no such output.
-    - One of its inputs could be an output by these rules.
-    - No value has an index before the call.
+    - By these rules, the call has no output.
+    - By these rules, one of the call's inputs could also be an output.
+    - The method has no inputs, and no earlier instruction uses a tensor.
     - The call is on a device and has the same tensor twice, so its delegate may write an output over an input.
     """
     found: dict[int, int] = {}
@@ -82,6 +83,13 @@ def unsplit_call(plan: m.ExecutionPlan, inputs: DelegateInputs) -> str | None:
 
 ALIAS_SAFE = frozenset({"EtdevReferenceBackend"})
 """Backends whose delegates read all inputs before they write any output. So an output may share bytes with an input."""
+
+
+STATELESS = frozenset({"EthosUBackend", "EtdevReferenceBackend", "XnnpackBackend"})
+"""Backends whose delegates affect nothing but their outputs and their own state.
+
+Calls of two such delegates may run in any order, if neither reads what the other one writes.
+"""
 
 
 def delegate_devices(plan: m.ExecutionPlan) -> dict[int, Device]:

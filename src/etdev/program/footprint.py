@@ -13,6 +13,21 @@ def planned_buffers(plan: ExecutionPlan) -> tuple[BufferInfo, ...]:
     return tuple(BufferInfo(index, str(plan.buffer_device(index)), size) for index, size in sizes if index)
 
 
+def program_buffers(program: Program) -> tuple[BufferInfo, ...]:
+    """Return the planned buffers of a program, each with its largest size in any method."""
+    found: dict[int, BufferInfo] = {}
+    for plan in program.execution_plan:
+        for buffer in planned_buffers(plan):
+            if buffer.index not in found or buffer.size > found[buffer.index].size:
+                found[buffer.index] = buffer
+    return tuple(buffer for _, buffer in sorted(found.items()))
+
+
+def buffer_sizes(program: Program) -> dict[int, int]:
+    """Return the bytes of each planned buffer by memory id: its largest size in any method."""
+    return {buffer.index: buffer.size for buffer in program_buffers(program)}
+
+
 def planned_memory(program: Program) -> dict[str, int]:
     """Return the planned bytes per device.
 
@@ -46,7 +61,7 @@ def constant_bytes(program: Program) -> int:
 def named_bytes(program: Program) -> int:
     """Return the number of bytes of the named data in the file. A segment with several names counts once.
 
-    Delegates look up named data. For example, some backends share weights in this way.
+    Delegates look up named data. For example, some backends use named data for weights that several delegates share.
     """
     segments = {item.segment_index for item in program.named_data}
     return sum(len(program.segments[index].data) for index in segments)

@@ -26,7 +26,7 @@ class Header:
     """Fields of the header."""
 
     length: int
-    """Size of the header in bytes that the header states: 24, or at least 32."""
+    """Size of the header in bytes, as stated in the header: 24, or at least 32."""
     program_size: int
     """Size of the flatbuffer in bytes, this header included."""
     segment_base_offset: int

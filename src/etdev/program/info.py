@@ -17,7 +17,7 @@ FORMAT = 1
 """Version of the JSON. Fields may be added; existing ones keep their names and meanings."""
 
 CopyKind: TypeAlias = ElisionKind | Literal["order", "repeat"]
-"""Purpose of a copy: a purpose that the linker knows, another order of elements, or repetition of elements."""
+"""Purpose of a copy: one of :data:`ElisionKind`, another ``order`` of elements, or ``repeat`` of elements."""
 
 ConstantKind: TypeAlias = Literal["constant", "initial value", "external"]
 """Kind of a tensor's data: a constant, the initial value of state, or a constant in a data file."""
@@ -47,13 +47,18 @@ class Argument:
     """
     value: str | None = None
     """Value of a number, a truth value or a string, as text. None for a number that is set only at run time."""
+    scale: float | None = None
+    """Scale of a quantized tensor that constant methods describe: ``float = (integer - zero_point) * scale``."""
+    zero_point: int | None = None
+    """Integer that represents the float 0. None if ``scale`` is None."""
 
     def __str__(self) -> str:
         if self.type != "tensor":
             return self.type if self.value is None else f"{self.type} {self.value}"
         sizes = ", ".join(map(str, self.shape or ()))
         bound = {"static": "", "bounded": " at most", "unbounded": " without limit"}[self.dynamism or "static"]
-        return f"{self.dtype} [{sizes}]{bound}"
+        quantized = "" if self.scale is None else f", scale {self.scale:.6g}, zero point {self.zero_point}"
+        return f"{self.dtype} [{sizes}]{bound}{quantized}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +74,26 @@ class BufferInfo:
     lower_bound: int | None = None
     """Lower bound in bytes on all plans for the same tensors; None if unknown.
 
-    For a bound from a ``.pte``, lifetimes are derived from the data flow, and the alignment from the offsets.
+    If the bound is computed from a ``.pte``, the data flow determines the lifetimes, and the offsets the alignment.
     """
     greedy: int | None = None
     """Size in bytes that ExecuTorch's greedy planner needs for the same tensors. None except in results of a build."""
     state: bool = False
-    """True if the buffer contains only state. False if that is unknown."""
+    """True if the buffer contains only state. False if it contains other data, or if its content is unknown."""
+    bank: str | None = None
+    """Name of the memory bank that holds the buffer; None if it is unknown or there are no banks."""
+    capacity: int | None = None
+    """Size of the bank in bytes; None if ``bank`` is None."""
+
+    @property
+    def label(self) -> str:
+        """Text with the memory id and the bank, such as ``buffer 2 (dtcm)``."""
+        return f"buffer {self.index}" + (f" ({self.bank})" if self.bank is not None else "")
 
 
 @dataclass(frozen=True, slots=True)
 class StateInfo:
-    """State of a method, which it keeps from one call to the next."""
+    """State that a method keeps from one call to the next."""
 
     name: str
     """Name in the module if the file states the name; otherwise a text such as ``value 7``."""
@@ -250,20 +264,22 @@ class MethodInfo:
     """Reason why lower bounds, state, peaks and outputs in place are unknown; None if they are known."""
     instructions: int
     operators: dict[str, int]
-    """Number of instructions that call each operator, sorted by name of the operator.
+    """Number of instructions that call each operator, by operator name in alphabetical order.
 
-    An operator that no instruction calls is listed, too, because the runtime must have it.
+    The number is 0 for an operator that the method lists but does not call. The runtime must have this operator, too.
     """
     delegates: tuple[DelegateInfo, ...]
     transfers: Transfers
     """Bytes copied between the host and devices."""
     copies: tuple[CopyCalls, ...]
     """Copies between tensors in the same memory, in descending order of bytes."""
+    describes_end: bool = False
+    """True if the method returns a constant that describes a quantized input or output, such as a scale."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConstantInfo:
-    """Data of a constant or of an initial value. Its largest tensor describes the data."""
+    """Data of a constant or of an initial value. If several tensors share the data, the fields describe the largest."""
 
     name: str | None
     """Name in the module; None if the file does not state the name."""
@@ -281,7 +297,7 @@ class ConstantInfo:
     instruction: int | None
     """Position of the first instruction with this tensor as an argument; None if there is no such instruction."""
     operator: str | None
-    """Operator or delegate of that instruction, by name."""
+    """Name of the operator or delegate that ``instruction`` calls; None if there is no such instruction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +356,8 @@ class ProgramInfo:
     methods: tuple[MethodInfo, ...]
     memory: dict[str, int]
     """Planned bytes per device. Methods share buffers, so each buffer counts once, with its largest size."""
+    buffers: tuple[BufferInfo, ...]
+    """Planned buffers by memory id, each with its largest size in any method. Bounds are those of methods only."""
     weights_bytes: int
     """Bytes of constants in segments and in the flatbuffer. Constants in delegates or data files do not count."""
     constants: tuple[ConstantInfo, ...]

@@ -13,9 +13,10 @@ from etdev.program.segments import CONSTANT_ALIGNMENT, SEGMENT_ALIGNMENT, align,
 def merge_methods(parts: Mapping[str, m.Program]) -> m.Program:
     """Merge programs that were emitted with one method each, and optionally with constant methods.
 
-    The keys of ``parts`` are names of methods, in the order of a common lowering. The result equals the program that
-    ExecuTorch would emit from all methods together. The methods of the result are sorted by name. The constant methods
-    of the first part follow. Data that is equal in several parts is stored once, in the order of the first references.
+    The keys of ``parts`` are names of methods, in the order in which one lowering would process them. The result equals
+    the program that ExecuTorch would emit from all methods together. The methods of the result are sorted by name. The
+    constant methods of all parts follow, each once. Data that is equal in several parts is stored once, in the order of
+    the first references.
 
     Raises :class:`ValueError` for a program with data in the flatbuffer or in another file. ExecuTorch does not emit
     such programs.
@@ -24,9 +25,12 @@ def merge_methods(parts: Mapping[str, m.Program]) -> m.Program:
     plans = [merge.method(parts[name], parts[name].method(name)) for name in sorted(parts)]
     for part in parts.values():
         merge.name_data(part)
-    first = next(iter(parts.values()))
-    plans += [plan for plan in first.execution_plan if plan.name not in parts]
-    return merge.program(first, plans)
+    constants: dict[str, m.ExecutionPlan] = {}
+    for part in parts.values():
+        for plan in part.execution_plan:
+            if plan.name not in parts:
+                constants.setdefault(plan.name, plan)
+    return merge.program(next(iter(parts.values())), [*plans, *constants.values()])
 
 
 @dataclass
@@ -58,7 +62,7 @@ class _Pool:
 
 @dataclass
 class _Merge:
-    """Data to which the parts merged so far refer."""
+    """Data of the parts that were merged so far."""
 
     constants: _Pool = field(default_factory=lambda: _Pool(CONSTANT_ALIGNMENT))
     initial: _Pool = field(default_factory=lambda: _Pool(1))

@@ -59,7 +59,7 @@ class ScalarType(IntEnum):
 
     @property
     def itemsize(self) -> int:
-        """Return the number of bytes that the runtime counts for one element. An element of a packed type has one."""
+        """Return the number of bytes of one element, as the runtime counts them. For a packed type, this is 1."""
         return _ITEM_SIZES[self]
 
 
@@ -117,7 +117,7 @@ class ExtraTensorInfo:
     """Fields that few tensors need."""
 
     mutable_data_segments_idx: int = 0
-    """Index into ``Program.mutable_data_segments``. The runtime of executorch 1.4 ignores this field and uses 0."""
+    """Index into ``Program.mutable_data_segments``. The runtimes of executorch 1.4 and 1.5 ignore it and use 0."""
     fully_qualified_name: str | None = None
     """Name such as ``mod.linear.weight``. For an external tensor, the key of its data."""
     location: TensorDataLocation = TensorDataLocation.SEGMENT
@@ -337,7 +337,7 @@ class JumpFalseCall:
     cond_value_index: int
     """Value index of a :class:`Bool` or of a bool tensor. A bool tensor is false if any element is false."""
     destination_instruction: int
-    """Index into the same chain's ``instructions``. The number of instructions is the end of the chain."""
+    """Index into the same chain's ``instructions``. The end of the chain is the number of instructions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,7 +390,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class CompileSpec:
-    """A setting for a backend, both when it compiles a delegate and when the delegate is loaded."""
+    """A setting for a backend. The backend reads the setting when it compiles and when it loads a delegate."""
 
     key: str
     value: bytes
@@ -402,7 +402,7 @@ class BackendDelegateDataReference:
 
     location: DataLocation
     index: int
-    """Index into the list that ``location`` names."""
+    """Index into the list that ``location`` selects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -510,12 +510,15 @@ class Program:
     version: int = 0
     """Version of the schema, always 0 so far. Compatibility depends on the file's identifier, ``ET12``."""
     constant_buffer: tuple[Blob, ...] = ()
-    """Constants inside the flatbuffer, used by files from before September 2024. Entry 0 is reserved."""
+    """Constants inside the flatbuffer, used by files from before September 2024. Entry 0 is reserved.
+
+    The runtime in the wheel of executorch 1.5.1 refuses such files.
+    """
     backend_delegate_data: tuple[Blob, ...] = ()
     """Delegate data inside the flatbuffer."""
     segments: tuple[Segment, ...] = ()
     constant_segment: SubsegmentOffsets | None = None
-    """Constants. The runtime of executorch 1.4 requires the reserved entry even if there are no constants."""
+    """Constants. The runtimes of executorch 1.4 and 1.5 require the reserved entry even if there are no constants."""
     mutable_data_segments: tuple[SubsegmentOffsets, ...] = ()
     """Initial values of planned tensors."""
     named_data: tuple[NamedData, ...] = ()
@@ -529,8 +532,8 @@ class Program:
     """Alignment of the first segment in the file, a power of two.
 
     Files do not state this alignment. The reader infers the largest power of two that divides the segment's position,
-    up to a page of 16 KiB. So the writer keeps any alignment that a user relied on. The comparison of two programs
-    ignores it.
+    up to a page of 16 KiB. So the writer keeps any alignment that a user relied on. Comparisons of programs ignore the
+    alignment.
     """
     inline_alignment: int = field(default=16, compare=False)
     """Alignment of data inside the flatbuffer, a power of two. The reader infers it like ``segment_alignment``."""

@@ -30,7 +30,7 @@ class Absence(Enum):
     OMITTED = auto()
     """The field is ``None`` or an empty vector. The writer omits such a field, too."""
     REFUSED = auto()
-    """The lack of the field is a flaw: the runtime refuses such a file, or crashes."""
+    """A missing field is a flaw: the runtime refuses such a file, or crashes."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Table:
     """Function that returns the fields' values of an object."""
     fields: tuple[Field, ...]
     python_type: type | None = None
-    """Type of the object. A union uses it to choose the table."""
+    """Type of the object. A union chooses the table by this type."""
     wrapper: bool = False
     """True for a table with a single field whose value replaces the table in the model and in paths."""
 
@@ -316,4 +316,4 @@ PROGRAM = Table(
     lambda value: tuple(value[field.name] for field in _ROOT_FIELDS),
     _ROOT_FIELDS,
 )
-"""The root table. It decodes to a dictionary by field name. A segment in it is a pair (offset, size)."""
+"""The root table. It decodes to a dictionary by field name. A segment in the dictionary is a pair (offset, size)."""

@@ -23,8 +23,8 @@ def cut_segments(
     """Return a file's segments for the given offsets and sizes, and the end of the last segment in the file.
 
     ``base`` is the start of the first segment in the file, or 0 if there are no segments. ``said`` is the total size of
-    the segments in the header, or 0 if the header does not state it. Raises :class:`FlawError` for bytes outside of the
-    file.
+    all segments according to the header, or 0 if the header does not state that size. Raises :class:`FlawError` for
+    bytes outside of the file.
     """
     room = len(content) - base if base else 0
     segments, end = [], 0
@@ -116,7 +116,7 @@ def _write_all(content: Blob, at: int, file: FileIO | BytesIO) -> None:
 
 
 def _open_empty(path: str, flags: int) -> int:
-    """Open an empty file without truncating the file, because ext4 flushes a truncated file to disk on close."""
+    """Open a file that is already empty, without truncating it. On close, ext4 flushes a truncated file to disk."""
     return os.open(path, flags & ~os.O_TRUNC)
 
 

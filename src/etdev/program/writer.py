@@ -31,14 +31,14 @@ def write(program: Program, path: str | os.PathLike[str]) -> None:
 def write_into(program: Program, path: Path) -> None:
     """Write to a file that no reader has open. For all other files, use :func:`write`.
 
-    Does not translate :class:`OSError`.
+    Raises :class:`OSError` if the file cannot be written.
     """
     head, base = _checked_head(program)
     write_parts(head, base, program.segments, path)
 
 
 def serialize(program: Program) -> bytes:
-    """Return the bytes that :func:`write` would write, to embed the program in another one.
+    """Return the bytes that :func:`write` would write, to embed the program in another program.
 
     Raises :class:`~etdev.errors.ProgramError` in the same cases as :func:`write`.
     """

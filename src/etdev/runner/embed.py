@@ -1,4 +1,4 @@
-"""Files as C arrays."""
+"""Generation of C arrays with the contents of files."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ _LINES = 4096
 
 
 def c_array(content: bytes, name: str, alignment: int, comment: str) -> Iterator[bytes]:
-    """Yield the parts of a C11 file that defines ``name``: the content as an array of ``uint64_t``.
+    """Yield the parts of a C11 file that defines an array called ``name`` with the content.
 
-    Compilers read numbers of 64 bits several times as fast as single bytes. The last number is padded with zeros.
+    The elements are of type ``uint64_t``, because compilers read them several times as fast as single bytes. The last
+    element is padded with zeros. ``alignment`` is the array's alignment in bytes. The file begins with ``comment``.
     """
     words = -(-len(content) // _WORD)
     yield (

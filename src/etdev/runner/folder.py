@@ -1,4 +1,4 @@
-"""Writing of a project's files to a folder that may have files of the user."""
+"""Writing of a project's files to a folder that may also contain files of the user."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from etdev.errors import UsageError, WriteError
 from etdev.files import atomic_write_bytes, describe_os_error, read_file, real_path, temporary_folder
 
 MANIFEST = ".etdev-runner.json"
-"""Name of the file that lists the files that etdev wrote, with their digests."""
+"""Name of the file with the list of the files that etdev wrote, and their digests."""
 _FORMAT = 1
 
 
 def write_project(folder: Path, contents: Mapping[str, bytes], made_from: str = "") -> tuple[str, ...]:
-    """Write a project's files to a folder, which is created if it is missing. Return the names of files that changed.
+    """Write a project's files to a folder. Return the names of the files that changed.
 
-    ``made_from`` is a digest of everything that determines the files, for :func:`is_made_from`.
+    ``made_from`` is a digest of everything that determines the files, for :func:`is_made_from`. A missing folder is
+    created together with all of its files. In an existing folder, each file is replaced atomically.
 
-    A file is replaced or removed only if etdev wrote it and nobody has changed it since. A new folder appears with all
-    of its files. In an existing folder, each file is replaced as a whole. Raises :class:`~etdev.errors.UsageError` with
-    the names of files in the way, in which case nothing is written, and :class:`~etdev.errors.WriteError`.
+    A file is replaced or removed only if etdev wrote the file and its content is unchanged since then. If the project
+    would replace another file, nothing is written, and :class:`~etdev.errors.UsageError` is raised. Raises
+    :class:`~etdev.errors.WriteError` if a file cannot be written.
     """
     if folder.exists() and not folder.is_dir():
-        raise UsageError("this is a file, not a folder", where=str(folder), hint="name another folder")
+        raise UsageError("this is a file, not a folder", where=str(folder), hint="choose another folder")
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     own = _own_files(folder)
     _refuse_others(folder, digests, own)
@@ -53,7 +54,7 @@ def write_project(folder: Path, contents: Mapping[str, bytes], made_from: str = 
 
 
 def is_made_from(folder: Path, made_from: str) -> bool:
-    """Return whether a folder has a project that was made from the same, and all of its files are unchanged."""
+    """Return True if a folder has a project with the digest ``made_from``, and all of its files are unchanged."""
     try:
         data = json.loads(read_file(folder / MANIFEST))
         listed = dict(data["files"])
@@ -64,9 +65,10 @@ def is_made_from(folder: Path, made_from: str) -> bool:
 
 
 def remove_project(folder: Path) -> None:
-    """Remove the files that etdev wrote to a folder and nobody has changed; and the folder, if nothing is left.
+    """Remove the unchanged files that etdev wrote to a folder. Remove the folder too if it is then empty.
 
-    Raises :class:`~etdev.errors.UsageError` and :class:`~etdev.errors.WriteError` as :func:`write_project` does.
+    Raises :class:`~etdev.errors.UsageError` if the list of files is invalid, and :class:`~etdev.errors.WriteError` if a
+    file cannot be removed.
     """
     if not os.path.lexists(folder / MANIFEST):
         return
@@ -79,7 +81,7 @@ def remove_project(folder: Path) -> None:
 
 
 def _own_files(folder: Path) -> dict[str, list[str]]:
-    """Return the files in a folder that etdev wrote, with the digests that each may have."""
+    """Map the name of each file that etdev wrote to a folder to the digests that the unchanged file may have."""
     path = folder / MANIFEST
     if not os.path.lexists(path):
         return {}
@@ -90,27 +92,27 @@ def _own_files(folder: Path) -> dict[str, list[str]]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass
     raise UsageError(
-        "this is not a list of files that this version of etdev wrote",
+        "this file does not list the files of a project in the format of this version of etdev",
         where=str(path),
-        hint="remove it together with the files of the old project, or name another folder",
+        hint="remove this file and the other files of the old project, or choose another folder",
     )
 
 
 def _refuse_others(folder: Path, digests: Mapping[str, str], own: Mapping[str, Collection[str]]) -> None:
-    """Raise :class:`UsageError` if files of the user are in the way."""
+    """Raise :class:`UsageError` if the project would replace files of the user."""
     there = {name: _digest(folder / name) for name in digests if os.path.lexists(folder / name)}
     changed = [name for name, found in there.items() if found != digests[name] and found not in own.get(name, ())]
     if changed:
         how = "etdev wrote and someone changed" if set(changed) <= set(own) else "etdev did not write"
         raise UsageError(
-            f"would overwrite {', '.join(changed)}, which {how}; nothing was written",
+            f"the project would overwrite {', '.join(changed)}, which {how}; nothing was written",
             where=str(folder),
-            hint="name another folder, or move these files away",
+            hint="choose another folder, or move these files away",
         )
 
 
 def _digest(path: Path) -> str | None:
-    """Return the SHA-256 of a file; None if it is not a readable regular file."""
+    """Return the SHA-256 of a file; None if the path is not a readable regular file."""
     if path.is_symlink():
         return None
     try:

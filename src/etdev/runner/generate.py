@@ -1,4 +1,4 @@
-"""The files of a generated project."""
+"""Generation of a project's files."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from etdev.runner.tables import array_name, table_texts
 from etdev.runner.templates import render
 
 PACKAGE_VERSION = "1.5"
-"""Oldest version of ExecuTorch's CMake package that has the libraries."""
+"""Oldest version of ExecuTorch whose CMake package contains the libraries that a project needs."""
 
 
 def project_files(source: ProgramFile, *, embed: bool = False) -> dict[str, bytes]:
-    """Return the contents of a project's files, by name. Equal arguments have equal contents.
+    """Return the contents of a project's files, by name. The same arguments always produce the same contents.
 
-    With ``embed``, the program and its data files are C arrays; otherwise they are copied into the project, which reads
-    them at run time. Raises :class:`~etdev.errors.RunnerError` if no project can be generated for the program.
+    If ``embed`` is True, the program and its data files are C arrays. Otherwise, the project contains copies of them
+    and reads the copies at run time. Raises :class:`~etdev.errors.RunnerError` if no project can be generated for the
+    program.
     """
     facts = collect_facts(source, embed=embed)
     texts = _common(facts)
@@ -64,6 +65,7 @@ def _common(facts: Facts) -> dict[str, str]:
         "PROGRAM": facts.files[0][0],
         "ID": facts.identifier,
         "MACRO": facts.macro,
+        "FIRST_ARENA": facts.layout.arenas[0].name.upper() if facts.layout.arenas else "ARENA_1",
         "DEFAULT": comment(facts.default_method),
         "DEFAULT_LITERAL": string_literal(facts.default_method),
         "VERSION": PACKAGE_VERSION,

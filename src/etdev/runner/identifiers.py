@@ -1,4 +1,4 @@
-"""Names in C++ and C for names of programs and methods."""
+"""Conversion of names of programs and methods to C++ identifiers, comments and string literals."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _KEYWORDS = frozenset(
     data_files io loader methods problem program rt temp_memory temp_pool
     """.split()  # noqa: SIM905 - a paragraph of words
 )
-"""Words that cannot name a namespace of a generated project: those of C++, and names that the project has itself."""
+"""Names that a namespace of a project must not have: keywords of C++, and names that the project uses."""
 _CONSTANT = re.compile(r"k[A-Z]")
-"""Beginning of the names of a project's constants."""
+"""Pattern of the first two characters of the names of a project's constants."""
 
 
 def identifier(name: str) -> str:
-    """Return a C++ identifier for a name: other characters become ``_``."""
+    """Return a C++ identifier for a name, with ``_`` for characters that are not allowed."""
     text = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_") or "program"
     text = f"n{text}" if text[0].isdigit() else text
     return f"{text}_" if text in _KEYWORDS or _CONSTANT.match(text) else text
 
 
 def identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> list[str]:
-    """Return an identifier for each name, all different from each other and from those ``taken``."""
+    """Return a C++ identifier for each name. All are distinct and not in ``taken``."""
     used = set(taken)
     found = []
     for name in names:
@@ -46,11 +46,14 @@ def identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> list[str]:
 
 
 def comment(text: str) -> str:
-    """Return a text for a comment or a raw string of the project: a name in a file may hold anything, also code."""
+    """Return the text with ``?`` for each character that is unsafe in a comment or a raw string.
+
+    Names in a file may contain any characters, including code.
+    """
     return re.sub(r"[^ !#-\[\]-~]", "?", text)
 
 
 def string_literal(text: str) -> str:
-    """Return a C string literal of the text's UTF-8 bytes."""
+    """Return a C string literal that contains the text's UTF-8 bytes."""
     plain = (chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}" for byte in text.encode())
     return f'"{"".join(plain)}"'

@@ -1,4 +1,4 @@
-"""Static memory of a generated project: arenas for planned buffers, and memory for inputs and outputs."""
+"""Layout of a project's static memory: arenas for planned buffers, and memory for inputs and outputs."""
 
 from __future__ import annotations
 
@@ -9,93 +9,143 @@ from etdev.errors import RunnerError
 from etdev.inspection.planned_memory import method_memories
 from etdev.program import model as m
 from etdev.program.analysis.effects import DelegateInputs
+from etdev.program.analysis.quantized_ends import QuantizedEnd, describing_methods, quantized_ends
 from etdev.program.analysis.storage import MethodMemory
+from etdev.program.bank_report import BankUse
 from etdev.runner.identifiers import identifiers
 
 IO_ALIGNMENT = 64
-"""Alignment in bytes of each input and output outside of planned memory."""
+"""Alignment in bytes of each input and output that is not in planned memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArenaBank:
+    """A memory bank of the target's board."""
+
+    name: str
+    identifier: str
+    """The name in small letters, as a C++ identifier."""
+    capacity: int
+    """Size in bytes."""
+
+    @property
+    def constant(self) -> str:
+        """Name of the constant with the bank's size."""
+        return f"kBank{_capitalized(self.identifier)}Bytes"
+
+    @property
+    def section(self) -> str:
+        """Name of the section with the bank's arenas.
+
+        GCC and Clang store no bytes of sections whose names start with ``.bss.``. With ``-fdata-sections``, they put a
+        variable into ``.bss.NAME``. No variable can have a name with ``-``.
+        """
+        return f".bss.etdev-bank.{self.identifier}"
 
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """Static memory for a planned buffer, of one method or of several."""
+    """Static memory for a planned buffer of one or several methods."""
 
     index: int
-    """The program's memory id."""
+    """Memory id of the planned buffer."""
     method: str | None
-    """C++ name of the only method that uses the arena; None if all methods with this buffer share it."""
+    """C++ name of the only method that uses the arena; None if all methods with this memory id share the arena."""
     size: int
-    """Bytes: the largest size that a method needs."""
+    """Size in bytes: the maximum over the methods that use the arena."""
     use: str
-    """Content of the arena, for a comment."""
+    """Kind of content, for a comment: ``state``, ``temporaries``, or both."""
+    bank: ArenaBank | None = None
+    """Memory bank that holds the arena; None if the program has no banks, or if they are unknown."""
+
+    @property
+    def label(self) -> str:
+        """Text that identifies the planned buffer: the identifier of its bank or, without banks, its memory id."""
+        return str(self.index) if self.bank is None else self.bank.identifier
+
+    @property
+    def local_constant(self) -> str:
+        """Name of the constant with the arena's size, without the method's namespace."""
+        return f"kArena{_capitalized(self.label)}Bytes"
 
     @property
     def constant(self) -> str:
-        """Name of the constant with its size, in the namespace of the program."""
-        name = f"kArena{self.index}Bytes"
-        return name if self.method is None else f"{self.method}::{name}"
+        """Name of the constant with the arena's size, relative to the project's namespace."""
+        return self.local_constant if self.method is None else f"{self.method}::{self.local_constant}"
 
     @property
     def name(self) -> str:
-        """Name in names of variables and macros."""
-        return f"arena_{self.index}" if self.method is None else f"arena_{self.index}_{self.method}"
+        """Name of the arena, which is a part of the names of variables and macros."""
+        return f"arena_{self.label}" if self.method is None else f"arena_{self.label}_{self.method}"
 
 
 @dataclass(frozen=True, slots=True)
 class InputSlot:
-    """An input of a method."""
+    """Place of a method's input in the memory for inputs and outputs."""
 
     value: m.Value
     offset: int
-    """Offset of its bytes in the memory for inputs and outputs; 0 for an input that is not a tensor."""
+    """Offset in bytes in the memory for inputs and outputs; 0 if the input is not a tensor."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputSlot:
-    """An output tensor that needs memory outside of planned memory."""
+    """Place of an output tensor that is not in planned memory."""
 
     output: int
-    """Position among the outputs."""
+    """Position among the method's outputs."""
     offset: int
     size: int
 
 
 @dataclass(frozen=True, slots=True)
 class MethodLayout:
-    """Memory of one method."""
+    """Static memory of one method."""
 
     name: str
     identifier: str
-    """Its name in C++."""
+    """C++ name of the method."""
     buffers: tuple[tuple[int, int], ...]
-    """Memory id and size of each planned buffer, in order."""
+    """Memory id and size in bytes of each planned buffer, in order."""
     arenas: tuple[Arena, ...]
-    """Arena of each planned buffer."""
+    """Arena of each planned buffer, in the order of ``buffers``."""
     inputs: tuple[InputSlot, ...]
     outputs: tuple[OutputSlot, ...]
     plan: m.ExecutionPlan
+    ends: tuple[QuantizedEnd, ...] = ()
+    """Quantized inputs and outputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Static memory of a project, without pools."""
+    """Static memory of a project, except the pools."""
 
     methods: tuple[MethodLayout, ...]
     arenas: tuple[Arena, ...]
     io: int
-    """Bytes for inputs and outputs."""
+    """Size in bytes of the memory for inputs and outputs, which all methods share."""
 
 
-def make_layout(program: m.Program, where: str, inputs: Mapping[str, DelegateInputs] | None = None) -> Layout:
-    """Return the static memory for a program.
+def make_layout(
+    program: m.Program,
+    where: str,
+    inputs: Mapping[str, DelegateInputs] | None = None,
+    banks: Sequence[BankUse] = (),
+) -> Layout:
+    """Return the layout of a program's static memory.
 
-    ``inputs`` states, per method, how many arguments of each delegate call are inputs. Raises
-    :class:`~etdev.errors.RunnerError` for a program on devices, or one that the runtime cannot load.
+    It omits the constant methods that describe quantized inputs and outputs: a project has constants instead.
+    ``inputs`` maps methods to the number of inputs of each delegate call. ``where`` is the program's location in
+    errors. ``banks`` are the memory banks that the program was built for. Raises :class:`~etdev.errors.RunnerError` if
+    the program uses devices or the runtime cannot load the program.
     """
-    plans = program.execution_plan
+    left_out = describing_methods(program)
+    found = zip(program.execution_plan, method_memories(program, inputs), strict=True)
+    plans, memories = zip(*((plan, memory) for plan, memory in found if plan.name not in left_out), strict=True)
+    ends = quantized_ends(program)
     _refuse_devices(plans, where)
     names = identifiers(plan.name for plan in plans)
-    arenas = _arenas(plans, names, method_memories(program, inputs))
+    arenas = _arenas(plans, names, memories, _arena_banks(banks))
     io = [_io(plan, where) for plan in plans]
     methods = tuple(
         MethodLayout(
@@ -108,6 +158,7 @@ def make_layout(program: m.Program, where: str, inputs: Mapping[str, DelegateInp
             inputs=slots[0],
             outputs=slots[1],
             plan=plan,
+            ends=ends.get(plan.name, ()),
         )
         for plan, name, slots in zip(plans, names, io, strict=True)
     )
@@ -115,7 +166,7 @@ def make_layout(program: m.Program, where: str, inputs: Mapping[str, DelegateInp
 
 
 def plan_alignment(program: m.Program) -> int:
-    """Return the largest power of two, from 16 to 128, that divides all addresses of a program's memory plan."""
+    """Return the largest power of two, from 16 to 128, that divides all offsets in a program's memory plan."""
     bits = 128
     for plan in program.execution_plan:
         for _, tensor in plan.tensors():
@@ -130,26 +181,37 @@ def _refuse_devices(plans: Sequence[m.ExecutionPlan], where: str) -> None:
             device = plan.buffer_device(index)
             if not device.is_host:
                 raise RunnerError(
-                    f"method {plan.name!r} has planned memory on {device}, and a runner has memory on the host only",
+                    f"method {plan.name!r} has planned memory on {device}, but a runner has memory only on the host",
                     where=where,
                     hint="build a target whose partitioners have no `device`",
                 )
         for index, tensor in plan.tensors():
             if not tensor.device.is_host:
                 raise RunnerError(
-                    f"value {index} of method {plan.name!r} is on {tensor.device}, and a runner runs on the host only",
+                    f"value {index} of method {plan.name!r} is on {tensor.device}, but a runner has memory only on the "
+                    "host",
                     where=where,
                     hint="build a target whose partitioners have no `device`",
                 )
 
 
-def _arenas(
-    plans: Sequence[m.ExecutionPlan], names: Sequence[str], memories: Sequence[MethodMemory | str]
-) -> dict[tuple[int, str | None], Arena]:
-    """Return the arenas by memory id and method.
+def _arena_banks(banks: Sequence[BankUse]) -> dict[int, ArenaBank]:
+    """Return the banks by memory id."""
+    names = identifiers(bank.name.lower() for bank in banks)
+    return {bank.index: ArenaBank(bank.name, name, bank.capacity) for bank, name in zip(banks, names, strict=True)}
 
-    Methods share an arena if it holds state in all of them, or in none. If it holds state of one method among
-    temporaries, another method would overwrite that state.
+
+def _arenas(
+    plans: Sequence[m.ExecutionPlan],
+    names: Sequence[str],
+    memories: Sequence[MethodMemory | str],
+    banks: Mapping[int, ArenaBank],
+) -> dict[tuple[int, str | None], Arena]:
+    """Map each memory id and method to an arena; the method is None for a shared arena.
+
+    Methods share the arena of a memory id if no method writes over state of another one. In banks that is always so,
+    because the link plans all methods together. Otherwise, each method has its own arena. A method can write over state
+    of another one with its temporaries or, in buffer 1, with its own state.
     """
     found: dict[tuple[int, str | None], Arena] = {}
     for index in range(1, max((len(plan.non_const_buffer_sizes) for plan in plans), default=0)):
@@ -157,10 +219,11 @@ def _arenas(
         used = [number for number in users if plans[number].non_const_buffer_sizes[index]]
         kept = [_state(memories[number], index) for number in used]
         state, temporary = any(item[0] for item in kept), any(item[1] for item in kept)
-        use = "state" if state and not temporary else "state and temporaries" if state else "temporaries"
-        if len(used) < 2 or not (state and temporary):
+        use = "state and temporaries" if state and temporary else "state" if state else "temporaries"
+        risky = len(used) > 1 and state and (temporary or index == 1)
+        if index in banks or not risky or _is_apart([memories[number] for number in used], index):
             sizes = [plans[number].non_const_buffer_sizes[index] for number in users]
-            found[index, None] = Arena(index, None, max(sizes), use)
+            found[index, None] = Arena(index, None, max(sizes), use, banks.get(index))
         else:
             for number in users:
                 size = plans[number].non_const_buffer_sizes[index]
@@ -168,11 +231,33 @@ def _arenas(
     return found
 
 
-def _state(memory: MethodMemory | str, index: int) -> tuple[bool, bool]:
-    """Return whether a buffer holds state, and whether it holds temporaries.
+def _is_apart(memories: Sequence[MethodMemory | str], index: int) -> bool:
+    """Return True if no method writes over state of another one in a buffer.
 
-    If the use of the memory is unknown, buffer 1 may hold both. ExecuTorch and etdev put state that methods share into
-    other buffers, which hold nothing else.
+    In buffer 1, state of each method is private. In other buffers, methods share state at the same address.
+    """
+    ranges: list[tuple[int, bool, int, int]] = []
+    for number, memory in enumerate(memories):
+        if isinstance(memory, str):
+            return False
+        ranges += [
+            (number, storage.persistent, storage.offset, storage.offset + storage.size)
+            for storage in memory.storages
+            if storage.memory_id == index and storage.size
+        ]
+    states = [item for item in ranges if item[1]]
+    return not any(
+        one != other and start < end and begin < stop and (not persistent or index == 1)
+        for one, _, start, stop in states
+        for other, persistent, begin, end in ranges
+    )
+
+
+def _state(memory: MethodMemory | str, index: int) -> tuple[bool, bool]:
+    """Return two bools: True if a buffer contains state, and True if it contains temporaries.
+
+    If the method's use of memory is unknown, assume that buffer 1 contains both and that other buffers contain only
+    state. ExecuTorch and etdev store shared state in buffers without temporaries.
     """
     if isinstance(memory, str):
         return True, index == 1
@@ -181,9 +266,10 @@ def _state(memory: MethodMemory | str, index: int) -> tuple[bool, bool]:
 
 
 def _io(plan: m.ExecutionPlan, where: str) -> tuple[tuple[InputSlot, ...], tuple[OutputSlot, ...], int]:
-    """Return the slots of a method's inputs and outputs, and the bytes for them.
+    """Return the slots of a method's inputs and outputs, and the size in bytes of the memory for them.
 
-    Planned inputs share one slot at the end: the runtime copies each of them before the next one is set.
+    All inputs in planned memory share one slot at the end. The runtime copies an input from this slot before the next
+    input is written.
     """
     end = 0
     owned: dict[int, int] = {}
@@ -216,10 +302,14 @@ def _io(plan: m.ExecutionPlan, where: str) -> tuple[tuple[InputSlot, ...], tuple
 def _refuse_unbounded(plan: m.ExecutionPlan, value: m.Value, position: int, where: str) -> None:
     if isinstance(value, m.Tensor) and value.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND:
         raise RunnerError(
-            f"output {position} of method {plan.name!r} has sizes without a maximum, which the runtime does not load",
+            f"output {position} of method {plan.name!r} has sizes without a maximum, which the runtime rejects",
             where=where,
             hint="state a maximum for each dynamic dimension",
         )
+
+
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _align(size: int) -> int:

@@ -1,4 +1,4 @@
-"""Libraries of ExecuTorch's wheel that a program needs: kernels for its operators, backends for its delegates."""
+"""Libraries of ExecuTorch that a program needs: kernels for its operators, backends for its delegates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from etdev.program.model import Program
 from etdev.program.signatures import find_signature, operator_name
 
 RUNTIME = "runtime"
-"""The component that every runner needs. It has the primitive operators, and no others."""
+"""Component that every runner needs. It contains kernels only for primitive operators."""
 
 KERNELS = {
     "aten": "kernels_optimized",
@@ -18,9 +18,9 @@ KERNELS = {
     "et_copy": "kernels_optimized",
     "quantized_decomposed": "kernels_quantized",
 }
-"""Namespace of operators → component with their kernels, in the wheel of executorch 1.5.1."""
+"""Maps an operator's namespace to the component with the kernels, in the wheel of executorch 1.5.1."""
 PRIMITIVE = frozenset({"aten::_local_scalar_dense", "aten::sym_numel", "aten::sym_size.int"})
-"""Operators of other namespaces than ``executorch_prim`` for which the runtime itself has kernels."""
+"""Operators outside of the namespace ``executorch_prim`` for which the runtime itself has kernels."""
 ABSENT = frozenset(
     {
         "aten::hardsigmoid.out",
@@ -31,29 +31,29 @@ ABSENT = frozenset(
         "aten::sym_stride.int",
     }
 )
-"""Operators with a known signature for which no component has a kernel."""
+"""Operators that have a known signature but no kernel in any component."""
 BACKENDS = {
     "XnnpackBackend": "backend_xnnpack",
     "OpenvinoBackend": "backend_openvino",
 }
-"""Name of a backend in programs → component with the backend, in the wheel of executorch 1.5.1.
+"""Maps a backend's id in programs to the component with the backend, in the wheel of executorch 1.5.1.
 
-QNN is left out: the native host, which measures the pools, does not have it.
+QNN is not included, because the native host, which measures the pools, does not contain QNN.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A component of ExecuTorch's CMake package, and the reason why a program needs it."""
+    """Component of ExecuTorch's CMake package, with the reason why a program needs it."""
 
     component: str
     reason: str
 
 
 def needed_libraries(program: Program, where: str) -> tuple[Library, ...]:
-    """Return the components that a program needs, in the order in which they are linked.
+    """Return the components that a program needs, in the order of linking.
 
-    Raises :class:`~etdev.errors.RunnerError` for an operator or a delegate that no component has.
+    Raises :class:`~etdev.errors.RunnerError` if no component contains an operator or a backend of the program.
     """
     reasons: dict[str, str] = {RUNTIME: "loads and runs programs, primitive operators"}
     for plan in program.execution_plan:
@@ -71,9 +71,9 @@ def needed_libraries(program: Program, where: str) -> tuple[Library, ...]:
         for delegate in plan.delegates:
             if delegate.id not in BACKENDS:
                 raise RunnerError(
-                    f"a runner does not have the backend {delegate.id}, which method {plan.name!r} needs",
+                    f"a runner does not support the backend {delegate.id}, which method {plan.name!r} needs",
                     where=where,
-                    hint=f"build a target with other partitioners; a runner can have {_listed(BACKENDS)}",
+                    hint=f"build a target with other partitioners; a runner supports {_listed(BACKENDS)}",
                 )
             reasons.setdefault(BACKENDS[delegate.id], f"delegates of {delegate.id}")
     order = (RUNTIME, *dict.fromkeys(KERNELS.values()), *BACKENDS.values())
@@ -81,7 +81,7 @@ def needed_libraries(program: Program, where: str) -> tuple[Library, ...]:
 
 
 def kernels_of(operator: str) -> str | None:
-    """Return the component with an operator's kernel; None if no component has it."""
+    """Return the component that contains an operator's kernel; None if there is no such component."""
     if operator in ABSENT or find_signature(operator) is None:
         return None
     namespace = operator.partition("::")[0]

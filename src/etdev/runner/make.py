@@ -1,4 +1,4 @@
-"""A project for a program in a file: reads it, measures its pools, writes the project."""
+"""Generation of a project from a program's file: read the file, measure the pools, write the project."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from etdev.errors import ProgramError, RunnerError, UsageError
 from etdev.files import describe_os_error, file_sha256, read_file
 from etdev.inspection.report.provenance import provenance
 from etdev.program import Program, parse
+from etdev.program.analysis.quantized_ends import quantized_ends
 from etdev.program.blob import Blob
 from etdev.runner.facts import Facts, check_program, collect_facts
 from etdev.runner.folder import is_made_from, write_project
@@ -27,17 +28,17 @@ from etdev.runner.source import ProgramFile
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A project that was written."""
+    """Result of writing a project."""
 
     facts: Facts
     changed: tuple[str, ...]
-    """Names of the files that were written; empty if the folder had all of them."""
+    """Names of the files that were written; empty if the folder already contained the whole project."""
 
 
 def renew_project(folder: Path, file: Path, data: Sequence[Path] = (), *, alignment: int | None = None) -> None:
-    """Write a project for a program, unless the folder already has the project of just this program.
+    """Write a project for a program, unless the folder already contains the project of this program.
 
-    Arguments and errors are those of :func:`make_project`. Measures nothing if there is nothing to write.
+    In that case, the pools are not measured. Arguments and errors are those of :func:`make_project`.
     """
     source = _read(file, data, alignment)
     if not is_made_from(folder, _made_from(source, embed=False)):
@@ -55,12 +56,12 @@ def make_project(
 ) -> Project:
     """Write a project for a program and its data files to a folder.
 
-    ``alignment`` is that of the memory plan in bytes; None for the one that its addresses show. ``notify`` gets a
-    sentence before something slow happens.
+    ``alignment`` is the alignment of the memory plan in bytes. If it is None, it is derived from the addresses in the
+    plan. ``notify`` receives a message before a slow step.
 
-    Raises :class:`~etdev.errors.RunnerError` for a program that no project can be generated for, and
-    :class:`~etdev.errors.MissingRequirementError` if the pools cannot be measured on this machine. Other errors are
-    those of :func:`write_project`.
+    Raises :class:`~etdev.errors.RunnerError` if no project can be generated for the program. Raises
+    :class:`~etdev.errors.MissingRequirementError` if the pools cannot be measured on this machine. Also raises the
+    errors of :func:`write_project`.
     """
     source = _read(file, data, alignment)
     check_program(source)
@@ -83,6 +84,9 @@ def _read(file: Path, data: Sequence[Path], alignment: int | None) -> ProgramFil
         cause, remedy = describe_os_error(error)
         raise ProgramError(f"cannot read the file: {cause}", where=str(error.filename or file), hint=remedy) from error
     program = parse(Blob(content), where=str(file))
+    report = known.target.banks if known.target is not None else None
+    banks = report.banks if report is not None else ()
+    least = plan_alignment(program) if alignment is None else alignment
     return ProgramFile(
         name=file.name,
         content=content,
@@ -92,7 +96,8 @@ def _read(file: Path, data: Sequence[Path], alignment: int | None) -> ProgramFil
         data=files,
         delegate_inputs={name: notes.delegate_inputs for name, notes in known.notes.items()},
         target=known.target.name if known.target is not None else None,
-        alignment=plan_alignment(program) if alignment is None else alignment,
+        alignment=max((least, *(bank.alignment for bank in banks))),
+        banks=banks,
     )
 
 
@@ -100,29 +105,32 @@ def _made_from(source: ProgramFile, *, embed: bool) -> str:
     """Return a digest of everything that determines a project's files."""
     contents = {name: hashlib.sha256(content).hexdigest() for name, content in source.data.items()}
     program = hashlib.sha256(source.content).hexdigest()
-    facts = (__version__, _environment(), source.name, program, contents, source.target, source.alignment, embed)
+    banks = [(bank.name, bank.index, bank.capacity) for bank in source.banks]
+    facts = (__version__, _environment(), source.name, program, contents, source.target, source.alignment, banks, embed)
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
 def _measured_pools(
     file: Path, program: Program, data: Sequence[Path], notify: Callable[[str], None]
 ) -> dict[str, PoolSizes]:
-    """Call every method once, with random inputs of the largest sizes, and return the pools that this takes."""
+    """Measure the pools: call each method once with random inputs of the largest sizes. Return the sizes by method."""
+    from etdev.execution.native import open_native
     from etdev.execution.random_inputs import random_inputs
     from etdev.runtime.child import ProgramFailureError
-    from etdev.runtime.native import host_executable, measure_pools
+    from etdev.runtime.native import measure_memory
 
-    executable = host_executable(notify)
-    calls = [(plan.name, random_inputs(plan, 0)) for plan in program.execution_plan]
+    ends = quantized_ends(program)
+    calls = [(plan.name, random_inputs(plan, 0, ends.get(plan.name, ()))) for plan in program.execution_plan]
     try:
-        found = measure_pools(executable, file, calls, data=data)
+        with open_native(program, watch=False, notify=notify) as runtime:
+            found = measure_memory(runtime, program, file, calls, data=data)
     except ProgramFailureError as error:
         raise RunnerError(
-            f"its pools cannot be measured, because the runtime fails on random inputs: {error}",
+            f"the pools cannot be measured, because the program fails on random inputs: {error}",
             where=str(file),
-            hint="`etdev verify` checks the file; a `.ptd` that it needs is given with `--data`",
+            hint="check the file with `etdev verify`, and pass the program's data files with `--data`",
         ) from error
-    return {name: PoolSizes(pools.method or 0, pools.temporary or 0) for name, pools in found.items()}
+    return {name: PoolSizes(pools.method_pool, pools.temporary_pool) for name, pools in found.items()}
 
 
 def _environment() -> str:

@@ -1,4 +1,4 @@
-"""Sizes of the pools that the runtime allocates from, and an estimate of them for 32-bit targets."""
+"""Sizes of the pools from which the runtime allocates, and their estimates for 32-bit targets."""
 
 from __future__ import annotations
 
@@ -7,47 +7,51 @@ from dataclasses import dataclass
 from etdev.program import model as m
 
 POOL_ALIGNMENT = 64
-"""Alignment of a pool's memory in bytes. Requests of up to this alignment need the same size in every process."""
+"""Alignment in bytes of a pool's memory.
+
+For allocations with at most this alignment, the required pool size does not depend on the pool's address.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolSizes:
-    """Bytes of the pools that one method needs, measured on a 64-bit machine."""
+    """Sizes in bytes of a method's pools, measured on a 64-bit machine."""
 
     method: int
-    """Bytes of the pool for the method's objects."""
+    """Size of the pool for the method's objects."""
     temp: int
-    """Bytes of the pool for temporary memory of loading and calls, with inputs of the largest sizes."""
+    """Size of the pool for temporary memory while the method is loaded and called with the largest inputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """How a method's pool changes with the size of pointers."""
+    """Data for estimating the size of a method's pool on a 32-bit target."""
 
     counted: int
-    """Bytes of the runtime's own objects on a 64-bit machine, counted from the file."""
+    """Size in bytes of the runtime's own objects on a 64-bit machine, computed from the file."""
     counted32: int
-    """The same with pointers and sizes of 4 bytes."""
+    """Size in bytes of the runtime's own objects on a 32-bit machine, computed from the file."""
 
     def estimate(self, measured: int) -> int:
-        """Return the estimated bytes on a 32-bit target for the bytes measured on a 64-bit machine.
+        """Return the estimated size in bytes of the pool on a 32-bit target.
 
-        Bytes that are not counted are those of delegates. The estimate keeps them as they are.
+        ``measured`` is the size on a 64-bit machine. The bytes that exceed ``counted`` belong to delegates. The
+        estimate assumes that they do not change.
         """
         return self.counted32 + max(measured - self.counted, 0)
 
 
 def scaling(plan: m.ExecutionPlan, *, merged: bool = False) -> Scaling:
-    """Count the runtime's own objects in a method's pool.
+    """Compute the sizes of the runtime's own objects in a method's pool.
 
-    ``merged`` is true if a data file and the program both have named data. The objects are those that ``Method::init``
-    and ``parseTensor`` of executorch 1.5.1 allocate, in their order.
+    The objects are those that ``Method::init`` and ``parseTensor`` of executorch 1.5.1 allocate, in the same order.
+    ``merged`` is True if a data file and the program both contain named data.
     """
     return Scaling(_Counter(8).method(plan, merged=merged), _Counter(4).method(plan, merged=merged))
 
 
 class _Counter:
-    """Adds up allocations with their padding, for pointers of ``word`` bytes."""
+    """Sum of allocations and their padding, for pointers of ``word`` bytes."""
 
     def __init__(self, word: int) -> None:
         self._word = word

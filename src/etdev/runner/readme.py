@@ -1,4 +1,4 @@
-"""Texts of a project's ``README.md``."""
+"""Texts for a project's ``README.md``."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from etdev.program import model as m
 from etdev.program.signatures import operator_name
 from etdev.runner.facts import Facts
+from etdev.runner.header import section_macro
 from etdev.runner.identifiers import comment
-from etdev.runner.layout import MethodLayout
+from etdev.runner.layout import ArenaBank, MethodLayout
 from etdev.runner.libraries import RUNTIME, kernels_of
 
 
 def readme_conditions(facts: Facts) -> set[str]:
-    """Return the conditions of the template ``README.md`` that hold."""
+    """Return the names of the true conditions in the template ``README.md``."""
     return {
+        *(["banks"] if _banked(facts) else []),
         *(["several"] if len(facts.layout.methods) > 1 else []),
         *(["heap"] if _heap(facts) else []),
         *(["kernels"] if _operators(facts) else []),
@@ -23,7 +25,7 @@ def readme_conditions(facts: Facts) -> set[str]:
 
 
 def readme_texts(facts: Facts) -> dict[str, str]:
-    """Return the texts of the template ``README.md``."""
+    """Return the texts for the placeholders of the template ``README.md``."""
     names = [name for name, _ in facts.files]
     return {
         "ORIGIN": "" if facts.source.target is None else f" for the target `{comment(facts.source.target)}`",
@@ -39,17 +41,35 @@ def readme_texts(facts: Facts) -> dict[str, str]:
         "REMAINDER": _remainder(facts),
         "OPERATORS": ",".join(_operators(facts)),
         "HEAP": " and ".join(_heap(facts)),
+        "LINKER_SCRIPT": "\n".join(f"       {line}" for line in _linker_script(facts)),
+        "SECTION_EXAMPLE": "".join(section_macro(facts, bank) for bank in _banked(facts)[:1]),
     }
 
 
+def _banked(facts: Facts) -> list[ArenaBank]:
+    return [arena.bank for arena in facts.layout.arenas if arena.bank is not None]
+
+
+def _linker_script(facts: Facts) -> Iterator[str]:
+    """Yield the lines of a linker script that place the arenas of banks; the user replaces the addresses."""
+    alignment = facts.source.alignment
+    regions = [(bank.identifier.upper(), bank) for bank in _banked(facts)]
+    yield from ("MEMORY", "{")
+    yield from (f"  {name} (rw) : ORIGIN = {name}_ADDRESS, LENGTH = {bank.capacity}" for name, bank in regions)
+    yield from ("}", "SECTIONS", "{")
+    for name, bank in regions:
+        yield f"  .bank_{bank.identifier} (NOLOAD) : ALIGN({alignment}) {{ *({bank.section}) }} > {name}"
+    yield "}"
+
+
 def _heap(facts: Facts) -> list[str]:
-    """Return the program's backends. All that a runner can have allocate from the heap."""
+    """Return the ids of the program's backends. All backends that a runner supports allocate from the heap."""
     used = {delegate.id for plan in facts.source.program.execution_plan for delegate in plan.delegates}
     return sorted(used)
 
 
 def _operators(facts: Facts) -> list[str]:
-    """Return the operators that are not in the runtime itself, sorted."""
+    """Return the sorted operators whose kernels are not in the runtime itself."""
     plans = facts.source.program.execution_plan
     names = {operator_name(operator) for plan in plans for operator in plan.operators}
     return sorted(name for name in names if kernels_of(name) != RUNTIME)
@@ -65,22 +85,34 @@ def _signatures(facts: Facts) -> Iterator[str]:
     yield "| method | inputs | outputs |"
     yield "|---|---|---|"
     for method in facts.layout.methods:
-        outputs = [method.plan.values[index] for index in method.plan.outputs]
-        inputs = ", ".join(_described(slot.value) for slot in method.inputs)
-        yield f"| `{comment(method.name)}` | {inputs or 'none'} | {', '.join(map(_described, outputs)) or 'none'} |"
+        values = [slot.value for slot in method.inputs], [method.plan.values[index] for index in method.plan.outputs]
+        inputs, outputs = (
+            ", ".join(_described(value) + _quantized(method, side, at) for at, value in enumerate(each))
+            for side, each in zip(("input", "output"), values, strict=True)
+        )
+        yield f"| `{comment(method.name)}` | {inputs or 'none'} | {outputs or 'none'} |"
+
+
+def _quantized(method: MethodLayout, side: str, position: int) -> str:
+    """Return the scale and zero point of a quantized input or output as text, otherwise an empty text."""
+    found = (end for end in method.ends if (end.side, end.position) == (side, position))
+    return "".join(f" (scale {end.scale:.6g}, zero point {end.zero_point})" for end in found)
 
 
 def _described(value: m.Value) -> str:
     if not isinstance(value, m.Tensor):
         return type(value).__name__.lower()
     bound = "" if value.shape_dynamism is m.TensorShapeDynamism.STATIC else "up to "
-    return f"{value.scalar_type.name.capitalize()} {bound}[{', '.join(map(str, value.sizes))}]"
+    plain = value.dim_order == tuple(range(len(value.sizes)))
+    order = "" if plain else f" in memory order {', '.join(map(str, value.dim_order))}"
+    return f"{value.scalar_type.name.capitalize()} {bound}[{', '.join(map(str, value.sizes))}]{order}"
 
 
 def _memory(facts: Facts) -> Iterator[str]:
     layout = facts.layout
     for arena in layout.arenas:
-        yield _row(f"`{arena.constant}`: {arena.use}", arena.size)
+        bank = "" if arena.bank is None else f", of {arena.bank.capacity:,} in bank `{comment(arena.bank.name)}`"
+        yield _row(f"`{arena.constant}`: {arena.use}{bank}", arena.size)
     for method in layout.methods:
         yield _method_row(facts, method)
     yield _row("`kTempPoolBytes`: temporary memory of all methods", facts.temp, facts.temp32)

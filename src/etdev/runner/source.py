@@ -1,4 +1,4 @@
-"""Facts from which a project is generated."""
+"""Input for the generation of a project."""
 
 from __future__ import annotations
 
@@ -7,33 +7,37 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from etdev.program.analysis.effects import DelegateInputs
+from etdev.program.bank_report import BankUse
 from etdev.program.model import Program
 from etdev.runner.pools import PoolSizes
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramFile:
-    """A program as it was built, and what is known about it."""
+    """Content of a program's file, with facts about the program."""
 
     name: str
-    """Name of the file: ``digits.pte``."""
+    """Name of the program's file, such as ``digits.pte``."""
     content: bytes
     program: Program
-    """The program that ``content`` holds, without the data of its data files."""
+    """Program parsed from ``content``, without the data in data files."""
     pools: Mapping[str, PoolSizes]
-    """Measured sizes, by method."""
+    """Measured sizes of the pools, by method."""
     measured: str
-    """Where the sizes were measured, for a comment: ``with executorch 1.5.1 on x86_64``."""
+    """Environment in which the pools were measured, for a comment: ``with executorch 1.5.1 on x86_64``."""
     data: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
-    """Contents of the data files by name, in the order in which the runtime looks data up."""
+    """Contents of the data files by name, in the order in which the runtime searches them."""
     delegate_inputs: Mapping[str, DelegateInputs] = field(default_factory=lambda: MappingProxyType({}))
-    """For each method whose object program is known: how many arguments of each delegate call are inputs."""
+    """Maps methods to the number of inputs of each delegate call; methods without an object program are omitted."""
     target: str | None = None
-    """Name of the target that the program was built for; None for a file from elsewhere."""
+    """Name of the target that the program was built for; None if unknown."""
     alignment: int = 16
-    """Alignment in bytes that the memory plan of the program relies on."""
+    """Alignment in bytes that the program's memory plan requires."""
+
+    banks: tuple[BankUse, ...] = ()
+    """Memory banks of the target; empty if it has none, or if they are unknown."""
 
     @property
     def stem(self) -> str:
-        """Name of the program without its suffix. It is part of the names of generated files."""
+        """Name of the program without its suffix, which is a part of the names of generated files."""
         return self.name.removesuffix(".pte")

@@ -1,6 +1,7 @@
-"""Texts of ``runner.cc``: static memory, and tables with facts about the methods.
+"""Texts for ``runner.cc``: static memory, and tables with facts about the methods.
 
-Names of variables end with ``_``, which no name of a method does in C++, except for reserved ones.
+Names of variables end with ``_``, so that they differ from the C++ names of methods. Only names of methods that would
+be reserved words also end with ``_``.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from collections.abc import Iterator
 from etdev.program import model as m
 from etdev.runner.facts import Facts
 from etdev.runner.header import attribute
-from etdev.runner.identifiers import string_literal
+from etdev.runner.identifiers import comment, string_literal
 from etdev.runner.layout import MethodLayout
 
 
 def table_texts(facts: Facts) -> dict[str, str]:
-    """Return the texts of the template ``runner.cc``."""
+    """Return the texts for the placeholders of the template ``runner.cc``."""
     names = [array_name(facts, number) for number in range(len(facts.files))]
     return {
         "EXTERNS": "\n".join(f"extern const uint64_t {name}[];" for name in names) if facts.embed else "",
@@ -29,13 +30,16 @@ def table_texts(facts: Facts) -> dict[str, str]:
 
 
 def array_name(facts: Facts, number: int) -> str:
-    """Return the name of the C array of a file: the program is number 0, then its data files."""
+    """Return the name of the C array for a file. The program has the number 0, and data files follow."""
     return f"{facts.identifier}_file_{number}"
 
 
 def _memory(facts: Facts) -> Iterator[str]:
     for arena in facts.layout.arenas:
         yield f"Block<{arena.constant}, kArenaAlignment> {arena.name}_ {attribute(facts, arena)};"
+        if arena.bank is not None:
+            text = f"{arena.constant} is larger than the bank {comment(arena.bank.name)}"
+            yield f'static_assert({arena.constant} <= {arena.bank.constant}, "{text}");'
     for method in facts.layout.methods:
         yield f"Block<{method.identifier}::kMethodPoolBytes, kPoolAlignment> pool_{method.identifier}_;"
     yield "Block<kTempPoolBytes, kPoolAlignment> temp_memory;"

@@ -1,6 +1,7 @@
-"""Templates of generated files: ``@NAME@`` stands for a text, lines ``//@if`` to ``//@end`` depend on a condition.
+"""Templates of generated files.
 
-In CMake and Markdown files, such lines look the same.
+Each placeholder ``@NAME@`` is replaced with a text. Lines from ``//@if NAME`` to ``//@end`` are included only if the
+condition is true. CMake and Markdown files use the same lines.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _LINE = re.compile(r"^//@(if|else|end) ?(\w*)$")
 def render(template: str, texts: Mapping[str, str], conditions: Collection[str]) -> bytes:
     """Return the content of a generated file.
 
-    ``texts`` has a text for each ``@NAME@`` of the template. ``conditions`` are the names that hold.
+    ``texts`` maps the name of each placeholder to a text. ``conditions`` contains the names of the true conditions.
     """
     source = files("etdev.runner").joinpath("project", template).read_text(encoding="utf-8")
     lines: list[str] = []

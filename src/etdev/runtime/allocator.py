@@ -1,8 +1,8 @@
-"""Interface of device allocators, and the registry that has one allocator for each type of device.
+"""Interface of device allocators, and a registry with one allocator for each device type.
 
 The interface is that of ``DeviceAllocator`` and ``DeviceAllocatorRegistry`` in ExecuTorch's
 ``runtime/core/device_allocator.h``. A public method checks its arguments and counts the operation. Then it calls the
-private method of the same name, which each type of device implements.
+private method of the same name, which subclasses implement.
 
 An address is valid only on its own device. All sizes are in bytes.
 """
@@ -43,7 +43,7 @@ class PointerAttributes:
     """Properties of an address, as the device's driver reports them."""
 
     device: Device
-    """Device that has the memory, with the index that programs use for it."""
+    """Device that contains the address, with the device index that programs use."""
     kind: str
     """Kind of memory: ``device``, ``host`` or ``managed``."""
     source: str
@@ -57,7 +57,7 @@ class Allocation:
     address: int
     size: int
     index: int
-    """Index of the device among those of its type."""
+    """Index of the device, counted among the devices of its type."""
 
     @property
     def end(self) -> int:
@@ -67,7 +67,7 @@ class Allocation:
 
 @dataclass(slots=True)
 class Counters:
-    """Numbers of an allocator's operations, and of the bytes that these copied or allocated."""
+    """Statistics of an allocator: numbers of operations, copied bytes, and current and peak allocated bytes."""
 
     allocations: int = 0
     frees: int = 0
@@ -156,7 +156,7 @@ class DeviceAllocator(MoveOnly, ABC):
         return allocation.address
 
     def deallocate(self, address: int, index: int = 0) -> None:
-        """Free the allocation at an address; raise an error if there is none, or if it was already freed."""
+        """Free the allocation that begins at an address; raise an error if there is no such allocation."""
         with self._lock:
             allocation = self._live.get(address)
             if allocation is None or allocation.index != index:
@@ -190,7 +190,7 @@ class DeviceAllocator(MoveOnly, ABC):
             self.counters.device_to_host_bytes += nbytes
 
     def init_buffer(self, memory_id: int, size: int, index: int = 0) -> None:
-        """Allocate the planned buffer ``memory_id`` on a device; raise an error if it already exists."""
+        """Allocate the planned buffer ``memory_id`` on a device; raise an error if the buffer already exists."""
         if (memory_id, index) in self._buffers:
             raise UsageError(f"planned buffer {memory_id} on {self._device(index)} already exists")
         address = self.allocate(size, index) if size else 0
@@ -235,7 +235,7 @@ class DeviceAllocator(MoveOnly, ABC):
             return self._device_tensor(address, nbytes)
 
     def torch_device(self, index: int = 0) -> str:
-        """Return the name of the torch device on which tensors of :meth:`device_tensor` are."""
+        """Return torch's name for the device of the tensors that :meth:`device_tensor` returns."""
         return "cpu"
 
     def find(self, address: int, nbytes: int, index: int = 0) -> Allocation:
@@ -267,7 +267,7 @@ class DeviceAllocator(MoveOnly, ABC):
         self.counters.peak_bytes = max(self.counters.peak_bytes, self.counters.live_bytes)
 
     def _flaw(self, allocation: Allocation, alignment: int) -> str | None:
-        """Return the problem with a new allocation; None if its address and device are right."""
+        """Return the problem with a new allocation's address or device; None if both are correct."""
         device = self._device(allocation.index)
         if allocation.address % alignment:
             return (
@@ -296,7 +296,8 @@ class DeviceAllocator(MoveOnly, ABC):
         if not 0 <= index < count:
             name = self.device_type.name.lower()
             raise DeviceMemoryError(
-                f"there is no device {name}:{index}", hint=f"there are {count} devices of this type, numbered from 0"
+                f"there is no device {name}:{index}",
+                hint=f"use an index from 0; the number of these devices is {count}",
             )
 
     def _device(self, index: int) -> Device:
@@ -334,13 +335,16 @@ class Registry:
         self._allocators[kind] = allocator
 
     def unregister(self, kind: DeviceType) -> DeviceAllocator:
-        """Remove and return the allocator of a type."""
+        """Remove and return the allocator of a device type."""
         allocator = self.get(kind)
         del self._allocators[kind]
         return allocator
 
     def get(self, kind: DeviceType) -> DeviceAllocator:
-        """Return the allocator of a type. Raises :class:`~etdev.runtime.errors.NoAllocatorError` if there is none."""
+        """Return the allocator of a device type.
+
+        Raises :class:`~etdev.runtime.errors.NoAllocatorError` if the type has no allocator.
+        """
         if kind not in self._allocators:
             there = ", ".join(sorted(known.name for known in self._allocators)) or "none"
             raise NoAllocatorError(
@@ -350,12 +354,12 @@ class Registry:
         return self._allocators[kind]
 
     def types(self) -> tuple[DeviceType, ...]:
-        """Return the types that have an allocator."""
+        """Return the device types that have an allocator, in ascending order."""
         return tuple(sorted(self._allocators))
 
     @contextmanager
     def replaced(self, *allocators: DeviceAllocator) -> Iterator[Registry]:
-        """Replace the allocators of some types in the block."""
+        """Use these allocators for their device types in the block, then restore the previous allocators."""
         before = dict(self._allocators)
         self._allocators.update({allocator.device_type: allocator for allocator in allocators})
         try:

@@ -1,11 +1,16 @@
-"""Child process that runs programs. Requests and answers go through pipes, and its own output goes to a log."""
+"""Child process that runs programs.
+
+Requests and answers go through pipes. The output of the child goes to a log file.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -16,7 +21,10 @@ from typing import BinaryIO, TypeVar
 T = TypeVar("T")
 
 LIMIT = 600.0
-"""Maximum seconds for one answer. Calls take less, but the import of a runtime can take minutes on slow machines."""
+"""Default maximum time for one answer, in seconds.
+
+Calls take less time, but importing a runtime can take minutes on slow machines.
+"""
 
 _TAIL_LINES = 3
 _NOISE = re.compile(
@@ -35,15 +43,15 @@ class ProgramFailureError(Exception):
 
 
 class RuntimeCrashError(ProgramFailureError):
-    """Error for a program that crashed the process of the runtime, or did not return in time."""
+    """Error for a program that crashed the runtime's process, or that did not return in time."""
 
 
 class Child:
-    """Process that answers requests, one at a time.
+    """Child process that answers requests, one at a time.
 
-    ``command`` returns the command line for two inherited file descriptors: one to read requests from, one to write
-    answers to. ``environment`` is added to the environment of this process. If the child takes longer than ``limit``
-    seconds for an answer, it is killed.
+    ``command`` gets two file descriptors and returns the command line of the child. The child inherits both
+    descriptors: it reads requests from the first one and writes answers to the second one. ``environment`` contains
+    variables to add to the parent's environment. The child is killed if an answer takes longer than ``limit`` seconds.
     """
 
     def __init__(
@@ -54,48 +62,52 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._log: FileIO | None = None
         self._ended = "the runtime's process was ended"
-        """How the last process ended. A request of another thread may have waited meanwhile."""
+        """Reason why the last process ended. A request that waited for its turn raises an error with this text."""
         self._turn = Lock()
-        """Lock for one request at a time. The metric of a config may call the program from several threads."""
+        """Lock that permits one request at a time, because several threads may call the program."""
 
     @property
     def is_running(self) -> bool:
-        """True from :meth:`start` until the process was killed or has crashed."""
+        """True from :meth:`start` until the process is killed or has crashed."""
         return self._process is not None
 
     @property
     def process_id(self) -> int:
-        """Process id. Only for a running child."""
+        """Process id of the child, which must be running."""
         assert self._process is not None
         return self._process.pid
 
     def start(self) -> None:
-        """Start the process. Its output goes to the log of earlier ones. Raises OSError."""
+        """Start the process and append its output to the log. Raises OSError."""
         if self._log is None:
             self._log = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - `close` closes it
         ours_in, theirs_out = os.pipe()
         theirs_in, ours_out = os.pipe()
+        watched, self._alive = os.pipe()
         try:
             self._process = subprocess.Popen(
                 self._command(theirs_in, theirs_out),
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=self._log,
-                pass_fds=(theirs_in, theirs_out),
+                pass_fds=(theirs_in, theirs_out, watched),
                 env=self._environment,
             )
+            _end_with_this_process(watched, self._process.pid)
         except BaseException:
             os.close(ours_in)
             os.close(ours_out)
+            os.close(self._alive)
             raise
         finally:
             os.close(theirs_in)
             os.close(theirs_out)
+            os.close(watched)
         self._reading: BinaryIO = os.fdopen(ours_in, "rb")
         self._writing: BinaryIO = os.fdopen(ours_out, "wb")
 
     def stop(self) -> int | None:
-        """Kill the process and return its exit code, or None if it does not run."""
+        """Kill the process and return its exit code; None if no process is running."""
         if self._process is None:
             return None
         process, self._process = self._process, None
@@ -103,6 +115,7 @@ class Child:
         with suppress(OSError):
             self._writing.close()
         self._reading.close()
+        os.close(self._alive)
         return process.wait()
 
     def close(self) -> None:
@@ -113,11 +126,12 @@ class Child:
             self._log = None
 
     def exchange(self, talk: Callable[[BinaryIO, BinaryIO], T]) -> tuple[T, str]:
-        """Send a request and return the answer, with the last lines that the process has logged meanwhile.
+        """Send a request and return the answer, together with the last lines that were added to the log.
 
-        ``talk`` gets the stream of answers and the stream of requests. If the process ends during ``talk``, or takes
-        too long, :class:`RuntimeCrashError` is raised. ``talk`` may also raise :class:`Crash`, if the process has
-        reported a crash before its end. Any other exception kills the process, because its answer is not read.
+        ``talk`` gets the stream of answers and the stream of requests, and returns the answer. ``talk`` may raise
+        :class:`Crash` if the process reports its own crash. Raises :class:`RuntimeCrashError` if the process ends or
+        the answer takes too long. Any other exception of ``talk`` kills the process, because an answer may remain
+        unread.
         """
         with self._turn:
             if self._process is None:
@@ -138,7 +152,7 @@ class Child:
 
     @contextmanager
     def _killed_after_limit(self) -> Iterator[Event]:
-        """Kill the process if the block takes longer than the limit. The yielded event is then set."""
+        """Kill the process if the block takes longer than the limit; in that case, set the yielded event."""
         assert self._process is not None
         process, late = self._process, Event()
 
@@ -168,9 +182,9 @@ class Child:
         return what + (f" [{logged}]" if logged else "")
 
     def _logged(self, since: int) -> str:
-        """Return the last lines of the log after the position ``since``.
+        """Return the last lines that were written to the log after the position ``since``.
 
-        Parent and child share the position in the log file. Reading must not change it.
+        Parent and child share one position in the log file, so this method must not change the position.
         """
         assert self._log is not None
         descriptor = self._log.fileno()
@@ -179,5 +193,17 @@ class Child:
         return " | ".join(lines[-_TAIL_LINES:])
 
 
+def _end_with_this_process(watched: int, child: int) -> None:
+    """End a child when this process ends, even if this process is killed and the child is in an endless call.
+
+    ``watched`` is the end of a pipe for reading that the child inherits. This process has the only end for writing.
+    When that one is closed, Linux sends SIGIO to the child, whose default action ends the child. A child of another
+    system ends when it reads its next request.
+    """
+    if sys.platform == "linux":
+        fcntl.fcntl(watched, fcntl.F_SETOWN, child)
+        fcntl.fcntl(watched, fcntl.F_SETFL, fcntl.fcntl(watched, fcntl.F_GETFL) | os.O_ASYNC)
+
+
 class Crash(Exception):  # noqa: N818 - not an error of etdev, but a report of the process
-    """Report of a process about its own crash. The text continues the sentence "ended with signal X"."""
+    """A process's report of its own crash. The message follows "the process ended with signal SIGSEGV" in an error."""

@@ -38,7 +38,11 @@ def constant_bytes(program: Program, value: int, tensor: m.Tensor) -> Blob:
 
 
 def initial_bytes(program: Program, value: int, tensor: m.Tensor) -> Blob:
-    """Return the initial value of state, from the first of the mutable data segments, which the runtime also uses."""
+    """Return the initial value of state.
+
+    The value is in the program's first mutable data segment. Raises :class:`~etdev.errors.MissingRequirementError` if
+    the value is in a data file.
+    """
     if tensor.is_external:
         return constant_bytes(program, value, tensor)
     if not program.mutable_data_segments:
@@ -48,14 +52,14 @@ def initial_bytes(program: Program, value: int, tensor: m.Tensor) -> Blob:
 
 
 class Constants(MoveOnly):
-    """Constants of a method: on the host in the memory of the file, on a device as copies.
+    """Constants of a method: the file's bytes on the host, or copies in device memory.
 
-    A second close has no effect.
+    A second call of :meth:`close` has no effect.
     """
 
     def __init__(self, program: Program, plan: m.ExecutionPlan, home: Device, registry: Registry) -> None:
         self.memories: dict[int, Memory] = {}
-        """Maps the index of a value to the memory of the constant."""
+        """Maps the value index of a constant to the memory that contains its data."""
         self._buffer = DeviceMemoryBuffer()
         data = {value: constant_bytes(program, value, tensor) for value, tensor in plan.tensors() if tensor.is_constant}
         if home == HOST:
@@ -86,7 +90,7 @@ class Constants(MoveOnly):
             self.memories[value] = Memory(home, address, len(blob), allocator=allocator)
 
     def close(self) -> None:
-        """Free the copies on a device."""
+        """Free the copies in device memory."""
         self.memories.clear()
         self._buffer.close()
 

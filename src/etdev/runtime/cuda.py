@@ -1,4 +1,4 @@
-"""Allocator of CUDA memory. It uses torch, and imports torch only when a program uses a CUDA device."""
+"""Allocator of CUDA memory through torch, which is imported only when a program uses a CUDA device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _TORCH_ALIGNMENT = 512
 """Alignment in bytes of all addresses from torch's allocator."""
 _KINDS = {0: "unregistered", 1: "host", 2: "device", 3: "managed"}
-"""Names of kinds of memory, by their numbers in CUDA's ``cudaMemoryType``."""
+"""Maps a number of CUDA's ``cudaMemoryType`` to the name of that kind of memory."""
 
 
 def cuda_is_visible() -> bool:
@@ -32,8 +32,8 @@ def cuda_is_visible() -> bool:
 class CudaAllocator(DeviceAllocator):
     """Allocator of CUDA memory. Each allocation is a ``uint8`` tensor that stays alive until the allocation is freed.
 
-    ``ordinals`` maps the device indices of a program to CUDA devices of this machine, so a program for two devices can
-    run on one. By default, index and ordinal are equal.
+    ``ordinals`` maps the device indices of a program to CUDA devices of this machine. Several indices can have the same
+    CUDA device. By default, index and ordinal are equal.
     """
 
     def __init__(self, ordinals: Mapping[int, int] | None = None) -> None:
@@ -59,7 +59,7 @@ class CudaAllocator(DeviceAllocator):
         return max(self._ordinals) + 1 if self._ordinals else torch.cuda.device_count()
 
     def ordinal(self, index: int) -> int:
-        """Return CUDA's number on this machine for a program's device index."""
+        """Return the ordinal of the CUDA device on this machine for a program's device index."""
         return self._ordinals.get(index, index) if self._ordinals else index
 
     def memory_info(self, index: int = 0) -> MemoryInfo:
@@ -76,7 +76,7 @@ class CudaAllocator(DeviceAllocator):
         return f"cuda:{self.ordinal(index)}"
 
     def release_reserve(self) -> None:
-        """Release torch's reserved memory to the devices."""
+        """Release the memory that torch's cache reserves but does not use."""
         import torch
 
         torch.cuda.empty_cache()
@@ -144,9 +144,10 @@ class CudaAllocator(DeviceAllocator):
         return PointerAttributes(self._as_program(address, ordinal), "device", "torch")
 
     def _as_program(self, address: int, ordinal: int) -> Device:
-        """Return the program's device that has the memory at an address.
+        """Return the program's device for an address on the CUDA device ``ordinal``.
 
-        Several devices of the program can be the same CUDA device ``ordinal``. The allocation records its device.
+        Several devices of the program can be the same CUDA device. The allocation at the address determines the
+        program's device.
         """
         for allocation in self.live():
             if allocation.address <= address < allocation.end and self.ordinal(allocation.index) == ordinal:
@@ -155,7 +156,7 @@ class CudaAllocator(DeviceAllocator):
 
 
 def _from_bindings(address: int) -> tuple[str, int, str] | None:
-    """Return kind, ordinal and source of an address from NVIDIA's ``cuda-bindings``; None if not installed."""
+    """Ask the package ``cuda-bindings`` for the kind, ordinal and source of an address; return None if this fails."""
     try:
         from cuda.bindings import runtime  # type: ignore[import-not-found]
     except ImportError:
@@ -179,7 +180,7 @@ class _Attributes(ctypes.Structure):
 
 
 def _from_library(address: int) -> tuple[str, int, str] | None:
-    """Return kind, ordinal and source of an address from torch's CUDA library; None if there is no such library."""
+    """Ask CUDA's runtime library for the kind, ordinal and source of an address; return None if this fails."""
     ask = _runtime_function()
     attributes = _Attributes()
     if ask is None or ask(ctypes.byref(attributes), ctypes.c_void_p(address)):

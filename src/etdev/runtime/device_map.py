@@ -19,7 +19,7 @@ DeviceMap = Mapping[Device, str]
 """Maps a device of the program to ``sim`` or to the name of a device of this machine."""
 
 NO_MAP: DeviceMap = MappingProxyType({})
-"""An empty map: every device of the program is the local device of the same name."""
+"""An empty map: every device of the program is the device of the same name on this machine."""
 
 _FORMS = "write pairs `DEVICE=sim` or `DEVICE=DEVICE`, separated by commas: `cuda:0=sim,cuda:1=sim`"
 
@@ -27,8 +27,8 @@ _FORMS = "write pairs `DEVICE=sim` or `DEVICE=DEVICE`, separated by commas: `cud
 def parse_device_map(text: str) -> DeviceMap:
     """Parse a device map: pairs separated by commas, as in ``cuda:0=sim,cuda:1=cuda:0``.
 
-    Raises :class:`~etdev.errors.UsageError` for an invalid map. An empty map is invalid, too: its text often comes from
-    a variable that is not set.
+    Raises :class:`~etdev.errors.UsageError` for an invalid map. An empty text is also invalid, because it often comes
+    from an unset variable.
     """
     found: dict[Device, str] = {}
     for pair in (part.strip() for part in text.split(",")):
@@ -39,7 +39,7 @@ def parse_device_map(text: str) -> DeviceMap:
             )
         device = parse_device(name)
         if device.is_host:
-            raise UsageError("the host cannot be mapped", hint="map other devices: `cuda:0=sim`")
+            raise UsageError("a device map cannot replace the host", hint="map only other devices: `cuda:0=sim`")
         if device in found:
             raise UsageError(f"{device} is mapped twice", hint="keep one of the two pairs")
         found[device] = _target(device, kind)

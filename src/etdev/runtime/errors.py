@@ -41,17 +41,17 @@ class OutOfDeviceMemoryError(MissingRequirementError):
 class PlannedBufferError(RunError):
     """Error for a planned buffer that cannot be allocated or initialized on its device.
 
-    All memory allocated before the error was freed. The exit code is that of the cause.
+    All memory that was allocated for the load is freed. The exit code is the exit code of ``cause``.
     """
 
     def __init__(self, what: str, buffer: int, device: Device, asked: int, free: int | None, cause: EtdevError) -> None:
         self.buffer = buffer
-        """Index into ``non_const_buffer_sizes``, from 1."""
+        """Index of the planned buffer in ``non_const_buffer_sizes``; the first buffer has index 1."""
         self.device = device
         self.asked = asked
         """Bytes that were requested."""
         self.free = free
-        """Free bytes on the device after the buffers were freed; None if unknown."""
+        """Free bytes on the device after the method's planned buffers were freed; None if unknown."""
         self.exit_code = cause.exit_code
         super().__init__(
             f"{what}: planned buffer {buffer} on {device} needs {asked} bytes, {count_bytes(free)} free: "
@@ -62,5 +62,5 @@ class PlannedBufferError(RunError):
 
 
 def count_bytes(number: int | None) -> str:
-    """Format a number of bytes for a message; None stands for an unknown number."""
+    """Format a number of bytes for a message; None means an unknown number."""
     return "an unknown number of bytes" if number is None else f"{number} bytes"

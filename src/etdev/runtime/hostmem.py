@@ -12,8 +12,8 @@ from etdev.errors import UsageError
 def host_bytes(memory: Any, *, writable: bool = False) -> memoryview:
     """Return all bytes of a buffer or contiguous host tensor, without a copy.
 
-    Buffers are ``bytes``, ``bytearray``, numpy arrays and the like. Raises :class:`~etdev.errors.UsageError` for any
-    other object and, if ``writable``, for read-only memory.
+    A buffer is an object such as ``bytes``, ``bytearray`` or a numpy array. Raises :class:`~etdev.errors.UsageError`
+    for any other object. If ``writable``, the error is also raised for read-only memory.
     """
     if hasattr(memory, "data_ptr"):
         memory = _tensor_bytes(memory)
@@ -41,7 +41,7 @@ def _tensor_bytes(tensor: Any) -> Any:
 
 @contextmanager
 def quiet_read_only() -> Iterator[None]:
-    """Suppress torch's warning when the block makes a tensor of read-only memory; the block must not write to it."""
+    """Suppress torch's warning about a tensor over read-only memory; the block must not write to this memory."""
     import warnings
 
     with warnings.catch_warnings():

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 class Method(MoveOnly):
     """A method that is loaded into planned buffers; its state persists from call to call.
 
-    ``memories`` are the planned buffers. The caller owns them and must close them after the method. If loading fails,
-    everything loaded before the error is released.
+    ``memories`` are the planned buffers, which the caller owns. The caller must close the method before the buffers. If
+    loading fails, everything loaded before the error is released.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Method(MoveOnly):
     def execute(self, inputs: Sequence[Any]) -> tuple[Output, ...]:
         """Run the method; inputs and outputs are host tensors and plain values.
 
-        A tensor that the file places on a device is a :class:`~etdev.runtime.tensors.DeviceTensor` instead.
+        An input or output that the file places on a device is a :class:`~etdev.runtime.tensors.DeviceTensor`.
         """
         self._inputs.set(inputs)
         given = self._outputs.prepare()
@@ -107,7 +107,11 @@ class Method(MoveOnly):
             raise
 
     def execute_on_device(self, arguments: Sequence[RunTensor | int | float | bool | None]) -> None:
-        """Run the method as the program of a delegate; ``arguments`` are the inputs, then the outputs, on ``home``."""
+        """Run the method as the program of a delegate.
+
+        ``arguments`` are the inputs, followed by the outputs. All tensors must be on ``home``, the device of this
+        method.
+        """
         count = len(self._plan.inputs)
         self._inputs.bind(arguments[:count], arguments[count:])
         self._outputs.direct(arguments[count:])
@@ -117,7 +121,7 @@ class Method(MoveOnly):
             executor.finish()
 
     def start(self) -> None:
-        """Set all values to their content in the file; the planned buffers must contain only zeros."""
+        """Restore all values from the file; before the call, the planned buffers must contain only zeros."""
         self._machine.values = [self._value(index, value) for index, value in enumerate(self._plan.values)]
         self._inputs.begin()
         self._outputs.begin()
@@ -128,11 +132,11 @@ class Method(MoveOnly):
                 self._write_initial(index, tensor)
 
     def state(self) -> list[State]:
-        """Return the byte ranges of state, which keep their content between calls; empty without poison."""
+        """Return the byte ranges of state, which keep their content between calls; empty if poison is disabled."""
         return self._machine.poison.state() if self._machine.poison else []
 
     def spare(self, state: Iterable[State]) -> None:
-        """Never poison these bytes, which are the state of another method in the same memory."""
+        """Exclude byte ranges from poison, because they are the state of another method in the same memory."""
         if self._machine.poison:
             self._machine.poison.spare(state)
 
@@ -228,7 +232,7 @@ class Method(MoveOnly):
         return found
 
     def _poison(self) -> Poison:
-        """Return the poison for this method; raise :class:`RunError` if the analysis of the method's memory fails."""
+        """Return the poison for this method; raise :class:`RunError` if the method's memory cannot be analyzed."""
         inputs = dict(delegate_inputs(self._plan))
         for position, call in enumerate(flow_graph(self._plan).instructions):
             if isinstance(call, m.DelegateCall):

@@ -1,4 +1,4 @@
-"""Test for the holder of a lock."""
+"""Function that tests whether the calling thread holds a lock."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from typing import Any
 
 
 def is_mine(lock: Any) -> bool:
-    """Return True if the calling thread holds this reentrant lock; ``threading.Condition`` uses the same test."""
+    """Return True if the calling thread holds this reentrant lock, like the check in ``threading.Condition``."""
     return bool(lock._is_owned())

@@ -1,4 +1,4 @@
-"""Planned buffers of a method: single owners of the memory, and the manager that passes them to a method.
+"""Planned buffers of a method: their owners, their addresses, and the manager that a caller passes to a method.
 
 The interface is that of ExecuTorch's ``DeviceMemoryBuffer``, ``HierarchicalAllocator`` and ``MemoryManager``.
 """
@@ -29,7 +29,7 @@ class Span:
 class DeviceMemoryBuffer(MoveOnly):
     """The owner of one allocation; a context manager.
 
-    It frees the allocation exactly once: when it is closed, or when it is garbage-collected. An empty buffer does not
+    The owner frees the allocation exactly once: when the owner is closed or garbage-collected. An empty buffer does not
     own memory.
     """
 
@@ -50,7 +50,7 @@ class DeviceMemoryBuffer(MoveOnly):
         *,
         registry: Registry = DEFAULT_REGISTRY,
     ) -> Self:
-        """Allocate memory from the registry.
+        """Allocate memory with the registry's allocator for ``device_type``.
 
         A size of 0 allocates nothing, but still requires an allocator for the type.
         """
@@ -59,7 +59,7 @@ class DeviceMemoryBuffer(MoveOnly):
 
     @property
     def allocator(self) -> DeviceAllocator | None:
-        """Allocator of the memory; None for an empty buffer that :meth:`create` did not make."""
+        """Allocator of the memory; None if the buffer was created without an allocator."""
         return self._allocator
 
     def data(self) -> int:
@@ -88,7 +88,7 @@ class DeviceMemoryBuffer(MoveOnly):
 
 
 class HierarchicalAllocator:
-    """Planned buffers, numbered from 0; this class computes addresses in them and never accesses the memory."""
+    """Planned buffers, numbered from 0; this class computes addresses in the buffers and never accesses the memory."""
 
     def __init__(self, buffers: Sequence[Span], planned_buffer_devices: Sequence[Device] = ()) -> None:
         if planned_buffer_devices and len(planned_buffer_devices) != len(buffers):
@@ -100,7 +100,7 @@ class HierarchicalAllocator:
         """Return the address of ``size`` bytes that begin at ``offset`` in a buffer."""
         if not 0 <= memory_id < len(self.buffers):
             raise UsageError(
-                f"there is no planned buffer {memory_id}", hint=f"there are {len(self.buffers)}, numbered from 0"
+                f"there is no planned buffer {memory_id}", hint=f"use an index from 0 and below {len(self.buffers)}"
             )
         buffer = self.buffers[memory_id]
         if offset < 0 or size < 0 or offset + size > buffer.size:
@@ -116,7 +116,7 @@ class HierarchicalAllocator:
 
 
 class MemoryManager:
-    """The caller's memory for a method; a method without it allocates its own buffers."""
+    """Planned buffers that the caller provides for a method; without them, the method allocates its own buffers."""
 
     def __init__(self, planned_memory: HierarchicalAllocator | None = None) -> None:
         self._planned = planned_memory
@@ -130,5 +130,5 @@ class MemoryManager:
         return self._planned.planned_buffer_devices() if self._planned else ()
 
     def has_device_memory(self) -> bool:
-        """Return True if the planned buffers have devices."""
+        """Return True if :meth:`planned_buffer_devices` is not empty."""
         return bool(self.planned_buffer_devices())

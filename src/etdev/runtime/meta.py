@@ -25,7 +25,7 @@ class TensorMeta:
 
 
 class MethodMeta:
-    """Metadata of a method, read from its table in the file.
+    """Metadata of a method, read from the file.
 
     Planned buffers are numbered from 0, as in C++. In the file, the first buffer has index 1.
     """
@@ -46,7 +46,7 @@ class MethodMeta:
         return self._plan.non_const_buffer_sizes[self._checked(index)]
 
     def memory_planned_buffer_device(self, index: int) -> Device:
-        """Return the device of a planned buffer: the host, unless the file has a table of devices."""
+        """Return the device of a planned buffer; the host if the file has no table of devices."""
         return self._plan.buffer_device(self._checked(index))
 
     def num_inputs(self) -> int:
@@ -66,7 +66,7 @@ class MethodMeta:
         return self._tensor(self._plan.outputs, index, "output")
 
     def _checked(self, index: int) -> int:
-        """Return the index of a planned buffer in the file; raise an error if the buffer does not exist."""
+        """Return the file's index for the planned buffer ``index``; raise an error if the buffer does not exist."""
         _item(range(self.num_memory_planned_buffers()), index, f"planned buffer of method {self._plan.name!r}")
         return index + 1
 
@@ -87,5 +87,5 @@ class MethodMeta:
 
 def _item(items: tuple[int, ...] | range, index: int, what: str) -> int:
     if not 0 <= index < len(items):
-        raise UsageError(f"there is no {what} with index {index}", hint=f"there are {len(items)}, numbered from 0")
+        raise UsageError(f"there is no {what} with index {index}", hint=f"use an index from 0 and below {len(items)}")
     return items[index]

@@ -40,8 +40,8 @@ def load_method(
 ) -> Method:
     """Load one method, with planned buffers from ``memory`` or allocated through ``registry``.
 
-    The default registry is that of the process. Raises :class:`~etdev.runtime.errors.PlannedBufferError` and other
-    errors. Memory allocated before an error is freed.
+    By default, the registry is that of the process. Raises :class:`~etdev.runtime.errors.PlannedBufferError` if a
+    planned buffer cannot be allocated or initialized. Memory allocated before an error is freed.
     """
     registry = registry or default_registry()
     settings = _settings(poison, executors, inplace, bounds)
@@ -62,9 +62,9 @@ def load_method(
 class LoadedProgram(MoveOnly):
     """A program with all methods loaded; a context manager.
 
-    With ``shared``, all methods use the same planned buffers, as in ``executorch.runtime.Runtime``. Each buffer is as
-    large as the largest method needs. Methods then share state that has the same place in the file. Without ``shared``,
-    each method has its own memory and state.
+    With ``shared``, all methods use the same planned buffers, as in ``executorch.runtime.Runtime``. Each buffer has the
+    size that the largest method needs. Two methods then share state that has the same buffer and offset in the file.
+    Without ``shared``, each method has its own memory and state.
     """
 
     def __init__(self, program: Program, *, registry: Registry, settings: Settings, shared: bool = True) -> None:
@@ -96,7 +96,7 @@ class LoadedProgram(MoveOnly):
         return self.methods[self.program.method(name).name]
 
     def execute(self, name: str, inputs: Sequence[Any]) -> tuple[Output, ...]:
-        """Run a method; parameters and result are those of :meth:`Method.execute`."""
+        """Run a method, with the same parameters and result as :meth:`Method.execute`."""
         return self.method(name).execute(inputs)
 
     def reset(self) -> None:
@@ -131,9 +131,9 @@ def load_program(
     inplace: InPlaceTable = DEFAULT,
     bounds: Bounds | None = None,
 ) -> LoadedProgram:
-    """Load all methods of a program, or of a file. Raises the errors of :func:`load_method`.
+    """Load all methods of a program or of a program file. Raises the errors of :func:`load_method`.
 
-    Devices come from ``registry`` if it is set, otherwise from ``device_map``.
+    By default, ``registry`` is created from ``device_map``. If this map is empty, the registry is that of the process.
     """
     return LoadedProgram(
         read(program) if isinstance(program, Path) else program,
@@ -146,7 +146,7 @@ def load_program(
 def _settings(
     poison: bool, executors: Mapping[str, ExecutorFactory] | None, inplace: InPlaceTable, bounds: Bounds | None
 ) -> Settings:
-    """Return the settings, by default with all registered executors."""
+    """Return the interpreter's settings; by default, with all registered executors."""
     found = registered_executors() if executors is None else executors
     return Settings(poison=poison, bounds=bounds or Bounds(), inplace=inplace, executors=found)
 

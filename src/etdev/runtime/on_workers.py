@@ -1,6 +1,6 @@
 """Execution of one program on several workers, one for each device of the program.
 
-A worker has the memory of its device and runs the delegates on it. Only copy instructions of the program move data
+A worker has the memory of its device and runs the device's delegates. Only copy instructions of the program move data
 between workers.
 """
 
@@ -61,11 +61,11 @@ _SPACE = 1 << 48
 _GAP = 4096
 
 Places = Mapping[Device, int]
-"""Maps a device of the program to the number of its worker."""
+"""Maps a device of the program to the number of the worker that acts as this device."""
 
 
 class WorkerDevices(DistantAllocator):
-    """Allocator for devices that are workers; its addresses stand for handles, and differ from those on a worker."""
+    """Allocator for devices that are workers; an address identifies a handle, and is not an address on the worker."""
 
     def __init__(self, orchestrator: Orchestrator, kind: DeviceType, places: Places) -> None:
         super().__init__()
@@ -90,14 +90,14 @@ class WorkerDevices(DistantAllocator):
         return None
 
     def allocate(self, nbytes: int, index: int = 0, alignment: int = DEFAULT_ALIGNMENT) -> int:
-        """Free the memory of earlier :meth:`deallocate` calls that had to wait, then allocate like the base class."""
+        """Complete delayed :meth:`deallocate` calls, then allocate memory like the base class."""
         self._sweep()
         return super().allocate(nbytes, index, alignment)
 
     def deallocate(self, address: int, index: int = 0) -> None:
-        """Free memory now, or during a later call if this thread holds one of the locks.
+        """Free memory now, or in a later call if the lock of the allocator or orchestrator is held.
 
-        The garbage collector can call this at any time, even while the thread holds a lock.
+        The garbage collector can call this method at any time, even while the thread holds one of these locks.
         """
         self._gone.append((address, index))
         self._sweep()
@@ -185,7 +185,7 @@ class RemoteDelegate(MoveOnly):
     def execute(self, arguments: Sequence[RunTensor | int | float | bool | None]) -> None:
         """Start a call, which runs in order with all other tasks that use the same bytes.
 
-        Wait for the call only if the size of an output depends on it.
+        If the size of an output depends on the call, wait until the call has ended.
         """
         sent: list[Any] = []
         for position, argument in enumerate(arguments):
@@ -209,7 +209,7 @@ class RemoteDelegate(MoveOnly):
             _result(future)
 
     def reset(self) -> None:
-        """Reset all state after the calls that :meth:`execute` started."""
+        """Reset all state after the calls that :meth:`execute` started have ended."""
         self._begun.append(self._orchestrator.submit(_reset, self._loaded()))
 
     def close(self) -> None:
@@ -227,13 +227,13 @@ class RemoteDelegate(MoveOnly):
         """Return an argument's memory on the worker as a task argument; None for an argument of 0 bytes."""
         size = argument.nbytes if is_input or argument.static else argument.capacity
         if size is None:
-            raise RunError(f"{argument.describe()} has no maximum size, which a worker needs")
+            raise RunError(f"{argument.describe()} has no maximum size, but an output on a worker needs one")
         memory = argument.memory
         if not size or memory is None:
             return None
         devices = memory.allocator
         if not isinstance(devices, WorkerDevices):
-            raise RunError(f"{argument.describe()} is not in memory of a worker")
+            raise RunError(f"{argument.describe()} is not in the memory of a worker")
         part = devices.resident(argument.start, size, self._device.index)
         if is_input:
             return part.resident(Access.READ)
@@ -267,7 +267,7 @@ def _free(orchestrator: Orchestrator, handle: Handle | ObjectHandle) -> None:
 
 
 def _result(future: TaskFuture) -> Any:
-    """Return the result of a task; instead of a :class:`PoisonedError`, raise the error that caused it."""
+    """Return the result of a task; if the task did not run because an earlier task failed, raise that task's error."""
     try:
         return future.result()
     except PoisonedError as error:
@@ -279,7 +279,7 @@ def _result(future: TaskFuture) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Recipe:
-    """Data with which a worker loads a delegate; the worker adds its own device."""
+    """Data from which a worker loads a delegate on the worker's own device."""
 
     id: str
     data: bytes
@@ -298,7 +298,7 @@ class _Tensor:
 
 
 class _Loaded:
-    """A loaded delegate, as an object on a worker."""
+    """A loaded delegate, stored as an object on a worker."""
 
     def __init__(self, executor: DelegateExecutor) -> None:
         self.executor = executor

@@ -8,9 +8,9 @@ from etdev.errors import UsageError
 
 
 class MoveOnly:
-    """Base class of objects that own memory, which cannot be copied or pickled.
+    """Base class of objects that own memory. These objects cannot be copied or pickled.
 
-    A copy would be a second owner: it would free the memory again, or keep the address of freed memory.
+    A copy would be a second owner: it would free the memory again, or retain the address of freed memory.
     """
 
     __slots__ = ()

@@ -16,7 +16,10 @@ from etdev.runtime.memory import DeviceMemoryBuffer, MemoryManager
 from etdev.runtime.owners import MoveOnly
 
 BufferKey = tuple[Device, int]
-"""Device and index of a planned buffer; the index is that of ``non_const_buffer_sizes``. Methods can share buffers."""
+"""Device and index of a planned buffer, which several methods can share.
+
+The index is the position in ``non_const_buffer_sizes``.
+"""
 
 PLANNED_ALIGNMENT = 64
 """Alignment of planned buffers, in bytes."""
@@ -36,14 +39,14 @@ def buffer_sizes(plans: Iterable[m.ExecutionPlan], home: Device) -> dict[BufferK
 def placed(device: Device, home: Device) -> Device:
     """Return the device of a tensor or buffer at run time.
 
-    Usually this is ``device``, as in the file. In the program of a delegate, the host stands for the delegate's device,
-    ``home``.
+    ``device`` is the device in the file. In the program of a delegate, the host represents the delegate's device, so
+    ``home`` replaces the host.
     """
     return home if device.is_host else device
 
 
 class PlannedMemory(MoveOnly):
-    """Allocated planned buffers; a context manager, whose second close has no effect."""
+    """Allocated planned buffers; a context manager. A second call of :meth:`close` has no effect."""
 
     def __init__(self, sizes: Mapping[BufferKey, int], registry: Registry, what: str) -> None:
         self._buffers: dict[BufferKey, DeviceMemoryBuffer] = {}
@@ -84,7 +87,7 @@ class PlannedMemory(MoveOnly):
 def given_memory(
     plan: m.ExecutionPlan, manager: MemoryManager, registry: Registry, home: Device
 ) -> dict[BufferKey, Memory]:
-    """Return the caller's memory for each planned buffer; raise an error if it is too small or on the wrong device."""
+    """Return the caller's memory for each planned buffer; raise an error if its size or device is wrong."""
     planned = manager.planned_memory()
     devices = manager.planned_buffer_devices()
     found: dict[BufferKey, Memory] = {}
@@ -113,7 +116,10 @@ def given_memory(
 def buffer_error(
     what: str, index: int, device: Device, size: int, registry: Registry, cause: EtdevError
 ) -> PlannedBufferError:
-    """Return an error for a failure with a planned buffer, including the free memory of its device."""
+    """Return the error for a planned buffer that cannot be used; it includes the free memory of the buffer's device.
+
+    ``what`` is the first part of the error's message.
+    """
     try:
         info = registry.get(device.type).memory_info(device.index)
     except EtdevError:

@@ -1,4 +1,4 @@
-"""A pool of workers that each load the same program, and to which calls for many samples are distributed."""
+"""A pool of workers that load the same program and share the calls for many samples."""
 
 from __future__ import annotations
 
@@ -55,18 +55,20 @@ class ProgramSource:
     imports: tuple[str, ...] = ()
     """Python modules that register custom kernels for the stock runtime."""
     path: tuple[Path, ...] = ()
-    """Folders to search first for these modules."""
+    """Folders to search first for the modules in ``imports``."""
     host: Path | None = None
-    """Executable of the native runtime; only for that runtime."""
+    """Executable of the native runtime; required if ``runtime`` is ``native``."""
+    libraries: tuple[Path, ...] = ()
+    """Shared libraries that the native runtime opens."""
     devices: Devices = NO_DEVICES
     """The program's devices in the native runtime."""
     pinned: bool = True
-    """True to pin each worker to one core; if the worker is a process, torch then uses only one thread in it."""
+    """True to pin each worker to one core. In a worker that is a process, torch then uses only one thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """An input that is stored on every worker, for all calls."""
+    """An input that is stored on every worker and used by all calls."""
 
     handles: tuple[Handle, ...]
     """The input's memory on each worker, in the order of the workers."""
@@ -85,10 +87,10 @@ class ProgramPool(MoveOnly):
     def __init__(self, orchestrator: Orchestrator, source: ProgramSource) -> None:
         self._orchestrator = orchestrator
         self._kept: dict[tuple[str, int], _Kept] = {}
-        """Stored inputs, by method and position of the input."""
+        """Maps a method and the position of an input to the stored input."""
         self._sessions: list[ObjectHandle] = []
         self._memory: list[Handle] = []
-        """Memory of the stored inputs."""
+        """Handles of the memory of all stored inputs."""
         try:
             for worker in range(len(orchestrator.specs)):
                 self._sessions.append(orchestrator.create(_open, source, worker=worker))
@@ -98,7 +100,7 @@ class ProgramPool(MoveOnly):
             raise
 
     def keep(self, method: str, position: int, tensor: torch.Tensor, declared: m.Tensor) -> None:
-        """Store an input on the device of each worker, so that calls do not copy it.
+        """Store an input on the device of each worker, so that later calls do not copy the input.
 
         ``declared`` is the input in the file. The workers' memory must be on the device of ``declared``.
         """
@@ -123,9 +125,9 @@ class ProgramPool(MoveOnly):
         return self._submit(_call, method, inputs, worker, fresh)
 
     def repeat(self, method: str, samples: Iterable[Sequence[Any]], times: int) -> Iterator[float]:
-        """Call the method ``times`` times for each sample; yield the seconds for each sample, in order.
+        """Call the method ``times`` times for each sample; yield the total seconds of each sample, in order.
 
-        Samples are distributed to workers like in :meth:`map`. Outputs are not returned.
+        Samples are distributed to workers as in :meth:`map`. Outputs are not returned.
         """
         for future in self._spread(
             samples, lambda sample, worker: self._submit(_repeat, method, sample, worker, times)
@@ -137,8 +139,8 @@ class ProgramPool(MoveOnly):
     ) -> Iterator[tuple[float, tuple[Any, ...]]]:
         """Call the method for each sample; yield seconds and outputs, in the order of the samples.
 
-        Each sample goes to the next free worker. It is taken from ``samples`` only when a worker can accept it. With
-        ``fresh``, each call starts from initial state.
+        Each sample goes to the next free worker. A sample is taken from ``samples`` only when a worker can accept a
+        call. With ``fresh``, each call starts from initial state.
         """
         for future in self._spread(
             samples, lambda sample, worker: self.call(method, sample, worker=worker, fresh=fresh)
@@ -210,7 +212,7 @@ def outputs_of(future: TaskFuture) -> tuple[float, tuple[Any, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class _Packed:
-    """A tensor in the form for sending between processes: a numpy array with the elements in memory order."""
+    """A tensor in the format that is sent between processes: a numpy array with the elements in memory order."""
 
     data: Any
     order: tuple[int, ...]
@@ -257,7 +259,7 @@ class _Session:
             from etdev.runtime.native import NativeRuntime
 
             assert source.host is not None
-            self._runtime = NativeRuntime(source.host, devices=source.devices, watch=False)
+            self._runtime = NativeRuntime(source.host, libraries=source.libraries, devices=source.devices, watch=False)
         else:
             import torch
 

@@ -12,7 +12,7 @@ from etdev.errors import UsageError
 from etdev.runtime.readonly import refuse_write
 
 _RUNNING = ("running_mean", "running_var")
-"""Arguments that batch norms write in training, although the schemas of the operators do not state this."""
+"""Arguments that batch-norm operators write in training, although the operators' schemas do not declare this."""
 
 
 def _refuse_address(self: Any, *_: Any, **__: Any) -> Any:
@@ -23,7 +23,10 @@ def _refuse_address(self: Any, *_: Any, **__: Any) -> Any:
 
 
 class ReadOnlyTensor(torch.Tensor):
-    """A read-only view of another tensor, ``covered``; it has no storage, so every operation uses the dispatcher."""
+    """A read-only view of the tensor ``covered``.
+
+    The view has no storage, so every operation uses torch's dispatcher.
+    """
 
     covered: torch.Tensor
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
@@ -46,7 +49,7 @@ class ReadOnlyTensor(torch.Tensor):
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Run an operation on the covered tensors, and make its views read-only, too.
+        """Run an operation on the covered tensors; return read-only tensors for views of covered tensors.
 
         Raise an error if the operation writes to a covered tensor.
         """
@@ -94,7 +97,7 @@ def _storage(tensor: torch.Tensor) -> int:
 
 
 def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the arguments that an operation writes, or whose storage it passes to another tensor."""
+    """Yield the arguments that an operation writes, or whose storage the operation assigns to another tensor."""
     schema = func._schema
     named = {argument.name: value for argument, value in zip(schema.arguments, args, strict=False)} | dict(kwargs)
     if schema.name == "aten::set_":
@@ -107,5 +110,5 @@ def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Itera
 
 
 def read_only(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a read-only tensor over the same bytes; operations that write to it or to its views raise an error."""
+    """Return a read-only tensor over the same bytes; writing to this tensor or to its views raises an error."""
     return ReadOnlyTensor(tensor)

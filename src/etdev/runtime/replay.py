@@ -1,4 +1,4 @@
-"""The interpreter with the interface of the stock runtime, so that checks use both in the same way."""
+"""The interpreter with the interface of the stock runtime, so that checks can use both runtimes in the same way."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ReplayRuntime(MoveOnly):
 
     Devices come from ``registry`` or ``device_map``. Callers pass and receive host tensors; this class copies them to
     devices and back. A program that fails raises :class:`~etdev.runtime.stock.ProgramFailureError`, as in the stock
-    runtime. If this machine lacks a requirement, the :class:`~etdev.errors.EtdevError` with its exit code is raised.
+    runtime. If this machine lacks a requirement, the original :class:`~etdev.errors.EtdevError` is raised.
     """
 
     def __init__(
@@ -110,8 +110,11 @@ class ReplayRuntime(MoveOnly):
 
     def _input(self, method: Method, position: int, value: Any, uploaded: list[DeviceTensor]) -> Any:
         declared = method.declared_input(position)
-        if not isinstance(declared, m.Tensor) or declared.device.is_host or not hasattr(value, "data_ptr"):
+        if not isinstance(declared, m.Tensor) or not hasattr(value, "data_ptr"):
             return value
+        if declared.device.is_host:
+            # A method may write to an input without planned memory. The caller's tensor must keep its content.
+            return value.clone() if declared.allocation_info is None else value
         with _placed(f"input {position} of method {method.name!r}", None):
             uploaded.append(
                 DeviceTensor.upload(value, declared.device, registry=self.registry, dim_order=declared.dim_order)
@@ -149,7 +152,7 @@ def missing_kernels(program: Program) -> tuple[str, ...]:
 
 @contextmanager
 def _placed(what: str, planned: m.Value | None) -> Iterator[None]:
-    """Add to errors in the block the input or output, and the memory that contains it."""
+    """Return a context manager that sets the location of errors inside it: ``what``, and the memory of ``planned``."""
     try:
         yield
     except EtdevError as error:

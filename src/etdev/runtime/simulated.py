@@ -31,8 +31,8 @@ _GAP = 4096
 class Fault:
     """A simulated failure of the ``nth`` operation of a kind, counted from 1.
 
-    With ``lasting``, all later operations of this kind fail, too. The fault ``wrong_device`` allocates on the next
-    device instead.
+    With ``lasting``, all later operations of this kind fail, too. The operation ``wrong_device`` is an allocation that
+    returns memory of the next device.
     """
 
     operation: Operation
@@ -59,9 +59,9 @@ class SimulatedDevice(DeviceAllocator):
         self._type, self._count, self._capacity, self._alignment = device_type, count, capacity, alignment
         self._faults = tuple(faults)
         self._done: dict[str, int] = {}
-        """Number of calls so far of each operation."""
+        """Maps an operation to the number of its calls so far."""
         self._next = [_BASE + index * _SPACE for index in range(count)]
-        """Next unused address of each device; freed addresses are not used again, so a late access is an error."""
+        """Next unused address of each device. Freed addresses are not reused, so late accesses raise errors."""
         self._memory: dict[int, bytearray] = {}
 
     @property

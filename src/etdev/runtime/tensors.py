@@ -84,7 +84,7 @@ class DeviceTensor(MoveOnly):
         return found
 
     def as_run_tensor(self) -> RunTensor:
-        """Return the tensor in the interpreter's form."""
+        """Return the tensor as a :class:`RunTensor` of the interpreter."""
         declared = m.Tensor(self.scalar_type, self.sizes, self.dim_order)
         found = RunTensor(-1, declared, self.device)
         memory = Memory(self.device, self.address, found.nbytes, allocator=self._allocator, writable=self._writable)

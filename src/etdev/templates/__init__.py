@@ -1,6 +1,7 @@
-"""Project templates of ``etdev init``: the files in this folder, and a table of their paths in a project.
+"""Project templates of ``etdev init``.
 
-Other packages may register more templates.
+This package contains the templates' files, and a table of their paths in a project. Other packages may register further
+templates.
 """
 
 from __future__ import annotations
@@ -18,41 +19,44 @@ from etdev.plugins import TEMPLATES as GROUP
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """Facts about a project to which a template is added."""
+    """Facts about an existing project to which a template's files are added."""
 
     build: str = "etdev build"
-    """Command that builds the project on a machine that lacks the project's devices, such as a CI machine."""
+    """Command that builds the project even on a machine without the project's devices, such as a CI machine."""
     out: str = "build"
-    """The project's output folder, as a shell word, relative to the folder of the config."""
+    """Path of the project's output folder relative to the config's folder, valid as a word in a shell."""
     extras: str = "build"
     """Extras of etdev that the project needs, separated by commas."""
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A template for a project that can be built and verified without changes."""
+    """A template for a project that builds and verifies without changes."""
 
     summary: str
-    """One-line description in ``etdev init --list``."""
+    """Description in ``etdev init --list``, in one line."""
     files: tuple[str, ...]
-    """Paths of the files in a project.
+    """Paths of the template's files in a project.
 
-    In the template's folder, file names have no leading dot, because a ``.gitignore`` there would take effect.
+    In the template's folder, the names lack a leading dot. Otherwise, a ``.gitignore`` would apply to that folder.
     """
     build: str = "etdev build"
     """Command that builds the template's project on any machine."""
     filled: frozenset[str] = frozenset({"etdev.toml", "README.md"})
-    """Paths, in a project, of files with placeholders.
+    """Paths in a project of the files with placeholders.
 
-    ``{{name}}`` is the project's name, ``{{build}}`` the command that builds it, ``{{out}}`` its output folder, and
-    ``{{extras}}`` the extras of etdev that it needs.
+    Placeholders are ``{{name}}`` (the project's name), ``{{build}}`` (the command that builds the project), ``{{out}}``
+    (the output folder) and ``{{extras}}`` (the extras of etdev that the project needs).
     """
     shared: frozenset[str] = frozenset({".gitignore"})
-    """Paths, in a project, of files that may contain further lines. An existing shared file is never replaced."""
+    """Paths in a project of files to which the user may add lines. An existing shared file is never replaced."""
     base: str | None = None
-    """Name of a template to which this one adds files. If the folder has no config, that template is written first."""
+    """Name of the base template, to which this template adds files; None if there is no base template.
+
+    If the folder has no config, the base template is written first.
+    """
     folder: Traversable | None = None
-    """Folder with the files, such as a :class:`~pathlib.Path`. None for a built-in template."""
+    """Folder with the template's files, such as a :class:`~pathlib.Path`; None for a built-in template."""
 
 
 _PROJECT = (
@@ -73,6 +77,10 @@ TEMPLATES: Mapping[str, Template] = {
     ),
     "vision": Template(
         summary="an image classifier that takes bytes, in float32 and in 8 bits, with its labels in the file",
+        files=_PROJECT,
+    ),
+    "mcu": Template(
+        summary="an int8 classifier with state for microcontrollers: memory banks, int8 inputs, a profile for Ethos-U",
         files=_PROJECT,
     ),
     "multi-device": Template(
@@ -130,7 +138,7 @@ def get(template: str) -> Template:
 
 
 def render(template: str, name: str) -> dict[str, bytes]:
-    """Return the contents of a new project called ``name``, by relative path. The base template's files are included.
+    """Return the contents of a new project called ``name``, by relative path, including the base template's files.
 
     Raises KeyError for an unknown template.
     """
@@ -140,7 +148,7 @@ def render(template: str, name: str) -> dict[str, bytes]:
 
 
 def render_addition(template: str, project: Project, name: str = "") -> dict[str, bytes]:
-    """Return the contents of a template's own files, by relative path. The base template's files are not included.
+    """Return the contents of a template's own files, by relative path, without the base template's files.
 
     Raises KeyError for an unknown template.
     """
@@ -166,13 +174,13 @@ def _read(folder: Traversable, path: str, template: str) -> bytes:
 
 
 def shared_files(template: str) -> frozenset[str]:
-    """Return the paths, in a project, of files that are never replaced. The base's shared files are included."""
+    """Return the paths in a project of files that are never replaced, including those of the base template."""
     chosen = get(template)
     return chosen.shared | (shared_files(chosen.base) if chosen.base is not None else frozenset())
 
 
 def is_project_name(text: str) -> bool:
-    """Return whether a project may have this name. The name becomes a file name."""
+    """Return True if ``text`` is a valid project name. The name is also used as a file name."""
     return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", text) is not None
 
 

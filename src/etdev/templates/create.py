@@ -1,4 +1,4 @@
-"""Writing of a project's files: all of them or none. Existing files are replaced only if the user requests it."""
+"""Writing of a project's files: all or none. Existing files are replaced only if the user requests it."""
 
 from __future__ import annotations
 
@@ -13,45 +13,45 @@ from etdev.errors import UsageError, WriteError
 from etdev.files import describe_os_error, read_file, real_path, temporary_folder
 
 BACKUP_SUFFIX = ".bak"
-"""Suffix of the backup of a replaced file. If the resulting name is in use, a number follows."""
+"""Suffix of the backup of a replaced file. A number is appended if that name is in use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Lines that a shared file should contain but does not."""
+    """Lines that an existing shared file should contain but does not contain."""
 
     lines: tuple[str, ...]
     """The missing lines, without comments."""
     under: str | None
-    """Line of the file below which the missing lines belong, or None if they can be anywhere.
+    """Line of the file below which the missing lines belong; None if they can be at any place.
 
-    The line is the key of a list, because YAML allows a key only once.
+    This line is the key of a YAML list. The user must not add the key again, because YAML allows a key only once.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Result of writing files to a folder, compared with the folder's current content."""
+    """Comparison of files to write with the current content of a folder."""
 
     folder: Path
     new: Mapping[str, bytes]
-    """Contents of new files, by path."""
+    """Contents of the files that do not exist yet, by path."""
     different: Mapping[str, bytes]
-    """New contents of existing files with other content, by path. Writing replaces these files."""
+    """New contents of the existing files that have other content, by path. Writing replaces these files."""
     unchanged: tuple[str, ...]
-    """Paths of existing files that already have the content to write."""
+    """Paths of the existing files that need no change."""
     additions: Mapping[str, Missing]
-    """Lines that shared files lack, by path. Writing does not change these files; the user must add the lines."""
+    """Lines that existing shared files lack, by path. The user must add them; writing does not change these files."""
 
 
 def plan_project(folder: Path, contents: Mapping[str, bytes], shared: Collection[str] = ()) -> Plan:
-    """Compare files to write with the content of ``folder``.
+    """Compare files to write with the current content of ``folder``.
 
-    Files in ``shared`` may have further content. They are written if they do not exist, and never replaced. Raises
-    :class:`UsageError` if a folder is at the path of a file, or a file is at the path of a folder.
+    Files in ``shared`` may have additional content. They are written if they do not exist, and never replaced. Raises
+    :class:`UsageError` if a folder exists at the path of a file, or a file at the path of a folder.
     """
     if folder.exists() and not folder.is_dir():
-        raise UsageError("this is a file, not a folder", where=str(folder), hint="name another folder")
+        raise UsageError("this is a file, not a folder", where=str(folder), hint="choose another folder")
     new: dict[str, bytes] = {}
     different: dict[str, bytes] = {}
     additions: dict[str, Missing] = {}
@@ -62,7 +62,7 @@ def plan_project(folder: Path, contents: Mapping[str, bytes], shared: Collection
             new[path] = content
         elif file.is_dir():
             raise UsageError(
-                "this is a folder, but a file would be written here", where=str(file), hint="name another folder"
+                "this is a folder, but a file would be written here", where=str(file), hint="choose another folder"
             )
         elif (found := _read(file)) == content:
             unchanged.append(path)
@@ -76,25 +76,25 @@ def plan_project(folder: Path, contents: Mapping[str, bytes], shared: Collection
 
 
 def refuse_existing(plan: Plan) -> None:
-    """Raise :class:`UsageError` if the plan would replace files. The error names these files."""
+    """Raise :class:`UsageError` with the names of the files that the plan would replace, if there are any."""
     _refuse(plan.folder, plan.different)
 
 
 def _refuse(folder: Path, paths: Collection[str]) -> None:
     if paths:
         raise UsageError(
-            f"this would overwrite {', '.join(paths)}; nothing was written",
+            f"the project would overwrite {', '.join(paths)}; nothing was written",
             where=str(folder),
-            hint=f"name a new folder, or use `--force`, which keeps the existing files as NAME{BACKUP_SUFFIX}",
+            hint=f"choose a new folder, or use `--force`, which keeps the existing files as NAME{BACKUP_SUFFIX}",
         )
 
 
 def create_project(plan: Plan, *, replace: bool = False) -> dict[str, str]:
-    """Write the files of a plan to its folder. Create the folder if it is missing. Return the backups' names, by path.
+    """Write the files of a plan to its folder, which is created if missing. Return the backups' names, by path.
 
-    If ``replace`` is set, existing files with other content are replaced, and backups are kept. Otherwise, such files
-    raise :class:`UsageError`, which names them. Raises :class:`WriteError` for a failed write. After an error, nothing
-    is written.
+    If ``replace`` is True, existing files with other content are replaced, and backups of them are kept. Otherwise,
+    they cause a :class:`UsageError` with their names. Raises :class:`WriteError` if a file cannot be written. After an
+    error, the folder is unchanged.
     """
     if not replace:
         refuse_existing(plan)
@@ -117,7 +117,7 @@ def create_project(plan: Plan, *, replace: bool = False) -> dict[str, str]:
 
 
 def _read(file: Path) -> bytes | None:
-    """Return the content of a file, or None if it cannot be read. None differs from every content."""
+    """Return the content of a file, or None if the file cannot be read."""
     try:
         return read_file(file)
     except OSError:
@@ -125,10 +125,10 @@ def _read(file: Path) -> bytes | None:
 
 
 def _missing(found: bytes | None, wanted: bytes) -> Missing | None:
-    """Return the lines that the content lacks, or None if it contains all of them. Indentation does not matter.
+    """Return the wanted lines that a file lacks, or None if it contains all of them. Ignore indentation.
 
-    The wanted lines may be a list under a key. If one entry is missing, all entries count as missing, because a part of
-    the list is useless.
+    The wanted lines may be a list under a key. If the file lacks one entry of the list, return all entries, because a
+    part of the list is useless.
     """
     lines = [line for line in wanted.decode().splitlines() if line.strip() and not line.lstrip().startswith("#")]
     there = {line.split(" #")[0].strip() for line in (found or b"").decode(errors="replace").splitlines()}
@@ -143,7 +143,7 @@ def _missing(found: bytes | None, wanted: bytes) -> Missing | None:
 
 
 def _backup_of(folder: Path, path: str) -> str:
-    """Return the first backup name that is not in use."""
+    """Return the first unused name for a backup of a file."""
     name, number = f"{path}{BACKUP_SUFFIX}", 1
     while os.path.lexists(folder / name):
         number += 1
@@ -159,7 +159,7 @@ def _write_all(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def _move_all(source: Path, target: Path, paths: Iterable[str], backups: Mapping[str, str]) -> None:
-    """Move all files to their final places. If a step fails, undo all steps in reverse order."""
+    """Move all files to their final paths. If a step fails, undo all steps in reverse order."""
     with ExitStack() as undo:
         for path in paths:
             destination = target / path

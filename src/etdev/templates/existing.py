@@ -1,4 +1,4 @@
-"""Facts about an existing project to which a template is added."""
+"""Collection of facts about an existing project to which a template is added."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _PROFILE = "ci"
 def read_project(folder: Path) -> Project:
     """Return facts about the project in a folder.
 
-    The build command uses the profile ``ci`` if the config has that profile. It simulates the devices that etdev can
-    simulate. Raises :class:`~etdev.errors.ConfigError` for a wrong config. Raises :class:`UsageError` for an output
-    folder whose name the files for CI cannot contain.
+    The build command uses the profile ``ci`` if the config has this profile, and simulates devices if etdev can
+    simulate them. Raises :class:`~etdev.errors.ConfigError` for an invalid config. Raises :class:`UsageError` if the
+    name of the output folder cannot be used in the files for CI.
     """
     folder = real_path(folder)
     path = find_config(folder)
@@ -43,14 +43,17 @@ def _build_command(config: Config, profile: str | None) -> str:
 
 
 def _simulated(config: Config) -> list[str]:
-    """Return the config's devices that etdev can simulate on any machine: those of the backend ``reference``."""
+    """Return the devices in the config that etdev can simulate on any machine: those of the backend ``reference``."""
     partitioners = [item for target in config.targets.values() for item in target.partitioners]
     devices = {item.device for item in partitioners if item.backend == "reference" and item.device}
     return sorted(devices - {"cpu"})
 
 
 def _out(loaded: LoadedConfig) -> str:
-    """Return the output folder relative to the config's folder. This path is valid wherever the repository is."""
+    """Return the output folder's path relative to the config's folder.
+
+    This relative path is the same on all machines.
+    """
     stated, path = loaded.config.project.out, loaded.resolve("project", "out")
     out = stated if os.path.isabs(stated) else os.path.relpath(path, loaded.root)
     if not re.fullmatch(r"[A-Za-z0-9._/][A-Za-z0-9._/@+-]*", out):
@@ -63,7 +66,7 @@ def _out(loaded: LoadedConfig) -> str:
 
 
 def _extras(config: Config, folder: Path) -> Iterator[str]:
-    """Yield the extras of etdev that the config or the modules next to it need. Run no module."""
+    """Yield the extras of etdev that the config or the modules next to it need. Do not run these modules."""
     yield "build"
     if config.model.hf is not None or any("transformers" in _imports(file) for file in sorted(folder.glob("*.py"))):
         yield "hf"
@@ -72,7 +75,7 @@ def _extras(config: Config, folder: Path) -> Iterator[str]:
 
 
 def _imports(file: Path) -> set[str]:
-    """Return the packages that a module imports anywhere. The set is empty if the module is not valid Python."""
+    """Return the packages that a module imports at any place; empty if the file is not a valid module."""
     try:
         with warnings.catch_warnings(action="ignore"):
             nodes = list(ast.walk(ast.parse(read_file(file))))

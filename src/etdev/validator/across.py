@@ -1,7 +1,7 @@
 """Checks of state across methods: no method changes another method's state, and all methods agree on shared state.
 
-Some loaders give each method its own buffers. Others give all methods of a program the same buffers. The proof of a
-single method holds for both kinds of loader. This module covers the second kind.
+Some loaders allocate separate buffers for each method. Others allocate buffers that all methods of a program share. The
+proof of a single method holds for both kinds of loader. The checks in this module are for shared buffers.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from etdev.validator.report import Violation
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """Bytes that a method keeps from call to call."""
+    """Bytes of a method that must keep their content between calls."""
 
     method: MethodValidation
     bytes: Assumed
     name: str | None
-    """Name of the state, if other methods share it."""
+    """Name of the state if other methods share this state; otherwise None."""
     offset: int
     """Offset of the first byte from the start of the state called ``name``."""
 
@@ -32,8 +32,8 @@ def check_across(
 ) -> Iterator[Violation]:
     """Yield a violation for each method that changes the state of another method.
 
-    ``shared`` contains the names of the state that methods share. In a ``foreign`` program (one built elsewhere),
-    methods share the buffers above 1 instead.
+    ``shared`` contains the names of the state that methods share. ``shared`` is unused if ``foreign`` is True. Then the
+    program was built elsewhere, and its methods share all buffers with numbers above 1.
     """
     kept = [item for method in methods for item in _kept(method, shared)]
     for other in methods:
@@ -55,7 +55,7 @@ def _kept(method: MethodValidation, shared: Collection[str]) -> Iterator[_Kept]:
 
 
 def named_state(plan: m.ExecutionPlan, names: Collection[str]) -> Mapping[str, tuple[int, int, int]]:
-    """Return the location of each named state: buffer, first byte, end byte (exclusive)."""
+    """Return the location of each state in ``names``, by name: buffer, first byte, end byte (exclusive)."""
     found = {}
     for _, tensor in plan.tensors():
         info, place = tensor.extra_tensor_info, tensor.allocation_info
@@ -66,7 +66,7 @@ def named_state(plan: m.ExecutionPlan, names: Collection[str]) -> Mapping[str, t
 
 
 def _own(other: MethodValidation, item: _Kept) -> Violation | None:
-    """Return a violation if a method of an object program changes state of another method.
+    """Return a violation if ``other``, a method of an object program, changes the state ``item`` of another method.
 
     Methods of an object program have separate memory and share state by name.
     """
@@ -80,9 +80,9 @@ def _own(other: MethodValidation, item: _Kept) -> Violation | None:
 
 
 def _foreign(other: MethodValidation, item: _Kept) -> Violation | None:
-    """Return a violation if a method of a foreign program changes state of another method.
+    """Return a violation if ``other``, a method of a foreign program, changes the state ``item`` of another method.
 
-    Methods of a foreign program share the addresses in buffers above 1.
+    Methods of a foreign program share the addresses in buffers with numbers above 1.
     """
     theirs = item.bytes
     if theirs.before_space > 1:

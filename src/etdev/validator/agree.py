@@ -1,8 +1,9 @@
 """Comparison of symbolic contents of the two programs.
 
-Contents with different symbols may still be equal. When an instruction reads bytes, the comparison examines four cases:
+Contents with different symbols may still be equal. The comparison recognizes four kinds of equal contents:
 
-* Memory that earlier calls left. Its content is assumed to be equal. The end of the method must prove it equal.
+* Memory from before the call. The validator assumes that this content is equal. The check at the end of the method
+  must prove this assumption.
 * Constants with equal bytes.
 * Contents at a point where paths merge, if they are equal on each path.
 * Results of the same function of the same operands.
@@ -21,9 +22,9 @@ from etdev.validator.reading import Part
 from etdev.validator.semantics.movement import is_tensor
 
 _NONE = -1
-"""Placeholder in place of a symbol."""
+"""Placeholder for bytes without a symbol: no known equality, or no initial value."""
 _DEEPEST = 100
-"""Maximum nesting that is compared. Anything nested deeper counts as different."""
+"""Maximum depth to which the comparison follows nested merges and operations. Deeper contents count as different."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Assumed:
 
     before_space: int
     before: int
-    """First byte, in ``before_space``."""
+    """Address of the first byte in the space ``before_space``."""
     after_space: int
     after: int
     length: int
@@ -62,7 +63,7 @@ class Agreement:
     def __init__(self, symbols: Symbols, constants: Constants, loaded: tuple[Mapping[int, Memory], ...]) -> None:
         """Start with no known equalities.
 
-        ``loaded`` has one map for each program: from each space to the memory's content after loading.
+        ``loaded`` contains a map for each program: from each space to the content of its memory after loading.
         """
         self._symbols = symbols
         self._constants = constants
@@ -109,13 +110,16 @@ class Agreement:
         return None
 
     def same(self, one: Content, other: Content) -> bool:
-        """Return whether two contents of the same size agree."""
+        """Return True if content before the link (``one``) and content after the link (``other``) are equal."""
         return self._contents(0, one, other, None) is None
 
     # Contents of the linked program in terms of the program before the link
 
     def canonical(self, content: Content) -> Content:
-        """Express content in symbols of the program before the link, where the bytes are known to be equal."""
+        """Return content of the linked program, expressed in symbols of the program before the link.
+
+        Bytes that are not known to equal bytes before the link keep their symbols.
+        """
         if not self._aliases or not any(symbol in self._aliases for symbol, _, _ in content):
             return content
         found: list[Run] = []
@@ -129,7 +133,7 @@ class Agreement:
         return joined(found)
 
     def _take(self, before: int, at: int, after: int, offset: int, length: int) -> None:
-        """Record that bytes of a symbol after the link equal bytes of a symbol before the link."""
+        """Record that bytes of symbol ``after`` from ``offset`` on equal bytes of symbol ``before`` from ``at`` on."""
         memory = self._aliases.get(after)
         if memory is None:
             memory = self._aliases[after] = Memory.filled(_NONE)
@@ -155,9 +159,9 @@ class Agreement:
         return agree
 
     def _on_each_way(self, before: int, at: int, after: int, offset: int, length: int, depth: int) -> bool:
-        """Return whether contents are equal on every path into a merge.
+        """Return whether two contents are equal on every path into a merge.
 
-        If only one of the two contents comes from a merge, every path into that merge must have the other content.
+        At least one of the contents must come from a merge. The other content may be independent of the path.
         """
         one, other = self._symbols.keys[before], self._symbols.keys[after]
         mine = self._ways(one, at) if one[0] == MERGE else None
@@ -176,7 +180,10 @@ class Agreement:
         return all(self._agree_piece(*pair, length, depth) for pair in zip(mine, theirs, strict=True))
 
     def _same_function(self, one: tuple[object, ...], other: tuple[object, ...], depth: int) -> bool:
-        """Return whether two keys describe one function of the same operands. Return False for a key with a tag."""
+        """Return whether two keys describe the same function of the same operands.
+
+        Return False for a key with a tag, because such a result depends on more than its operands.
+        """
         _, name, tag, kinds, *parts, number = one
         _, other_name, other_tag, other_kinds, *other_parts, other_number = other
         if tag is not None or (name, tag, kinds, number) != (other_name, other_tag, other_kinds, other_number):
@@ -210,9 +217,9 @@ class Agreement:
         )
 
     def assume(self, assumed: Assumed) -> bool:
-        """Assume that some bytes are equal before each call.
+        """Assume that bytes of the two programs are equal before each call.
 
-        Return whether these bytes are equal before the first call.
+        Return whether the assumption holds for the first call, after the program is loaded.
         """
         before = self._symbols.number((INITIAL, 0, assumed.before_space))
         after = self._symbols.number((INITIAL, 1, assumed.after_space))

@@ -19,10 +19,10 @@ _MAY_GO = frozenset({*RULES, ops.EMPTY, ops.ET_VIEW})
 def guess_correspondences(
     before: m.Program, after: m.Program, delegate_inputs: Mapping[str, Mapping[int, int]]
 ) -> dict[str, Correspondence]:
-    """Guess the correspondence of instructions in each method. Omit methods whose kept instructions differ.
+    """Return a guess of the corresponding instructions of each method.
 
-    ``delegate_inputs`` has one map for each method: from the position of a delegate call in ``before`` to the call's
-    number of inputs.
+    Omit a method if the instructions that no link removes differ between the two programs. ``delegate_inputs`` has one
+    map for each method: from the position of a delegate call in ``before`` to the call's number of inputs.
     """
     found = {}
     for one, other in zip(before.execution_plan, after.execution_plan, strict=False):

@@ -1,7 +1,7 @@
-"""Constants of two programs: equal data, and data that the link rearranged ahead of time.
+"""Comparison of the constants of two programs, including constants that the link permuted or sliced.
 
-Bytes are compared only where the two programs have different data. This module repeats each rearrangement itself to
-check the bytes of the rearranged constant.
+The link may replace copies of constants, such as ``permute_copy`` and ``slice_copy``, by new constants. To check a new
+constant, this module executes the copy itself and compares the bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from etdev.validator.reading import Part
 from etdev.validator.semantics.movement import dims, integer, kind
 
 _LETTERS: dict[int, Literal["B", "H", "I", "Q"]] = {1: "B", 2: "H", 4: "I", 8: "Q"}
-"""Formats of unsigned integers by their size in bytes."""
+"""``memoryview`` formats of unsigned integers, by size in bytes."""
 
 
 class Constants:
@@ -33,7 +33,7 @@ class Constants:
         self._programs = (before, after)
 
     def of(self, side: int, value: m.Tensor) -> tuple[int, int] | None:
-        """Return the symbol and the offset of a constant or initial value, or None if the value has no data."""
+        """Return the symbol of a tensor's data and the data's offset in bytes, or None if the tensor has no data."""
         if value.is_external:
             assert value.extra_tensor_info is not None
             return self._symbols.number((CONSTANT, "external", value.extra_tensor_info.fully_qualified_name)), 0
@@ -76,13 +76,13 @@ class Constants:
     # Bytes
 
     def same(self, one: Content, other: Content) -> bool:
-        """Return whether two contents have known and equal bytes."""
+        """Return True if the bytes of both contents are known and equal."""
         mine = self.bytes_of(one)
         theirs = self.bytes_of(other)
         return mine is not None and theirs is not None and mine == theirs
 
     def bytes_of(self, content: Content) -> Blob | None:
-        """Return the bytes of a content that consists of constants, rearranged or not. Otherwise, return None."""
+        """Return the bytes of a content that consists of original, permuted or sliced constants; otherwise None."""
         pieces: list[Blob] = []
         for symbol, offset, length in content:
             found = self._bytes(symbol)

@@ -13,13 +13,13 @@ from etdev.validator.run import Run, form
 
 
 class Ends:
-    """Handles the start and the end of a method in both programs."""
+    """Executor of the start and the end of a method, in both programs."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
 
     def check_outside(self) -> None:
-        """Check what all paths share: bounds of tensors, writes to constants, types of inputs and outputs."""
+        """Check properties that hold for all paths: tensor bounds, writes to constants, input and output types."""
         before, after = self._run.facts
         for violation in (*self._run.explain.extents(), *self._run.explain.written_constants()):
             self._run.report(violation)
@@ -29,10 +29,10 @@ class Ends:
         ):
             for number, (one, other) in enumerate(zip(mine, theirs, strict=True)):
                 if form(before, one) != form(after, other):
-                    self._run.report(self._run.explain.outside(f"{kind} {number} has another type or size", other))
+                    self._run.report(self._run.explain.outside(f"{kind} {number} has a different type or size", other))
 
     def enter(self) -> None:
-        """Give both programs the same inputs, and assume that they have equal state."""
+        """Write the same symbolic inputs in both programs, and assume that both programs have equal state."""
         machine = self._run.machine
         for side, facts in enumerate(self._run.facts):
             for number, value in enumerate(facts.plan.inputs):
@@ -51,7 +51,7 @@ class Ends:
         return tuple(unknown(symbols.number((INPUT, "size", number, dim))) for dim in range(len(tensor.sizes)))
 
     def _assume_state(self) -> None:
-        """Assume that the state declared by the file is equal at the start. :meth:`leave` checks it at the end."""
+        """Assume that state declared in the file is equal at the start. :meth:`leave` checks this state at the end."""
         before, after = self._run.facts
         # Copies of state for delegates on devices are not state themselves.
         twins = {
@@ -68,7 +68,7 @@ class Ends:
             if twin is None or twin.place is None or twin.place[0] <= CONSTANT or twin.nbytes != facts.nbytes:
                 continue
             if not self._run.agreement.assume(Assumed(*facts.place, *twin.place, facts.nbytes)):
-                self._run.report(self._run.explain.state(twin.value, "has another initial content"))
+                self._run.report(self._run.explain.state(twin.value, "has a different initial content"))
 
     def leave(self) -> None:
         """Compare the outputs, and compare the state that the next call will find."""
@@ -86,7 +86,7 @@ class Ends:
             index += 1
 
     def _check_caller_memory(self, number: int, one: int, other: int) -> None:
-        """Report an output that was in the caller's memory before the link and is not after the link."""
+        """Report an output that the link moved out of the caller's memory."""
         tensor = self._run.facts[1].tensors.get(other)
         if tensor is None or tensor.place is None or tensor.place[0] >= CONSTANT:
             return
@@ -96,7 +96,10 @@ class Ends:
             self._run.report(self._run.explain.caller(number, other))
 
     def _check_left(self) -> None:
-        """Find numbers and sizes that differ between the programs after a call, and that the next call reads."""
+        """Find numbers and sizes that differ between the programs after a call, although the next call reads them.
+
+        Add the values to ``Run.unlike``.
+        """
         machine, (before, after) = self._run.machine, self._run.facts
         for side, value in sorted(machine.left_numbers | machine.left_dims):
             if side == 0 or value not in machine.pairs:

@@ -25,9 +25,9 @@ from etdev.validator.facts import Code, TensorFacts
 from etdev.validator.machine import Machine, whole
 from etdev.validator.reading import NotFollowedError, Part
 from etdev.validator.semantics import operators as ops
-from etdev.validator.semantics.movement import KEEPS_COUNT, dims, is_tensor, joined_dims, moved
+from etdev.validator.semantics.movement import KEEPS_COUNT, any_integer, dims, is_tensor, joined_dims, moved
 from etdev.validator.semantics.operators import Act
-from etdev.validator.semantics.shapes import output_dims, viewed_dims
+from etdev.validator.semantics.shapes import Broadcast, output_dims, viewed_dims
 
 _ARITHMETIC = {
     "executorch_prim::add.Scalar": numbers.add,
@@ -44,7 +44,7 @@ class Results:
     def __init__(
         self, machine: Machine, side: int, code: Code, parts: Sequence[Part], in_loop: bool, tag: object = None
     ) -> None:
-        """Keep the operands of an instruction.
+        """Store an instruction and its operands.
 
         ``in_loop`` must be True for an instruction in a loop. ``tag`` must be set if the results depend on more than
         the operands. Results with different tags differ even if their operands are equal.
@@ -77,9 +77,9 @@ class Results:
         return results
 
     def _learn(self, sizes: Dims) -> None:
-        """Record which tensors have the same number of elements, as the kernel requires.
+        """Record which tensors must have equal numbers of elements, because the kernel fails otherwise.
 
-        Only operands of the program before the link can show this, because only that program is assumed to work.
+        Record this only for the program before the link, because only that program is assumed to run without errors.
         """
         if self.side:
             return
@@ -101,8 +101,9 @@ class Results:
             combine is not None
             and all(isinstance(plan.values[value], m.Int) for value in code.args)
             and len(code.args) == 3
+            and all(part[0] == "i" for part in self.parts)
         ):
-            one, other = (cast(Number, part[1]) for part in self.parts)
+            one, other = map(any_integer, self.parts)
             return [("i", combine(one, other))]
         key = (OPERATION, code.name, self.tag, *self.parts)
         results: list[Number_] = []
@@ -151,13 +152,18 @@ class Results:
             return _view_dims(machine, dims(self.parts[0]), self.parts[1], len(out.sizes))
         known = number == 0 and code.act is not Act.UNKNOWN
         found = output_dims(code.name, self.parts, len(out.sizes)) if known else None
-        mentioned = machine.symbols.mentions[symbol]
-        return tuple(
-            size
-            if size is not None and not (isinstance(size, int) and size > most)
-            else numbers.unknown(machine.symbols.number((OTHER, "size", symbol, dim), mentioned))
-            for dim, (size, most) in enumerate(zip(found or [None] * len(out.sizes), out.sizes, strict=True))
-        )
+        sizes: list[Number] = []
+        for dim, (size, most) in enumerate(zip(found or [None] * len(out.sizes), out.sizes, strict=True)):
+            key: tuple[object, ...] = (OTHER, "size", symbol, dim)
+            mentioned = machine.symbols.mentions[symbol]
+            if isinstance(size, Broadcast):
+                key = (OTHER, "broadcast", size)
+                mentioned = machine.symbols.mentioned(item for each in size.sizes for item in numbers.unknowns(each))
+            elif size is not None and not (isinstance(size, int) and size > most):
+                sizes.append(size)
+                continue
+            sizes.append(numbers.unknown(machine.symbols.number(key, mentioned)))
+        return tuple(sizes)
 
     def _with_row(self, out: TensorFacts) -> tuple[Dims, Content | None]:
         """Return the sizes and the content after ``et_copy_index`` has appended a row."""
@@ -166,15 +172,18 @@ class Results:
         row, index = self.parts[:2]
         symbol = machine.symbols.number((OPERATION, code.name, before, row, index, out.kind), self._mentioned())
         self._name(symbol, out.value)
-        count = numbers.add(cast(Number, index[1]), 1)
+        if index[0] == "i":
+            count = numbers.add(any_integer(index), 1)
+        else:  # A number that the caller or an instruction sets: it may be no integer, and then the call fails.
+            count = numbers.unknown(machine.symbols.number((OTHER, "rows", index), self._mentioned()))
         return (count, *machine.dims(self.side, out.value)[1:]), whole(symbol, out.nbytes)
 
 
 def run_view(machine: Machine, side: int, code: Code) -> bool:
     """Execute ``et_view``: set the sizes of the output, and point the output to the bytes of the input.
 
-    Return whether input and output have the same number of elements. In the program before the link, the answer is
-    always True, because that program is assumed to work.
+    Return True if input and output are known to have the same number of elements. For the program before the link,
+    always return True, because that program is assumed to run without errors.
     """
     of, wanted = code.reads
     (out,) = code.writes
@@ -253,7 +262,7 @@ def run_move(machine: Machine, side: int, call: m.MoveCall) -> None:
 
 
 def _symbols(parts: object) -> Iterator[int]:
-    """Yield all symbols that occur in some operands."""
+    """Yield all symbols that occur in a list of operands."""
     if not isinstance(parts, tuple | list):
         return
     for part in parts:

@@ -173,7 +173,7 @@ class Explainer:
         return self._violation("overlap", message, one=one, other=other, value=out, place=span)
 
     def view(self, code: Code) -> Violation:
-        """Return the violation for a view whose number of elements may differ from that of its input."""
+        """Return the violation for a view that may have a different number of elements than its input."""
         message = (
             f"{self._instruction(code)} makes a view of value {code.reads[0]}; "
             "the view may have a different number of elements"
@@ -187,6 +187,17 @@ class Explainer:
         return self._violation(
             "instruction", f"{self._instruction(other)} {what} than before the link", one=one, other=other
         )
+
+    def order(self, one: Code, other: Code, behind: Code | None = None) -> Violation:
+        """Return the violation for an instruction that runs at a point where it may not run.
+
+        ``behind`` is the instruction before the link whose counterpart it must follow. If it is None, the instruction
+        may not change its place at all.
+        """
+        why = "which only runs in another part of the method before the link"
+        if behind is not None:
+            why = f"before the counterpart of instruction {behind.position} ({behind.name}) that it has to follow"
+        return self._violation("control flow", f"{self._instruction(other)} runs here, {why}", one=one, other=other)
 
     def alone(self, side: int, code: Code, *, paired: bool) -> Violation:
         """Return the violation for an instruction that only one program has.
@@ -237,7 +248,7 @@ class Explainer:
         return self._violation("caller's memory", message, value=value)
 
     def written_constants(self) -> Iterator[Violation]:
-        """Yield a violation for each write to a constant by an operator that wrote no constant before the link."""
+        """Yield a violation for each write to a constant, if the operator wrote to no constant before the link."""
         before = {name for name, _ in self._writes_of_constants(self._facts[0])}
         for name, (code, value) in self._writes_of_constants(self._facts[1]):
             if name not in before:
@@ -276,7 +287,7 @@ class Explainer:
         return self._violation("never written", message, other=code, value=value, place=place)
 
     def unwritten(self, missing: Missing) -> Violation:
-        """Return the violation for a read of a value that no instruction writes, although others write its bytes."""
+        """Return the violation for a read of a value that no instruction writes, from bytes of other values."""
         facts, value = self._facts[0], missing.value
         place = _place(facts.tensors[value])
         reader = self._instruction(missing.reader) if missing.reader else "the caller (outputs)"
@@ -302,7 +313,7 @@ class Explainer:
         )
 
     def kept(self, assumed: Assumed, difference: Difference) -> Violation:
-        """Return the violation for kept bytes whose content after a call differs from the content before the link."""
+        """Return the violation for state whose content after a call differs between the programs."""
         start = assumed.after + difference.offset
         place = (assumed.after_space, start, start + difference.length)
         expected, found = self.who(difference.before), self.who(difference.after)

@@ -74,7 +74,7 @@ class Code:
     reads: tuple[int, ...] = ()
     """Value indices of the operands."""
     writes: tuple[int, ...] = ()
-    """Value indices of the outputs. The instruction writes all bytes of the outputs, unless ``act`` says otherwise."""
+    """Value indices of the outputs. For most kinds of ``act``, the instruction writes all bytes of the outputs."""
     updates: tuple[int, ...] = ()
     """Value indices of the other tensors whose bytes the instruction changes."""
     sets: tuple[int, ...] = ()
@@ -100,7 +100,7 @@ class Facts:
     plan: m.ExecutionPlan
     delegate_inputs: Mapping[int, int]
     constants: Mapping[int, tuple[int, int]]
-    """Symbol of each constant's data and offset of the constant there, by value index."""
+    """Maps the value index of each constant to the symbol of its data and the offset there in bytes."""
     tensors: dict[int, TensorFacts] = field(init=False)
     code: tuple[Code, ...] = field(init=False)
     roving: frozenset[int] = field(init=False)
@@ -112,7 +112,7 @@ class Facts:
     variable: frozenset[int] = field(init=False)
     """Numbers that instructions set."""
     starts: tuple[int, ...] = field(init=False)
-    """Position of the first instruction of each chain. The last entry is the number of all instructions."""
+    """Position of the first instruction of each chain, then the total number of instructions."""
 
     _ends: dict[int, int] = field(init=False)
     """Space that represents the caller's memory for an input or output, by value index."""
@@ -223,6 +223,11 @@ class Facts:
             return self._unknown(position, name, call, call.args, ())
         if name == ops.EMPTY:
             return Code(position, Act.RESIZE, name, args, outs, call=call)
+        scratch = ops.OVERWRITTEN.get(name, ())
+        if scratch:
+            overwritten = [args[item] for item in scratch if item < len(args)]
+            outs = (*outs, *(value for value in self.list_tensors(overwritten) if value not in outs))
+            args = tuple(value for item, value in enumerate(args) if item not in scratch)
         changed = (args[item] for item in ops.ALSO_CHANGED.get(name, ()) if item < len(args))
         pure = not ops.is_random(name)
         return Code(position, Act.COMPUTE, name, args, outs, tuple(self.list_tensors(changed)), (), pure, call)
@@ -248,7 +253,8 @@ class Facts:
     def _unknown(self, position: int, name: str, call: m.Instruction, args: Sequence[int], outs: Sequence[int]) -> Code:
         """Decode a call of an unknown operator.
 
-        The operator may change every argument, numbers included. The operator writes all bytes of its outputs.
+        The call may change every tensor and number among its arguments. It is assumed to write all bytes of its
+        outputs.
         """
         changed = tuple(dict.fromkeys(self.list_tensors(args)))
         numbers = tuple(value for value in args if self._is_number(value))

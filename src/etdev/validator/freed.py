@@ -21,9 +21,9 @@ def freed_reads(facts: tuple[Facts, Facts], moved: Mapping[int, int]) -> Iterato
 
 
 def _reads_after_free(facts: Facts) -> dict[int, int]:
-    """Return the planned tensors that instructions read after a free on some path, by instruction position.
+    """Return a map from each instruction that may read a freed tensor to that tensor.
 
-    Tensors without planned memory do not count, because a write gives them new memory.
+    Only tensors in planned memory count, because a write to any other tensor assigns new memory to the tensor.
     """
     code = facts.code
     calls = {item.position: item.call.value_index for item in code if isinstance(item.call, m.FreeCall)}

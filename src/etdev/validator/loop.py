@@ -1,10 +1,10 @@
 """State at the head of a loop, where paths come from outside the loop and from the previous iteration.
 
-At first, all content is assumed to stay the same as before the loop. If an iteration changes some content, that content
-*varies*. It gets a symbol that represents it in every iteration. Contents with one symbol form a *class* and are
-assumed to be equal. At first, contents that are equal outside the loop form one class, in either program. A class is
-split if iterations leave different contents in its members. When an iteration changes nothing more, all assumed
-equalities hold in every iteration.
+At first, all content is assumed to stay the same as before the loop. Content that an iteration changes is called
+varying. One symbol then represents this content in every iteration. Varying contents of either program with the same
+symbol form a *class*. All contents in a class are assumed to be equal. At first, contents that are equal outside the
+loop form one class. If iterations leave different contents in the members of a class, the class is split. When an
+iteration changes nothing more, all assumed equalities hold in every iteration.
 
 A *way* is a path to the head: from outside, or from the end of an iteration.
 """
@@ -59,20 +59,20 @@ _SHADOWS = -(1 << 40)
 _MOST_ROUNDS = 30
 """Number of iterations after which the validator no longer refines the extents of dynamic writes."""
 Key = tuple[int, Hashable]
-"""Symbol of a class, and the content that comes in on each way. Contents with equal keys stay in one class."""
+"""Symbol of a class, and the content from each way. Contents with equal keys stay in one class."""
 _Pieces = tuple[tuple[int, int], ...]
-"""Content that comes in on each way, as ``(symbol, offset)``."""
+"""Content from each way, as ``(symbol, offset)``."""
 SHADOW = 5
-"""Kind of a :data:`Variable` that is a size of a shadow (see ``Loop.shadows``)."""
+"""Value of ``kind`` for a :data:`Variable` that is a size of a shadow (see ``Loop.shadows``)."""
 Variable = tuple[int, int, int, int]
-"""A number, or the size of one dimension, as ``(kind, side, value, dimension)``."""
+"""Varying number, or varying size of one dimension, as ``(kind, side, value, dimension)``."""
 
 
 _Found = tuple[Slot, int, int, int, tuple[Valid, Valid], Key]
 """Piece of varying content.
 
 In order: program and space, first byte, end byte (exclusive), offset in the symbol, two extents, and the key. The first
-extent is the extent found now, and the second is the extent assumed before.
+extent is from the current iteration, and the second extent was assumed before it.
 """
 
 
@@ -89,19 +89,19 @@ class Loop:
     values: dict[Variable, int] = field(default_factory=dict)
     """Symbols of varying numbers and sizes."""
     trees: dict[tuple[int, int, int], Tree] = field(default_factory=dict)
-    """Maps ``(kind, side, value)`` to the tensor or the place of a value, for values where this varies."""
+    """Maps ``(kind, side, value)`` to the varying tensor to which a value refers, or to a tensor's varying place."""
     shadows: dict[tuple[int, int], Shadow] = field(default_factory=dict)
-    """Maps ``(side, value)`` to the content of a value that refers to another tensor in each iteration."""
+    """Maps ``(side, value)`` to the content of a value that refers to a different tensor in each iteration."""
     members: dict[int, frozenset[int]] = field(default_factory=dict)
-    """Maps the symbol of varying content to the symbols that come in for that content, on all ways."""
+    """Maps the symbol of a class to the symbols of its contents on all ways."""
     _count: int = 0
     _rounds: int = 0
     _ways: dict[Hashable, int] = field(default_factory=dict)
-    """Maps the numbers that come in on each way to the symbol of the varying number."""
+    """Maps the numbers from all ways to the symbol of the varying number."""
     _held: dict[tuple[int, int], list[Shadow]] = field(default_factory=dict)
-    """Maps ``(side, value)`` to the content on each way, for values that refer to another tensor in each iteration."""
+    """Content on each way of a value that refers to a different tensor in each iteration, by ``(side, value)``."""
     _unvarying: dict[tuple[int, int], list[tuple[int, Run]]] = field(default_factory=dict)
-    """Maps ``(side, value)`` to each piece of content in ``_held`` that does not vary, as ``(first byte, run)``."""
+    """Maps ``(side, value)`` to the pieces of content in ``_held`` that do not vary, as ``(first byte, run)``."""
     _head: Log = field(default_factory=lambda: Log(None))
 
     def enter(self, machine: Machine, outside: State) -> State:
@@ -135,7 +135,7 @@ class Loop:
         return state
 
     def settle(self, machine: Machine, agreement: Agreement, outside: State, rounds: Sequence[State]) -> bool:
-        """Update the assumptions from the states at the ends of iterations. Return True if all of them were right."""
+        """Update the assumptions from the states at the ends of iterations. Return True if no assumption changed."""
         states = [outside, *rounds]
         found = list(dict.fromkeys(entry for state in rounds for entry in changes_since(state, self._head)))
         settled = self._settle_trees(states, [item for item in found if item[0] in (REFERENCE, PLACE)])
@@ -150,7 +150,7 @@ class Loop:
         return machine.symbols.number((LOOP, self.merge, self._count), machine.merges.bit(self.merge))
 
     def _split(self, machine: Machine, keys: Sequence[Key]) -> tuple[dict[Key, int], bool]:
-        """Return a symbol for each key. Also return True if no class was split.
+        """Return a map from each key to a symbol, and True if all classes stayed the same.
 
         A class whose members all have the same key keeps its symbol.
         """
@@ -358,7 +358,8 @@ def _varying(memory: Memory) -> list[tuple[int, int, Cell]]:
 def _piece(first: int, cells: Sequence[Cell]) -> tuple[int, Key] | None:
     """Return the offset and the key of bytes that vary, or None if the bytes do not vary.
 
-    The first cell must be from outside. The last cell has the symbol of the bytes' class.
+    ``cells`` contains the cell from outside the loop, then the cell of each iteration's end. The last cell contains the
+    symbol of the bytes' class.
     """
     *ways, known = cells
     base = first - ways[0][1]

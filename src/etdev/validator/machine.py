@@ -24,7 +24,7 @@ from etdev.validator.reading import StateReader, only_leaf
 
 
 class Machine(StateReader):
-    """Reads and changes the current state of both programs."""
+    """Reader and writer of the current state of both programs."""
 
     def set_number(self, side: int, value: int, content: Number_) -> None:
         """Set the number of a value."""
@@ -126,9 +126,10 @@ class Machine(StateReader):
     def _shadow_after(
         self, tree: Tree, guards: Guards, to: Place, written: tuple[Content, Guards, Content], held: Content
     ) -> Content:
-        """Return the new content of a value, ``held`` before, after a write to the place ``to``.
+        """Return the content of a value after a write.
 
-        The value may refer to one of several tensors.
+        ``held`` is the content before the write, and ``tree`` contains the tensors to which the value may refer. ``to``
+        is the place of the write. ``written`` contains the arguments ``new``, ``on`` and ``mixed`` of :meth:`_wrote`.
         """
         if isinstance(tree, Choice):
             ways = [
@@ -150,9 +151,9 @@ class Machine(StateReader):
     def forget_shadows(
         self, side: int, tensors: Collection[int], dims: Dims | None = None, guards: Guards = ()
     ) -> None:
-        """Remove the shadows of values that may refer to these tensors, because place or sizes of the tensors change.
+        """Remove the shadows of values that may refer to these tensors. The tensors are about to change place or sizes.
 
-        Later reads take the content from memory. Values that already have the sizes ``dims`` keep their shadows.
+        Later reads use the content of memory. Values that already have the sizes ``dims`` keep their shadows.
         """
         for value, (_, known, _) in list(self.state.shadows[side].items()):
             if any(isinstance(leaf, At) and leaf.tensor in tensors for leaf in leaves(self.located(side, value))) and (

@@ -35,7 +35,7 @@ class Outcome:
     reads: int = 0
     """Number of operands, outputs and pieces of state that were compared."""
     assumed: Sequence[Assumed] = ()
-    """Bytes that are assumed to be equal before each call. The validation proves that they are equal after the call."""
+    """Bytes assumed to be equal before each call. The validation proves that they are equal after the call."""
 
 
 class MethodValidation:
@@ -91,10 +91,10 @@ class MethodValidation:
         return self.outcome
 
     def _execute(self, layout: Layout) -> Outcome:
-        """Execute both methods again until the programs leave all paired values equal.
+        """Execute the method of both programs, assuming that paired values have equal numbers and sizes before a call.
 
-        If the programs leave a different number or size for the next call, the next attempt does not pair these values.
-        That is not a violation if no instruction depends on the values.
+        If a call leaves a paired value with different numbers or sizes, execute the method again without that pair.
+        Such a value causes a violation only if an instruction depends on it.
         """
         apart: set[int] = set()
         while True:
@@ -119,7 +119,7 @@ class MethodValidation:
         return Run(self._symbols, self._facts, machine, agreement, self._explain, self._in_place)
 
     def _pairs(self) -> dict[int, int]:
-        """Return a map from values after the link to their counterparts in corresponding instructions before it."""
+        """Return a map from values after the link to the corresponding values before the link."""
         found: dict[int, int] = {}
         before, after = self.plans
         waiting = list(zip(before.inputs, after.inputs, strict=True))
@@ -144,7 +144,7 @@ class MethodValidation:
     # State of other methods, after execution
 
     def leaves_alone(self, side: int, space: int, start: int, length: int) -> bool:
-        """Return whether these bytes keep their content during the loading of the program and the run of the method."""
+        """Return whether loading the program and running the method leave these bytes unchanged."""
         assert self._last is not None
         found = self._last.machine.stored(side, (space, start), length, length)
         loaded = self._loaded[side].get(space)
@@ -176,7 +176,7 @@ def _loaded(constants: Constants, facts: Facts) -> dict[int, Memory]:
 
 
 def _state_by_name(plan: m.ExecutionPlan) -> dict[str, int]:
-    """Return the value of each state whose name is unique in the method, by name."""
+    """Return a map from names of state to value indices. Omit names that occur more than once in the method."""
     found: dict[str, list[int]] = {}
     for value, tensor in plan.tensors():
         info = tensor.extra_tensor_info

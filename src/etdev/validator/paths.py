@@ -29,11 +29,10 @@ class Layout:
     def __init__(self, walk: Walk) -> None:
         self.walk = walk
         self.ways: dict[int, int] = {}
-        """Number of edges that lead to each merge, by number of the merge.
+        """Maps each merge to the number of edges that lead there.
 
-        A merge is a point where paths join; its number is the number of its block. The head of a loop has a second
-        merge, which joins only the edges from outside. The number of the second merge is larger by the number of
-        blocks.
+        A merge is a point where paths join, and has the number of its block. The head of a loop has a second merge,
+        which joins only the edges from outside. The number of the second merge is larger by the number of blocks.
         """
         self.bits: dict[int, int] = {}
         """Bit that represents a merge in bit sets, by merge. Only merges in loops have a bit."""
@@ -58,7 +57,7 @@ class Layout:
                 self.bits[merge] = 1 << len(self.bits)
 
     def loop(self, head: int) -> Loop:
-        """Return the state of the loop with this head, before the first iteration."""
+        """Return a new :class:`Loop` for this head, without varying state."""
         count = len(self.walk.blocks)
         inside = {merge for block in self.bodies[head] for merge in (block, count + block)}
         return Loop(head, frozenset({*inside, AGAIN} - {count + head}))
@@ -133,6 +132,7 @@ class Paths:
         self._run.machine.spend(1 + len(self._walk.blocks[number].steps))
         for step in self._walk.blocks[number].steps:
             self._steps.run(step)
+        self._steps.end()
 
     # Loops
 
@@ -198,7 +198,11 @@ class Paths:
         return found
 
     def _start_rows(self, head: int) -> None:
-        """Mark tensors with appended rows as empty at the start of a loop, because earlier content does not matter."""
+        """Replace the content of tensors to which the loop appends rows, before the first iteration.
+
+        In both programs, the new content is the symbol of :meth:`~etdev.validator.run.Run.no_rows`, so the old content
+        does not matter.
+        """
         for step in self._rows.get(head, ()):
             symbol = self._run.no_rows(step.before)
             for side, position in enumerate((step.before, step.after)):

@@ -105,8 +105,8 @@ class StateReader:
     ) -> None:
         """Start with an empty state.
 
-        ``ways`` has the number of paths into each block where paths merge, by block. ``canonical`` expresses content of
-        the linked program in symbols of the program before the link, where the two are known to be equal.
+        ``ways`` maps each block where paths merge to its number of incoming paths. ``canonical`` translates content of
+        the linked program to symbols of the program before the link, if equal bytes are known.
         """
         self.symbols = symbols
         self.facts = facts
@@ -114,11 +114,11 @@ class StateReader:
         self.state = State()
         self._canonical = canonical
         self.pairs: dict[int, int] = {}
-        """Maps values after the link to counterparts before it. Pairs are assumed to be equal when a call begins."""
+        """Maps values after the link to values before the link that are assumed to be equal when a call begins."""
         self.left_numbers: set[tuple[int, int]] = set()
-        """Numbers that a call reads before it sets them, as ``(side, value)``."""
+        """Numbers that are read in a call before an instruction sets them, as ``(side, value)``."""
         self.left_dims: set[tuple[int, int]] = set()
-        """Dynamic tensors whose sizes a call reads before it sets them, as ``(side, value)``."""
+        """Dynamic tensors whose sizes are read in a call before an instruction sets them, as ``(side, value)``."""
         self._ways = ways
         self._spent = 0
         self._plans: tuple[dict[int, list[_Reader]], ...] = ({}, {})
@@ -224,7 +224,7 @@ class StateReader:
         return found or self._gather(side, self.located(side, value), (), sizes_only=sizes_only)
 
     def held(self, side: int, value: int) -> Part:
-        """Return a tensor at its largest size. The content includes bytes past the tensor's current size."""
+        """Return a tensor of maximum size as an operand. The content includes bytes past the tensor's current size."""
         tensor = self.facts[side].tensors[value]
         at = self.located(side, value)
         if not isinstance(at, At) or at.place is None:
@@ -283,14 +283,14 @@ class StateReader:
         return self._known(side, self.stored(side, place, most, length, guards))
 
     def _known(self, side: int, content: Content) -> Content:
-        """Return content in symbols of the program before the link, where the two are known to be equal."""
+        """Return content in symbols of the program before the link, as far as equal bytes are known."""
         return self._canonical(content) if side else content
 
     def stored(self, side: int, place: Place, most: int, length: Number | None, guards: Guards = ()) -> Content:
         """Return ``most`` bytes at a place, as seen by an instruction that reads the first ``length`` bytes.
 
-        ``length`` may be unknown before run time. If ``length`` is None, all bytes count, and extents of writes do not
-        matter.
+        ``length`` may be symbolic. If an earlier write did not cover the first ``length`` bytes, a symbol for unknown
+        bytes replaces its content. If ``length`` is None, do not check the extents of writes.
         """
         space, start = place
         found: list[Run] = []

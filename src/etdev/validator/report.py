@@ -11,10 +11,11 @@ Kind: TypeAlias = Literal[
 ]  # fmt: skip
 """Kind of violation.
 
-* ``content``, ``size``, ``kind``, ``number``: an operand, output or state has another content, size, type or number.
+* ``content``, ``size``, ``kind``, ``number``: an operand, output or state has a different content, size, type or
+  number than before the link.
 * ``overlap``: an operand overlaps an output.
 * ``extent``: a tensor extends outside its buffer.
-* ``state``: state is not kept.
+* ``state``: a method does not preserve state.
 * ``instruction``: an instruction is missing, new or different.
 * ``control flow``: the programs take different paths.
 * ``caller's memory``: an output is not in the memory that the caller provides for that output.
@@ -22,7 +23,7 @@ Kind: TypeAlias = Literal[
 These kinds occur only in the validation of a single file:
 
 * ``clobbered``: an instruction reads a value after another value was written to the same bytes.
-* ``never written``: an instruction reads bytes that nothing writes.
+* ``never written``: an instruction reads bytes that no instruction writes.
 * ``unwritten``: an instruction reads a value that no instruction writes, from the bytes of other values.
 """
 
@@ -74,18 +75,21 @@ class ValidationReport:
     reads: int
     """Number of operands, outputs and pieces of state that were compared."""
     never_written: tuple[Violation, ...] = ()
-    """Reads of bytes that have no initial value and that no instruction writes. Used for a single file.
+    """Reads of bytes that have no initial value and that no instruction writes. Empty except for a single file.
 
     ExecuTorch 1.4.1 and 1.5.1 emit such reads for views of a ``cond``'s result.
     """
     overlapping: tuple[Violation, ...] = ()
-    """Operators that overwrite an operand while they may still read the operand. Used for a single file.
+    """Operators that overwrite an operand while they may still read that operand. Empty except for a single file.
 
-    The kernels determine whether the results are right.
+    The kernels of these operators determine the correctness of their results.
     """
 
     unwritten: tuple[Violation, ...] = ()
-    """Values that are probably read before they are written. Used for a single file, which may still be valid."""
+    """Values that are probably read before they are written. Empty except for a single file.
+
+    A valid file may contain such reads.
+    """
 
     @property
     def proved(self) -> bool:

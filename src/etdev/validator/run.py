@@ -37,9 +37,9 @@ class Run:
     in_loop: bool = False
     """True if the current instruction may run several times in a call."""
     in_body: bool = False
-    """True if the current instruction is inside a loop."""
+    """True if the current instruction is in the body of a loop, as listed in ``Layout.bodies``."""
     unlike: set[int] = field(default_factory=set)
-    """Values after the link whose number or size at the start of a call differs from their counterparts'."""
+    """Values after the link whose number or size differs from that of their counterparts when the next call begins."""
 
     def report(self, violation: Violation) -> None:
         """Record a violation, unless the limit is reached."""
@@ -47,9 +47,9 @@ class Run:
             self.violations.append(violation)
 
     def no_rows(self, position: int) -> int:
-        """Return the symbol for the rows that an instruction appends, before the first of these rows.
+        """Return the symbol for the content of a tensor before an instruction appends the first row.
 
-        ``position`` is the position of the instruction before the link.
+        ``position`` is the position of that instruction before the link.
         """
         return self.symbols.number((OTHER, "no rows yet", position))
 

@@ -1,8 +1,8 @@
 """Validation of a single file: finds reads of values whose bytes have been overwritten with other values.
 
-A file does not state the intended content of its values. The validator assumes that a value holds the result of the
-instruction that writes all of the value. If a reader finds another value in these bytes, that is an error. A value that
-no instruction writes counts as a view of other values, or as state.
+A file does not state the intended content of its values. If an instruction writes all bytes of a value, every read of
+the value is expected to find this result. A read that finds the result of another value is an error. A value that no
+instruction writes counts as a view of other values, or as state.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ _WRITTEN, _CHANGED = "written", "changed"
 def validate_file(program: m.Program, delegate_inputs: Mapping[str, Mapping[int, int]]) -> ValidationReport:
     """Find reads of overwritten values, and reads of bytes that are never written.
 
-    ``delegate_inputs`` has one map for each method: from the position of a delegate call to its number of inputs.
+    ``delegate_inputs`` has one map for each method: from the position of a delegate call to the call's number of
+    inputs.
     """
     symbols = Symbols()
     constants = Constants(symbols, program, program)
@@ -81,7 +82,8 @@ def validate_file(program: m.Program, delegate_inputs: Mapping[str, Mapping[int,
 def _stale_reads(methods: Sequence[_File]) -> list[tuple[Violation, bool]]:
     """Return ``(violation, certain)`` for each read of a value whose write is missing.
 
-    Methods share the buffers above 1. So if one method keeps state there, the bytes count as state in all methods.
+    ``certain`` is False if a valid file could also contain such a read. Methods share the buffers with numbers above 1.
+    So if one method keeps state there, the bytes count as state in all methods.
     """
     for method in methods:
         for other in methods if len(methods) > 1 else ():
@@ -163,7 +165,10 @@ class _File:
         return None
 
     def stale_reads(self) -> Iterator[tuple[Violation, bool]]:
-        """Yield ``(violation, certain)`` for each read of a value whose write is missing."""
+        """Yield ``(violation, certain)`` for each read of a value whose write is missing.
+
+        ``certain`` is False if a valid file could also contain such a read.
+        """
         for item in self.unwritten.find():
             yield self._explain.unwritten(item), item.certain
 
@@ -284,20 +289,20 @@ class _FileSteps(Steps):
         return {(*tensor.place, tensor.end) for tensor in tensors if tensor.place is not None}
 
     def _is_part_on_device(self, buffer: int, owners: set[int], writers: Iterable[Write]) -> bool:
-        """Return whether bytes on a device overlap other tensors there but are not a view of one whole tensor.
+        """Return True for bytes on a device if no writer wrote them as a tensor with the extent of an owner.
 
-        Kernels run on the host, so a tensor on a device is never a view of a part of another tensor. If it seems to be
-        such a view, a copy to the device is missing.
+        Kernels run on the host, so a tensor on a device is never a view of a part of another tensor. Such bytes show
+        that a copy to the device is missing.
         """
         found = self._extents(other for _, other in writers)
         return buffer in self._on_devices and bool(found) and self._extents(owners).isdisjoint(found)
 
     def _is_written(self, place: tuple[int, int, int], owners: set[int]) -> bool:
-        """Return whether an instruction writes to a place, so that the bytes may be state of an earlier call.
+        """Return whether an instruction writes to a place, so that the bytes may be state from an earlier call.
 
-        Only delegates write state that stays on a device, and they write all of that state. A place on a device also
-        counts as written if another value with the same extent is written there. Values that are copied from or to the
-        host do not count, because they use the place at other times.
+        On a device, bytes count as written if a delegate writes one of the ``owners``. Bytes on a device also count as
+        written if a value with the same extent is written there. Values that are copied from or to the host are
+        excluded, because they use the place at other times.
         """
         buffer, start, end = place
         if buffer in self._on_devices:
@@ -328,7 +333,7 @@ class _FileSteps(Steps):
         return found
 
     def _writers(self, leaves: Iterable[tuple[object, ...]]) -> Iterator[Write]:
-        """Yield the writes of whole values among these sources."""
+        """Yield the sources that are writes of whole values. ``leaves`` contains the keys of the sources."""
         for key in leaves:
             if key[0] == INPUT:
                 assert isinstance(key[1], int)
@@ -349,7 +354,7 @@ class _FileSteps(Steps):
 
 
 class _FileEnds(Ends):
-    """The caller's part in a call: it fills the inputs and reads the outputs."""
+    """Executor of the caller's part in a call: filling the inputs and reading the outputs."""
 
     def __init__(self, run: Run, steps: _FileSteps) -> None:
         super().__init__(run)

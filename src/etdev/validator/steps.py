@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from etdev.program import model as m
 from etdev.validator.domain.memory import Content
-from etdev.validator.domain.state import Tree
+from etdev.validator.domain.numbers import Dims
+from etdev.validator.domain.state import Number_, Tree
 from etdev.validator.execute import Results, run_move, run_view
 from etdev.validator.facts import Code, Facts
 from etdev.validator.machine import whole
+from etdev.validator.order import conflict
 from etdev.validator.reading import Part
 from etdev.validator.run import Run, form
 from etdev.validator.semantics import operators as ops
@@ -19,12 +22,28 @@ from etdev.validator.semantics.overlap import Key, Overlaps
 from etdev.validator.walk import Side, Step
 
 
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """Instruction that the program before the link has run, with its operands and results."""
+
+    parts: list[Part]
+    overlaps: dict[Key, Tree]
+    """Overlaps between operands and outputs before the link."""
+    tensors: list[tuple[Dims, Content | None]]
+    numbers: list[Number_]
+
+
 class Steps:
     """Executor of the steps of both programs."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
         self._overlaps = Overlaps(run)
+        self._early: dict[int, tuple[Code, Code, _Started | None]] = {}
+        """Instructions that only the program before the link has run so far, by position there.
+
+        Each with its counterpart. Instructions without operands to compare have no :class:`_Started`.
+        """
 
     def run(self, step: Step) -> None:
         """Execute a step, in one program or in both."""
@@ -33,7 +52,55 @@ class Steps:
         elif step.who is Side.AFTER:
             self._run_alone(1, step.after)
         else:
-            self._run_both(self._run.facts[0].code[step.before], self._run.facts[1].code[step.after])
+            one, other = self._run.facts[0].code[step.before], self._run.facts[1].code[step.after]
+            if step.who is Side.EARLY:
+                self._run_early(one, other)
+            elif step.who is Side.LATE:
+                self._run_late(one, other)
+            else:
+                self._check_order(one, other)
+                self._run_both(one, other)
+
+    def end(self) -> None:
+        """End a block. Report the instructions that only the program before the link has run."""
+        for one, other, _ in self._early.values():
+            self._run.report(self._run.explain.order(one, other))
+        self._early.clear()
+
+    # Instructions in a different order
+
+    def _run_early(self, one: Code, other: Code) -> None:
+        """Execute an instruction of the program before the link. :meth:`_run_late` executes its counterpart."""
+        started = None
+        if one.act in (Act.JUMP, Act.ADD_ROW):
+            self._run.report(self._run.explain.order(one, other))
+        elif not self._are_alike(one, other):
+            self._run_alone(0, one.position, paired=True)
+        elif one.act in (Act.VIEW, Act.MOVE, Act.FREE):
+            self._run_alone(0, one.position)
+        else:
+            started = self._start(one)
+        self._early[one.position] = one, other, started
+
+    def _run_late(self, one: Code, other: Code) -> None:
+        if one.position not in self._early:
+            self._run.report(self._run.explain.order(one, other))
+            return
+        _, _, started = self._early.pop(one.position)
+        self._check_order(one, other)
+        if started is not None:
+            self._finish(one, other, started)
+        elif not self._are_alike(one, other):
+            self._run_alone(1, other.position, paired=True)
+        elif one.act in (Act.VIEW, Act.MOVE, Act.FREE):
+            self._run_alone(1, other.position)
+
+    def _check_order(self, one: Code, other: Code) -> None:
+        """Report an instruction after the link if it may not overtake one of those that have run only before it."""
+        overtaken = [code for code, _, _ in self._early.values() if code.position < one.position]
+        first = conflict(self._run.facts[0], one, overtaken)
+        if first is not None:
+            self._run.report(self._run.explain.order(one, other, first))
 
     def _run_both(self, one: Code, other: Code) -> None:
         machine = self._run.machine
@@ -64,28 +131,39 @@ class Steps:
     def _run_same(self, one: Code, other: Code) -> None:
         """Execute the same instruction in both programs.
 
-        Equal operands lead to equal results.
+        Compare the operands, then write the same results in both programs.
         """
+        self._finish(one, other, self._start(one))
+
+    def _start(self, one: Code) -> _Started:
+        """Execute an instruction in the program before the link."""
         machine = self._run.machine
-        before, after = machine.operands(0, one.position), machine.operands(1, other.position)
+        parts = machine.operands(0, one.position)
+        known = self._overlaps.find(0, one) if one.clashes else {}
+        results = Results(machine, 0, one, parts, self._run.in_loop, self._tag(one, known, paired=True))
+        started = _Started(parts, known, results.tensors(), results.numbers())
+        for value, (dims, content) in zip((*one.writes, *one.updates), started.tensors, strict=True):
+            machine.write(0, value, dims, content)
+        for value, number in zip(one.sets, started.numbers, strict=True):
+            machine.set_number(0, value, number)
+        return started
+
+    def _finish(self, one: Code, other: Code, started: _Started) -> None:
+        """Execute the same instruction in the program after the link: compare its operands, write the same results."""
+        machine = self._run.machine
+        after = machine.operands(1, other.position)
         if isinstance(one.call, m.DelegateCall):
             self._check_delegate(one, other)
-        self._compare(one, other, before, after)
-        known = self._overlaps.find(0, one) if one.clashes else {}
-        results = Results(machine, 0, one, before, self._run.in_loop, self._tag(one, known, paired=True))
-        tensors = results.tensors()
+        self._compare(one, other, started.parts, after)
         if other.clashes:
-            self._overlaps.check(one, other, known, [dims for dims, _ in tensors])
-        outs = [(*code.writes, *code.updates) for code in (one, other)]
-        for mine, theirs, (dims, content) in zip(*outs, tensors, strict=True):
-            machine.write(0, mine, dims, content)
-            machine.write(1, theirs, dims, content)
-        for mine, theirs, number in zip(one.sets, other.sets, results.numbers(), strict=True):
-            machine.set_number(0, mine, number)
-            machine.set_number(1, theirs, number)
+            self._overlaps.check(one, other, started.overlaps, [dims for dims, _ in started.tensors])
+        for value, (dims, content) in zip((*other.writes, *other.updates), started.tensors, strict=True):
+            machine.write(1, value, dims, content)
+        for value, number in zip(other.sets, started.numbers, strict=True):
+            machine.set_number(1, value, number)
 
     def _tag(self, code: Code, overlaps: dict[Key, Tree], *, paired: bool) -> object:
-        """Return a key for facts other than the operands that affect the result, or None if there are no such facts."""
+        """Return a key for facts that affect the result in addition to the operands, or None without such facts."""
         forbidden = self._overlaps.forbidden(code, overlaps)
         if forbidden:  # The result depends on the addresses of the operands.
             return code.position, tuple(sorted((key, str(tree)) for key, tree in forbidden.items()))
@@ -95,7 +173,7 @@ class Steps:
     def _add_rows(self, one: Code, other: Code) -> None:
         """Execute an instruction that appends a row to a tensor, in both programs.
 
-        Earlier rows are not compared here. The instruction that reads the rows shows any difference.
+        Earlier rows are not compared here. If they differ, the comparison at a later read finds the difference.
         """
         machine = self._run.machine
         before, after = machine.operands(0, one.position), machine.operands(1, other.position)
@@ -121,7 +199,7 @@ class Steps:
     def _check_delegate(self, one: Code, other: Code) -> None:
         mine, theirs = (_delegate(facts, code.call) for facts, code in zip(self._run.facts, (one, other), strict=True))
         if mine != theirs:
-            self._run.report(self._run.explain.instruction(one, other, "runs another delegate"))
+            self._run.report(self._run.explain.instruction(one, other, "runs a different delegate"))
 
     # Instructions of one program alone
 
@@ -160,7 +238,7 @@ class Steps:
             machine.set_number(side, value, number)
 
     def _canonical(self, part: Part) -> Part:
-        """Express an operand of the linked program in symbols of the program before the link, where possible."""
+        """Return an operand of the linked program in symbols of the program before the link, where possible."""
         if isinstance(part[0], tuple):
             return (part[0], part[1], self._run.agreement.canonical(cast(Content, part[2])))
         if part[0] == "list":
@@ -169,7 +247,7 @@ class Steps:
 
 
 def _delegate(facts: Facts, call: m.Instruction | None) -> object:
-    """Return a key of everything that determines the function of a delegate."""
+    """Return a key that is equal for delegates with the same id, compile specs and data."""
     assert isinstance(call, m.DelegateCall)
     delegate = facts.plan.delegates[call.delegate_index]
     where = delegate.processed

@@ -1,10 +1,10 @@
 """Values of a single file that no instruction writes, although instructions write other values to the same bytes.
 
-Most of these are views and slices, which share bytes on purpose. For some, an instruction is missing, and the bytes
-still hold an earlier value. The module looks for two traces of a missing instruction:
+Most of these values are views and slices, which share bytes on purpose. For the others, an instruction is missing, and
+the bytes still hold an earlier value. The module looks for two traces of a missing instruction:
 
 * The bytes hold a value of another element type.
-* No instruction reads a value that the missing instruction would have read.
+* A value that the missing instruction should have read is never read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Missing:
 
 @dataclass(slots=True)
 class Unwritten:
-    """Record of the reads in a method. It finds the values whose write is missing."""
+    """Record of the reads in a method, used to find values whose write is missing."""
 
     facts: Facts
     devices: Collection[int]
@@ -51,7 +51,7 @@ class Unwritten:
     state: set[tuple[int, int, int]] = field(default_factory=set)
     """Places that are read before they are written, as buffer, first byte and end byte (exclusive)."""
     _named: Counter[int] = field(init=False)
-    """Number of instructions that name each value."""
+    """Number of instructions that refer to each value."""
     _touched: frozenset[int] = field(init=False)
     """Inputs, and values that an instruction writes, updates or redirects to another place."""
 
@@ -82,7 +82,7 @@ class Unwritten:
             self._suspects.setdefault(value, set()).update(writes)
 
     def find(self) -> Iterator[Missing]:
-        """Yield the values whose write is missing, as far as traces show this."""
+        """Yield each value for which a trace shows that its write is missing."""
         unread = list(self._unread())
         for value, writes in sorted(self._suspects.items()):
             first = min(at for write in writes for at, read in self._reads[write] if read == value)
@@ -106,9 +106,9 @@ class Unwritten:
     def _without_copy(self, unread: list[tuple[Write, bool]]) -> Iterator[Missing]:
         """Yield inputs of delegates on devices whose copy from the host is missing.
 
-        The file does not say which arguments of a delegate are inputs. An argument counts as such an input under two
-        conditions. No other instruction names the argument, and no instruction reads a host value of the same type and
-        sizes.
+        The file does not state which arguments of a delegate are inputs. An argument counts as an input without a copy
+        under two conditions. No other instruction refers to the argument. And an earlier value on the host, of the same
+        type and sizes, is never read.
         """
         for (position, value), _ in unread:
             code = self.facts.code[position] if position >= 0 else None
@@ -133,7 +133,10 @@ class Unwritten:
         return place is not None and place[0] in self.devices
 
     def _is_over(self, value: int, writes: Collection[Write], first: int) -> bool:
-        """Return whether each write was read for other values, and only before the first read of ``value``."""
+        """Return True if each write was also read for other values, and only before position ``first``.
+
+        ``first`` is the position of the first read of ``value``.
+        """
         others = [[at for at, read in self._reads[write] if read != value] for write in writes]
         return all(found and max(found) < first for found in others)
 

@@ -20,7 +20,10 @@ class Correspondence:
     """Corresponding instructions before and after a link. A wrong pair can only cause violations."""
 
     moved: Mapping[int, int]
-    """Maps the position of each kept instruction before the link to its position after it, across all chains."""
+    """Maps the position of each kept instruction before the link to its position after the link.
+
+    Positions count through all chains.
+    """
     delegate_inputs: Mapping[int, int] = field(default_factory=dict)
     """Number of inputs of each delegate call, by position of the call before the link."""
 
@@ -37,9 +40,9 @@ def validate_link(
     """Prove that each method of ``after`` computes the same as the method of that name in ``before``.
 
     ``before`` runs with its own memory plan. ``shared_state`` contains the names of state that must have the same
-    address in all methods of ``after``. In a ``foreign`` program, methods share all memory in buffers above 1.
-    ``in_place`` adds operands that kernels may overwrite, as ``(argument, output)`` pairs by operator. Methods without
-    a correspondence are not validated.
+    address in all methods of ``after``. In a ``foreign`` program, methods share all buffers with numbers above 1.
+    ``in_place`` contains further operands that kernels may overwrite, as ``(argument, output)`` pairs by operator.
+    Methods without a correspondence are not validated.
     """
     symbols = Symbols()
     constants = Constants(symbols, before, after)

@@ -1,8 +1,11 @@
-"""Control flow of two programs in step: instructions that both programs run together, and points where paths split.
+"""Control flow of two programs that run in step: shared instructions, and points where paths split.
 
-An instruction that only one program has runs alone. All other instructions run in both programs at the same time. Both
-programs take the same branch at a jump, so their executions correspond one to one. A point is a pair of positions, one
-in each program. Paths join at a point that several paths reach.
+An instruction that exists in only one program runs alone. All other instructions run in both programs at the same time.
+Inside a straight region, the program after the link may have these instructions in another order. The program before
+the link then runs some of them early, and the program after the link runs their counterparts late.
+
+Both programs take the same branch at a jump, so their executions correspond one to one. A point is a pair of positions,
+one in each program. Paths join at a point that several paths reach.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from enum import Enum
 
 from etdev.program import model as m
 from etdev.validator.facts import Facts
+from etdev.validator.order import region_starts
 from etdev.validator.semantics.operators import Act
 
 
@@ -23,6 +27,10 @@ class Side(Enum):
     BOTH = "both"
     BEFORE = "before"
     AFTER = "after"
+    EARLY = "early"
+    """The program before the link, while the counterpart of the instruction follows in a ``LATE`` step."""
+    LATE = "late"
+    """The program after the link, while the counterpart of the instruction was an ``EARLY`` step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +64,7 @@ class Divergence(Exception):  # noqa: N818 - turned into a violation by whoever 
 
 @dataclass(slots=True)
 class Walk:
-    """Blocks of two methods. The first block is the entry. The last block is the end of the method, without steps."""
+    """Blocks of two methods. The first block is the entry. The last block marks the end of the method and is empty."""
 
     blocks: list[Block]
     groups: list[list[int]]
@@ -77,7 +85,7 @@ class Walk:
         return len(group) > 1 or group[0] in self.blocks[group[0]].successors
 
     def body(self, head: int) -> frozenset[int]:
-        """Return the blocks of the loop with this head. These are the blocks from which the loop leads to the head."""
+        """Return the blocks of the loop with this head: all blocks from which the loop can reach the head again."""
         body = {head}
         waiting = [item for item in self.blocks[head].predecessors if self.is_back(item, head)]
         while waiting:
@@ -116,6 +124,7 @@ class _Points:
         self._moved = moved
         self._back = {there: here for here, there in moved.items()}
         self._fixed = (fixed_jumps(before), fixed_jumps(after))
+        self._regions = region_starts(before)
         if len(self._back) < len(moved) or not all(
             0 <= here < self._lengths[0] and 0 <= there < self._lengths[1] for here, there in moved.items()
         ):
@@ -154,12 +163,22 @@ class _Points:
             return Step(Side.AFTER, here, there), ((here, self._alone(1, there)),)
         if point == self._lengths:
             return None, ()
-        if self._moved.get(here) != there:
-            raise Divergence("the instructions that the link kept are in another order", here, there)
-        return Step(Side.BOTH, here, there), self._together(here, there)
+        if self._moved.get(here) == there:
+            return Step(Side.BOTH, here, there), self._together(here, there)
+        if there < self._lengths[1]:
+            partner = self._back[there]
+            if partner > here and self._is_straight(here, partner):
+                return Step(Side.EARLY, here, self._moved[here]), ((here + 1, there),)
+            if partner < here and self._is_straight(partner, here - 1):
+                return Step(Side.LATE, partner, there), ((here, there + 1),)
+        raise Divergence("the instructions that the link kept are in a different order", here, there)
+
+    def _is_straight(self, first: int, last: int) -> bool:
+        """Return whether two positions before the link are in one straight region."""
+        return bisect_right(self._regions, first) == bisect_right(self._regions, last)
 
     def _alone(self, side: int, position: int) -> int:
-        """Return the position after an instruction that runs alone. Raise :class:`Divergence` at a branch."""
+        """Return the position after an instruction of only one program. Raise :class:`Divergence` at a branch."""
         code = self._facts[side].code[position]
         if code.act is not Act.JUMP:
             return position + 1

@@ -1,8 +1,8 @@
 """Stage *verify*: the checks of a built file. Each check has the answer ``passed``, ``failed`` or ``not run: REASON``.
 
-A check that did not run is never reported as passed. Other packages can add checks: in the entry-point group
-``etdev.checks``, they register an object or a class with the members of :class:`Check`. The names that a check needs
-can be imported from this module.
+A check that did not run is never reported as passed. Other packages can add checks through the entry-point group
+``etdev.checks``. An entry point refers to an object or a class with the members of :class:`Check`. This module exports
+all types and functions that the code of a check needs.
 """
 
 from __future__ import annotations

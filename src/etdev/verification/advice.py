@@ -1,4 +1,4 @@
-"""Advice for each kind of figure that exceeds a limit."""
+"""Advice on how to reduce a figure that exceeds its limit."""
 
 from __future__ import annotations
 
@@ -9,35 +9,41 @@ from etdev.program import model as m
 from etdev.program.devices import D2H_COPY, H2D_COPY
 
 
-def advise(project: Project, target: str, program: Program | None, setting: str, figure: str, *device: str) -> str:
-    """Return advice on how to reduce a figure or to raise the figure's limit in the config.
+def advise(project: Project, target: str, program: Program | None, setting: str, figure: str, *place: str) -> str:
+    """Return advice on how to reduce a figure, or to raise the figure's limit in the config.
 
-    ``figure`` is a key of ``budget``, such as ``memory``, and ``setting`` is the key of the limit. For ``memory``,
-    ``device`` names the device, such as ``cuda:0``. ``program`` is None if the file cannot be read.
+    ``figure`` is a key of ``budget``, such as ``memory``, and ``setting`` is the limit's key in the config. ``place``
+    is one device, such as ``cuda:0``, or one bank, for the figure ``memory``; omit it for other figures. ``program`` is
+    None if the file cannot be read.
     """
-    helps = _advice(project, target, program, figure, *device)
+    helps = _advice(project, target, program, figure, *place)
     return f"{helps}, or raise {setting}" if helps else f"raise {setting}"
 
 
-def _advice(project: Project, target: str, program: Program | None, figure: str, device: str = "cpu") -> str:
+def _advice(project: Project, target: str, program: Program | None, figure: str, place: str = "cpu") -> str:
     settings = project.config.targets[target]
     match figure:
         case "file" | "weights":
             return "" if settings.quantize else "quantize the model"
         case "ram":
             return "reduce the largest part (`etdev bench --runtime native` lists them for each method)"
+        case "scratch" | "fast_scratch":
+            return "add `--optimise=Size` to the option `extra_flags` of the partitioner, or use another `memory_mode`"
         case "copies":
             at_ends = program is not None and _copies_ends(program)
             less = "leave inputs and outputs on their device (io), " if at_ends else ""
             return f"{less}let a delegate also take the ops between two delegates"
     planner = "" if settings.memory.planner == "best" else 'set `memory.planner` to "best", '
     inputs = "the max of dims" if _has_dynamic_dims(project) else "their shapes"
-    moved = "" if parse_device(device).is_host else "move a part of the model to another device, "
+    if place in settings.memory.bank_names.values():
+        other = "lower the `size` of this bank, so that the linker uses the other banks more, "
+        return f"{other * (len(settings.memory.banks) > 1)}make the largest inputs smaller ({inputs})"
+    moved = "" if parse_device(place).is_host else "move a part of the model to another device, "
     return f"{planner}{moved}make the largest inputs smaller ({inputs})"
 
 
 def _copies_ends(program: Program) -> bool:
-    """Return True if a method copies one of its inputs to a device, or copies one of its outputs back."""
+    """Return True if any method copies an input to a device, or an output back to the host."""
     return any(
         call.args[0] in plan.inputs if plan.operators[call.op_index].name == H2D_COPY else call.args[1] in plan.outputs
         for plan in program.execution_plan

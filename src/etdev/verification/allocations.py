@@ -1,6 +1,6 @@
 """Memory test of the check *device*: allocates planned buffers on devices, writes them, reads them back, frees them.
 
-This module accesses devices only through their allocators, so the test also runs on simulated devices.
+This module accesses devices only through their allocators. Therefore, the test also runs on simulated devices.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _PIECE = 64 * _PERIOD
 _MOST_PROBLEMS = 20
 
 DelegateInputs = Mapping[str, Mapping[int, int]]
-"""Maps each method to the number of inputs of each delegate call, by the call's position."""
+"""Maps a method's name and the position of a delegate call to the number of inputs of that call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allocations:
-    """Result of the memory test: the buffers, the memory of their devices, and the problems found."""
+    """Result of the memory test: the tested buffers, the memory of the devices, and the problems found."""
 
     buffers: tuple[AllocatedBuffer, ...] = ()
     devices: tuple[DeviceMemory, ...] = ()
@@ -52,13 +52,13 @@ def check_allocations(
 ) -> Allocations:
     """Allocate all planned buffers on devices at the same time, test them, and free them.
 
-    The test checks that the buffers' addresses are multiples of ``alignment`` bytes. It also writes the bytes of each
-    storage when the storage's lifetime begins, and reads them back when the lifetime ends. So storages that are in use
-    at the same time must keep their contents at the same time.
+    The test checks that the buffers' addresses are multiples of ``alignment`` bytes. It also writes each storage when
+    the storage's lifetime begins, and reads the storage back when its lifetime ends. Storages with overlapping
+    lifetimes must not change each other's content.
 
-    ``inputs`` has the number of inputs of each delegate call. If it is None, the numbers are derived from the file.
-    Raises :class:`~etdev.errors.MissingRequirementError` if a device is missing or has too little free memory. All
-    memory is freed, also after an error.
+    ``inputs`` states the number of inputs of each delegate call. If ``inputs`` is None, the numbers are derived from
+    the file. All memory is freed even if an error is raised. Raises :class:`~etdev.errors.MissingRequirementError` if a
+    device is missing or has too little free memory.
     """
     sizes = _device_buffers(program)
     devices = sorted({device for device, _ in sizes})
@@ -93,7 +93,10 @@ def check_allocations(
 
 
 def _device_buffers(program: Program) -> dict[tuple[Device, int], int]:
-    """Return the size of each buffer on a device, by device and buffer number: the maximum over all methods."""
+    """Map each device and buffer number to the buffer's size in bytes.
+
+    If the methods state different sizes for a buffer, use the largest size.
+    """
     sizes: dict[tuple[Device, int], int] = {}
     for plan in program.execution_plan:
         for index, size in enumerate(plan.non_const_buffer_sizes):
@@ -110,7 +113,7 @@ def _allocated(device: Device, index: int, size: int, alignment: int, registry: 
 
 @contextmanager
 def _naming(what: str) -> Iterator[None]:
-    """Add ``what``, the name of the memory, to errors that the block raises."""
+    """In this context, set the location of errors to ``what``, a description of the memory."""
     try:
         yield
     except EtdevError as error:
@@ -180,7 +183,7 @@ class _BufferCheck:
 
     @property
     def result(self) -> AllocatedBuffer:
-        """Facts about the buffer, including the number of bytes written to it."""
+        """Return facts about the buffer, including the number of bytes written to it."""
         address = self._buffer.data()
         return AllocatedBuffer(
             device=str(self.device),
@@ -196,7 +199,7 @@ class _BufferCheck:
     def run(self, registry: Registry, others: Sequence[Allocation]) -> Iterator[str]:
         """Test the buffer, and yield one sentence for each problem.
 
-        ``others`` are the device's allocations from before the test.
+        ``others`` are the allocations that already existed on the device before the test.
         """
         began = time.perf_counter()
         self._allocator = registry.get(self.device.type)
@@ -229,7 +232,10 @@ class _BufferCheck:
                 yield f"{self.label}: it overlaps another allocation of {item.size:,} bytes at {item.address:#x}"
 
     def _method_problems(self, plan: m.ExecutionPlan) -> Iterator[str]:
-        """Write each extent of a method when its use begins, and read it back when its use ends; yield the problems."""
+        """Test the buffer with the extents of a method; yield one sentence for each problem.
+
+        Write each extent when its use begins, and read the extent back when its use ends.
+        """
         extents = _extents(plan, self._index, self._inputs)
         moments = [(item.start, 1, item) for item in extents] + [(item.end, 0, item) for item in extents]
         for _, begins, item in sorted(moments, key=lambda moment: moment[:2]):
@@ -261,7 +267,7 @@ class _Extent:
     """Bytes of a buffer that are in use from the instant ``start`` (inclusive) to the instant ``end`` (exclusive)."""
 
     name: str
-    """Text with the method and the value whose content the bytes hold; determines the byte pattern."""
+    """Description of the stored value, such as ``value 3 of method 'forward'``; also the seed of the byte pattern."""
     offset: int
     size: int
     start: int
@@ -271,7 +277,8 @@ class _Extent:
 def _extents(plan: m.ExecutionPlan, buffer: int, inputs: DelegateInputs | None) -> list[_Extent]:
     """Return the extents that a method uses in a buffer.
 
-    If the method's data flow cannot be analyzed, each tensor is tested separately, at an instant of its own.
+    If the method's data flow cannot be analyzed, return one extent for each tensor. These extents do not overlap in
+    time.
     """
     known = delegate_inputs(plan) if inputs is None else inputs.get(plan.name, {})
     calls = sum(isinstance(call, m.DelegateCall) for call in plan.instructions)
@@ -298,7 +305,7 @@ def _name(plan: m.ExecutionPlan, value: int) -> str:
 
 
 def _pieces(size: int, name: str) -> Iterator[tuple[int, bytes]]:
-    """Yield the byte pattern for a name in pieces: the offset of each piece, and its bytes."""
+    """Yield the byte pattern of an extent in pieces; each item has the piece's offset and its bytes."""
     pattern = random.Random(name).randbytes(min(size, _PERIOD))
     whole = pattern * min(_PIECE // _PERIOD, size // _PERIOD + 1) if size > _PERIOD else pattern
     for start in range(0, size, _PIECE):

@@ -1,4 +1,4 @@
-"""Results of checks, and functions that make them."""
+"""Results of checks, and functions that create these results."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from etdev.pipeline.results.result import CheckResult, Status
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of a check, without the check's name, the location of the cause and the help."""
+    """Result of a check, but without the name of the check, the location of the cause, and the help."""
 
     status: Status
     summary: str
     problems: tuple[str, ...] = ()
     gate: bool = False
-    """True if the failure is a missed limit of the config, False if the file is broken."""
+    """True if a figure missed a limit of the config; False if the file is broken."""
 
     @classmethod
     def of(cls, problems: Sequence[str], summary: str = "", *, gate: bool = False) -> Finding:
-        """Return a failure with these problems or, if there are none, a pass with ``summary``."""
+        """Return a failed finding with these problems; if there are no problems, a passed finding with ``summary``."""
         if problems:
             return cls("failed", problems[0], tuple(problems), gate)
         return cls("passed", summary)
@@ -29,7 +29,7 @@ class Finding:
     def result(self, check: str, **advice: str | None) -> CheckResult:
         """Return the result of the check with the name ``check``.
 
-        The result of a failure also gets ``advice``: its fields ``where`` and ``hint``.
+        ``advice`` has the fields ``where`` and ``hint``, which are added only to a failed result.
         """
         more = advice if self.status == "failed" else {}
         return CheckResult(
@@ -38,7 +38,7 @@ class Finding:
 
 
 def passed(check: str, summary: str, **more: Any) -> CheckResult:
-    """Return the result of a check that passed; ``more`` are other fields of the result."""
+    """Return the result of a check that passed; ``more`` sets other fields of the result."""
     return CheckResult(name=check, status="passed", summary=summary, **more)
 
 
@@ -47,10 +47,10 @@ def failed(
 ) -> CheckResult:
     """Return the result of a check that failed.
 
-    ``gate`` is true if the file missed a limit of the config, and the exit code of a build is then 1. It is false if
-    the file is broken, and the exit code is then 4. ``problems`` has one sentence for each problem. The first problem
-    is the default of ``summary``. ``more`` are other fields of the result, such as ``where`` (location of the cause)
-    and ``hint`` (help).
+    ``problems`` contains one sentence for each problem. ``summary`` is by default the first problem. ``gate`` is True
+    if the file exceeds a limit in the config; a build then ends with exit code 1. ``gate`` is False if the file is
+    broken; a build then ends with exit code 4. ``more`` sets other fields of the result, such as ``where`` (location of
+    the cause) and ``hint`` (help).
     """
     return CheckResult(
         name=check, status="failed", summary=summary or problems[0], problems=tuple(problems), gate=gate, **more

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
 from etdev import program as pte
 from etdev.backends.reference import DELEGATE_ID
+from etdev.devices import HOST
 from etdev.files import file_sha256
 from etdev.inspection.measure import measure_program
 from etdev.pipeline.cache.lock import read_lock
@@ -24,6 +26,7 @@ from etdev.pipeline.results.result import TargetResult
 from etdev.program import Program
 from etdev.program.data_files.joined import read_joined
 from etdev.program.data_files.lookups import missing_data
+from etdev.program.footprint import program_buffers
 
 
 @dataclass(frozen=True)
@@ -37,11 +40,13 @@ class Baseline:
     """The content of the baseline's file; None if the file or its external weights are not available."""
     file: Path | None = None
     """Path of the baseline's file; None if the file is not available."""
+    banks: Mapping[int, str] = field(default_factory=dict)
+    """Names of the baseline's memory banks, by memory id in its file; empty if there are none or they are unknown."""
     more_weights: str | None = None
-    """Reason why the baseline's actual weights may exceed its figure, with advice; None if the figure is exact.
+    """Reason why the figure ``weights`` may be too small, with advice; None if the figure is exact.
 
-    Some weights may be in a file that is not available. If growth is within its limit for the smaller figure, it is
-    also within the limit for the actual weights.
+    The figure is too small if some weights are in a file that is not available. Growth within the limit for this figure
+    is also within the limit for the actual weights.
     """
 
 
@@ -68,7 +73,7 @@ def find_baseline(project: Project, target: str) -> Baseline | NoBaseline:
         return _from_report(project, report_of(path, target), target)
     if not path.is_file():
         return NoBaseline(f"there is no {baseline_name(project)}")
-    return _from_file(baseline_name(project), path)
+    return _from_file(baseline_name(project), path, project.config.targets[target].memory.bank_names)
 
 
 def _from_lock(project: Project, target: str) -> Baseline | NoBaseline:
@@ -100,23 +105,30 @@ def _from_report(project: Project, place: Path, target: str) -> Baseline | NoBas
 
 
 def _of_build(name: str, figures: Figures, built: TargetResult, file: Path) -> Baseline:
-    """Return the baseline that a report describes; the program is included if its files exist and are unchanged."""
+    """Return the baseline that a report describes. Include the program if its files exist and are unchanged."""
     data = {file.with_name(PurePath(item.name).name): item.sha256 for item in built.data}
     for path, digest in {file: built.sha256, **data}.items():
         if not path.is_file() or file_sha256(path) != digest:
             return Baseline(name, figures)
-    return Baseline(name, figures, read_joined(file, tuple(data)), file)
+    banks = {bank.index: bank.name for bank in built.banks.banks} if built.banks is not None else {}
+    return Baseline(name, figures, read_joined(file, tuple(data)), file, banks)
 
 
-def _from_file(name: str, file: Path) -> Baseline:
-    """Return the baseline from the report next to the file, or from the file alone if the report is of another file."""
+def _from_file(name: str, file: Path, banks: Mapping[int, str]) -> Baseline:
+    """Return the baseline for a file.
+
+    Read the figures from the report next to the file. If that report does not describe this file, compute the figures.
+    Then, a buffer of the file on the host is the bank in ``banks`` with the same memory id.
+    """
     report, digest = find_report(report_beside(file)), file_sha256(file)
     built = next((item for item in report.targets if item.sha256 == digest), None) if report is not None else None
     if built is not None and built.figures is not None:
         return _of_build(name, built.figures, built, file)
     program = pte.read(file)
-    figures = measure_program(program, file.stat().st_size)
-    return Baseline(name, figures, program, file, _why_more_weights(name, program))
+    on_host = {buffer.index for buffer in program_buffers(program) if buffer.device == str(HOST)}
+    names = {index: bank for index, bank in banks.items() if index in on_host}
+    figures = measure_program(program, file.stat().st_size, banks=names)
+    return Baseline(name, figures, program, file, names, _why_more_weights(name, program))
 
 
 def _why_more_weights(name: str, program: Program) -> str | None:

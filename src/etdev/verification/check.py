@@ -11,29 +11,29 @@ from etdev.verification.subject import Subject
 
 
 class Need(Enum):
-    """A precondition of a check; its value is the reason that is reported if the check did not run."""
+    """A precondition of a check; its value is the reason reported for a check that did not run."""
 
     CONFIG = "this check needs the config that the file was built from"
     """The check needs the target with its config and models: :attr:`Subject.built`."""
     PROGRAM = "the check `bytes` failed"
     """The check needs the content of the file: :attr:`Subject.program`."""
     SOUND = "an earlier check failed, so the program is not run"
-    """The check runs the program; earlier checks must not have found the program unsafe to run."""
+    """The check runs the program; no earlier check may have found the program unsafe to run."""
     TORCH = "torch is not installed"
-    """The check needs the package torch. A build always has it."""
+    """The check needs the package torch, which is always available in a build."""
 
 
 class Check(Protocol):
-    """A question about a built file; subclasses inherit the default values."""
+    """A check of a built file; subclasses inherit the default values."""
 
     name: str
-    """Name of the check in results, in the config's ``require`` and in the entry point; must never change."""
+    """Name of the check in results, in the config's ``require`` and in the entry point. The name must never change."""
     needs: Sequence[Need] = ()
     """Preconditions of the check; if one of them is not met, the check does not run."""
 
     def applies(self, subject: Subject) -> str | None:
-        """Return the reason why there is nothing to check; None if the check applies."""
+        """Return the reason why there is nothing to check for this file; None if the check can run."""
         return None
 
     def run(self, subject: Subject) -> CheckResult:
-        """Answer the check's question. Called only if the needs are met and :meth:`applies` returns None."""
+        """Run the check, and return its result. Called only if all needs are met and :meth:`applies` returns None."""

@@ -11,25 +11,29 @@ if TYPE_CHECKING:
     import torch
 
 RELATIVE_TOLERANCE = {"float64": 1e-3, "float32": 1e-3, "float16": 1e-2, "bfloat16": 5e-2}
-"""Default tolerance by dtype, relative to the largest magnitude in the reference output of a sample.
+"""Default tolerance by dtype, as a fraction of the largest magnitude in a sample's reference output.
 
-Smaller magnitudes are replaced with :data:`SMALLEST_PEAK`. Kernels sum in another order than eager PyTorch and round
-intermediate results, which the tolerances allow for. Outputs of other dtypes must be equal. float64 has the tolerance
-of float32, because delegates and some kernels compute it in single precision.
+If that magnitude is below :data:`SMALLEST_PEAK`, the tolerance is a fraction of :data:`SMALLEST_PEAK`. The tolerances
+allow for kernels that sum in another order than eager PyTorch or round intermediate results. The tolerance of float64
+equals that of float32, because delegates and some kernels compute float64 in single precision. Outputs of other dtypes
+must be equal.
 """
 
 SMALLEST_PEAK = 1e-2
-"""Lower bound of the magnitude to which the tolerance is relative."""
+"""Lower bound of the magnitude of which the tolerance is a fraction."""
 
 QUANTIZED_MARGIN_DB = 6.0
 QUANTIZED_SNR_RANGE = (3.0, 30.0)
-"""Range, in dB, of the SNR that a quantized target must have by default.
+"""Lowest and highest SNR, in dB, that etdev requires of a quantized target by default.
 
-The reference is the quantized model before lowering. The required SNR is that of quantization itself, less
-:data:`QUANTIZED_MARGIN_DB`, clamped to this range. A delegate and the reference sometimes round to different
-quantization steps. The model amplifies these differences like quantization noise, so no fixed SNR is both safe and
-strict. A wrong program has about 0 dB.
+The SNR is measured against the quantized model before lowering. The required SNR is the SNR of the quantization minus
+:data:`QUANTIZED_MARGIN_DB`, clamped to this range. It is not a fixed value, because a delegate and the reference may
+round to different quantization steps. The model amplifies these differences like quantization noise. A wrong program
+has an SNR of about 0 dB.
 """
+
+MOST_STEPS = 8
+"""Highest distance in :func:`allowed_steps`: 1/32 of the range of int8, about 30 dB (:data:`QUANTIZED_SNR_RANGE`)."""
 
 
 @dataclass
@@ -38,11 +42,11 @@ class Difference:
 
     dtype: str
     compute_dtype: str = "float32"
-    """Dtype of the lowest precision in which the program may compute float32."""
+    """Least precise dtype in which the program may compute a float32 operation."""
     max_abs_error: float = 0.0
     allowed: float = math.inf
     excess: float = -math.inf
-    """Maximum of the error minus the allowed error, over all calls; at most 0 if every call is within tolerance."""
+    """Largest difference of error and allowed error, over all calls; at most 0 if all calls are within tolerance."""
     signal: float = 0.0
     noise: float = 0.0
     worst: str = ""
@@ -53,16 +57,17 @@ class Difference:
     def snr_db(self) -> float | None:
         """Signal-to-noise ratio over all calls, in dB; None if the outputs equal the reference.
 
-        If the reference is all zeros, a single value of :data:`SMALLEST_PEAK` is taken as the signal.
+        If all elements of the reference are zero, the signal is a single element of :data:`SMALLEST_PEAK`.
         """
         if self.noise == 0.0:
             return None
         return 10 * (math.log10(self.signal or SMALLEST_PEAK**2) - math.log10(self.noise))
 
     def add(self, found: Any, expected: Any, at: str) -> None:
-        """Compare the output of one call with the expected output; ``at`` describes the call, such as ``sample 3``.
+        """Compare the output of one call with the expected output, and add the difference to the totals.
 
-        A difference in kind, shape, dtype, NaNs or infinities is recorded as a problem.
+        ``at`` describes the call, such as ``sample 3``. A difference in kind, shape, dtype, NaNs or infinities is
+        recorded as a problem.
         """
         problem = mismatch(found, expected)
         if problem is None and not _is_tensor(expected):
@@ -115,12 +120,12 @@ def worst_excess(found: torch.Tensor, expected: torch.Tensor, atol: float, rtol:
 
 
 def _bounded(value: torch.Tensor) -> float:
-    """Return the value, clamped to the largest finite float, so that ratios and reports do not contain infinity."""
+    """Return the value, clamped to the largest finite float. Ratios and reports must not contain infinity."""
     return min(float(value), sys.float_info.max)
 
 
 def mismatch(found: Any, expected: Any) -> str | None:
-    """Return the difference in kind, shape or dtype between an output and its reference; None if there is none."""
+    """Describe the difference in kind, shape or dtype between an output and its reference; None if there is none."""
     if _is_tensor(found) != _is_tensor(expected):
         return f"is {type(found).__name__} instead of {type(expected).__name__}"
     if not _is_tensor(expected):
@@ -133,7 +138,7 @@ def mismatch(found: Any, expected: Any) -> str | None:
 
 
 def same_bits(found: Any, again: Any) -> bool:
-    """Return whether two outputs are equal bit by bit."""
+    """Return True if two outputs are equal bit by bit."""
     import torch
 
     if not isinstance(found, torch.Tensor) or not isinstance(again, torch.Tensor):
@@ -151,9 +156,25 @@ def _is_tensor(value: object) -> bool:
 def required_snr_db(reference_snr_db: float | None) -> float:
     """Return the minimum SNR of the program against the quantized reference, in dB.
 
-    ``reference_snr_db`` is the SNR of the quantized reference against the float model; None if both are equal.
+    ``reference_snr_db`` is the SNR of the quantized reference against the float model; None if their outputs are equal.
     """
     lowest, highest = QUANTIZED_SNR_RANGE
     if reference_snr_db is None:
         return highest
     return min(max(reference_snr_db - QUANTIZED_MARGIN_DB, lowest), highest)
+
+
+def steps_apart(error: float, step: float) -> int:
+    """Return an error of an output in multiples of ``step``, the scale of its integers."""
+    return round(error / step)
+
+
+def allowed_steps(quantization_error: float, step: float) -> int:
+    """Return the distance to the quantized model that kernels in fixed point may have, in multiples of ``step``.
+
+    It is one step for the rounding of the last kernel. The kernels before it round differently, too. The model must not
+    amplify this by more than it amplifies the error of quantization, which is the rounding of all values.
+    ``quantization_error`` is the largest difference between the quantized model and the float model. The result is at
+    most :data:`MOST_STEPS`, also for a model that quantization ruined.
+    """
+    return min(1 + math.ceil(quantization_error / step - 1e-6), MOST_STEPS)

@@ -1,7 +1,7 @@
-"""Runs at the ends of a dynamic range, if the user's samples do not include those sizes.
+"""Runs at the smallest and largest sizes of dynamic ranges, if the user's samples do not include these sizes.
 
-The inputs are random, so they may be invalid for the model. Inputs that eager PyTorch rejects are ignored. The report's
-figures and the config's limits ignore these runs. For a quantized program, values are not compared.
+The inputs are random, so some may be invalid for the model. Inputs that fail in eager PyTorch are skipped. The report's
+figures and the config's limits ignore these runs. For a quantized program, only shapes and dtypes are compared.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def shapes_of(inputs: Tensors) -> Shapes:
 def check_extremes(
     built: BuiltTarget, runtime: Runtime, method: str, signature: Signature, seen: set[Shapes], findings: Findings
 ) -> None:
-    """Run a method at its smallest and its largest sizes, except at sizes that the samples had (``seen``)."""
+    """Run a method at its smallest and its largest sizes; skip sizes in ``seen``, at which samples already ran."""
     for name, inputs in _unseen(signature, seen):
         try:
             compute(built.project, built.user, built.float_model, method, inputs)
@@ -52,7 +52,7 @@ def check_extremes(
                 Problem(
                     f"method {method!r} at the {name} sizes (inputs {shapes}): {problem}",
                     ("methods", method, "dims"),
-                    "narrow the dims to sizes that work, or look for code in the model that depends on the size "
+                    "narrow the range of the dims, or change code in the model that depends on sizes "
                     "(squeeze, branches on a shape)",
                 )
             )
@@ -70,7 +70,7 @@ def _unseen(signature: Signature, seen: set[Shapes]) -> Iterator[tuple[str, Tens
 
 
 def _compare(built: BuiltTarget, expected: Sequence[Any], found: Sequence[Any]) -> str | None:
-    """Return the problem with the outputs of one call; None if they are right."""
+    """Return the first problem with the outputs of one call; None if all outputs match."""
     if len(found) != len(expected):
         return f"returns {len(found)} outputs, but eager PyTorch returns {len(expected)}"
     for position, (value, wanted) in enumerate(zip(found, expected, strict=True)):

@@ -17,26 +17,23 @@ from etdev.verification.subject import BuiltTarget
 
 @dataclass
 class Jobs:
-    """Worker processes that load the program; a context manager.
-
-    The workers start when the metric first calls ``run.map``.
-    """
+    """A context manager that starts worker processes for the program when the metric first calls ``run.map``."""
 
     source: ProgramSource
     count: int
     obstacle: str | None = None
-    """Reason why workers are not used although ``--jobs`` asks for them; None if they may be used."""
+    """Reason why the program cannot run on several workers; None if it can."""
     _pool: ProgramPool | None = None
     _open: ExitStack = field(default_factory=ExitStack)
 
     @property
     def active(self) -> bool:
-        """True if workers run the samples."""
+        """True if the workers run the samples."""
         return self.count > 1 and self.obstacle is None
 
     @property
     def effect(self) -> str:
-        """Effect of ``--jobs``, as a suffix for a check's summary."""
+        """Text on the effect of ``--jobs``, to be appended to the check's summary."""
         if self.count <= 1:
             return ""
         if self._pool is not None:
@@ -44,7 +41,7 @@ class Jobs:
         return f"; --jobs has no effect: {self.obstacle or 'the metric does not call `run.map`'}"
 
     def map(self, method: str, samples: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-        """Return an iterator over the outputs for each sample, in order."""
+        """Run a method on each sample, and return an iterator over the outputs, in order."""
         if self._pool is None:
             orchestrator = self._open.enter_context(Orchestrator(self.count, "process"))
             self._pool = self._open.enter_context(ProgramPool(orchestrator, self.source))
@@ -58,7 +55,10 @@ class Jobs:
 
 
 def jobs_for(built: BuiltTarget, program: Program, *, alone: bool) -> Jobs:
-    """Return the workers for a target's metric; ``alone`` is True if only the replay can run the target's program."""
+    """Return the workers for a target's metric.
+
+    ``alone`` is True if only the replay can run the program; then the workers are not used.
+    """
     project: Project = built.project
     imports = project.config.project.imports
     source = ProgramSource(

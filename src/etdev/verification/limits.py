@@ -1,16 +1,19 @@
-"""Limits of the config, each on one figure, and the results of checks that compare figures with limits."""
+"""Comparison of figures with the limits of the config."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from etdev.backends.ethos_u import DELEGATE_ID as ETHOS_U
+from etdev.inspection.delegate_memory import delegate_memory
 from etdev.inspection.measure import measure_program
 from etdev.pipeline.project import Project
 from etdev.pipeline.results.figures import Figures
 from etdev.pipeline.results.result import NO_LIMIT, CheckResult, Failure, LatencyResult, MethodResult
 from etdev.program import Program
+from etdev.program.sidecar.records import DelegateRecord
 from etdev.verification.answers import failed, not_run, passed
 
 
@@ -25,24 +28,45 @@ class Measured:
     """The file's content; None if it cannot be read."""
     methods: tuple[MethodResult, ...] = ()
     """Results of lowering for each method, such as its delegates and ops; empty if unknown."""
+    records: Mapping[str, DelegateRecord] = field(default_factory=dict)
+    """Records of compiled delegates, by the SHA-256 of the blob."""
+    banks: Mapping[int, str] = field(default_factory=dict)
+    """Names of the target's memory banks, by memory id."""
+
+    def delegate_sizes(self, name: str) -> dict[str, int] | str:
+        """Return the bytes that each delegate needs of a kind of memory, or the reason why they are unknown.
+
+        ``name`` is the compiler's name of that memory, such as ``scratch``.
+        """
+        if self.program is None:
+            return "the check `bytes` failed"
+        found = delegate_memory(self.program, self.records)
+        known = sum(len(items) for items in found.values())
+        if known < sum(item.id == ETHOS_U for plan in self.program.execution_plan for item in plan.delegates):
+            return "the object program of this file, which states it, is not in the output folder"
+        return {
+            f"delegate {item.delegate} of {method!r}": item.sizes.get(name, 0)
+            for method, items in found.items()
+            for item in items
+        }
 
     def figures(self, program: Program) -> Figures:
-        """Return the figures of the file; ``program`` is its content."""
-        return measure_program(program, self.size, self.methods)
+        """Return the figures of the file, whose content is ``program``."""
+        return measure_program(program, self.size, self.methods, self.banks)
 
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit of the config, compared with the figure of the file."""
+    """A limit of the config, compared with the file's figure."""
 
     key: tuple[str, ...]
     """Key below the target's table, such as ``("budget", "file")``."""
     seen: str
-    """Short text with figure and limit, such as ``file 129 KiB of 144 KiB``."""
+    """Short text with the figure and the limit, such as ``file 129 KiB of 144 KiB``."""
     missed: str | None
-    """Sentence with the figure and the amount by which it misses the limit; None if the limit is met."""
+    """Sentence with the figure and its distance from the limit; None if the limit is met."""
     cause: Callable[[], str] | None
-    """Function that returns the cause, called only if the limit is missed; None if the cause is unknown."""
+    """Function that describes the cause of a missed limit; None if the cause is unknown."""
     remedy: str
 
 
@@ -65,11 +89,11 @@ def judge(
     note: str = "",
     latency: LatencyResult | None = None,
 ) -> CheckResult:
-    """Return the result of a check from the limits that it checked.
+    """Return the result of a check that compared figures with limits.
 
-    The check failed if a limit was missed. It did not run if a limit could not be checked or if there are none.
-    Otherwise it passed. The summary of a pass begins with ``against``. The summary of a pass or a failure ends with
-    ``note``.
+    The check failed if a limit was missed. The check did not run if ``unjudged`` is not empty or ``limits`` is empty.
+    Otherwise, the check passed. ``against`` is the start of a passed check's summary. ``note`` is the end of the
+    summary of a passed or failed check.
     """
     failures = tuple(_failure(project, target, limit, limit.missed) for limit in limits if limit.missed is not None)
     if failures:

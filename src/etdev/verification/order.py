@@ -21,6 +21,7 @@ from etdev.verification.checks.placement import PlacementCheck
 from etdev.verification.checks.plan import PlanCheck
 from etdev.verification.checks.replay import ReplayCheck
 from etdev.verification.checks.runtime import RuntimeCheck
+from etdev.verification.checks.tosa import TosaCheck
 from etdev.verification.plugins import load_plugins
 from etdev.verification.subject import Subject
 
@@ -33,6 +34,7 @@ BUILT_IN: tuple[Check, ...] = (
     GrowthCheck(),
     RuntimeCheck(),
     ReplayCheck(),
+    TosaCheck(),
     NativeCheck(),
     DeviceCheck(),
     AccuracyCheck(),
@@ -58,7 +60,7 @@ def unverified() -> tuple[CheckResult, ...]:
 
 
 def _answer(check: Check, subject: Subject) -> CheckResult:
-    """Return the result of a check; ``not run`` if one of its needs is not met, or if it does not apply."""
+    """Return the result of a check; it is ``not run`` if a need is not met or the check does not apply."""
     missing = filter(None, (_missing(need, subject) for need in check.needs))
     reason = next(missing, None) or check.applies(subject)
     return check.run(subject) if reason is None else not_run(check.name, reason)
@@ -79,10 +81,10 @@ def _missing(need: Need, subject: Subject) -> str | None:
 
 
 def prepare(project: Project, user: UserCode, target: str) -> None:
-    """Load the checks, samples, sessions and metric that verification will use, so that a missing one is found early.
+    """Load the checks, samples, sessions and metric that verification will use, to report missing ones early.
 
-    Raises :class:`~etdev.errors.MismatchError` at the key that names a missing function, and
-    :class:`~etdev.errors.MissingRequirementError` for a check of another package that cannot be loaded.
+    Raises :class:`~etdev.errors.MismatchError` for a function that does not exist, with the location of its config key.
+    Raises :class:`~etdev.errors.MissingRequirementError` for a check of another package that cannot be loaded.
     """
     load_plugins()
     wanted: dict[tuple[str, ...], str] = {

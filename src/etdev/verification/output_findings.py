@@ -1,4 +1,4 @@
-"""Findings of the checks *runtime* and *replay*, over all methods."""
+"""Collected findings of a check that compares the program's outputs."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ class Problem:
 
     text: str
     key: tuple[str, ...]
-    """Key of the config that is the likely cause."""
+    """Config key of the likely cause."""
     hint: str
 
 
 @dataclass
 class Findings:
-    """Findings of a check over all methods, collected while the program runs."""
+    """Findings of a check over all methods and calls."""
 
     broken: list[Problem] = field(default_factory=list)
     missed: list[Problem] = field(default_factory=list)
-    """Failures that are missed limits of the config."""
+    """Limits of the config that the program missed."""
     outputs: list[OutputError] = field(default_factory=list)
     samples: int = 0
     sessions: int = 0
     session_calls: int = 0
-    """Number of calls in all sessions."""
+    """Total number of calls in the sessions."""
     in_sessions: set[str] = field(default_factory=set)
-    """Names of the methods that a session called."""
+    """Names of the methods that sessions called."""
     stateful: set[str] = field(default_factory=set)
     """Names of the methods that write to a buffer in eager PyTorch."""
     in_a_row: int = 0
-    """Number of calls that were made one after another on one state, in addition to sessions."""
+    """Number of calls made one after another on one state; calls in sessions are not counted."""
     row_ended: str | None = None
-    """Reason why the calls in :attr:`in_a_row` ended early; None if all calls ran."""
+    """Reason why the calls in a row ended early; None if all of these calls ran."""
     extremes: set[str] = field(default_factory=set)
-    """Ends of dynamic ranges (:data:`~etdev.verification.extremes.EXTREMES`) that ran in addition to the samples."""
+    """Sizes at the ends of dynamic ranges that ran in addition to the samples: ``smallest``, ``largest``."""
     cut: bool = False
-    """True if :class:`Effort` caused samples or calls to be omitted."""
+    """True if the limits in :class:`Effort` left out some samples or calls."""
     untried: list[str] = field(default_factory=list)
-    """Extremes at which the model itself fails on random inputs."""
+    """Descriptions of the sizes at the ends of dynamic ranges at which eager PyTorch fails on random inputs."""
 
     def add_output(self, output: OutputError) -> None:
-        """Add the figures of one output; if the output already has figures, keep the worse value of each."""
+        """Add the figures of one output. If the output already has figures, keep the worse value of each figure."""
         for index, known in enumerate(self.outputs):
             if (known.method, known.output) == (output.method, output.output):
                 self.outputs[index] = _worst(known, output)
@@ -60,10 +60,11 @@ def _worst(one: OutputError, other: OutputError) -> OutputError:
             "max_abs_error": max(one.max_abs_error, other.max_abs_error),
             "snr_db": _least(one.snr_db, other.snr_db),
             "float_snr_db": _least(one.float_snr_db, other.float_snr_db),
+            "steps": max((item.steps for item in (one, other) if item.steps is not None), default=None),
         }
     )
 
 
 def _least(*ratios: float | None) -> float | None:
-    """Return the smallest ratio; None if all ratios are None, which stands for equal outputs."""
+    """Return the smallest ratio. Ignore None, which means equal outputs; if all ratios are None, return None."""
     return min((ratio for ratio in ratios if ratio is not None), default=None)

@@ -12,14 +12,14 @@ from etdev.execution.runtimes import Runtime
 from etdev.pipeline.results.result import OutputError
 from etdev.pipeline.stages.inputs import Call
 from etdev.runtime.stock import ProgramFailureError
-from etdev.verification.compare import Difference, required_snr_db, worst_excess
+from etdev.verification.compare import Difference, allowed_steps, required_snr_db, steps_apart, worst_excess
 from etdev.verification.output_findings import Findings, Problem
 from etdev.verification.subject import BuiltTarget
 
 
 @dataclass
 class ComparedOutput:
-    """Differences between one output of a method and its references, over all calls."""
+    """Differences of one output from the reference and from the float model, over all calls."""
 
     method: str
     position: int
@@ -28,17 +28,17 @@ class ComparedOutput:
     against_float: Difference
     reference_against_float: Difference
     out_of_tolerance: float = -math.inf
-    """Largest amount by which an error exceeds the config's ``atol`` and ``rtol``; positive if out of tolerance."""
+    """Largest excess of an error over the config's tolerance (``atol`` and ``rtol``); positive if out of tolerance."""
 
     @classmethod
     def begin(cls, method: str, position: int, wanted: Any, compute_dtype: str) -> Self:
-        """Return a comparison without calls; the dtype is that of ``wanted``, an output of the reference."""
+        """Return an empty comparison for an output with the dtype of ``wanted``, an output of the reference."""
         dtype = str(getattr(wanted, "dtype", type(wanted).__name__)).removeprefix("torch.")
         first, second, third = (Difference(dtype, compute_dtype) for _ in range(3))
         return cls(method, position, first, second, third)
 
     def add(self, value: Any, wanted: Any, plain: Any, at: str, settings: Verify) -> None:
-        """Compare the program's output with the outputs of the reference and of the float model for the same call.
+        """Compare the program's output for one call with those of the reference and the float model.
 
         ``value`` is the program's output, ``wanted`` the reference's and ``plain`` the float model's. ``at`` describes
         the call.
@@ -55,17 +55,18 @@ class ComparedOutput:
 
 
 class Comparison:
-    """Comparison of a program's calls with the reference and the float model."""
+    """Comparison of a program's outputs with those of the reference and the float model."""
 
     def __init__(self, built: BuiltTarget, runtime: Runtime, findings: Findings) -> None:
         self._built, self._runtime, self._findings = built, runtime, findings
         self._outputs: dict[tuple[str, int], ComparedOutput] = {}
 
     def call(self, call: Call, expected: Sequence[Any], plain: Sequence[Any], at: str, *, fresh: bool) -> bool:
-        """Make a call; compare its outputs with those of the reference (``expected``) and the float model (``plain``).
+        """Make a call, and compare its outputs with those of the reference and the float model.
 
-        ``at`` describes the call. If ``fresh``, the call starts from initial state. If the call fails or returns a
-        wrong number of outputs, record a problem and return False; otherwise return True.
+        ``expected`` contains the outputs of the reference, and ``plain`` those of the float model. ``at`` describes the
+        call. If ``fresh`` is True, the call starts from initial state. Return False and record a problem if the call
+        fails or returns a wrong number of outputs. Otherwise, return True.
         """
         try:
             found = self._runtime.call(call.method, call.inputs, fresh=fresh)
@@ -84,7 +85,7 @@ class Comparison:
         return True
 
     def judge(self) -> None:
-        """Add the figures, the broken outputs and the missed limits to the findings."""
+        """Add the figures, broken outputs and missed limits of all compared outputs to the findings."""
         for output in self._outputs.values():
             _judge(self._built, output, self._findings)
 
@@ -101,17 +102,23 @@ def _judge(built: BuiltTarget, output: ComparedOutput, findings: Findings) -> No
     if difference.problems:
         findings.broken.append(built.broken(f"{label}: {difference.problems[0]}"))
         return
-    findings.add_output(
-        OutputError(
-            method=output.method,
-            output=output.position,
-            dtype=difference.dtype,
-            max_abs_error=difference.max_abs_error,
-            allowed=difference.allowed if math.isfinite(difference.allowed) else 0.0,
-            snr_db=snr,
-            float_snr_db=float_snr if built.quantized else None,
-        )
+    figures = OutputError(
+        method=output.method,
+        output=output.position,
+        dtype=difference.dtype,
+        max_abs_error=difference.max_abs_error,
+        allowed=difference.allowed if math.isfinite(difference.allowed) else 0.0,
+        snr_db=snr,
+        float_snr_db=float_snr if built.quantized else None,
+        **_steps(built, output),
     )
+    findings.add_output(figures)
+    if figures.steps is not None and figures.allowed_steps is not None and figures.steps > figures.allowed_steps:
+        text = (
+            f"{label} is {figures.steps} steps of {figures.step:.3g} from the quantized model, but at most "
+            f"{figures.allowed_steps} are allowed: 1, and those by which quantization changed the float model"
+        )
+        findings.broken.append(built.broken(text))
     if difference.excess > 0 and snr is not None:
         needed = required_snr_db(output.reference_against_float.snr_db) if built.quantized else None
         if needed is None:
@@ -128,6 +135,18 @@ def _judge(built: BuiltTarget, output: ComparedOutput, findings: Findings) -> No
             findings.broken.append(built.broken(text))
     if built.effort.limits:
         _judge_gates(built, label, output, float_snr, findings)
+
+
+def _steps(built: BuiltTarget, output: ComparedOutput) -> dict[str, Any]:
+    """Return the figures in steps of an output that kernels compute in fixed point; nothing for another output."""
+    step = built.steps.get((output.method, output.position))
+    if step is None:
+        return {}
+    return {
+        "step": step,
+        "steps": steps_apart(output.against_reference.max_abs_error, step),
+        "allowed_steps": allowed_steps(output.reference_against_float.max_abs_error, step),
+    }
 
 
 def _judge_gates(

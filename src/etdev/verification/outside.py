@@ -1,4 +1,4 @@
-"""Memory that a program takes outside of its planned buffers, measured in ExecuTorch's C++ runtime."""
+"""Measurement of the memory that a program uses outside of its planned buffers, in ExecuTorch's C++ runtime."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from etdev.runtime.stock import ProgramFailureError
 
 
 def ram_parts(planned: int, outside: tuple[MemoryOutside, ...] | str) -> Parts | str:
-    """Return the parts of a target's RAM on the host, with all methods loaded; a text says why one is not known.
+    """Return the parts of a target's RAM on the host, or the reason why a part is unknown.
 
-    ``planned`` is the planned memory in bytes. Methods share the temporary pool. Every other part is the sum over the
-    methods.
+    All methods are loaded. ``planned`` is the planned memory in bytes, and ``outside`` the result of
+    :func:`measure_outside`. The methods share the temporary pool, so its size is the maximum over the methods. All
+    other parts are sums over the methods.
     """
     if isinstance(outside, str):
         return outside
@@ -39,16 +40,21 @@ def ram_parts(planned: int, outside: tuple[MemoryOutside, ...] | str) -> Parts |
 
 
 def measure_outside(
-    path: Path, data: Sequence[Path], program: Program, calls: Iterable[tuple[str, Sequence[Any]]]
+    path: Path,
+    data: Sequence[Path],
+    program: Program,
+    calls: Iterable[tuple[str, Sequence[Any]]],
+    libraries: Sequence[Path] = (),
 ) -> tuple[MemoryOutside, ...] | str:
-    """Return the memory of each method that is called, or a text that says why it cannot be measured.
+    """Return the memory outside of the planned buffers for each called method, or the reason why it cannot be measured.
 
-    ``path`` and ``data`` are the files of ``program``; ``calls`` are methods with their inputs. Devices are simulated.
+    ``path`` and ``data`` are the files of ``program``. ``calls`` contains the methods to call and their inputs.
+    ``libraries`` are native libraries to open, in addition to those that packages register. All devices are simulated.
     """
     named = named_devices(program)
     devices = simulated_devices(max(device.index for device in named) + 1) if named else NO_DEVICES
     try:
-        with open_native(program, devices=devices, watch=False) as runtime:
+        with open_native(program, devices=devices, libraries=libraries, watch=False) as runtime:
             found = measure_memory(runtime, program, path, calls, data=data)
     except MissingRequirementError as error:
         return f"{error.message}; {error.hint}" if error.hint else error.message

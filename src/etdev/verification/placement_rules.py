@@ -1,7 +1,8 @@
-"""Rules for devices: memory must be on the device from which it is accessed.
+"""Rules for devices: memory must be on the device that accesses it.
 
-The rules apply to tensors, planned buffers, copies and arguments of delegates. Each function yields one sentence for
-each violation. The rules do not follow the data flow: the checks *plan* and *replay* verify the content of copies.
+The rules apply to tensors, planned buffers, copies and arguments of delegates. Each function whose name ends in
+``problems`` yields one sentence for each violation. The rules do not follow the data flow: the checks *plan* and
+*replay* verify the content of copies.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from etdev.program.devices import D2H_COPY, H2D_COPY, delegate_device
 
 
 def buffer_problems(plan: m.ExecutionPlan) -> Iterator[str]:
-    """Check the method's table of buffers on devices: each buffer exists, has one entry, and is on a valid device."""
+    """Check that each buffer in the method's table of devices exists, has one entry, and is on a valid device."""
     seen: set[int] = set()
     for entry in plan.non_const_buffer_device:
         label = f"method {plan.name!r}, buffer {entry.buffer_idx}"
@@ -35,7 +36,10 @@ def buffer_problems(plan: m.ExecutionPlan) -> Iterator[str]:
 
 
 def agreement_problems(program: m.Program) -> Iterator[str]:
-    """Find buffers for which methods state different devices; loaders give all methods the same buffers."""
+    """Find buffers for which methods state different devices.
+
+    Methods must agree on the device, because loaders use the same buffers for all methods.
+    """
     first: dict[int, tuple[str, Device]] = {}
     for plan in program.execution_plan:
         for index, size in enumerate(plan.non_const_buffer_sizes):
@@ -48,10 +52,10 @@ def agreement_problems(program: m.Program) -> Iterator[str]:
 
 
 def tensor_problems(plan: m.ExecutionPlan, alignment: int) -> Iterator[str]:
-    """Find tensors that are on another device than their buffer, extend past its end, or are misaligned.
+    """Find tensors that are not on the device of their buffer, extend past the buffer's end, or are misaligned.
 
-    ``alignment``, in bytes, applies to tensors on devices. On the host, a tensor only needs the alignment of its
-    elements.
+    ``alignment`` is the required alignment, in bytes, of tensors on devices. A tensor on the host needs only the
+    alignment of its element type.
     """
     devices = {index: plan.buffer_device(index) for index in range(len(plan.non_const_buffer_sizes))}
     for index, tensor in plan.tensors():
@@ -98,7 +102,7 @@ def _exists(device: Device) -> bool:
 
 
 def instruction_problems(plan: m.ExecutionPlan) -> Iterator[str]:
-    """Find instructions that would access memory of another device than their own."""
+    """Find instructions with arguments on a device that the instruction cannot access."""
     devices = {index: tensor.device for index, tensor in plan.tensors()}
     delegates = tuple(_device_of(delegate) for delegate in plan.delegates)
     for index, found in enumerate(delegates):
@@ -110,7 +114,7 @@ def instruction_problems(plan: m.ExecutionPlan) -> Iterator[str]:
 
 
 def _device_of(delegate: m.BackendDelegate) -> Device | str:
-    """Return the device on which a delegate's arguments must be, or a text with the reason why it is unknown."""
+    """Return the device that a delegate's arguments must be on, or the reason why the device is unknown."""
     try:
         return delegate_device(delegate)
     except DeviceNameError as error:
@@ -190,7 +194,7 @@ def _unbounded(*found: m.Tensor) -> bool:
 def _kernel_problems(plan: m.ExecutionPlan, call: m.KernelCall, devices: Mapping[int, Device]) -> Iterator[str]:
     """Find arguments of a kernel call that are on devices; kernels run on the host.
 
-    Operators that only read sizes may take tensors on any device. A view must be on the device of its base.
+    An argument may be on any device if the operator reads only its sizes. A view must be on the device of its base.
     """
     used = tensors(plan, call.args)
     if all(devices[index].is_host for index in used):

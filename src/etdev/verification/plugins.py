@@ -28,7 +28,7 @@ def _load(name: str) -> Check:
         check = loaded() if isinstance(loaded, type) else loaded
     if check.name != name:
         raise MissingRequirementError(
-            f"the check {name!r} of {plugins.package_of(CHECKS, name)!r} has another name than its entry point: "
+            f"the check of the entry point {name!r} in {plugins.package_of(CHECKS, name)!r} has a different name: "
             f"{check.name!r}",
             hint=CHECKS.contract,
         )
@@ -36,7 +36,7 @@ def _load(name: str) -> Check:
 
 
 class _Plugin(Check):
-    """A check of another package; its exceptions become errors that name the package."""
+    """Wrapper of another package's check. Errors that it raises state the name of that package."""
 
     def __init__(self, check: Check) -> None:
         self._check = check

@@ -21,11 +21,11 @@ class Contents:
     program: Program | None
     """The program; None if a file cannot be read."""
     problems: tuple[str, ...] = ()
-    """Reason why a file cannot be read, or one sentence for each item of data that the files lack."""
+    """The reason why a file cannot be read, or one sentence for each missing item of data."""
     hint: str | None = None
     """Help for the problems; None if there are none."""
     unknown_lookups: tuple[str, ...] = ()
-    """Ids of delegates that may look up data under unknown names."""
+    """Ids of delegates that may look up data by names that cannot be determined."""
 
 
 def read_contents(
@@ -33,8 +33,8 @@ def read_contents(
 ) -> Contents:
     """Read a program back with its ``data`` files, and look for missing data.
 
-    One of the files must contain each item of data that the program needs. ``lookups`` maps each method to the names of
-    data that its delegates look up, as far as known.
+    Each item of data that the program needs must be in one of these files. ``lookups`` maps methods to the names of
+    data that their delegates look up. It may lack methods for which these names are unknown.
     """
     try:
         found = read_joined(path, data)
@@ -47,6 +47,9 @@ def read_contents(
 
 
 def _unknown_lookups(found: Program, lookups: Mapping[str, Collection[str]]) -> list[str]:
-    """Return the ids of delegates for which neither their blobs nor ``lookups`` state the names that they look up."""
+    """Return the ids of delegates whose lookups are unknown.
+
+    Neither the delegate's blob nor ``lookups`` states which data such a delegate looks up.
+    """
     plans = [plan for plan in found.execution_plan if plan.name not in lookups]
     return sorted({one.id for plan in plans for one in plan.delegates if delegate_lookups(found, one) is None})

@@ -1,6 +1,6 @@
 """Sessions: calls of several methods in order on one state, compared with the same calls in eager PyTorch.
 
-The config may define sessions. If it does not, a program with state is still called several times in a row.
+The config may define sessions. In addition, all methods of a program with state are called several times in a row.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _ROUNDS = 3
 def check_sessions(built: BuiltTarget, runtime: Runtime, findings: Findings) -> None:
     """Run each session of the config from initial state, and compare the outputs of every call.
 
-    Some loaders give all methods of a program the same memory, others give each method its own memory. Shared state
-    needs the same memory. Without shared state, the outputs must be right with both kinds of loader. Therefore, a
-    program of several methods without shared state runs twice.
+    If methods share state, run the sessions with one memory for all methods. If they do not, run the sessions with
+    separate memory for each method. A program of several methods then also runs with one memory for all methods, as
+    some loaders do.
     """
     if built.settings.sessions is None:
         return
@@ -42,8 +42,9 @@ def check_calls_in_a_row(built: BuiltTarget, runtime: Runtime, findings: Finding
     """Call all methods in turn, three times each, from initial state, and compare every output.
 
     The inputs are the first samples. Every second round runs in reverse order, so that the first and the last method
-    also run twice in succession. The order is not the user's, so the config's limits do not apply. The calls end when
-    eager PyTorch fails. Both kinds of loader are tried, like in :func:`check_sessions`.
+    also run twice in succession. The config's limits do not apply, because the user did not choose this order of calls.
+    The calls end early if eager PyTorch fails. They run with separate and with shared memory, as in
+    :func:`check_sessions`.
     """
     calls = _calls_in_a_row(built)
     shared = built.project.config.model.share_state
@@ -66,7 +67,7 @@ def _calls_in_a_row(built: BuiltTarget) -> list[Call]:
 def _run_row(
     built: BuiltTarget, runtime: Runtime, calls: Sequence[Call], findings: Findings, *, shared: bool, note: str
 ) -> int:
-    """Make and compare the calls; return the number of compared calls."""
+    """Make the calls, and compare their outputs; return the number of calls compared."""
     built.load(runtime, shared=shared)
     judged = replace(built, effort=replace(built.effort, limits=False))
     comparison = Comparison(judged, runtime, Findings(broken=findings.broken))
@@ -118,7 +119,7 @@ def _run(
 ) -> bool:
     """Run one session; return True if all calls returned outputs.
 
-    The session ends at the first call that does not, because later outputs would not be comparable.
+    The session ends at the first call that fails, because the outputs of later calls would not be comparable.
     """
     reference = Session(built.project, built.user, built.reference)
     original = Session(built.project, built.user, built.float_model)

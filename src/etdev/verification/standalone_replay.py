@@ -14,6 +14,7 @@ from etdev.execution.random_inputs import random_inputs
 from etdev.execution.runtimes import open_replay, replay_obstacle
 from etdev.pipeline.results.result import CheckResult
 from etdev.program import Program
+from etdev.program.analysis.quantized_ends import quantized_ends
 from etdev.program.devices import named_devices
 from etdev.runtime.device_map import DeviceMap
 from etdev.runtime.interpreter.settings import Bounds
@@ -23,12 +24,12 @@ from etdev.verification.compare import same_bits
 
 _HINT = "relink the file with `etdev relink`, or run it on real inputs with `etdev run`"
 _SEEDS = (1, 2)
-"""Seeds of each method's calls; the second call continues from the state of the first call."""
+"""Seeds of the inputs of each method's two calls; the second call continues from the state of the first call."""
 _BOUNDS = Bounds(steps=200_000, memory=1 << 31)
-"""Limits for running a file of unknown origin."""
+"""Limits on instructions and memory when an untrusted file runs."""
 
 Answers = dict[str, list[tuple[Any, ...]]]
-"""Maps each method to the outputs of each call."""
+"""Maps each method to the outputs of each of its calls."""
 
 
 def replay_alone(program: Program, device_map: DeviceMap) -> CheckResult:
@@ -37,7 +38,11 @@ def replay_alone(program: Program, device_map: DeviceMap) -> CheckResult:
     if obstacle is not None:
         return not_run("replay", obstacle.reason, hint=obstacle.remedy)
     try:
-        inputs = {plan.name: [random_inputs(plan, seed) for seed in _SEEDS] for plan in program.execution_plan}
+        ends = quantized_ends(program)
+        inputs = {
+            plan.name: [random_inputs(plan, seed, ends.get(plan.name, ())) for seed in _SEEDS]
+            for plan in program.execution_plan
+        }
         poisoned, plain = (_answers(program, device_map, inputs, poison=poison) for poison in (True, False))
     except UsageError as error:
         return not_run("replay", error.message)

@@ -1,17 +1,19 @@
-"""Subjects of the checks: a file, and the target that the file was built for."""
+"""Input of the checks: a file and, if known, the target that the file was built for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from etdev import backends
 from etdev.config.models import Verify
+from etdev.execution.float_ends import Ends, quantized_inputs
 from etdev.execution.runtimes import Runtime, stock_obstacle
 from etdev.pipeline.project import Project
+from etdev.pipeline.project.places import native_library_places
 from etdev.pipeline.project.progress import Count, uncounted
 from etdev.pipeline.project.runtime_contents import Requirements, requirements
 from etdev.pipeline.project.torch_tensors import Tensors
@@ -22,7 +24,10 @@ from etdev.pipeline.stages.artifacts import ExportedModel
 from etdev.pipeline.stages.inputs import make_inputs, random_samples, samples_at
 from etdev.pipeline.stages.link import LinkedProgram
 from etdev.program import Program
+from etdev.program.analysis.fixed_point import output_steps
 from etdev.program.analysis.inplace import DEFAULT, Donor
+from etdev.program.analysis.quantized_ends import quantized_ends
+from etdev.program.sidecar.records import DelegateRecord
 from etdev.runtime.device_map import DeviceMap
 from etdev.runtime.stock import StockRuntime
 from etdev.verification.compare import RELATIVE_TOLERANCE
@@ -34,7 +39,7 @@ from etdev.verification.read_back import Contents, read_contents
 
 @dataclass(frozen=True)
 class Effort:
-    """Limits on the number of calls that a check makes, and on the limits that it checks."""
+    """Extent of a check: the number of its calls, and the limits that it checks."""
 
     samples: int | None = None
     """Maximum number of samples for each method; None means all."""
@@ -43,12 +48,12 @@ class Effort:
     extremes: bool = True
     """True if methods also run at the ends of dynamic ranges."""
     limits: bool = True
-    """True if the check also compares with the config's own limits, in addition to etdev's defaults."""
+    """True if the check applies the config's own limits; False if it applies only etdev's default limits."""
 
 
 @dataclass(frozen=True)
 class Alteration:
-    """A difference between a file and the file that the build wrote."""
+    """A difference between the current file and the file that the build wrote."""
 
     text: str
     report: str
@@ -57,7 +62,7 @@ class Alteration:
 
 @dataclass(frozen=True)
 class BuiltTarget:
-    """A target of a config: its file, and the models that the file was built from."""
+    """A target of a config, with its built file and the models that the file was built from."""
 
     project: Project
     user: UserCode
@@ -72,21 +77,27 @@ class BuiltTarget:
     linked: LinkedProgram | None = None
     """The link's result; None if the result is no longer available."""
     inplace: Mapping[str, tuple[Donor, ...]] = field(default_factory=lambda: DEFAULT)
-    """Operators whose kernels may write an output over an operand, each with the permitted pairs."""
+    """Maps operators whose kernels may write an output over an operand to the permitted output-operand pairs."""
     methods: tuple[MethodResult, ...] = ()
     """Results of lowering for each method, such as its delegates and ops; empty if unknown."""
     data: tuple[Path, ...] = ()
     """Data files of the program."""
     lookups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Names of the data that each method's delegates look up, by method, as recorded at emission."""
+    """Maps a method to the names of the data that its delegates look up, as recorded at emission."""
+    records: Mapping[str, DelegateRecord] = field(default_factory=dict)
+    """Records of compiled delegates, by the SHA-256 of the blob; empty if the object program is not available."""
     alteration: Alteration | None = None
-    """Difference from the file that was built; None if there is none or if it is unknown."""
+    """Difference between this file and the file that the build wrote; None if they are equal or this is unknown."""
     since_built: str | None = None
-    """Text on changes of the model since the file was built, with advice; None if there are none."""
+    """Description, with advice, of changes to the model since the build; None if the model has not changed."""
     jobs: int = 1
-    """Number of workers that run the metric's samples."""
+    """Number of workers for the metric's samples."""
+    ends: Ends = field(default_factory=dict)
+    """Quantized inputs and outputs of the file, for the methods whose ``io`` in the config requires such."""
+    steps: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    """Scale of the integers of each output that kernels compute in fixed point, by method and position."""
     count: Count = uncounted
-    """Function that is called with the progress of the metric's calls."""
+    """Function that reports the progress of the metric's calls."""
     effort: Effort = Effort()
 
     def load(self, runtime: Runtime, *, shared: bool = False) -> tuple[str, ...]:
@@ -94,11 +105,12 @@ class BuiltTarget:
         return runtime.load(self.path, shared=shared, data=self.data)
 
     def measured(self, program: Program | None) -> Measured:
-        """Return the file with the data from which its figures are computed.
+        """Return the file, with the data from which its figures are computed.
 
         ``program`` is the file's content; None if it cannot be read.
         """
-        return Measured(self.path, self.size, program, self.methods)
+        banks = self.project.config.targets[self.target].memory.bank_names
+        return Measured(self.path, self.size, program, self.methods, self.records, banks)
 
     @property
     def settings(self) -> Verify:
@@ -107,35 +119,38 @@ class BuiltTarget:
 
     @property
     def compute_dtype(self) -> str:
-        """Dtype of the lowest precision in which one of the target's backends computes float32."""
+        """Least precise dtype in which any of the target's backends computes a float32 operation."""
         steps = self.project.config.targets[self.target].partitioners
         dtypes = [backends.get(step.backend).compute_dtype for step in steps]
         return max(dtypes, key=lambda dtype: RELATIVE_TOLERANCE[dtype], default="float32")
 
     @property
     def quantized(self) -> bool:
-        """True if the reference is a quantized model, not the float model."""
+        """True if ``reference`` is a quantized model, False if it is the float model."""
         return self.reference is not self.float_model
 
     def samples(self, method: str) -> Iterator[Tensors]:
-        """Return a new iterator over the samples of a method: the config's, or random ones."""
+        """Return a new iterator over the samples of a method. The samples are random if the config does not set any."""
         signature, entry = self.reference.signatures[method], self._declared(method)
         if entry is None:
             return random_samples(signature)
         return samples_at(self.project, self.user, entry, signature, ("methods", method, "samples"))
 
     def representative_calls(self) -> Iterator[tuple[str, Tensors]]:
-        """Yield a call of each method with its first sample, and one at its largest sizes if it has dynamic shapes."""
+        """Yield the name of each method and the inputs of a call, as the program takes them.
+
+        The inputs are the method's first sample. A method with dynamic shapes also gets a call with its largest sizes.
+        """
         for method, signature in self.reference.signatures.items():
             sample = next(iter(self.samples(method)), None)
             if sample is not None:
-                yield method, sample
+                yield method, quantized_inputs(self.ends, method, sample)
             if signature.dims or sample is None:
-                yield method, make_inputs(signature, signature.largest())
+                yield method, quantized_inputs(self.ends, method, make_inputs(signature, signature.largest()))
 
     @property
     def weak(self) -> frozenset[str]:
-        """Names of the methods that run on random samples, because the config does not set samples."""
+        """Names of the methods that run on random samples because the config does not set any samples."""
         signatures = self.reference.signatures
         return frozenset(name for name in signatures if signatures[name].inputs and self._declared(name) is None)
 
@@ -144,22 +159,23 @@ class BuiltTarget:
         return None if declared is None else declared.samples
 
     def place(self, *key: str) -> str:
-        """Return the location in the config of a key of the target's table."""
+        """Return the location in the config of ``key``, a key in the target's table."""
         return self.project.where("targets", self.target, *key)
 
     def remedy(self, where: str, hint: str) -> dict[str, Any]:
-        """Return ``where`` and ``hint`` of the result for a program that does not compute the same as the model.
+        """Return the fields ``where`` and ``hint`` of a failed comparison of the program with the model.
 
-        If the model has changed since the build, that is the likely cause, and the hint states this change.
+        If the model has changed since the build, that change is the likely cause. The fields then describe that change
+        instead.
         """
         if self.since_built is None:
             return {"where": where, "hint": hint}
         return {"where": self.place(), "hint": self.since_built}
 
     def broken(self, text: str) -> Problem:
-        """Return the problem for a program that does not compute the same as the model.
+        """Return ``text`` as a problem of a program that does not compute the same as the model.
 
-        The hint names likely causes other than the inputs.
+        The problem's hint suggests likely causes in the target or the model.
         """
         if self.project.config.targets[self.target].partitioners:
             hint = "build a target without this partitioner to see if the backend is the cause"
@@ -173,7 +189,10 @@ class BuiltTarget:
 
 @dataclass(frozen=True)
 class Subject:
-    """A file to verify; each check lists in ``needs`` the parts that it uses, since other parts may be missing."""
+    """A file to verify, with all data that checks use.
+
+    Some data may be missing. Each check lists the data that it requires in ``needs``.
+    """
 
     path: Path
     """The program's file."""
@@ -184,7 +203,7 @@ class Subject:
     stock: StockRuntime
     """The runtime of the ExecuTorch wheel; starts at its first use."""
     device_map: DeviceMap
-    """Local devices for the program's devices."""
+    """Maps the program's devices to devices of this machine."""
     origin: BuiltTarget | None = None
     """The target that the file was built for; None for a file without a config."""
     results: dict[str, CheckResult] = field(default_factory=dict)
@@ -199,11 +218,14 @@ class Subject:
     def read_built(cls, built: BuiltTarget, stock: StockRuntime, device_map: DeviceMap) -> Subject:
         """Return the subject for the file of a target."""
         contents = read_contents(built.path, built.data, built.lookups)
+        if contents.program is not None:
+            steps = output_steps(contents.program) if built.quantized else {}
+            built = replace(built, ends=_wanted_ends(built, contents.program), steps=steps)
         return cls(built.path, built.data, contents, stock, device_map, built)
 
     @property
     def found(self) -> Program | None:
-        """The program; None if the file cannot be read, or if the file belongs to a target and lacks data."""
+        """The program; None if the file cannot be read, or if a file built for a target lacks data."""
         return None if self.contents.problems and self.origin is not None else self.contents.program
 
     @property
@@ -225,11 +247,12 @@ class Subject:
 
     @cached_property
     def outside(self) -> tuple[MemoryOutside, ...] | str:
-        """Memory of each method outside of its planned buffers. A text says why it cannot be measured.
+        """Memory of each method outside of its planned buffers, or the reason why it cannot be measured.
 
-        Only for checks with ``Need.CONFIG`` and ``Need.PROGRAM``.
+        Only checks with ``Need.CONFIG`` and ``Need.PROGRAM`` may use this property.
         """
-        return measure_outside(self.path, self.data, self.program, self.built.representative_calls())
+        calls, libraries = self.built.representative_calls(), native_library_places(self.built.project)
+        return measure_outside(self.path, self.data, self.program, calls, libraries)
 
     @property
     def stock_obstacle(self) -> str | None:
@@ -237,6 +260,12 @@ class Subject:
         return stock_obstacle(self.program, self.required, self.stock)
 
     def broken(self, *checks: str) -> bool:
-        """Return True if one of these checks found the program broken; a missed limit does not count."""
+        """Return True if one of these checks found a broken program. Missed limits do not count."""
         found = (self.results[name] for name in checks if name in self.results)
         return any(result.status == "failed" and not result.gate for result in found)
+
+
+def _wanted_ends(built: BuiltTarget, program: Program) -> Ends:
+    settings = built.project.config.targets[built.target].io
+    found = quantized_ends(program)
+    return {name: found.get(name, ()) for name in settings if settings[name].quantized}

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from etdev.deployment.released import released_data
 from etdev.errors import UsageError
 from etdev.execution.availability import describe_map
 from etdev.files import describe_os_error, file_sha256, open_file
@@ -25,11 +26,12 @@ def verify_files(
     device_map: DeviceMap = NO_MAP,
     data: Sequence[Path] = (),
 ) -> FilesResult:
-    """Run the checks that do not need a config on ``.pte`` files from any toolchain, with their ``data`` files.
+    """Run the checks that do not need a config on ``.pte`` files from any toolchain.
 
-    The stock runtime only lists its kernels and backends; it does not load the files. The interpreter runs the files,
-    within limits. No file is written. Raises :class:`~etdev.errors.UsageError` for a file that is missing or cannot be
-    read.
+    ``data`` contains the programs' data files. The data files of a deployed release are found without ``data``. The
+    stock runtime only provides its lists of kernels and backends; it does not load the files. The interpreter runs the
+    programs, with limits on instructions and memory. No file is written. Raises :class:`~etdev.errors.UsageError` if a
+    file is missing or cannot be read.
     """
     paths = [Path(file) for file in files]
     for path in paths:
@@ -42,7 +44,8 @@ def verify_files(
             raise UsageError(f"cannot read the file: {cause}", where=str(path), hint=remedy) from error
     with StockRuntime() as runtime:
         results = tuple(
-            _verify_file(Subject.read(path, tuple(data), runtime, device_map), tuple(require)) for path in paths
+            _verify_file(Subject.read(path, tuple(data) or released_data(path), runtime, device_map), tuple(require))
+            for path in paths
         )
     notes = tuple(describe_map((item.checks for item in results), device_map))
     return FilesResult(versions=versions(), files=results, notes=notes)

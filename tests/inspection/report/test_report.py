@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 import etdev
 from etdev.errors import ProgramError, UsageError
-from etdev.inspection.report.document import build_document, file_document
+from etdev.inspection.report.document import build_document, file_document, file_page
 from etdev.page.model import BufferPage, Document, MethodPage, ProgramPage
 from etdev.pipeline.results.figures import Figures
 from etdev.pipeline.results.result import BuildResult, DataFile
@@ -21,8 +21,9 @@ from etdev.program.info import BufferInfo
 from inspection.report.builds import built_file, line, two_files
 from program.hand import everything, tensor
 from program.strategies import programs
-from support.files import branches, chain, copies, delegated, method, overwriting, program, sin
+from support.files import banked, branches, chain, copies, delegated, method, overwriting, program, sin
 from support.on_devices import two_devices
+from support.reports import bank_report, method_result, write_report
 
 MOST = 6_000_000
 """Bytes of the page of a program with 10,000 tensors."""
@@ -351,3 +352,30 @@ def test_constants_have_the_names_of_the_object_program(content: bytes, name: st
     file = built_file(tmp_path, add_weight(None))
     write(add_weight("layer.weight", content), tmp_path / "tiny.object.pte")
     assert constants_of(file_document(file).programs[0]) == [name]
+
+
+def test_banks_and_their_capacities(tmp_path: Path) -> None:
+    found = banked(8, 16)
+    file = built_file(tmp_path, found, banks=bank_report(48, 64))
+    (page,) = file_document(file).programs
+    buffers = [buffer.info for buffer in page.methods[0].buffers]
+    assert [(item.index, item.size, item.bank, item.capacity) for item in buffers] == [
+        (1, 48, "slow", 4096),
+        (2, 64, "fast", 128),
+    ]
+    facts = dict(page.facts)
+    assert facts["bank fast"] == (
+        "64 of 128 bytes in buffer 2; 64 bytes moved in a call; ExecuTorch's planner: 16 bytes"
+    )
+    assert facts["bank slow"].endswith("ExecuTorch's planner: does not fit")
+    several = tuple(method_result(name, buffers=(BufferInfo(1, "cpu", 48),)) for name in ("forward", "other"))
+    write_report(file, banks=bank_report(48, 64), methods=several)
+    facts = dict(file_document(file).programs[0].facts)
+    assert "; 64 bytes moved if each method is called once; " in facts["bank fast"]
+    data = json.loads(re.findall(r'<script[^>]*id="data"[^>]*>(.*?)</script>', file_page(file), re.DOTALL)[0])
+    shown = data["programs"][0]["methods"][0]["buffers"]
+    assert [(item["info"]["bank"], item["info"]["capacity"]) for item in shown] == [("slow", 4096), ("fast", 128)]
+    assert [item.bank for item in (buffer.info for buffer in page_of(found, tmp_path)[1].methods[0].buffers)] == [
+        "slow",
+        "fast",
+    ]

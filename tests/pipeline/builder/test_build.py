@@ -314,10 +314,10 @@ def test_without_verification_nothing_passed(tmp_path: Path) -> None:
     [
         (["runtime"], 0),
         (["device"], 3),
-        (["accuracy"], 3),
+        pytest.param(["accuracy"], 3, marks=pytest.mark.integration),
         (["runtime", "plan"], 0),
-        (["plan", "replay"], 0),
-        (["plan", "device"], 3),
+        pytest.param(["plan", "replay"], 0, marks=pytest.mark.integration),
+        pytest.param(["plan", "device"], 3, marks=pytest.mark.integration),
     ],
 )
 def test_a_required_check_must_run(tmp_path: Path, require: list[str], code: int) -> None:

@@ -88,6 +88,24 @@ def test_one_that_fails(tmp_path: Path, jobs: int) -> None:
 
 
 @pytest.mark.integration
+def test_a_worker_builds_on_after_an_error(tmp_path: Path) -> None:
+    """Each later target of a worker had the error of the first one that failed there."""
+    config = write_project(
+        tmp_path,
+        TWO + "    [targets.c]\n    [targets.d]\n",
+        model=LINEAR,
+        data="def plan(problem):\n    raise ValueError('no plan')\n",
+    )
+    wrong = [f"targets.{name}.memory.planner='data:plan'" for name in "ab"]
+    result = etdev.build(config, overrides=wrong, jobs=2, keep_going=True, verify=False)
+    assert [target.name for target in result.targets] == ["c", "d"]
+    assert [(one.name, (one.errors[0].where or "").rpartition("(")[2]) for one in result.failed] == [
+        ("a", "targets.a.memory.planner)"),
+        ("b", "targets.b.memory.planner)"),
+    ]
+
+
+@pytest.mark.integration
 def test_all_that_fail_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -238,8 +256,8 @@ def _job(config: Path, events: Path, **changes: Any) -> Job:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"files": {Path("/nowhere/etdev.toml"): "0"}}, r"/nowhere/etdev\.toml is missing there"),
-        ({"files": {Path(__file__): "0"}}, r"test_build_workers\.py differs there"),
+        ({"files": {Path("/nowhere/etdev.toml"): "0"}}, r"on that machine, /nowhere/etdev\.toml is missing"),
+        ({"files": {Path(__file__): "0"}}, r"test_build_workers\.py differs"),
         ({"versions": {**versions(), "torch": "1.0"}}, r"has torch 2\..*, and this machine has 1\.0"),
         ({"versions": {**versions(), "zlib": "1.0"}}, r"has no zlib, and this machine has 1\.0"),
     ],

@@ -76,7 +76,7 @@ def test_what_is_damaged_is_not_put_back(store: Store, tmp_path: Path, wrong: by
 
 def test_a_file_that_changes_while_it_is_kept_is_not(store: Store, tmp_path: Path) -> None:
     (tmp_path / "made").write_bytes(b"content")
-    with pytest.raises(OSError, match="has changed while it was copied"):
+    with pytest.raises(OSError, match="changed while it was being copied"):
         store.keep(tmp_path / "made", output(b"CONTENT"))
     assert store.stats().files == 0
 

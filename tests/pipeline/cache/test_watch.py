@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -45,6 +46,12 @@ def _write() -> None:
         file.write("text")
 
 
+def _remove() -> None:
+    """Remove a folder elsewhere, whose own folder has the name of a file here: Python opens it by that name alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "a.txt").mkdir()
+
+
 @pytest.mark.parametrize(
     ("action", "files", "folders"),
     [
@@ -58,6 +65,7 @@ def _write() -> None:
         (lambda: os.listdir("data"), set(), {"data"}),
         (lambda: list(os.scandir()), set(), {"."}),
         (_write, set(), set()),
+        (_remove, set(), set()),
         (lambda: _open("build/d.txt"), set(), set()),
         (lambda: _open("../outside.txt"), set(), set()),
         (lambda: _open(".git/e.txt"), set(), set()),

@@ -9,6 +9,7 @@ import pytest
 
 from etdev.backends.opening import open_config
 from etdev.cli import app
+from etdev.config.references import check_references
 from etdev.pipeline.project.required_checks import unrunnable_checks
 from support.projects import LINEAR, LINEAR_CONFIG, write_project
 
@@ -45,6 +46,10 @@ def write(folder: Path, check: str, lines: str) -> Path:
         ("runtime", XNNPACK, None),
         ("device", "", "the target uses no device"),
         ("plan", CUDA, None),
+        ("native", CUDA, "the native runtime has no backend CudaBackend"),
+        ("native", REFERENCE, None),
+        ("native", XNNPACK, None),
+        ("native", "", None),
     ],
 )
 def test_what_cannot_run(check: str, lines: str, reason: str | None, tmp_path: Path) -> None:
@@ -58,7 +63,16 @@ def test_what_cannot_run(check: str, lines: str, reason: str | None, tmp_path: P
     text = (tmp_path / "etdev.toml").read_text().splitlines()
     assert problem.line is not None
     assert text[problem.line - 1].startswith("require = ")
-    assert problem.hint == f"remove `{check}` from `require`"
+    assert (problem.hint or "").endswith(f"remove `{check}` from `require`")
+
+
+def test_a_library_may_have_the_backend(tmp_path: Path) -> None:
+    config = write(tmp_path, "native", CUDA)
+    config.write_text(config.read_text().replace("[project]", '[project]\nnative_libraries = ["lib.so"]'))
+    loaded = open_config(config, environ={})
+    assert list(unrunnable_checks(loaded)) == []
+    (absent,) = (problem for problem in check_references(loaded).absent if "native_libraries" in problem.message)
+    assert absent.message == f"`project.native_libraries[0]`: there is no file {tmp_path / 'lib.so'}"
 
 
 @pytest.mark.parametrize(("lines", "reason"), [(CUDA, NOT_YET), (REFERENCE, None)])

@@ -118,7 +118,8 @@ def test_the_folder_that_names_a_module_comes_first(tmp_path: Path) -> None:
             Failure(
                 LoadError,
                 WHERE,
-                f"two config files name different modules 'metric': {one / 'metric.py'} and {two / 'metric.py'}",
+                "two config files refer to different modules with the name 'metric': "
+                f"{one / 'metric.py'} and {two / 'metric.py'}",
                 "rename one of the two modules",
             ),
         )
@@ -158,7 +159,8 @@ def test_two_helpers_of_one_name_are_not_mixed_up(tmp_path: Path, way: str, call
             Failure(
                 LoadError,
                 WHERE,
-                f"the code of two config files imports different modules {name!r}: {paths[0]} and {paths[1]}",
+                f"the code of two config files imports different modules with the name {name!r}: "
+                f"{paths[0]} and {paths[1]}",
                 "rename one of the two modules",
             ),
         )
@@ -169,7 +171,8 @@ def test_a_config_and_a_helper_mean_two_modules_of_one_name(tmp_path: Path) -> N
     with UserCode() as user:
         user.get("model:f", main, WHERE)
         with pytest.raises(
-            LoadError, match=r"imports different modules 'helpers': .*main.helpers.py and .*base.helpers.py"
+            LoadError,
+            match=r"imports different modules with the name 'helpers': .*main.helpers.py and .*base.helpers.py",
         ):
             user.get("helpers:f", base, WHERE)
 

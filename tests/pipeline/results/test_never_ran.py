@@ -23,7 +23,7 @@ from etdev.pipeline.results.result import (
 )
 
 DEVICES = ("cuda:0", "cuda:1")
-IGNORED = "the stock Python runtime has no devices, and the program names cuda:0 and cuda:1"
+IGNORED = "the stock Python runtime has no devices, but the program uses cuda:0 and cuda:1"
 ABSENT = CheckResult(name="replay", status="not run", summary="no CUDA device", hint="`--device-map` simulates")
 FOREIGN = CheckResult(name="replay", status="not run", summary="CudaBackend cannot be replayed")
 PASSED = CheckResult(name="replay", status="passed", summary="fine")

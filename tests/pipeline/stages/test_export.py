@@ -62,17 +62,17 @@ DIMENSIONS = {
     ),
     "a range": (
         "return x if x.shape[0] <= 4 else x + 1",
-        "the model does not work the same way for all sizes 1..8 of 'n': it asks whether 5 <= n and n <= 8",
+        "the model does not work the same way for all sizes 1..8 of 'n': it depends on 5 <= n and n <= 8",
         "declare the range min 5, max 8, which works; or write the branch with torch.cond",
     ),
     "all but one": (
         "return x if x.shape[0] == 4 else x + 1",
-        "the model does not work the same way for all sizes 1..8 of 'n': it asks whether n != 4",
+        "the model does not work the same way for all sizes 1..8 of 'n': it depends on n != 4",
         "fix the size, or write the branch with torch.cond",
     ),
     "a multiple": (
         "return x.view(-1, 16)",
-        "the model does not work the same way for all sizes 1..8 of 'n': it asks whether ((4*n) % 16) == 0",
+        "the model does not work the same way for all sizes 1..8 of 'n': it depends on ((4*n) % 16) == 0",
         (
             "only multiples of 4 work: declare the dimension that is multiplied (the size is 4 times that "
             "dimension) and reshape in the model, or fix the size"
@@ -143,27 +143,27 @@ def test_a_dimension_of_one_size_is_static(project: Callable[..., Project]) -> N
 MODELS = {
     "a branch on a value": (
         "return x if x.sum() > 0 else -x",
-        f"method 'forward' branches on a tensor's value at {AT}, which is not known before it runs",
+        f"method 'forward' branches on a tensor's value at {AT}, but the value is known only at run time",
         BRANCH,
     ),
     "a branch on an item": (
         "return x if x[0, 0].item() > 0 else -x",
-        f"method 'forward' branches on a tensor's value at {AT}, which is not known before it runs",
+        f"method 'forward' branches on a tensor's value at {AT}, but the value is known only at run time",
         BRANCH,
     ),
     "a number of a value": (
         "return x * float(x[0, 0])",
-        f"method 'forward' turns a tensor's value into a number at {AT}, which is not known before it runs",
+        f"method 'forward' turns a tensor's value into a number at {AT}, but the value is known only at run time",
         NUMBER,
     ),
     "a value as a size": (
         "return torch.zeros(int(x[0, 0].item()))",
-        f"method 'forward' turns a tensor's value into a number at {AT}, which is not known before it runs",
+        f"method 'forward' turns a tensor's value into a number at {AT}, but the value is known only at run time",
         NUMBER,
     ),
     "a value as an index of a list": (
         "return x * [1, 2, 3][x[0, 0].long()]",
-        f"method 'forward' turns a tensor's value into a number at {AT}, which is not known before it runs",
+        f"method 'forward' turns a tensor's value into a number at {AT}, but the value is known only at run time",
         NUMBER,
     ),
     "shapes that do not fit": (
@@ -295,14 +295,14 @@ def test_exporting_leaves_the_module_as_it_was(project: Callable[..., Project]) 
 
 def test_a_method_that_the_model_does_not_have(project: Callable[..., Project]) -> None:
     made = project(TWO.replace("methods.encode", "methods.endcode"), model=NET)
-    hint = "its own methods: forward, encode, nothing"
+    hint = "use a method that the model's class defines: forward, encode, nothing"
     message = "the model Net has no method 'endcode'"
     check_failure(lambda: export(made), Failure(MismatchError, "etdev.toml:4:1 (methods.endcode)", message, hint))
 
 
 def test_a_model_without_forward(project: Callable[..., Project]) -> None:
     made = project(TWO, model=NET.replace("def forward", "def froward"))
-    hint = "its own methods: froward, encode, nothing"
+    hint = "use a method that the model's class defines: froward, encode, nothing"
     message = "the model Net has no method 'forward'"
     check_failure(lambda: export(made), Failure(MismatchError, "etdev.toml:6:1 (methods.forward)", message, hint))
 
@@ -327,4 +327,6 @@ def test_the_number_of_inputs(project: Callable[..., Project], signature: str, m
         return
     where = "etdev.toml:6:10 (methods.forward.inputs)"
     text = f"method 'forward' cannot be called with the 2 declared inputs: {message}"
-    check_failure(lambda: export(made), Failure(MismatchError, where, text, f"it takes {takes}"))
+    check_failure(
+        lambda: export(made), Failure(MismatchError, where, text, f"declare inputs that match the parameters {takes}")
+    )

@@ -110,7 +110,10 @@ FAILURES = {
     "not callable": (
         {"model": "make = 3\n"},
         Failure(
-            MismatchError, ENTRY, "'model:make' is not callable but int", "set it to the name of a function or a class"
+            MismatchError,
+            ENTRY,
+            "'model:make' is of type int, which is not callable",
+            "set it to the name of a function or a class",
         ),
     ),
     "the entry raises": (
@@ -146,7 +149,7 @@ FAILURES = {
             MismatchError,
             "etdev.toml:2:1 (model.kwargs)",
             "'model:make' cannot be called with `model.kwargs`: missing a required argument: 'width'",
-            "its arguments are (width)",
+            "set arguments that match the parameters (width)",
         ),
     ),
     "the entry makes its model on a device without memory": (
@@ -176,14 +179,19 @@ def test_each_mistake_names_its_place(
     check_failure(lambda: load(made), filled)
 
 
-TAKES = "its arguments are (width: int, *, depth: int = 2)"
+TAKES = "set arguments that match the parameters (width: int, *, depth: int = 2)"
 
 
 @pytest.mark.parametrize(
     ("kwargs", "where", "message", "hint"),
     [
-        ("widht = 3", "4:20 (model.kwargs.widht)", "'model:make' takes no argument 'widht'", "did you mean 'width'?"),
-        ("bias = true", "4:19 (model.kwargs.bias)", "'model:make' takes no argument 'bias'", TAKES),
+        (
+            "widht = 3",
+            "4:20 (model.kwargs.widht)",
+            "'model:make' does not accept the argument 'widht'",
+            "did you mean 'width'?",
+        ),
+        ("bias = true", "4:19 (model.kwargs.bias)", "'model:make' does not accept the argument 'bias'", TAKES),
         (
             "depth = 3",
             "4:10 (model.kwargs)",
@@ -429,7 +437,7 @@ def test_a_pt2_file_that_is_none(project: Callable[..., Project], tmp_path: Path
     else:
         (tmp_path / "model.pt2").write_bytes(content)
         message = f"{tmp_path / 'model.pt2'} is not a program that this torch ({torch.__version__}) can load: …"
-        hint = "save it again with torch.export.save, from the same version of torch"
+        hint = "use this version of torch to save the program again with torch.export.save"
         expected = Failure(MismatchError, "etdev.toml:3:7 (model.pt2)", message, hint)
     error = check_failure(lambda: load(made), expected)
     assert "\n" not in error.message

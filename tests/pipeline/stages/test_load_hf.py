@@ -87,11 +87,11 @@ def _offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "config"),
     [
-        (_bert, CONFIG),
+        pytest.param(_bert, CONFIG, marks=pytest.mark.integration),
         (_bert, DYNAMIC),
         (_gpt2, CONFIG),
-        (_gpt2, DYNAMIC),
-        (_llama, CONFIG),
+        pytest.param(_gpt2, DYNAMIC, marks=pytest.mark.integration),
+        pytest.param(_llama, CONFIG, marks=pytest.mark.integration),
         (_llama, DYNAMIC),
         (_vit, IMAGES),
     ],
@@ -153,7 +153,7 @@ def test_weights_that_the_class_does_not_use_are_noted(project: Callable[..., Pr
     assert note == "weights that BertModel does not use: unexpected: classifier.bias, classifier.weight"
 
 
-ARCHITECTURE = "compare `architectures` in its config.json and `model.kwargs` with the weights"
+ARCHITECTURE = "compare `architectures` in the model's config.json and `model.kwargs` with the weights"
 DIRECTORY = "save the model with model.save_pretrained: the directory needs config.json and model.safetensors"
 
 FAILURES = {

@@ -78,7 +78,14 @@ def _model(body: str, layer: str = "self.linear = nn.Linear(4, 4)") -> str:
             0,
             {"aten.erf.default": 1, "aten.linear.default": 1},
         ),
-        (("xnnpack",), "return self.linear(x).erf()", {"XnnpackBackend": 1}, 1, {"aten.erf.default": 1}),
+        pytest.param(
+            ("xnnpack",),
+            "return self.linear(x).erf()",
+            {"XnnpackBackend": 1},
+            1,
+            {"aten.erf.default": 1},
+            marks=pytest.mark.integration,
+        ),
         (
             ("xnnpack",),
             "return self.linear(self.linear(x).erf().erf())",
@@ -86,7 +93,14 @@ def _model(body: str, layer: str = "self.linear = nn.Linear(4, 4)") -> str:
             2,
             {"aten.erf.default": 2},
         ),
-        (("xnnpack", "portable"), "return self.linear(x)", {"XnnpackBackend": 1}, 1, {}),
+        pytest.param(
+            ("xnnpack", "portable"),
+            "return self.linear(x)",
+            {"XnnpackBackend": 1},
+            1,
+            {},
+            marks=pytest.mark.integration,
+        ),
         (
             (),
             "return torch.cond(x.sum() > 0, lambda y: y.erf().erf(), lambda y: y.erf() + 1, (x,))",
@@ -203,12 +217,12 @@ def _planned(made: Project) -> list[list[int]]:
     return [list(tensors[index].sizes) for index in (plan.inputs[0], plan.outputs[0])]
 
 
-@pytest.mark.parametrize("name", ["xnnpack", "portable"])
+@pytest.mark.parametrize("name", [pytest.param("xnnpack", marks=pytest.mark.integration), "portable"])
 def test_the_declared_maximum_is_planned_for(project: Callable[..., Project], name: str) -> None:
     assert _planned(project(_config(name, **BATCHES), model=CONV)) == [[32, 1, 8, 8], [32, 128]]
 
 
-@pytest.mark.parametrize("protected", [True, False])
+@pytest.mark.parametrize("protected", [True, pytest.param(False, marks=pytest.mark.integration)])
 def test_lowering_convolutions_does_not_narrow_the_batch(
     project: Callable[..., Project], monkeypatch: pytest.MonkeyPatch, protected: bool
 ) -> None:
@@ -245,8 +259,8 @@ def test_sizes_that_were_narrowed_are_refused(project: Callable[..., Project], m
                 "etdev.toml:5:10 (methods.forward.inputs)",
                 "the emitted method 'forward' takes 'x' up to [16, 1, 8, 8], but the config declares [32, 1, 8, 8]",
                 (
-                    "a pass of the lowering narrowed a dynamic dimension; fix its size, or report this and "
-                    "attach the model"
+                    "lowering narrowed a dynamic dimension; declare a fixed size for the dimension, or report "
+                    "this and attach the model"
                 ),
             ),
         )
@@ -296,7 +310,7 @@ LOWERING = {
         Failure(
             LowerError,
             STEPS,
-            "a partitioner (xnnpack) asked to keep aten.linear.default whole, but did not take it",
+            "a partitioner (xnnpack) requested no decomposition of aten.linear.default, but did not delegate the op",
             "this happens in branches of torch.cond: move the op out of the branch, or remove this partitioner",
         ),
     ),
@@ -362,7 +376,7 @@ LOWERED_SINCE_1_5 = {
             LowerError,
             TARGET,
             "XNNPACK cannot fuse a batch norm into '0.weight': the name begins with a digit",
-            "name the layers: wrap the nn.Sequential in a module that has it as an attribute",
+            "give the layers a name: assign the nn.Sequential to an attribute of another module",
         ),
     ),
     "pooling outside of a module": (
@@ -438,7 +452,7 @@ EMISSION = {
     "a size without a bound": (
         "return torch.zeros(x.sum().long().item())",
         f"a size comes from a tensor's value ({AT}) and has no upper bound, so memory cannot be planned for it",
-        "bound it in the model: torch._check(n <= 128)",
+        "set an upper bound in the model, for example torch._check(n <= 128)",
     ),
     "a named tuple": (
         "return torch.sort(x)",

@@ -132,7 +132,8 @@ def test_buffers_that_are_parts_of_each_other_are_refused(tmp_path: Path) -> Non
     line = FIRST_LINE + text.strip("\n").split("\n").index("        self.one.add_(x)")
     assert f"'one' (model.py:{line}, in forward)" in caught.value.message
     assert (
-        caught.value.hint == "register only one of them as a buffer, and compute 'other' in the method as a part of it"
+        caught.value.hint
+        == "register one buffer for the shared memory, and compute 'other' from that buffer in the method"
     )
 
 

@@ -1,7 +1,10 @@
-"""Backend ``reference``: delegates whose blob is a nested ``.pte``. Programs with devices need no vendor hardware.
+"""Backend ``reference``, whose delegates contain a nested ``.pte`` as their blob.
 
-This backend is also an example for contributors. This module contains the code for ``validate`` and ``doctor``, and
-imports neither torch nor executorch. :mod:`.partitioner` chooses the ops, and :mod:`.nested` makes the blob.
+With this backend, programs for devices can be built and run without vendor hardware. The backend is also an example for
+contributors.
+
+This module contains the code for ``validate`` and ``doctor``, and imports neither torch nor executorch.
+:mod:`.partitioner` chooses the ops, and :mod:`.nested` makes the blob.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ class Reference:
     """Backend that lowers through :class:`.partitioner.ReferencePartitioner`."""
 
     name = "reference"
-    summary = "delegates for any device that `etdev run` and `verify` execute; no ExecuTorch runtime runs them"
+    summary = (
+        "delegates for any device that `etdev run` and `verify` execute; no runtime that ExecuTorch ships has them"
+    )
     device_types = tuple(kind.name.lower() for kind in DeviceType)
     delegate_ids = (DELEGATE_ID,)
     options = ReferenceOptions

@@ -1,4 +1,4 @@
-"""Choice of the nodes of a graph that the reference backend takes."""
+"""Functions that choose the nodes of a graph for delegates of the reference backend."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def wanted_kernels(options: ReferenceOptions) -> frozenset[str]:
 
 
 def _kernel_of_overload(text: str, known: frozenset[str]) -> tuple[str, ...]:
-    """Return the kernel for an op's name in a graph, such as ``aten.sum.dim_IntList``.
+    """Return the kernel for the name that an op has in a graph, such as ``aten.sum.dim_IntList``.
 
-    This function is needed for ops whose kernel has a different name.
+    Some kernels have another overload name than their op in a graph. The result is empty if there is no kernel.
     """
     import torch
 
@@ -54,9 +54,9 @@ def _kernel_of_overload(text: str, known: frozenset[str]) -> tuple[str, ...]:
 
 @cache
 def _out_variant(op: Any) -> str | None:
-    """Return the name of the out variant of an ATen op, or None if there is none.
+    """Return the name of the out variant of an ATen op, or None if the op has no out variant.
 
-    The out variant is the kernel that writes its result to given memory.
+    The out variant is the kernel that writes its result to memory of the caller.
     """
     from executorch.exir.dialects.edge.op.api import to_variant
     from torchgen.model import SchemaKind
@@ -71,9 +71,9 @@ def _out_variant(op: Any) -> str | None:
 def choose_nodes(graph_module: GraphModule, options: ReferenceOptions, computed: Set[Node] = frozenset()) -> set[Node]:
     """Return the nodes of one graph that may be in a delegate. Branches and loop bodies are separate graphs.
 
-    ``computed`` nodes depend only on weights. The option ``part`` does not count them, because lowering moves them. If
-    delegates own their weights, the delegates that use ``computed`` nodes own these nodes, too. Then the result does
-    not contain them.
+    ``computed`` contains the nodes that depend only on weights. The option ``part`` ignores these nodes, because
+    lowering moves them. With the option ``own_weights``, the result excludes these nodes. In this case, each delegate
+    later includes the computed weights that it uses.
     """
     wanted = wanted_kernels(options)
     first, last = options.part
@@ -92,20 +92,24 @@ def choose_nodes(graph_module: GraphModule, options: ReferenceOptions, computed:
 
 
 def in_modules(node: Node, patterns: tuple[str, ...]) -> bool:
-    """Return whether an op's module, or a module around it, matches a pattern. Return True if there are no patterns."""
+    """Return True if the module of an op, or an enclosing module, matches one of the patterns.
+
+    Also return True if there are no patterns.
+    """
     paths = [str(path) for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
     return not patterns or any(fnmatchcase(path, pattern) for path in paths for pattern in patterns)
 
 
 def is_taken(node: Node, options: ReferenceOptions) -> bool:
-    """Return whether a node may be in a delegate, wherever it is in the graph."""
+    """Return True if a node may be in a delegate, regardless of the options ``part`` and ``modules``."""
     return _kernel(node) in wanted_kernels(options) and _is_nestable(node)
 
 
 def _weights(graph_module: GraphModule, computed: Set[Node]) -> Iterator[tuple[Node, int]]:
-    """Yield each call in a graph, in order, with the number of ops that the call counts for. Omit ``computed`` calls.
+    """Yield each call in a graph, in order, with its weight: the number of ops that it represents.
 
-    A call of an existing delegate counts for the ops inside the delegate. A ``getitem`` is not a call.
+    The weight of an existing delegate is the number of ops inside the delegate. ``computed`` nodes and ``getitem``
+    nodes are omitted.
     """
     from executorch.exir.delegate import executorch_call_delegate
 
@@ -132,10 +136,10 @@ def _kernel(node: Node) -> str | None:
 
 
 def _is_nestable(node: Node) -> bool:
-    """Return whether a nested program can compute a node.
+    """Return True if a nested program can compute a node.
 
-    A nested program computes tensors from tensors and integers. The result's size must not depend on the content of
-    tensors, and its values must not be random.
+    A nested program computes tensors from tensors and integers. The sizes of the results must not depend on the content
+    of tensors, and the values must not be random.
     """
     import torch
 
@@ -156,7 +160,7 @@ def _values(node: Node) -> tuple[Any, ...]:
 
 
 def _depends_on_data(value: Any) -> bool:
-    """Return whether a number, or a size of a tensor, depends on the content of a tensor."""
+    """Return True if a number, or a size of a tensor, depends on the content of a tensor."""
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
     return bool(free_unbacked_symbols(value))

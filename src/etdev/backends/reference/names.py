@@ -22,10 +22,11 @@ def kernels() -> frozenset[str]:
 
 
 def unknown_names(ops: Sequence[str]) -> Iterable[OptionIssue]:
-    """Yield an issue for each name in ``ops`` whose overloads all lack a kernel. Without executorch, yield no issue.
+    """Yield an issue for each name in ``ops`` if no overload of this operator has a kernel.
 
-    An overload may have different names in a graph and in a kernel's name. torch states which names belong together,
-    once the graph exists.
+    Without executorch, yield nothing. An overload may have one name in a graph and another name as a kernel. Therefore,
+    this function compares names without overloads. :func:`~etdev.backends.reference.choice.wanted_kernels` checks the
+    overloads with torch.
     """
     try:
         known = kernels()

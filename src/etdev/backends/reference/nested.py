@@ -63,7 +63,10 @@ class _Planning(MemoryPlanningPass):  # type: ignore[misc]
 
 
 def _with_numbers(content: bytes) -> bytes:
-    """Return the program with integers as the inputs that are sizes. ExecuTorch emits such inputs as absent values."""
+    """Return the program with each absent input replaced by an integer.
+
+    ExecuTorch emits inputs that are sizes as absent values.
+    """
     program = parse(Blob(content))
     plan = program.method(METHOD)
     values = list(plan.values)

@@ -11,7 +11,7 @@ from etdev.config.types import Expected, Many, OperatorName, Text
 
 
 def refuse_no_range(value: tuple[float, ...]) -> tuple[float, ...]:
-    """Return the two numbers. Raise :class:`ValueError` unless the two numbers are a range inside 0 to 1."""
+    """Return ``value``. Raise :class:`ValueError` unless it is two increasing numbers from 0 to 1."""
     if len(value) != 2 or not 0 <= value[0] < value[1] <= 1:
         raise ValueError("not a range within 0 to 1")
     return value

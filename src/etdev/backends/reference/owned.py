@@ -1,4 +1,4 @@
-"""Sizes and state that delegates own. A node belongs to a delegate if it has the delegate's tag."""
+"""Functions that assign sizes and state to delegates. A node belongs to the delegate whose tag it has."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 def own_sizes(graph_module: GraphModule, key: str) -> None:
     """Tag each size that only one delegate needs, so that the delegate computes the size itself.
 
-    The delegate must compute or receive the tensor of that size. A size is not tagged if any node between the tensor
-    and the delegate also leads to another delegate. The delegates' nodes would then not be convex.
+    The delegate must compute or receive the tensor with this size. A size is not tagged if any node between the tensor
+    and the delegate also leads to another delegate. Otherwise, the delegate's nodes would not be convex.
     """
     import torch
 
@@ -28,7 +28,7 @@ def own_sizes(graph_module: GraphModule, key: str) -> None:
 
 
 def _has(node: Node, tag: str, key: str) -> bool:
-    """Return whether the delegate with this tag computes or receives a node. A delegate can always receive a number."""
+    """Return True if the delegate with this tag computes or receives a node. A delegate can receive any number."""
     import torch
 
     users = (node, *node.users)
@@ -38,8 +38,8 @@ def _has(node: Node, tag: str, key: str) -> bool:
 def own_state(program: ExportedProgram, key: str) -> None:
     """Tag every buffer that only one delegate reads and changes.
 
-    No other part of the method may use the buffer's new content. The delegate must have another output, because
-    ExecuTorch would otherwise remove its call as a call without effect.
+    No other part of the method may use the buffer's new content. The delegate must also have an output that is not the
+    new content of a buffer. Otherwise, ExecuTorch would remove the delegate's call as a call without effect.
     """
     signature = program.graph_signature
     results = {buffer: name for name, buffer in signature.buffers_to_mutate.items()}
@@ -71,7 +71,7 @@ def _leaves_once(program: ExportedProgram, result: Node) -> bool:
 
 
 def _has_output(program: ExportedProgram, key: str, tag: str) -> bool:
-    """Return whether a delegate has an output that is not the new content of its own buffers."""
+    """Return True if a delegate has an output that is not the new content of one of the delegate's buffers."""
     changed = {
         name
         for name, buffer in program.graph_signature.buffers_to_mutate.items()

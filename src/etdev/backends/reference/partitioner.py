@@ -50,9 +50,10 @@ class ReferencePartitioner(Partitioner):  # type: ignore[misc]
     def ops_to_not_decompose(
         self, ep: ExportedProgram
     ) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
-        """Return the ops that ExecuTorch should not decompose, such as ``linear``.
+        """Return the ops that ExecuTorch should not decompose, such as ``linear``, and a filter for their nodes.
 
-        These are the ops that the config names, if delegates certainly take them.
+        These are the ops in the option ``ops``. The list is empty if ``ops`` is ``all``, or if ``part`` excludes some
+        ops.
         """
         options = self._options
         if options.ops == "all" or options.part != (0.0, 1.0):
@@ -85,7 +86,10 @@ class _Chosen(OperatorSupportBase):
 
 
 def _name(node: Node) -> str | None:
-    """Return the name of an op that ExecuTorch would decompose, such as ``aten::linear``, or None for other nodes."""
+    """Return the name of an op that ExecuTorch would decompose, such as ``aten::linear``.
+
+    Return None for other nodes.
+    """
     target: Any = node.target
     if not isinstance(target, torch._ops.OpOverload):
         return None

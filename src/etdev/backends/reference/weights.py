@@ -1,4 +1,4 @@
-"""Weights that delegates own, and ops whose results depend on weights alone."""
+"""Functions that assign weights to delegates, and that find ops whose results depend only on weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def own_weights(program: ExportedProgram, key: str) -> None:
-    """Tag every parameter and constant that a delegate uses. ExecuTorch copies those that several delegates use."""
+    """Tag every parameter and constant that a delegate uses. ExecuTorch copies a weight that several delegates use."""
     for node in _weights(program):
         tags = {user.meta[key] for user in node.users if key in user.meta}
         if tags:
@@ -19,7 +19,7 @@ def own_weights(program: ExportedProgram, key: str) -> None:
 
 
 def computed_weights(program: ExportedProgram) -> list[Node]:
-    """Return the ops that depend only on parameters and constants, such as the transposition of a weight."""
+    """Return the ops that depend only on parameters and constants, such as the transposition of a weight matrix."""
     import torch
     from executorch.exir.dialects.edge._ops import EdgeOpOverload
 
@@ -36,10 +36,10 @@ def computed_weights(program: ExportedProgram) -> list[Node]:
 
 
 def own_computed_weights(nodes: Sequence[Node], key: str) -> None:
-    """Tag each op of ``nodes`` that only one delegate uses. Without a tag, each call would copy the op's result.
+    """Tag each op in ``nodes`` that only one delegate uses. Otherwise, each call would copy the op's result.
 
-    ``nodes`` must come from :func:`computed_weights`, in the same order. Ops that several delegates use get no tag,
-    because ExecuTorch refuses a partitioner that makes a copy of an op for each delegate.
+    ``nodes`` must be a subset of :func:`computed_weights`, in the same order. Ops that several delegates use get no
+    tag, because ExecuTorch rejects a partitioner that copies an op for each delegate.
     """
     for node in reversed(nodes):
         tags = {user.meta.get(key) for user in node.users}

@@ -13,11 +13,11 @@ from etdev.pipeline.project.progress import WAIT, Progress, Silent
 from etdev.units import format_seconds
 
 _FEW_CALLS = 4
-"""Minimum number of calls for which the display shows a count; fewer calls end before a user can read it."""
+"""Minimum number of calls for which the display shows a count. Fewer calls end before a user can read the count."""
 _BETWEEN_COUNTS = 0.1
-"""Minimum interval in seconds between two updates of a count; more updates cannot be read, and slow the calls down."""
+"""Minimum interval in seconds between two updates of a count. More frequent updates are unreadable and slow."""
 _CALLS, _CALLED = "run", "calls"
-"""Names on the display of the line that counts calls, and of the line's stage."""
+"""Names that the display shows for a target and a stage while :func:`shown_calls` counts calls."""
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def shown_progress(doing: str | None = None, *, quiet: bool) -> Iterator[Progres
 
 @contextmanager
 def shown_calls(total: int) -> Iterator[Callable[[], None]]:
-    """Show the number of calls of a method on the display, with their rate and the remaining time.
+    """Show on the display how many calls of a method are done, the calls per second and the remaining time.
 
     The caller must call the yielded function after each call of the method.
     """
@@ -60,7 +60,10 @@ def shown_calls(total: int) -> Iterator[Callable[[], None]]:
 
 
 def describe_count(done: int, total: int | None, seconds: float) -> str:
-    """Return ``340 of 1,000 calls, 120.5 a second, 5.5 s left``, for a first call ``seconds`` ago."""
+    """Return a text such as ``340 of 1,000 calls, 120.5 a second, 5.5 s left``.
+
+    ``seconds`` is the time since the end of the first call.
+    """
     text = f"{done:,} of {total:,} calls" if total else f"{done:,} {'call' if done == 1 else 'calls'}"
     if done <= 1 or seconds <= 0:
         return text
@@ -73,7 +76,7 @@ class _Lines:
     """Progress as printed lines, one for each finished stage: ``xnnpack: export 0.8 s``."""
 
     def started(self, target: str, stage: str) -> None:
-        """Print a line only if the target waits, which may take long; other stages get a line at their end."""
+        """Print a line if the target waits, because a wait may take long. Other stages get a line when they finish."""
         if stage.startswith(WAIT):
             note(f"{target}: {stage}")
 
@@ -87,7 +90,7 @@ class _Lines:
         note(f"{target}: {stage} failed")
 
     def ended(self, target: str) -> None:
-        """Print nothing, because the line of the last stage already shows it."""
+        """Print nothing, because the line of the target's last stage is already printed."""
 
 
 class _Live:
@@ -95,9 +98,9 @@ class _Live:
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
-        """Time at which the calls of a target's stage began, by target."""
+        """Time at which the first call of a stage ended, by target."""
         self._told: dict[str, float] = {}
-        """Time of the display's last update on the calls of a target, by target."""
+        """Time of the last update of the count on the display, by target."""
 
     def started(self, target: str, stage: str) -> None:
         DISPLAY.tell("started", target, stage)

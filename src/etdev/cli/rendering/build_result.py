@@ -9,8 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from etdev.cli.rendering.banks import bank_lines
+from etdev.cli.rendering.delegates import delegate_memory_texts
 from etdev.cli.rendering.detail import Detail
-from etdev.cli.rendering.link_decisions import decision_lines, kind_name
+from etdev.cli.rendering.link_decisions import decision_lines, describe_order, kind_name
 from etdev.cli.rendering.output import paint
 from etdev.cli.rendering.text import count, escaped, printable
 from etdev.decisions import TilingDecision
@@ -37,7 +39,7 @@ _LISTED_OPS = 4
 
 
 def render_result(result: BuildResult, shown: Detail, stream: TextIO | None = None) -> str:
-    """Return the result as text: a block for each target, and a summary line."""
+    """Return the result as text: a block of lines for each target, and a summary line."""
     stream = stream or sys.stdout
     if shown is Detail.LINE:
         lines = [line for target in result.targets for line in _one_line(result, target, stream)]
@@ -66,7 +68,7 @@ def render_files(result: FilesResult, shown: Detail, stream: TextIO | None = Non
 
 
 def _notes(texts: Sequence[str]) -> list[str]:
-    """Return a block with the notes on the whole build or verification; nothing if there are no notes."""
+    """Return a list with one block of all notes on the build or verification. Without notes, the list is empty."""
     return ["\n".join(f"note: {text}" for text in texts)] if texts else []
 
 
@@ -94,7 +96,9 @@ def _one_line(result: BuildResult, target: TargetResult, stream: TextIO) -> Iter
 def _short_lines(result: BuildResult, target: TargetResult, stream: TextIO) -> Iterator[str]:
     yield f"{paint(target.name, stream=stream)}  {_place(result, target)}  {format_size(target.size)}"
     yield from _data_lines(target)
-    if target.memory:
+    if target.banks is not None:
+        yield from bank_lines(target.banks, [method.buffers for method in target.methods])
+    elif target.memory:
         greedy = _greedy(target)
         other = "the same" if greedy == target.memory else _sizes(greedy)
         yield _line("memory", f"{_sizes(target.memory)} planned; ExecuTorch's planner: {other}")
@@ -103,7 +107,10 @@ def _short_lines(result: BuildResult, target: TargetResult, stream: TextIO) -> I
 
 
 def _short_verification(checks: Sequence[CheckResult], unmet: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
-    """Yield the numbers of checks that passed, failed and did not run, then the failed and missing required checks."""
+    """Yield a line with the numbers of checks that passed, failed and did not run.
+
+    Then yield the failed checks, and the required checks that did not run.
+    """
     passed = sum(check.status == "passed" for check in checks)
     failed = [check for check in checks if check.status == "failed"]
     skipped = [check for check in checks if check.status == "not run" and check not in unmet]
@@ -124,14 +131,14 @@ def _place(result: BuildResult, target: TargetResult) -> Path:
 
 
 def _sizes(memory: Mapping[str, int]) -> str:
-    """Return sizes as text, such as ``5.06 KiB``; add device names unless the host is the only device."""
+    """Return the memory sizes as text, such as ``5.06 KiB``. Add device names unless the host is the only device."""
     if list(memory) == ["cpu"]:
         return format_size(memory["cpu"])
     return ", ".join(f"{device} {format_size(size)}" for device, size in memory.items())
 
 
 def _greedy(target: TargetResult) -> dict[str, int]:
-    """Return the planned bytes, by device, that ExecuTorch's planner ``greedy`` would need."""
+    """Return the planned bytes that ExecuTorch's planner ``greedy`` would need. The key is the device."""
     found = dict(target.memory)  # This counts state that methods share only once.
     for method in target.methods:
         for buffer in method.buffers:
@@ -166,7 +173,12 @@ def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO, *, 
             yield _line("", f"in other forms: {counts}")
         if method.tiling is not None and method.tiling.memory_saved is not None:
             yield _line("", _tiling(method.tiling))
+        if method.order is not None:
+            yield _line("", describe_order(method.order))
+        for tensor in method.quantized:
+            yield _line("", f"quantized: {tensor}")
     yield from _memory_lines(target)
+    yield from (_line("", text) for text in delegate_memory_texts(target))
     if verbose:
         for method in target.methods:
             name = method.name if len(target.methods) > 1 else None
@@ -202,6 +214,8 @@ def _memory_lines(target: TargetResult) -> Iterator[str]:
     buffers = [(method.name, buffer) for method in target.methods for buffer in method.buffers]
     if not buffers:
         return
+    if target.banks is not None:
+        yield from bank_lines(target.banks, [method.buffers for method in target.methods])
     totals = ", ".join(f"{device} {format_size(size)}" for device, size in target.memory.items())
     decided = "".join(f", {text}" for text in (_copies_removed(target), _in_place(target)) if text)
     if len(buffers) == 1:
@@ -210,7 +224,7 @@ def _memory_lines(target: TargetResult) -> Iterator[str]:
         return
     yield _line("memory", f"{totals}{decided}")
     for name, buffer in buffers:
-        kind = "state" if buffer.state else f"buffer {buffer.index}"
+        kind = "state" if buffer.state else buffer.label
         yield _line("", f"{name}, {kind}: {format_size(buffer.size)} ({_compared(buffer)})")
     yield from _transfer_lines(target)
     if target.shared_state:
@@ -227,7 +241,7 @@ def _transfer_lines(target: TargetResult) -> Iterator[str]:
 
 
 def _copies_removed(target: TargetResult) -> str:
-    """Return the number of removed copies by kind, such as ``18 copies removed (16 views, 2 slices)``.
+    """Return a text with the number of removed copies, such as ``18 copies removed (16 views, 2 slices)``.
 
     If there is only one kind, the text is ``2 copies removed (views)``.
     """
@@ -243,16 +257,21 @@ def _copies_removed(target: TargetResult) -> str:
 
 
 def _in_place(target: TargetResult) -> str:
-    """Return ``54 of 56 in place``: the number of outputs in place, among those whose kernels permit it."""
+    """Return a text such as ``54 of 56 in place``: 54 outputs are in place, of 56 whose kernels permit this."""
     taken = sum(method.inplace.taken for method in target.methods)
     considered = sum(method.inplace.considered for method in target.methods)
     return f"{taken:,} of {considered:,} in place" if considered else ""
 
 
 def _compared(buffer: BufferInfo) -> str:
-    """Return a comparison of a buffer's size with the lower bound of any plan, and with the plan of ``greedy``."""
+    """Return a text that compares a buffer's size with other plans.
+
+    The other sizes are the lower bound of all plans and the size with ``greedy``.
+    """
     if buffer.state:
         return "kept between calls"
+    if buffer.greedy is None:
+        return "in a bank"
     greedy = f"greedy {'the same' if buffer.greedy == buffer.size else format_size(buffer.greedy or 0)}"
     if buffer.lower_bound is None:
         return greedy
@@ -261,7 +280,7 @@ def _compared(buffer: BufferInfo) -> str:
 
 
 def describe_delegation(method: MethodResult) -> str:
-    """Return the number of ops in delegates, and the ops that run on the runtime's own kernels instead."""
+    """Return a text with the number of ops in delegates, and with the ops that run on the runtime's own kernels."""
     rest = sum(item.count for item in method.undelegated)
     if not method.delegate_calls:
         return f"{rest}, all on the runtime's own kernels: {_ops(method)}"
@@ -328,7 +347,7 @@ def _remedy_lines(where: str | None, hint: str | None) -> Iterator[str]:
 
 
 def _not_run_lines(skipped: Sequence[CheckResult]) -> Iterator[str]:
-    """Yield a line for each reason why checks did not run; checks that had nothing to check share one line."""
+    """Yield one line for each reason why checks did not run. Checks without anything to check share one line."""
     groups: dict[str, list[CheckResult]] = {}
     for check in skipped:
         groups.setdefault(check.summary, []).append(check)

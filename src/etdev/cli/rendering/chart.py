@@ -25,7 +25,7 @@ _NARROWEST, _WIDEST = 16, 120
 
 
 def chart_lines(method: MethodInfo, memory: MethodMemory | str, stream: TextIO) -> Iterator[str]:
-    """Yield two charts over the instructions for each planned buffer: bytes in use, and addresses in use."""
+    """Yield two charts for each planned buffer: bytes in use and addresses in use, at each instruction."""
     if isinstance(memory, str):
         return
     width = min(max(shutil.get_terminal_size().columns - _LABELS - 2, _NARROWEST), _WIDEST)
@@ -40,9 +40,7 @@ def _buffer_lines(
     buffer: BufferInfo, storages: Sequence[Storage], instants: int, columns: int, stream: TextIO
 ) -> Iterator[str]:
     blocks = _takes_blocks(stream)
-    yield line(
-        "chart", f"buffer {buffer.index} on {buffer.device}: bytes in use, and below that the tensors by address"
-    )
+    yield line("chart", f"{buffer.label} on {buffer.device}: bytes in use, and below that the tensors by address")
     bound = buffer.lower_bound if buffer.lower_bound != buffer.size else None
     bars, mark = (_BARS, _BOUND) if blocks else (_PLAIN_BARS, _PLAIN_BOUND)
     yield from _framed(_bars(_most_in_use(storages, instants, columns), buffer.size, bound, bars, mark), buffer.size)
@@ -92,9 +90,9 @@ def _bars(heights: Sequence[int], top: int, bound: int | None, bars: str, mark: 
 
 
 def _map(storages: Sequence[Storage], instants: int, columns: int, top: int, shades: str) -> list[str]:
-    """Return the rows of the chart of addresses, the highest addresses first.
+    """Return the rows of the chart of addresses. The first row shows the highest addresses.
 
-    A cell is an interval of time and of addresses. Its shade shows the share of the cell that is in use.
+    Each cell covers an interval of time and of addresses. Its shade shows the fraction of the cell that is in use.
     """
     steps = len(shades) - 1
     rows = []

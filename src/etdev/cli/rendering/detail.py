@@ -11,13 +11,13 @@ class Detail(IntEnum):
     LINE = 0
     """One line, and the failed checks."""
     SHORT = 1
-    """The file, the planned memory and a summary of the checks; failed checks in full."""
+    """The file, the planned memory, a summary of the checks, and all details of failed checks."""
     FULL = 2
     """All figures, and the result of each check."""
     DECISIONS = 3
-    """In addition, the linker's decision about each copy and each output."""
+    """All figures, the result of each check, and the linker's decision about each copy and each output."""
 
 
 def wanted_detail(*, quiet: bool, verbose: int) -> Detail:
-    """Return the level of detail for the given ``-q`` and number of ``-v``."""
+    """Return the level of detail for the option ``-q`` and the number of options ``-v``."""
     return Detail.LINE if quiet else Detail(min(Detail.SHORT + verbose, Detail.DECISIONS))

@@ -21,16 +21,16 @@ _COMMANDS = frozenset({"build", "verify", "run", "bench", "deploy"})
 """Commands that may take long, and that print only their results at the end."""
 _SILENT = frozenset({"-q", "--quiet", "-h", "--help"})
 _CLOSE_SECONDS = 2.0
-"""Maximum time in seconds in which a closed display may draw the remaining events."""
+"""Time limit in seconds for drawing the remaining events after the display is closed."""
 _MOST_BYTES = 4000
-"""Maximum size of one event in bytes, so small that the pipe accepts an event as a whole or not at all."""
+"""Maximum size of one event in bytes. The pipe accepts an event of this size completely or not at all."""
 _MOST_CHARACTERS = 300
-"""Maximum number of characters of text in one event; encoding makes up to twelve bytes of a character."""
+"""Maximum number of characters of text in one event. The JSON text of a character has up to twelve bytes."""
 _STDERR = 2
 
 
 class Display:
-    """The display of this process, shown from its start until it is closed."""
+    """Live display of this process. It is visible from :meth:`start` until :meth:`close`."""
 
     def __init__(self) -> None:
         self._pipe: int | None = None
@@ -108,7 +108,7 @@ class _Above:
         self._begun = ""
 
     def write(self, text: str) -> int:
-        """Print the complete lines, and keep the incomplete one."""
+        """Print the complete lines of the text, and buffer the incomplete last line."""
         *lines, self._begun = (self._begun + text).split("\n")
         for line in lines:
             if not self._is_told(line):
@@ -128,7 +128,7 @@ class _Above:
         self.write("".join(lines))
 
     def flush(self) -> None:
-        """Print the incomplete line as if it were complete."""
+        """Print the buffered incomplete line."""
         if self._begun:
             self.write("\n")
         self._stream.flush()

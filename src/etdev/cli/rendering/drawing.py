@@ -11,7 +11,7 @@ from etdev.units import format_seconds
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _STDERR = 2
 _BETWEEN = "working"
-"""Text in place of a stage's name while no stage of a target runs."""
+"""Text that the display shows instead of a stage's name while no stage of a target runs."""
 
 Piece = tuple[str, str]
 """A part of a line: its style and its text."""
@@ -47,7 +47,7 @@ class Drawing:
         """True after the event that ends the display."""
 
     def take(self, event: str, at: float, *arguments: str) -> None:
-        """Apply an event that happened at the time ``at``; the terminal changes at the next drawing."""
+        """Apply an event that happened at the time ``at``. The terminal shows the change at the next drawing."""
         getattr(self, f"_take_{event}")(at, *arguments)
 
     def _take_phase(self, at: float, text: str) -> None:
@@ -89,7 +89,7 @@ class Drawing:
         self.is_closed = True
 
     def draw(self) -> None:
-        """Draw the current state."""
+        """Draw the current lines on the terminal."""
         now = time.monotonic()
         try:
             columns, height = os.get_terminal_size(_STDERR)

@@ -6,24 +6,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from etdev.cli.rendering.text import count, lines, printable
-from etdev.decisions import Elision, InPlace
+from etdev.decisions import Elision, InPlace, Reordering
 from etdev.pipeline.results.decision_counts import CopiesOfKind, count_copies, count_inplace
 
 _LISTED_REASONS = 4
 
 
 def kind_name(kind: str) -> str:
-    """Return the name of a kind of copies for people, such as ``write-back``."""
+    """Return the display name of a kind of copies, such as ``write-back``."""
     return kind.replace("_", "-")
+
+
+def describe_order(order: Reordering) -> str:
+    """Return the new order of a method as text: ``3 instructions moved; 12,000 bytes in the original order``."""
+    before = "does not fit into the banks" if order.memory is None else f"needs {count(order.memory, 'byte')}"
+    return f"{count(order.moved, 'instruction')} moved; the original order {before}"
 
 
 def decision_lines(
     elisions: Sequence[Elision], inplace: Sequence[InPlace], *, verbose: bool, method: str | None = None
 ) -> Iterator[str]:
-    """Yield lines on the copies that were removed, by kind, and on the outputs in place.
+    """Yield lines about removed copies (by kind) and about outputs in place.
 
-    The lines include the reasons why copies stay and outputs are not in place. ``verbose`` lists each decision instead.
-    ``method`` is the name to print first, if a program has several methods.
+    The lines include the reasons why other copies stay, and why other outputs are not in place. With ``verbose``, list
+    each decision instead of the reasons. If ``method`` is set, each summary begins with the method's name.
     """
     prefix = "" if method is None else f"{printable(method)}: "
     for copies in count_copies(elisions):
@@ -50,7 +56,7 @@ def _copy_reasons(copies: CopiesOfKind) -> Iterator[str]:
 
 
 def _reasons(reasons: Mapping[str, int], what: str) -> Iterator[str]:
-    """Yield a line for each of the most frequent reasons, and one for all other reasons together."""
+    """Yield a line for each of the most frequent reasons, and one line for all other reasons together."""
     listed = len(reasons) if len(reasons) == _LISTED_REASONS + 1 else _LISTED_REASONS
     for reason, number in islice(reasons.items(), listed):
         yield f"{number:,} {what}: {printable(reason)}"

@@ -1,6 +1,6 @@
-"""Output of commands: results go to stdout, messages to stderr.
+"""Output of commands. Results go to stdout, messages go to stderr.
 
-If stdout gets a machine-readable format, all text goes to stderr, so that stdout contains only that format.
+If a machine-readable format goes to stdout, all text goes to stderr. Programs can then parse stdout.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TEXT = "text"
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One output that the user asked for with ``--output``."""
+    """One output that the user requested with ``--output``."""
 
     format: str
     path: Path | None
@@ -38,7 +38,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """All outputs that the user asked for; at most one machine-readable format goes to stdout."""
+    """All outputs that the user requested; at most one machine-readable format goes to stdout."""
 
     items: tuple[Output, ...]
 
@@ -88,7 +88,7 @@ class Outputs:
 
 
 def parse_outputs(values: Iterable[str] | None, *, allowed: Sequence[str]) -> Outputs:
-    """Return the outputs that the ``--output`` options of a command line ask for.
+    """Return the outputs that the ``--output`` options of a command line request.
 
     Each option is ``FORMAT`` or ``FORMAT=PATH``; the path ``-`` is standard output. ``allowed`` has the command's
     formats. If ``allowed`` includes ``text`` and no other format goes to standard output, text is printed there.
@@ -103,7 +103,9 @@ def parse_outputs(values: Iterable[str] | None, *, allowed: Sequence[str]) -> Ou
         )
     paths = [item.path for item in items if item.path is not None]
     if len(set(paths)) < len(paths):
-        raise UsageError("two formats have the same file", where="--output", hint="use another file for one of them")
+        raise UsageError(
+            "two formats are written to the same file", where="--output", hint="use another file for one of them"
+        )
     if TEXT in allowed and not any(item.path is None for item in items):
         items = (*items, Output(TEXT, None))
     return Outputs(items)
@@ -112,9 +114,11 @@ def parse_outputs(values: Iterable[str] | None, *, allowed: Sequence[str]) -> Ou
 def _parse_output(value: str, allowed: Sequence[str]) -> Output:
     name, separator, path = value.partition("=")
     if name not in allowed:
-        raise UsageError(f"unknown format {name!r}", where="--output", hint=f"one of: {', '.join(allowed)}")
+        raise UsageError(f"unknown format {name!r}", where="--output", hint=f"use one of: {', '.join(allowed)}")
     if separator and not path:
-        raise UsageError(f"{value!r} does not name a file", where="--output", hint=f"write `--output {name}=FILE`")
+        raise UsageError(
+            f"{value!r} has no file name after `=`", where="--output", hint=f"write `--output {name}=FILE`"
+        )
     return Output(name, Path(path) if path and path != "-" else None)
 
 
@@ -146,5 +150,5 @@ def paint(text: str, colour: str | None = None, *, stream: TextIO | None = None)
 
 
 def colour_wanted(stream: TextIO) -> bool:
-    """Return True if the stream shows colors: on terminals, unless ``NO_COLOR`` is set (https://no-color.org)."""
+    """Return True if the stream is a terminal that shows colors, and ``NO_COLOR`` is not set (https://no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -61,7 +61,7 @@ def some(names: Sequence[str]) -> str:
 
 
 def bound_text(buffer: BufferInfo) -> str:
-    """Return a comparison of a buffer's size with the lower bound of any plan; empty if the bound is unknown."""
+    """Return a text that compares a buffer's size with the lower bound of all plans; empty without a known bound."""
     if buffer.lower_bound is None:
         return ""
     if buffer.lower_bound == buffer.size:

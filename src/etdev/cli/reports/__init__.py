@@ -31,13 +31,14 @@ class Report:
     markdown: Callable[[], str]
     """Function that renders the whole report as Markdown, with findings and figures."""
     about: str | None = None
-    """File to use for findings that have no file of their own: the config."""
+    """File for findings that refer to no file, because some formats require one: the config."""
 
 
 def write_report(outputs: Outputs, report: Report, own: Mapping[str, Callable[[], str]]) -> None:
-    """Write a report in the requested formats; ``own`` has the functions for the command's other formats, such as text.
+    """Write a report in the requested formats.
 
-    Raises :class:`~etdev.errors.UsageError` for an output that would replace a file with a finding.
+    ``own`` maps each of the command's other formats, such as ``text``, to a function that renders it. Raises
+    :class:`~etdev.errors.UsageError` if an output would replace a file with a finding.
     """
     outputs.refuse(*(finding.source for finding in report.findings))
     places = Places.here(os.environ)
@@ -62,7 +63,7 @@ def error_report(error: EtdevError, command: str) -> Report:
 
 @contextmanager
 def reported_errors(outputs: Outputs, command: str) -> Iterator[None]:
-    """If an error ends the command, write it in the formats for CI systems, and raise it again; a context."""
+    """Write an error that is raised in this context in the formats for CI systems, and raise the error again."""
     try:
         yield
     except EtdevError as error:
@@ -75,10 +76,12 @@ def reported_errors(outputs: Outputs, command: str) -> Iterator[None]:
 
 
 def refuse_config(outputs: Outputs, config: Path | None) -> None:
-    """Raise :class:`~etdev.errors.UsageError` if an output would replace the config, even an invalid one.
+    """Raise :class:`~etdev.errors.UsageError` if an output would replace a config file.
 
-    Files that the config extends are part of it.
+    This includes files of an invalid config, and files that the config extends.
     """
+    if not any(item.path for item in outputs.items):
+        return
     outputs.refuse(*((*DEFAULT_NAMES, PYPROJECT) if config is None else (config,)))
     cwd = Path.cwd()
     with suppress(ConfigError):  # If there is no config, the code that opens it reports the error.

@@ -30,7 +30,7 @@ class Finding:
     """Message, as a sentence."""
     level: Level = "error"
     source: str | None = None
-    """File of the finding, as errors name files; otherwise another source, such as ``--set``."""
+    """File of the finding, with the path as in messages; or another source, such as ``--set``."""
     line: int | None = None
     """Line number, from 1."""
     column: int | None = None
@@ -51,7 +51,7 @@ All parts except the file may be missing.
 
 
 def at(finding: Finding, where: str | None) -> Finding:
-    """Return the finding with the location ``where``, a text from an error or a check."""
+    """Return a copy of the finding with the location ``where``, a text such as ``etdev.toml:3:9 (model.entry)``."""
     match = _WHERE.fullmatch(where) if where else None
     if match is None:
         return finding
@@ -120,7 +120,7 @@ def _of_target(name: str, message: str) -> str:
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings with the most serious ones first, otherwise in the given order."""
+    """Return the findings, sorted by level with errors first. Findings of the same level stay in the given order."""
     return sorted(findings, key=lambda finding: LEVELS.index(finding.level))
 
 

@@ -12,16 +12,17 @@ from etdev.cli.reports.places import Places
 from etdev.files import write_errors_named
 
 MOST_ANNOTATIONS = 10
-"""Number of annotations of each kind that GitHub shows for a step of a job; GitHub ignores further ones."""
+"""Maximum number of annotations of each kind that GitHub shows for a step. GitHub ignores further annotations."""
 _COMMANDS: Mapping[Level, str] = {"error": "error", "warning": "warning", "note": "notice"}
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 """Environment variable with the path of the step's summary, a Markdown file that GitHub shows on the run's page."""
 
 
 def as_github(findings: Sequence[Finding], places: Places, *, summary: bool) -> str:
-    """Return a workflow command for each finding, ten at most; if some are omitted, the last command has their number.
+    """Return a workflow command for each finding, but at most ten commands.
 
-    ``summary`` is True if the step's summary lists all findings; the last command then refers to the summary.
+    If there are more findings, the tenth command states how many are omitted. If ``summary`` is True, the step's
+    summary lists all findings, and the tenth command refers to the summary.
     """
     shown = findings if len(findings) <= MOST_ANNOTATIONS else findings[: MOST_ANNOTATIONS - 1]
     lines = [_command(finding, places) for finding in shown]

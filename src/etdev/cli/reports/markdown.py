@@ -55,12 +55,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def details(summary: str, blocks: Iterable[str]) -> str:
-    """Return Markdown blocks that are folded under a summary until the reader clicks on the summary."""
+    """Return Markdown blocks that are folded under a summary. A click on the summary shows the blocks."""
     return "\n\n".join([f"<details><summary>{summary}</summary>", *blocks, "</details>"])
 
 
 def findings_table(findings: Sequence[Finding]) -> list[str]:
-    """Return a table with one row for each finding; nothing if there are none."""
+    """Return a list with one table, which has a row for each finding. Without findings, the list is empty."""
     if not findings:
         return []
     rows = [
@@ -120,7 +120,8 @@ def _target_row(target: TargetResult) -> tuple[str, ...]:
     status = _status(target.status, target.checks) + (", a required check did not run" if target.unmet else "")
     if figures is None:
         return code(target.name), status, format_size(target.size), "", "", ""
-    memory = ", ".join(f"{device} {format_size(size)}" for device, size in figures.memory.items())
+    banks = {f"bank {prose(name)}": size for name, size in (figures.banks or {}).items()}
+    memory = ", ".join(f"{place} {format_size(size)}" for place, size in {**figures.memory, **banks}.items())
     share = "" if figures.delegated is None else format_share(figures.delegated)
     return code(target.name), status, format_size(figures.file), memory, format_size(figures.copies), share
 
@@ -131,7 +132,7 @@ def _status(status: str, checks: Sequence[CheckResult]) -> str:
 
 
 def _check_lines(checks: Sequence[CheckResult]) -> Iterator[str]:
-    """Yield the checks that ran, and then those that did not run, by reason."""
+    """Yield a line for each check that ran, then a line for each reason why checks did not run."""
     for check in checks:
         if check.status != "not run":
             yield f"* {check.name}: {check.status}, {prose(check.summary)}"

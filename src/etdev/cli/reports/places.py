@@ -1,4 +1,4 @@
-"""Paths of files in findings, relative to the root of the repository, as code hosts need them."""
+"""Paths of files in findings, relative to the root of the repository. Code hosts require such paths."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Places:
     def here(cls, environ: Mapping[str, str]) -> Places:
         """Return the conversion for a command in the current folder.
 
-        On GitHub, ``GITHUB_WORKSPACE`` is the root of the repository, and a job may run in a folder below it.
+        On GitHub, ``GITHUB_WORKSPACE`` is the root of the repository. A job may run in a subfolder of the root.
         """
         folder = Path.cwd()
         workspace = environ.get("GITHUB_WORKSPACE")

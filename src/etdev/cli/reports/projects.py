@@ -14,10 +14,10 @@ from etdev.pipeline.project import Project
 def opened_project(
     outputs: Outputs, command: str, config: Path | None, *, profile: str | None, overrides: Sequence[str]
 ) -> Project:
-    """Open the project of a command; also write errors in the project's config in the formats for CI systems.
+    """Open the project of a command. Write errors in the config in the requested formats for CI systems.
 
-    Raises the errors of :func:`~etdev.pipeline.api.open_project`, and :class:`~etdev.errors.UsageError` for an output
-    that would replace one of the project's files.
+    Raises the errors of :func:`~etdev.pipeline.api.open_project`. Raises :class:`~etdev.errors.UsageError` if an output
+    would replace one of the project's files.
     """
     refuse_config(outputs, config)
     with reported_errors(outputs, command):

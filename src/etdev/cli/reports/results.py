@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def write_result(outputs: Outputs, result: BuildResult, text: Callable[[], str], **more: Callable[[], str]) -> None:
-    """Write the result of a build or a verification of targets in the requested formats.
+    """Write the result of a build, or of a verification of targets, in the requested formats.
 
-    ``text`` and ``more`` are the functions for text and for the command's own formats.
+    ``text`` renders the text. ``more`` maps each of the command's other formats to a function that renders it.
     """
     found = findings.of_result(result)
     report = Report(found, partial(markdown.of_result, result, found), result.config)

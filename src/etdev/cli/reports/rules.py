@@ -1,4 +1,4 @@
-"""Rules, which are kinds of findings; docs/ci.md lists them.
+"""Rules: the kinds of findings. docs/ci.md lists all rules.
 
 Code scanners store the names of rules, so a rule must never be renamed.
 """
@@ -19,9 +19,9 @@ CONFIG_RULES: Mapping[str, str] = {
     "duplicate": "A name that is used twice",
     "syntax": "A file that is not TOML or YAML, or uses features that etdev does not support",
     "file": "A file that cannot be read",
-    "reference": "A value that names something that does not exist",
+    "reference": "A reference to something that does not exist",
     "unknown-name": "A name in a profile or an override that no file defines",
-    "missing-file": "A file or a module in the config that does not exist, or not yet",
+    "missing-file": "A reference to a file or module that does not exist yet",
     "unrunnable-check": "A required check that cannot run for its target",
     "conflict": "Keys that cannot be used together",
     "unknown-backend": "A backend that is not available here",
@@ -30,7 +30,7 @@ CONFIG_RULES: Mapping[str, str] = {
     "override": "An environment variable or --set that cannot be applied",
     "not-in-profile": "A key that a profile cannot contain",
 }
-"""Rules for problems in a config, each with a description."""
+"""Rules for problems in a config. Each rule maps to a description."""
 
 CHECK_RULES: Mapping[str, str] = {
     **{name: facts.failure for name, facts in BUILT_IN.items()},
@@ -38,7 +38,7 @@ CHECK_RULES: Mapping[str, str] = {
     "never-ran": "A program that verification accepted although no check ran it",
     "not-judged": "A limit of the config that was not checked",
 }
-"""Rules for findings of verification, each with a description; the rule of a failed check has the check's name."""
+"""Rules for findings of verification. Each rule maps to a description. A failed check's name is also its rule."""
 
 ERROR_RULES: Mapping[str, str] = {
     "usage": "A command line that etdev does not understand",
@@ -56,6 +56,6 @@ ERROR_RULES: Mapping[str, str] = {
     "lock": "Inputs or outputs differ from etdev.lock",
     "build": "The build failed in another way",
 }
-"""Rules for errors that end a command, each with a description."""
+"""Rules for errors that end a command. Each rule maps to a description."""
 
 RULES: Mapping[str, str] = {**CONFIG_RULES, **CHECK_RULES, **ERROR_RULES}

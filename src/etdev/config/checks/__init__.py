@@ -1,10 +1,11 @@
-"""Checks of rules that involve several keys.
+"""Checks of rules that involve several config keys.
 
-The checks read the merged raw data, so that their issues are reported together with those of the models.
+The checks read the merged raw data. etdev reports the issues of these checks together with the issues from the models.
 """
 
 from __future__ import annotations
 
+from etdev.config.checks.banks import check_banks
 from etdev.config.checks.budget import check_budgets
 from etdev.config.checks.methods import check_constants, check_dims, check_methods
 from etdev.config.checks.model import check_kwargs, check_model_source
@@ -21,10 +22,11 @@ CHECKS: tuple[Check, ...] = (
     check_constants,
     check_quantization,
     check_targets,
+    check_banks,
     check_budgets,
     check_io,
     check_deployments,
     check_run,
     check_profiles,
 )
-"""All checks of etdev's own rules; backends add checks for their keys."""
+"""All checks of rules that do not depend on a backend."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
+from etdev.config.budget import BANK_NAME
 from etdev.config.checks.model import method_names
 from etdev.config.describe.notation import example, literal
 from etdev.config.issues import CONFLICT, DUPLICATE, MISSING_KEY, REFERENCE, Issue
 from etdev.config.keys import suggest
 from etdev.config.raw import Raw, listed
 from etdev.config.types import canonical_device
+from etdev.devices import valid_names
 
 _PERCENTILES = ("p50", "p95", "p99")
 _BASELINE = example("set the baseline: {}", {"from": "git:main"}, table="baseline")
@@ -20,15 +23,16 @@ def check_budgets(config: Raw) -> Iterator[Issue]:
     for target in config["targets"].tables:
         budget = target["budget"]
         yield from _check_devices(budget["memory"])
+        yield from _check_memory_names(budget["memory"], target)
         if isinstance(budget["latency"].value, Mapping):
             yield from _check_latency(config, budget["latency"])
         if budget["growth"].table and "baseline" not in config and config.is_settled("baseline"):
-            text = "has nothing to compare with: there is no `baseline.from`"
+            text = "needs a baseline, but there is no `baseline.from`"
             yield budget["growth"].issue(text, CONFLICT, _BASELINE)
 
 
 def _check_devices(limits: Raw) -> Iterator[Issue]:
-    """Report a second limit for the same device under another spelling of its name."""
+    """Report a device that has two limits because its name is written in two ways."""
     seen: dict[str, str] = {}
     for name in limits.table:
         try:
@@ -36,13 +40,37 @@ def _check_devices(limits: Raw) -> Iterator[Issue]:
         except ValueError:
             continue
         if seen.setdefault(device, name) != name:
-            text = f"is a second limit of {device}, next to {literal(seen[device])}"
+            text = f"is a second limit of {device}, in addition to {literal(seen[device])}"
             yield limits[name].issue(text, DUPLICATE, "keep one of them")
+
+
+def _check_memory_names(limits: Raw, target: Raw) -> Iterator[Issue]:
+    """Report a limit of something that is neither a device nor a bank of the target."""
+    memory = target["memory"]
+    names = [bank["name"].value for bank in memory["banks"].elements]
+    is_list = isinstance(memory["banks"].value, list)
+    if not target.is_settled("memory") or not (is_list or memory.lacks("banks")):
+        return  # Another issue concerns the banks.
+    if not all(isinstance(name, str) for name in names):
+        return
+    banks = f"a bank of this target ({', '.join(map(literal, names))})" if names else "a bank, as the target has none"
+    for name in limits.table:
+        if re.fullmatch(BANK_NAME, name) and name not in names and not _is_device(name):
+            text = f"is a limit of {literal(name)}, which is neither a device ({valid_names()}) nor {banks}"
+            yield limits[name].issue(text, REFERENCE, suggest(name, [*map(str, names), "cpu"]))
+
+
+def _is_device(name: str) -> bool:
+    try:
+        canonical_device(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _check_latency(config: Raw, latency: Raw) -> Iterator[Issue]:
     if all(map(latency.lacks, _PERCENTILES)):
-        text = "limits nothing; expected `p50`, `p95`, `p99`, or several of them"
+        text = "contains no limit; expected `p50`, `p95`, `p99`, or several of them"
         remedy = example("set the maximum time, such as {}", {"p95": "12ms"})
         yield latency.issue(text, MISSING_KEY, remedy, at="p95")
     methods, method = method_names(config), latency["method"]
@@ -53,4 +81,4 @@ def _check_latency(config: Raw, latency: Raw) -> Iterator[Issue]:
         yield method.issue(text, MISSING_KEY, listed("methods", methods))
     elif methods and isinstance(method.value, str) and method.value not in methods:
         hint = suggest(method.value, methods, listed("methods", methods))
-        yield method.issue(f"names no method: {literal(method.value)}", REFERENCE, hint)
+        yield method.issue(f"is {literal(method.value)}, which is not a method", REFERENCE, hint)

@@ -26,7 +26,7 @@ def check_methods(config: Raw) -> Iterator[Issue]:
     elif source is not None:
         if config.table.get("methods", {}) == {} and nearest("methods", config.table.keys() - {"methods"}) is None:
             hint = example("add one: {}", {"inputs": _INPUTS}, table="methods.forward")
-            yield methods.issue("names no method to export", MISSING_KEY, hint)
+            yield methods.issue("contains no method to export", MISSING_KEY, hint)
         for method in methods.tables:
             if method.lacks("inputs"):
                 text = "is missing; expected a list of the method's tensors"
@@ -79,7 +79,7 @@ def _check_size(size: Raw, dims: Raw) -> Iterator[Issue]:
 
 def _check_dim(dim: Raw, method: Raw, *, is_used: bool) -> Iterator[Issue]:
     if not is_used:
-        yield dim.issue(f"is used by no shape of `{method['inputs']}`", REFERENCE, "use it in a shape, or remove it")
+        yield dim.issue(f"is not used in a shape of `{method['inputs']}`", REFERENCE, "use it in a shape, or remove it")
     least, most = dim.range("min", "max")
     if isinstance(least, int) and isinstance(most, int) and least > most:
         text = f"is {least}, more than `max`, which is {most}"

@@ -1,4 +1,4 @@
-"""Checks of the model's source, and of the keys that belong to it."""
+"""Checks of the source of the model, and of the other keys in the table `model`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from etdev.config.keys import nearest
 from etdev.config.raw import Raw
 
 SOURCES = ("entry", "hf", "pt2")
-"""Keys that state the source of the model; a config must have exactly one of them."""
+"""Keys that select the source of the model. A config must have exactly one of them."""
 
 CONVERSION_HINT = (
     "convert the file once, as docs/models.md describes (torch.load with weights_only=True, then "
@@ -19,7 +19,10 @@ CONVERSION_HINT = (
 
 
 def check_model_source(config: Raw) -> Iterator[Issue]:
-    """Check that exactly one of ``entry``, ``hf`` and ``pt2`` is set, with the keys that belong to it and no others."""
+    """Check that exactly one of ``entry``, ``hf`` and ``pt2`` is set.
+
+    Also check that the table ``model`` has the keys that this source requires, and no key that this source excludes.
+    """
     model = config["model"]
     if not isinstance(model.value, Mapping):
         return
@@ -53,7 +56,7 @@ def _check_companions(model: Raw, source: str) -> Iterator[Issue]:
 
 
 def _check_weights(weights: Raw) -> Iterator[Issue]:
-    """Check by its name that the weights file is a ``.safetensors`` file.
+    """Check that the name of the weights file ends with ``.safetensors``.
 
     Files of other formats may contain pickles, so etdev does not open them.
     """
@@ -97,9 +100,9 @@ def is_local(hf: str) -> bool:
 
 
 def meant_source(config: Raw) -> str | None:
-    """Return the key that states the source of the model, even if the user misspelled the key.
+    """Return the key that selects the source of the model: ``entry``, ``hf`` or ``pt2``.
 
-    Return None if the source is unclear.
+    Also recognize a misspelled key. Return None if the table has no such key.
     """
     model = config["model"].table
     stated = next((key for key in SOURCES if key in model), None)
@@ -107,5 +110,8 @@ def meant_source(config: Raw) -> str | None:
 
 
 def method_names(config: Raw) -> list[str]:
-    """Return the names of the methods; a saved program without declared methods has ``forward``."""
+    """Return the names of the methods that the config declares.
+
+    If the config declares none and the model is a saved program, return ``forward``.
+    """
     return list(config["methods"].table) or (["forward"] if meant_source(config) == "pt2" else [])

@@ -26,12 +26,12 @@ def check_deployments(config: Raw) -> Iterator[Issue]:
 
 
 def _check_uri(uri: Raw) -> Iterator[Issue]:
-    """Check the URI of a deployment, without repeating it in messages, since it may contain a password."""
+    """Check the URI of a deployment. Messages never contain the URI, because the URI may contain a password."""
     if isinstance(uri.value, str) and uri.value:
         try:
             parse_destination(uri.value)
         except DestinationError as error:
-            yield uri.issue(f"{error}", WRONG_VALUE, error.hint)
+            yield uri.issue(f": {error}", WRONG_VALUE, error.hint)
 
 
 def _check_options(deployment: Raw) -> Iterator[Issue]:

@@ -11,7 +11,10 @@ from etdev.config.raw import Raw, listed
 
 
 def check_quantization(config: Raw) -> Iterator[Issue]:
-    """Check that targets name existing schemes, and that the schemes match the methods and the source of the model."""
+    """Check that each scheme that a target uses exists.
+
+    Also check that the schemes match the methods and the source of the model.
+    """
     schemes = config["quantize"]
     for target in config["targets"].tables:
         wanted = target["quantize"]
@@ -20,7 +23,7 @@ def check_quantization(config: Raw) -> Iterator[Issue]:
             known = listed("schemes", schemes.table, "add a table `quantize.X`")
             yield wanted.issue(text, REFERENCE, suggest(wanted.value, schemes.table, known, literal))
     for scheme in schemes.tables:
-        if scheme["scheme"].value == "pt2e-xnnpack":
+        if scheme["scheme"].value in ("pt2e-xnnpack", "arm-ethos-u", "cortex-m"):
             yield from _check_calibration(config, scheme)
             yield from _check_granularity(scheme)
         elif scheme["scheme"].value == "8da4w" and "pt2" in config["model"]:
@@ -32,7 +35,7 @@ def _check_granularity(scheme: Raw) -> Iterator[Issue]:
     """Check that dynamic quantization uses ``per_channel``.
 
     XNNPACK takes dynamically quantized linear layers only if they have one scale per channel (seen with executorch
-    1.4.1).
+    1.4.1 and 1.5.1).
     """
     if scheme["dynamic"].value is True and scheme["per_channel"].value is False:
         text = "is false, but no delegate takes dynamic quantization with one scale per tensor"
@@ -47,7 +50,10 @@ def _check_calibration(config: Raw, scheme: Raw) -> Iterator[Issue]:
     needy = [method for method in methods if config["methods"][method]["inputs"].value != []]
     if "calibration" not in scheme:
         if is_static and scheme.lacks("calibration"):
-            remedy = example("add {}, or {}", {"calibration": "module:callable"}, {"dynamic": True})
+            if scheme["scheme"].value == "pt2e-xnnpack":
+                remedy = example("add {}, or {}", {"calibration": "module:callable"}, {"dynamic": True})
+            else:
+                remedy = example("add {}", {"calibration": "module:callable"})
             text = "is missing; static quantization needs inputs to calibrate on"
             yield calibration.issue(text, MISSING_KEY, remedy)
     elif isinstance(calibration.value, str) and len(needy) > 1:
@@ -61,4 +67,4 @@ def _check_calibration(config: Raw, scheme: Raw) -> Iterator[Issue]:
             yield calibration[lacking[0]].issue("is missing; each method must be calibrated", MISSING_KEY, remedy)
         for method in unknown:
             hint = suggest(method, methods, listed("methods", methods))
-            yield calibration[method].issue("names no method", REFERENCE, hint)
+            yield calibration[method].issue(": there is no such method", REFERENCE, hint)

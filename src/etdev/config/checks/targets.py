@@ -1,7 +1,8 @@
-"""Checks of keys of targets and profiles that conflict with each other."""
+"""Checks for conflicts between keys of targets, and for keys that a profile must not contain."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from etdev.config.checks.model import method_names
@@ -14,7 +15,7 @@ from etdev.config.raw import Raw, listed
 
 
 def check_targets(config: Raw) -> Iterator[Issue]:
-    """Check for keys of one target that conflict, and for targets that share a folder."""
+    """Check each target for conflicting keys, and check that each target has a folder of its own."""
     first_of: dict[str, Raw] = {}
     for target in config["targets"].tables:
         folder = target.name.casefold()
@@ -47,19 +48,21 @@ def _check_accuracy(accuracy: Raw) -> Iterator[Issue]:
 
 
 def check_io(config: Raw) -> Iterator[Issue]:
-    """Check that ``io`` names declared methods and inputs.
+    """Check that each method and each input in ``io`` is declared.
 
-    A saved program may have inputs that the config does not declare. Their names are known only at the link.
+    A saved program may have inputs that the config does not declare. Only the link can check the names of such inputs.
     """
     methods = method_names(config)
     for target in config["targets"].tables:
         for name in target["io"].table:
             method = target["io"][name]
+            yield from _check_scheme(config, target, method["quantized"])
             if name in methods:
                 yield from _check_io_inputs(method["inputs"], config["methods"][name]["inputs"], name)
+                yield from _check_quantized(method["quantized"], config["methods"][name]["inputs"], name)
             elif config.is_settled("methods") and methods:
                 hint = suggest(name, methods, listed("methods", methods))
-                yield method.issue("names no method", REFERENCE, hint)
+                yield method.issue(": there is no such method", REFERENCE, hint)
 
 
 def _check_io_inputs(owners: Raw, declared: Raw, method: str) -> Iterator[Issue]:
@@ -68,7 +71,39 @@ def _check_io_inputs(owners: Raw, declared: Raw, method: str) -> Iterator[Issue]
         for name in owners.table:
             if name not in names:
                 hint = suggest(name, names, listed("inputs", names, f"`{method}` takes no inputs"))
-                yield owners[name].issue(f"does not name an input of `{method}`", REFERENCE, hint)
+                yield owners[name].issue(f": `{method}` has no such input", REFERENCE, hint)
+
+
+def _check_scheme(config: Raw, target: Raw, quantized: Raw) -> Iterator[Issue]:
+    """Check that a target with quantized inputs or outputs has a scheme that quantizes activations in advance."""
+    if not quantized.value:
+        return
+    if target.lacks("quantize"):
+        hint = example("add {}", {"quantize": next(iter(config["quantize"].table), "int8")}, table=str(target))
+        yield quantized.issue(f"needs `{target['quantize']}`: the target is not quantized", CONFLICT, hint)
+        return
+    name = target["quantize"].value
+    scheme = config["quantize"][name] if isinstance(name, str) else Raw(None)
+    if scheme["scheme"].value == "8da4w" or scheme["dynamic"].value is True:
+        text = f"needs static quantization, but `{scheme}` computes scales of activations at run time"
+        yield quantized.issue(text, CONFLICT, "remove it, or use another scheme")
+
+
+def _check_quantized(quantized: Raw, declared: Raw, method: str) -> Iterator[Issue]:
+    """Check that each name is an input of float32 or may be an output, such as ``output0``."""
+    dtypes = {tensor["name"].value: tensor["dtype"].value for tensor in declared.elements}
+    if not all(isinstance(name, str) for name in dtypes) or not isinstance(declared.value, list):
+        return
+    for item in quantized.elements:
+        if not isinstance(item.value, str):
+            continue
+        dtype = dtypes.get(item.value, "float32")
+        if item.value not in dtypes and not re.fullmatch(r"output(0|[1-9]\d*)", item.value):
+            hint = suggest(item.value, dtypes, listed("inputs", dtypes, "the first output is `output0`"), literal)
+            yield item.issue(f": `{method}` has no input or output {literal(item.value)}", REFERENCE, hint)
+        elif isinstance(dtype, str) and dtype != "float32":
+            text = f": the input {literal(item.value)} is {dtype}, and only inputs of float32 are quantized"
+            yield item.issue(text, CONFLICT, "remove it")
 
 
 def check_profiles(config: Raw) -> Iterator[Issue]:

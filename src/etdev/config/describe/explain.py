@@ -53,8 +53,8 @@ def parse_key(text: str) -> KeyPath:
 def explain(text: str, loaded: LoadedConfig | None = None) -> str:
     """Return the explanation of a key. Raises :class:`~etdev.errors.UsageError` for an unknown key.
 
-    If the user chooses a name in the key, ``*`` or any other name is valid. The last names of a key are enough if only
-    one key ends with them.
+    A part that is a user-chosen name may be ``*`` or any name. The first parts of the key may be omitted if only one
+    key ends with the remaining parts.
     """
     root = grammar_of(Config)
     path = _whole(root, parse_key(text))
@@ -72,7 +72,7 @@ def explain(text: str, loaded: LoadedConfig | None = None) -> str:
 
 
 def _whole(root: TableOf, path: KeyPath) -> KeyPath:
-    """Return the full key for a key without its first names, such as ``targets.*.budget.file`` for ``budget.file``."""
+    """Return the full key for a shortened key, such as ``targets.*.budget.file`` for ``budget.file``."""
     if find(root, path):
         return path
     longer = [key for home, table in tables(root) for name in table.keys if len(key := (*home, name)) > len(path)]
@@ -88,17 +88,20 @@ def _whole(root: TableOf, path: KeyPath) -> KeyPath:
 
 
 def _is_written(part: str | int, given: str | int) -> bool:
-    """Return True if ``given`` is this part of a key in the grammar; any index matches the part for list elements."""
+    """Return True if ``given`` equals ``part``, a part of a key in the grammar.
+
+    If ``part`` is an index, ``given`` may be any index or ``*``.
+    """
     return part == given or (isinstance(part, int) and (isinstance(given, int) or given == ANY))
 
 
 def _stands_for(part: str | int, given: str | int) -> bool:
-    """Return True if ``given`` matches this part of a key in the grammar; the part ``*`` matches any name."""
+    """Return True if ``given`` matches ``part``, a part of a key in the grammar. The part ``*`` matches any name."""
     return part == ANY or _is_written(part, given)
 
 
 def _keys(root: Node, path: KeyPath) -> list[Key]:
-    """Return all descriptions of a key, one for each alternative of the surrounding table."""
+    """Return the descriptions of a key: one from each alternative of the table that contains the key."""
     around = find(root, path[:-1])
     forms = [form for node in around for form in (node.options if isinstance(node, OneOf) else (node,))]
     return [form.keys[str(path[-1])] for form in forms if isinstance(form, TableOf) and path[-1] in form.keys]
@@ -146,7 +149,7 @@ def short_value(value: Any) -> str:
 
 
 def _matching(value: Any, path: KeyPath, done: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
-    """Yield the keys of the effective config that match a path with ``*``, with their values."""
+    """Yield each key of the effective config that matches ``path``, with its value. A part ``*`` matches any name."""
     if not path:
         yield done, value
         return

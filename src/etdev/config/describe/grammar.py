@@ -27,16 +27,16 @@ from etdev.plugins import Group
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A node for a single value, such as a number or a text."""
+    """Grammar node for a single value, such as a number or a text."""
 
     kinds: frozenset[str]
-    """Accepted kinds of raw value, with the names from :func:`etdev.config.describe.notation.kind`."""
+    """Accepted kinds of raw value, as returned by :func:`etdev.config.describe.notation.kind`."""
     expected: str
     """Text that completes "expected …"."""
     values: tuple[object, ...] = ()
     """All valid values, if the type has a list of values."""
     example: str | None = None
-    """A valid value that messages may show as an example; None if there is none."""
+    """A valid value that messages may show as an example; None for no example."""
     meant: Callable[[str], str | None] | None = None
     """Function that takes an invalid text and returns a hint with its probable meaning."""
     group: Group | None = None
@@ -50,14 +50,14 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Anything:
-    """A node for a value that the models do not check."""
+    """Grammar node for a value that the models do not check."""
 
     expected = "any value"
 
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A node for a list."""
+    """Grammar node for a list."""
 
     item: Node
     phrase: str = ""
@@ -72,7 +72,7 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
-    """A node for a table whose keys are names that the user chooses."""
+    """Grammar node for a table whose keys are names that the user chooses."""
 
     name: Leaf
     value: Node
@@ -102,7 +102,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class TableOf:
-    """A node for a table with fixed keys."""
+    """Grammar node for a table with fixed keys."""
 
     model: type[BaseModel]
     keys: dict[str, Key]
@@ -111,7 +111,7 @@ class TableOf:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """A node for a union: a value that matches one of several alternatives.
+    """Grammar node for a union: a value that matches one of several alternatives.
 
     If the alternatives are tables, ``tag`` may name the key whose value selects the alternative.
     """
@@ -130,7 +130,7 @@ Node = Leaf | Anything | ListOf | MapOf | TableOf | OneOf
 
 @cache
 def grammar_of(model: type[BaseModel]) -> TableOf:
-    """Return the grammar of a model's table."""
+    """Return the grammar node for the table that a model describes."""
     keys = {}
     for name, info in model.model_fields.items():
         node = _node(info.annotation, tuple(info.metadata), info.discriminator)
@@ -140,7 +140,7 @@ def grammar_of(model: type[BaseModel]) -> TableOf:
 
 
 def children(node: Node, part: str | int) -> Iterator[Node]:
-    """Yield the nodes one step below a node; for a union, those of all its alternatives."""
+    """Yield the nodes one step below a node. For a union, yield the nodes below all alternatives."""
     match node:
         case TableOf():
             if part in node.keys:
@@ -157,7 +157,10 @@ def children(node: Node, part: str | int) -> Iterator[Node]:
 
 
 def find(root: Node, path: KeyPath) -> list[Node]:
-    """Return the nodes of the value at a path: several for a union, none if the key does not exist."""
+    """Return the nodes for the value at a path.
+
+    A union has several nodes. The list is empty if the key does not exist.
+    """
     nodes = [root]
     for part in path:
         nodes = [child for node in nodes for child in children(node, part)]
@@ -165,7 +168,7 @@ def find(root: Node, path: KeyPath) -> list[Node]:
 
 
 def key_names(node: Node) -> list[str]:
-    """Return the fixed keys of a table; for a union, those of all its alternatives."""
+    """Return the fixed keys of a table. For a union, return the fixed keys of all alternatives."""
     if isinstance(node, OneOf):
         return list(dict.fromkeys(name for option in node.options for name in key_names(option)))
     return list(node.keys) if isinstance(node, TableOf) else []
@@ -174,7 +177,7 @@ def key_names(node: Node) -> list[str]:
 def tables(node: Node, path: KeyPath = ()) -> Iterator[tuple[KeyPath, TableOf]]:
     """Yield every table with fixed keys at or below a node, each with its path.
 
-    In a path, ``*`` is a name that the user chooses, and 0 is any list element.
+    In a path, ``*`` represents a name that the user chooses, and 0 represents any list element.
     """
     match node:
         case TableOf():
@@ -191,7 +194,7 @@ def tables(node: Node, path: KeyPath = ()) -> Iterator[tuple[KeyPath, TableOf]]:
 
 
 def entries_of(value: object) -> Mapping[str | int, Any]:
-    """Return the entries of a table, a mapping or a list, by key or index."""
+    """Return the entries of a table, mapping or list. The key of each entry is its name or its index."""
     if isinstance(value, BaseModel):
         return {name: getattr(value, key.attribute) for name, key in grammar_of(type(value)).keys.items()}
     if isinstance(value, tuple | list):
@@ -245,7 +248,7 @@ def _node(annotation: Any, metadata: tuple[Any, ...] = (), tag: object = None) -
 
 
 def with_plugins(node: Node) -> Node:
-    """Return a node that also accepts the names that installed packages register, and that messages then list."""
+    """Return a copy of a node that also accepts, and lists in messages, the names that installed packages register."""
     if isinstance(node, OneOf):
         return replace(node, options=tuple(map(with_plugins, node.options)))
     if isinstance(node, Leaf) and node.group is not None:
@@ -254,7 +257,7 @@ def with_plugins(node: Node) -> Node:
 
 
 def _choice(values: tuple[object, ...], group: Group | None = None) -> Leaf:
-    """Return the node for a choice of values; its text lists them in config notation: ``one of "a", "b"``."""
+    """Return the node for a choice of values. ``Leaf.expected`` lists the values: ``one of "a", "b"``."""
     shown = ", ".join(literal(value) for value in values)
     phrase = f"one of {shown}" if len(values) > 1 else shown
     return Leaf(frozenset(kind for value in values for kind in _KINDS[type(value)]), phrase, values, group=group)
@@ -302,11 +305,11 @@ _LIMITS = {
     "min_length": "of length at least",
     "max_length": "of length at most",
 }
-"""Words for numeric constraints, by the constraints' attributes in ``annotated_types``."""
+"""Word for each numeric constraint. The key is the name of the constraint's attribute in ``annotated_types``."""
 
 
 def _flat(metadata: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the constraints as a flat list; ``Field(ge=1)`` inside ``Annotated`` contains a nested list."""
+    """Return the constraints as a flat list. ``Field(ge=1)`` inside ``Annotated`` contains a nested list."""
     flat: list[Any] = []
     for item in metadata:
         flat.extend(item.metadata if isinstance(item, FieldInfo) else (item,))

@@ -13,16 +13,16 @@ from typing import Any
 from etdev.config.keys import toml_name
 
 _PASSWORD = re.compile(r"(?P<user>://[^/@:\s]*:)[^@\s]+@")
-"""A password in a URI, with the user name before it."""
+"""Pattern of a password in a URI, including the user name before the password."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Keys and values in a hint, which TOML and YAML write differently."""
+    """Keys and values that a hint shows in the notation of TOML or YAML."""
 
     values: Mapping[str, Any]
     table: str = ""
-    """Table of the keys, if it is not the table with the problem."""
+    """Table that contains the keys; empty for the table with the problem."""
 
     def text(self, *, yaml: bool) -> str:
         """Return the setting in the notation of YAML or TOML."""
@@ -35,7 +35,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A hint with settings; each ``{}`` in its template stands for one of them."""
+    """A hint that contains settings. Each ``{}`` in the template is replaced by one setting."""
 
     template: str
     settings: tuple[Setting, ...]
@@ -46,7 +46,7 @@ class Example:
 
 
 def example(template: str, *settings: Mapping[str, Any], table: str = "") -> Example:
-    """Return a hint whose settings are written in YAML or TOML later, according to the config file."""
+    """Return a hint with settings. :meth:`Example.text` writes the settings in YAML or TOML, like the config file."""
     return Example(template, tuple(Setting(values, table) for values in settings))
 
 
@@ -61,7 +61,7 @@ KIND_WORDS = {
     "date": "a date or time",
     "nothing": "no value",
 }
-"""Words in messages for each kind of raw value."""
+"""Phrase for each kind of raw value, for messages. The key is the name of the kind."""
 
 
 def kind(value: object) -> str:

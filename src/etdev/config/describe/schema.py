@@ -50,7 +50,7 @@ def schema_text() -> str:
 
 
 def _referred(node: Mapping[str, Any]) -> list[str]:
-    """Return the names of the definitions to which a table or an alternative of a union refers."""
+    """Return the name of the definition that a table refers to. For a union, return one name for each alternative."""
     forms = node.get("oneOf", [node])
     return [form["$ref"].rpartition("/")[2] for form in forms]
 
@@ -81,7 +81,7 @@ def _tidy(node: Any) -> Any:
 
 
 def _relaxed(node: Any) -> Any:
-    """Return a schema without required keys, because a profile's table is merged with another one."""
+    """Return a schema without required keys, because a profile's table is merged with the table in the config."""
     if isinstance(node, list):
         return [_relaxed(item) for item in node]
     if not isinstance(node, dict):

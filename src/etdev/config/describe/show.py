@@ -17,7 +17,7 @@ from etdev.config.loader import LoadedConfig
 from etdev.config.types import GIT_PREFIX
 
 _SPENT = ("extends", "profiles")
-"""Keys that the effective config does not have, because merging has already applied them."""
+"""Keys that the effective config does not contain, because the merge has already applied them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +36,15 @@ class Row:
 def effective_rows(loaded: LoadedConfig, *, changed: bool = False) -> list[Row]:
     """Return a row for each key of the effective config, in the order of the config models.
 
-    If the user chooses the keys of a table, there is a row for each of these keys.
-
-    With ``changed``, return only keys whose values differ from their defaults.
+    A table with user-chosen keys has a row for each of these keys. With ``changed``, return only keys whose values
+    differ from their defaults.
     """
     rows = [row for row in _rows(loaded, (), loaded.config, None) if row.key[0] not in _SPENT]
     return [row for row in rows if not (changed and row.is_default)]
 
 
 def show_text(loaded: LoadedConfig, *, changed: bool = False) -> str:
-    """Return a listing with a line for each key: a mark for changed values, the value, and the origin."""
+    """Return a listing with one line for each key: a mark for a changed value, the value, and the value's origin."""
     rows = effective_rows(loaded, changed=changed)
     cells = [
         (
@@ -69,7 +68,7 @@ def show_text(loaded: LoadedConfig, *, changed: bool = False) -> str:
 
 
 def describe_layers(loaded: LoadedConfig) -> str:
-    """Return the names of the layers that set values, lowest layer first."""
+    """Return a text with the names of the layers that set values, lowest layer first."""
     names = [layer.marks[()].origin.source for layer in loaded.layers if () in layer.marks]
     if loaded.profile is not None:
         names.append(f"profile {loaded.profile}")
@@ -156,7 +155,7 @@ def _origin_json(origin: Origin) -> dict[str, Any]:
 
 
 def _foreign_paths(loaded: LoadedConfig) -> str:
-    """Return comment lines for paths that are relative to another folder than the main file's."""
+    """Return a comment line for each path that is not relative to the folder of the main file."""
     lines = [
         f"# {format_key(row.key)} = {literal(row.value)} is relative to {row.origin.base}\n"
         for row in effective_rows(loaded)
@@ -166,7 +165,20 @@ def _foreign_paths(loaded: LoadedConfig) -> str:
 
 
 _PATH_KEYS = frozenset(
-    {"out", "entry", "hf", "pt2", "samples", "sessions", "fn", "operators", "imports", "calibration", "known_hosts"}
+    {
+        "calibration",
+        "entry",
+        "fn",
+        "hf",
+        "imports",
+        "known_hosts",
+        "native_libraries",
+        "operators",
+        "out",
+        "pt2",
+        "samples",
+        "sessions",
+    }
 )
 
 

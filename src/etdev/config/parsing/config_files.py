@@ -1,4 +1,4 @@
-"""Config files on disk: functions that find them, and read one as a :class:`Document`."""
+"""Functions that find config files on disk, and that read a config file as a :class:`Document`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def display(path: Path, cwd: Path) -> str:
 
 
 def find_config(cwd: Path) -> Path:
-    """Return the only config file of a folder. Raises :class:`ConfigError` if there is none or more than one."""
+    """Return the only config file of a folder. Raises :class:`ConfigError` if it has none or several."""
     found = [cwd / name for name in DEFAULT_NAMES if os.path.isfile(cwd / name)]
     if len(found) > 1:
         names = " and ".join(f"`{path.name}`" for path in found)
@@ -46,7 +46,7 @@ def has_config(cwd: Path) -> bool:
 
 
 def read_document(path: Path, source: str) -> Document:
-    """Read one file, with the name ``source`` in messages. Raises :class:`ConfigError`."""
+    """Read one config file. Messages call the file ``source``. Raises :class:`ConfigError`."""
     if os.path.isdir(path):
         raise refuse(source, "this is a folder", None, rule="file", hint="use the path of the config file in it")
     if path.suffix not in (".toml", ".yaml", ".yml"):
@@ -64,9 +64,9 @@ def read_document(path: Path, source: str) -> Document:
 
 
 def _is_tool_table(pyproject: Path) -> bool:
-    """Return True if the file has ``[tool.etdev]``; False also for an unreadable file.
+    """Return True if the file has a table ``[tool.etdev]``. Return False for an unreadable file.
 
-    An unreadable file is an error only if the user names it.
+    :func:`read_document` reports an unreadable file, if the user selects it with ``-c``.
     """
     if not os.path.isfile(pyproject):
         return False
@@ -83,7 +83,7 @@ def _read(path: Path, source: str) -> bytes:
             content = file.read(MAX_BYTES + 1)
     except FileNotFoundError as error:
         raise refuse(
-            source, "there is no such file", None, rule="file", hint="run `etdev init` to write one"
+            source, "there is no such file", None, rule="file", hint="run `etdev init` to write a config"
         ) from error
     except OSError as error:
         cause, remedy = describe_os_error(error)
@@ -97,7 +97,11 @@ def _read(path: Path, source: str) -> bytes:
 def _decode(content: bytes, source: str) -> str:
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise refuse(
-            source, "the file is UTF-16 text, but configs must be UTF-8", None, rule="file", hint="save it as UTF-8"
+            source,
+            "the file is UTF-16 text, but configs must be UTF-8",
+            None,
+            rule="file",
+            hint="save the file as UTF-8",
         )
     content = content.removeprefix(b"\xef\xbb\xbf")
     try:
@@ -111,7 +115,7 @@ def _decode(content: bytes, source: str) -> str:
 
 
 def _tool_table(document: Document, source: str) -> Document:
-    """Return ``[tool.etdev]`` of a ``pyproject.toml`` as a document of its own."""
+    """Return the table ``[tool.etdev]`` of a ``pyproject.toml`` as a separate document."""
     tool = document.data.get("tool")
     data = tool.get("etdev") if isinstance(tool, dict) else None
     if not isinstance(data, dict):

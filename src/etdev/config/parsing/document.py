@@ -23,10 +23,10 @@ class Position(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Positions of a key and of its value.
+    """Positions of a key and of its value in a file.
 
-    For an element of a list, ``key`` is the position of the element. A table may begin without a value of its own: with
-    a header, a dotted key or a YAML block. ``value`` is then the position where the table begins.
+    For a list element, ``key`` is the position of the element. A table with a header, a dotted key or a YAML block has
+    no braces. For such a table, ``value`` is the position of the header or of the key.
     """
 
     key: Position
@@ -38,14 +38,14 @@ START = Place(Position(1, 1), Position(1, 1))
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One parsed file, or one table of it."""
+    """Data and positions of a config file, or of one table in a file."""
 
     data: dict[str, Any]
     places: Mapping[KeyPath, Place]
-    """Positions of every table, list element and value; the entry for ``()`` is that of the whole document."""
+    """Positions of every table, list element and value. The key ``()`` maps to the position of the whole document."""
 
 
 def refuse(source: str, message: str, position: Position | None, *, rule: str, hint: str | None = None) -> ConfigError:
-    """Return the error for a file that cannot be read as a config at all."""
+    """Return the error for a file that cannot be read as a config."""
     line, column = position or (None, None)
     return ConfigError((Problem(message, "", source, line, column, hint, rule),))

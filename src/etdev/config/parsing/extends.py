@@ -24,7 +24,7 @@ from etdev.errors import ConfigError, Problem
 
 
 class _Head(BaseModel):
-    """Keys that are checked in each file separately, because merging would hide all but one of their values."""
+    """Keys that are checked in each file before the merge, because the merge would drop all but one of their values."""
 
     model_config = ConfigDict(strict=True)
     version: FormatVersion | None = None
@@ -33,7 +33,7 @@ class _Head(BaseModel):
 
 @dataclass
 class FileSet:
-    """Files of one config: each as a layer, and all of them merged."""
+    """All files of one config: one layer for each file, the merge of these layers, and the problems."""
 
     merged: Layer = field(default_factory=Layer)
     """Merged data of all files, without the key ``extends``."""
@@ -49,7 +49,7 @@ class FileSet:
 
 
 def read_files(main: Path, cwd: Path) -> FileSet:
-    """Read a config file and all files that it extends; collect the problems of all files."""
+    """Read a config file and all files that it extends. The result includes the problems of all files."""
     reader = _Reader(cwd)
     try:
         reader.result.merged = reader.read(main, ())
@@ -66,9 +66,10 @@ class _Reader:
         self._known: dict[Path, Layer] = {}
 
     def read(self, path: Path, chain: tuple[Path, ...]) -> Layer:
-        """Return the merged layer of a file. Raises :class:`ConfigError` if the file itself cannot be read.
+        """Return the layer of a file, merged with the files that it extends.
 
-        ``chain`` has the files whose ``extends`` led to this file.
+        ``chain`` contains the files whose ``extends`` led to this file. Raises :class:`ConfigError` if the file itself
+        cannot be read.
         """
         if path in self._known:
             return self._known[path]
@@ -122,7 +123,7 @@ class _Reader:
         return None
 
     def _at_mark(self, problem: Problem, key: KeyPath, name: str, mark: Mark) -> Problem:
-        """Return the problem of an unreadable file at the location in the config that names the file."""
+        """Return the problem of an unreadable file, moved to the ``extends`` entry that refers to this file."""
         if problem.rule != "file" or problem.line is not None:
             return problem
         file = f"`{problem.source}`" if problem.source else f"`{name}`"

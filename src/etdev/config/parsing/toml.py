@@ -1,4 +1,4 @@
-"""Parser from TOML text to data and positions. ``tomllib`` reads the data; tree-sitter finds the positions."""
+"""Parser of TOML text. ``tomllib`` reads the data, and tree-sitter finds the positions of keys and values."""
 
 from __future__ import annotations
 

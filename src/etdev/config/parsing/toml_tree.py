@@ -1,4 +1,4 @@
-"""Positions of keys and values in a TOML text, and its duplicate keys, from the syntax tree of tree-sitter."""
+"""Positions of keys and values in a TOML text, and duplicate keys, found in tree-sitter's syntax tree."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def locate(text: str) -> tuple[dict[KeyPath, Place], list[Duplicate]]:
 
 
 class _Surveyor:
-    """A walk over the syntax tree that applies statement by statement, like TOML defines their effects.
+    """Visitor of the syntax tree that collects positions and duplicate keys.
 
-    It collects positions and duplicate keys.
+    It applies TOML statements in order, because each statement affects the tables that later statements may extend.
     """
 
     def __init__(self, text: bytes) -> None:
@@ -51,11 +51,11 @@ class _Surveyor:
         self._elements: dict[KeyPath, int] = {}
         """Number of elements found so far in each array of tables."""
         self._open: set[KeyPath] = set()
-        """Tables that exist so far only because a longer header contains them; their own header may still follow."""
+        """Tables that exist only as parents in longer headers. A later header may still define such a table."""
         self._dotted: dict[KeyPath, int] = {}
-        """Tables that a dotted key created, each with the block of statements of that key.
+        """Tables that a dotted key created. Each table maps to the number of the block that contains this dotted key.
 
-        Only this block may add keys to these tables.
+        Only statements in this block may add keys to the table.
         """
         self._block = 0
         self._repeated: set[KeyPath] = set()
@@ -146,7 +146,7 @@ class _Surveyor:
 
 
 class _Lines:
-    """Positions of nodes, converted from tree-sitter, which counts rows from 0 and columns in bytes."""
+    """Converter of tree-sitter's positions, which have rows from 0 and columns in bytes, to positions in characters."""
 
     def __init__(self, text: bytes) -> None:
         self._lines = text.split(b"\n")
@@ -163,7 +163,10 @@ class _Lines:
 
 
 def _pieces(key: Node) -> list[tuple[str, Node]]:
-    """Return the names in a key, which may be dotted, each with its node; the tree nests dotted keys to the left."""
+    """Return the names in a key, each with its node. A dotted key has several names.
+
+    In tree-sitter's tree, the node of ``a.b.c`` contains the node of ``a.b``.
+    """
     pieces: list[tuple[str, Node]] = []
     while key.type == "dotted_key":
         *inner, last = key.named_children

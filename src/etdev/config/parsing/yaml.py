@@ -1,10 +1,10 @@
-"""Parser from YAML 1.2 text to data and positions, event by event. It accepts only plain data.
+"""Parser of YAML 1.2 text. It returns plain data, and the positions of keys and values.
 
 ruamel.yaml splits the text into events. This module interprets plain scalars by the core schema of YAML 1.2.2 (section
 10.3), so that ``on``, ``no`` and dates stay text.
 
-Anchors, aliases, merge keys, unknown tags, duplicate keys and further documents are errors. So no file can expand to a
-huge value or run code.
+Anchors, aliases, merge keys, unknown tags, duplicate keys and additional documents are errors. Therefore, no file can
+expand to a huge value or run code.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class _Builder:
     def _value(self, event: Any, kind: str, position: Position) -> tuple[Any, bool]:
         """Return the value of an event, and True if the value's text begins at the event's position.
 
-        This is False for a block or an absent value, which gets the position of its key.
+        Return False for a block or an absent value. The caller then uses the position of the value's key.
         """
         if kind == "ScalarEvent":
             return self._scalar(event, position), bool(event.value) or event.style is not None
@@ -197,7 +197,7 @@ class _Builder:
         return self._plain(text, position)
 
     def _joined(self, text: str, position: Position) -> str:
-        """Join surrogate pairs in the text: two escapes, as in JSON, become one character."""
+        """Return the text with each surrogate pair (two escapes, as in JSON) replaced by one character."""
         try:
             return text.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError as error:

@@ -18,18 +18,18 @@ DEPLOY_EXTRA = 'pip install "etdev[deploy]"'
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A destination, with settings for the connection."""
+    """A destination of deployments, with the settings for connecting to it."""
 
     destination: Destination
     base: Path
-    """Folder on this machine for relative paths and for commands."""
+    """Folder on this machine in which commands run. Relative destinations start there."""
     known_hosts: Path | None = None
     password_env: str | None = None
     endpoint_url: str | None = None
 
 
 def open_transport(reach: Connection) -> Transport:
-    """Return the transport for a destination. The transport connects when it is entered as a context manager.
+    """Return the transport for a destination. The transport connects when its context is entered.
 
     Raises :class:`~etdev.errors.MissingRequirementError` if a package that the transport needs is not installed.
     """
@@ -59,7 +59,7 @@ def open_transport(reach: Connection) -> Transport:
 
 
 def _load_plugin(reach: Connection) -> Transport:
-    """Return the transport of another package for the destination's scheme."""
+    """Return the transport that another package registers for the destination's scheme."""
     scheme = reach.destination.scheme
     create = plugins.load(DEPLOY_TRANSPORTS, scheme)
     with plugins.translated(DEPLOY_TRANSPORTS, scheme, DeployError):
@@ -70,5 +70,5 @@ def _load_plugin(reach: Connection) -> Transport:
 def _require(package: str, scheme: str) -> None:
     if importlib.util.find_spec(package) is None:
         raise MissingRequirementError(
-            f"deploying to {scheme}: needs the package {package!r}, which is not installed", hint=DEPLOY_EXTRA
+            f"a deployment to `{scheme}:` needs the package {package!r}, which is not installed", hint=DEPLOY_EXTRA
         )

@@ -1,4 +1,4 @@
-"""``adb:``: a folder of an Android device, reached through the program ``adb``.
+"""``adb:``: a folder on an Android device, accessed with the program ``adb``.
 
 The pointer is the symbolic link ``current``. ``sha256sum`` computes the digests of files on the device.
 """
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 _PROGRAM = "adb"
 _SECONDS = 600
-"""Time limit of a step in seconds. A large file may take long."""
+"""Time limit of a step in seconds. It allows for the upload of a large file."""
 _ABSENT = 44
-"""Exit code that etdev's own commands on the device return for a missing file or folder."""
+"""Exit code of etdev's own commands on the device if a file or folder does not exist."""
 
 
 class AdbTransport:
-    """Folder on a device. Each step is one command in the device's shell."""
+    """A folder on an Android device, accessed with commands of the program ``adb``."""
 
     def __init__(self, destination: Destination) -> None:
         self._root = destination.path.rstrip("/")
@@ -40,7 +40,7 @@ class AdbTransport:
         found = shutil.which(_PROGRAM)
         if found is None:
             raise MissingRequirementError(
-                "deploying to adb: needs the program `adb`, which is not on the PATH",
+                "a deployment to `adb:` needs the program `adb`, which is not on the PATH",
                 hint="install Android's platform tools",
             )
         self._program = found
@@ -56,7 +56,7 @@ class AdbTransport:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Do nothing, because no connection is open."""
+        """Do nothing, because the transport does not keep a connection open."""
 
     def check(self) -> None:
         folder = shlex.quote(self._root)
@@ -121,7 +121,10 @@ class AdbTransport:
         return done.stdout.decode(errors="replace").strip()
 
     def switch(self, path: str, temporary: str) -> None:
-        """Rename a new link to the name of the old link. If the device's ``mv`` has no ``-T``, use ``ln -sfn``."""
+        """Replace the pointer atomically: create a new link, and rename it to the pointer's name.
+
+        If the device's ``mv`` does not support ``-T``, use ``ln -sfn``, which is not atomic.
+        """
         new, pointer, target = self._quoted(temporary), self._quoted(POINTER), shlex.quote(path)
         rename = f"ln -s {target} {new} && sync && mv -fT {new} {pointer} 2>/dev/null"
         self._do(f"{{ {rename}; }} || {{ rm -f {new}; ln -sfn {target} {pointer}; }}", POINTER)
@@ -135,7 +138,7 @@ class AdbTransport:
         return CommandResult(done.returncode, tail(done.stdout + done.stderr))
 
     def _ask(self, script: str, path: str) -> bytes | None:
-        """Return the output of a command on the device, or None if nothing exists at ``path``."""
+        """Run a command on the device, and return its output, or None if ``path`` does not exist."""
         done = self._shell(script)
         if done.returncode == _ABSENT:
             return None

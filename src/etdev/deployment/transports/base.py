@@ -1,4 +1,4 @@
-"""Interface of a transport: the operations of :mod:`etdev.deployment.release` at a target."""
+"""Interface of a transport, which performs the operations at a target for :mod:`etdev.deployment.release`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 PIECE = 4 * 2**20
-"""Number of bytes that are read or sent at a time."""
+"""Size in bytes of the pieces in which content is read or sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class CommandResult:
 class Transport(Protocol):
     """A folder at a target. Paths are relative to the folder, with ``/`` between their parts.
 
-    A transport is a context manager. Entering it connects, and changes nothing at the target. Every method raises
-    :class:`~etdev.errors.DeployError` if the target or the connection fails, and
-    :class:`~etdev.errors.MissingRequirementError` for a requirement that this machine lacks.
+    A transport is a context manager. On entry, it connects to the target without changing the target. Every method
+    raises :class:`~etdev.errors.DeployError` if the target or the connection fails, and
+    :class:`~etdev.errors.MissingRequirementError` if this machine lacks a requirement.
     """
 
     def __enter__(self) -> Self: ...
@@ -46,58 +46,64 @@ class Transport(Protocol):
     ) -> None: ...
 
     def check(self) -> None:
-        """Raise an error if a deployment would be refused. This check is fast, changes nothing and may miss reasons."""
+        """Raise an error if a deployment cannot succeed, for example because of missing permissions.
+
+        This check is fast, does not change the target, and may miss some causes of failure.
+        """
 
     def names(self, folder: str) -> list[str]:
-        """Return the sorted names in a folder, or ``[]`` if it does not exist. ``""`` is the target's own folder."""
+        """Return the sorted names of the files and folders in a folder; empty if the folder does not exist.
+
+        ``folder`` is relative to the target's folder, which is ``""``.
+        """
 
     def read(self, path: str) -> bytes | None:
-        """Return the content of a small file, or None if it does not exist."""
+        """Return the content of a small file, or None if the file does not exist."""
 
     def fingerprint(self, path: str) -> Fingerprint | None:
-        """Return the fingerprint of a file's content at the target, or None if the file does not exist."""
+        """Return the fingerprint of a file at the target, or None if the file does not exist."""
 
     def write(self, path: str, content: bytes) -> None:
-        """Write a small file. Create missing folders."""
+        """Write a small file at the target, and create missing folders."""
 
     def upload(self, path: str, source: Path) -> None:
-        """Copy a file of this machine to the target. Create missing folders."""
+        """Copy a file from this machine to the target, and create missing folders."""
 
     def rename(self, folder: str, to: str, last: str) -> None:
-        """Give a folder a new name that is not in use.
+        """Rename ``folder`` to ``to``, which must not exist.
 
-        Under the new name, the file ``last`` appears only after all other files. The call fails if ``last`` was removed
-        from the old folder in the meantime.
+        If the folder's files are copied one by one, the file ``last`` is copied last. The call fails if the file
+        ``last`` was removed from ``folder`` before it was copied.
         """
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a folder with its content. Do nothing if it does not exist."""
+        """Remove a file or a folder with its content. Do nothing if ``path`` does not exist."""
 
     def current(self) -> str | None:
-        """Return the path that the pointer names (``releases/NAME``), or None if there is no pointer."""
+        """Return the path that the pointer refers to (``releases/NAME``), or None if there is no pointer."""
 
     def switch(self, path: str, temporary: str) -> None:
-        """Make the pointer name ``path``, atomically: a reader sees either the old path or the new path.
+        """Make the pointer refer to ``path``, atomically: a reader sees either the old path or the new path.
 
-        This method may use the name ``temporary`` in the meantime.
+        ``temporary`` is a name that this method may use for a temporary file.
         """
 
     def location(self, path: str) -> str:
         """Return the path that programs at the target must use for ``path``."""
 
     def run(self, command: Sequence[str], environment: dict[str, str]) -> CommandResult:
-        """Run a command at the target. ``environment`` is added to the command's environment."""
+        """Run a command at the target, with the variables of ``environment`` added to its environment."""
 
 
 class Fingerprinter:
-    """Computes the fingerprint of content that arrives in pieces."""
+    """Incremental computation of the fingerprint of content that arrives in pieces."""
 
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
         self._size = 0
 
     def add(self, piece: bytes) -> None:
-        """Add the next piece."""
+        """Add the next piece of the content."""
         self._digest.update(piece)
         self._size += len(piece)
 
@@ -108,7 +114,7 @@ class Fingerprinter:
 
 
 def fingerprint_of(pieces: Iterable[bytes]) -> Fingerprint:
-    """Return the fingerprint of content that is given in pieces."""
+    """Return the fingerprint of the content that consists of these pieces."""
     found = Fingerprinter()
     for piece in pieces:
         found.add(piece)
@@ -116,11 +122,11 @@ def fingerprint_of(pieces: Iterable[bytes]) -> Fingerprint:
 
 
 SMOKE_SECONDS = 600
-"""Time limit in seconds of a command at the target. A slower command counts as failed."""
+"""Time limit in seconds of a command at the target. A command that exceeds the limit has failed."""
 _TAIL = 2000
 
 
 def tail(output: str | bytes | None) -> str:
-    """Return the end of a command's output for use in a message."""
+    """Return the last part of a command's output, for use in a message."""
     text = output.decode(errors="replace") if isinstance(output, bytes) else output or ""
     return text.strip()[-_TAIL:]

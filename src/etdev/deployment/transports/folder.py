@@ -1,4 +1,4 @@
-"""``file:``: a folder of this machine. The pointer is the symbolic link ``current``."""
+"""``file:``: a folder on this machine. The pointer is the symbolic link ``current``."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ POINTER = "current"
 
 
 class FolderTransport:
-    """A folder of this machine, used as the target.
+    """A folder on this machine, used as the target.
 
-    Content is written to the disk before a name changes. So after a loss of power, no name refers to missing content.
+    Content is flushed to the disk before files are renamed. So after a power failure, no name refers to missing
+    content.
     """
 
     def __init__(self, root: Path, commands_in: Path) -> None:
         self._root = root
         self._commands_in = commands_in
-        """Folder in which commands run."""
+        """Folder in which commands of :meth:`run` are started."""
 
     def __enter__(self) -> Self:
         return self
@@ -35,7 +36,7 @@ class FolderTransport:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Do nothing, because no connection is open."""
+        """Do nothing, because the transport does not keep a connection open."""
 
     def check(self) -> None:
         nearest = self._root

@@ -1,6 +1,7 @@
-"""``s3:``: a prefix of a bucket, at Amazon's S3 or a compatible service. The pointer is the object ``current.json``.
+"""``s3:``: the objects under a prefix of a bucket, in Amazon S3 or a compatible service.
 
-Credentials and region come from the same sources as for AWS tools: the environment, ``~/.aws`` and the machine's role.
+The pointer is the object ``current.json``. Credentials and the region come from the same sources as in AWS tools: the
+environment, ``~/.aws`` and the role of the machine.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ _CREDENTIALS = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY,
 class S3Transport:
     """The objects under a prefix, used as the target.
 
-    S3 has no folders and no renaming, so a release is copied to its final name. Its manifest is copied last, because
-    the objects are not a release without the manifest.
+    S3 cannot rename objects, so a release is copied to its final name. Its manifest is copied last, because the objects
+    become a release only with the manifest.
     """
 
     def __init__(self, destination: Destination, endpoint_url: str | None) -> None:
@@ -54,7 +55,7 @@ class S3Transport:
             region = session.region_name or "us-east-1"
             self._client = session.client("s3", endpoint_url=self._endpoint, region_name=region, config=settings)
         except (BotoCoreError, ValueError) as error:
-            raise DeployError(f"S3 cannot be set up: {error}", hint=_CREDENTIALS) from error
+            raise DeployError(f"the connection to S3 cannot be set up: {error}", hint=_CREDENTIALS) from error
         return self
 
     def __exit__(
@@ -129,7 +130,7 @@ class S3Transport:
         return f"s3://{self._bucket}/{self._key(path)}"
 
     def run(self, command: Sequence[str], environment: dict[str, str]) -> CommandResult:
-        raise DeployError("an s3: target cannot run commands", hint="remove `smoke`")
+        raise DeployError("an s3: target cannot run commands", hint="remove `smoke` from the deployment in the config")
 
     def _key(self, path: str) -> str:
         return self._prefix + path
@@ -157,6 +158,6 @@ class S3Transport:
         except ClientError as error:
             answer = error.response.get("Error", {})
             said = f"{answer.get('Code', 'error')}: {answer.get('Message', '')}".rstrip(": ")
-            raise DeployError(f"the service refused: {said}", where=where) from error
+            raise DeployError(f"the service refused the operation: {said}", where=where) from error
         except (BotoCoreError, Boto3Error, OSError) as error:
             raise DeployError(str(error), where=where) from error

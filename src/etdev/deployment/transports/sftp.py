@@ -1,7 +1,8 @@
-"""``sftp:``: a folder of another machine, over SSH. The pointer is the symbolic link ``current``.
+"""``sftp:``: a folder on another machine, over SSH. The pointer is the symbolic link ``current``.
 
-The server proves its identity with a host key from a file of known keys. The user does so with a key of the agent or of
-``~/.ssh``, or with a password from the environment. ``~/.ssh/config`` applies, except its settings of known hosts.
+The server is identified by a host key, which must be in a file of known hosts. The user logs in with a key from the
+agent or from ``~/.ssh``, or with a password from the environment. ``~/.ssh/config`` applies, except its settings of
+known hosts.
 """
 
 from __future__ import annotations
@@ -28,25 +29,25 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _CONNECT_SECONDS = 20
 _KEEP_ALIVE_SECONDS = 15
-"""Seconds between two keep-alive messages. If three messages get no answer, the connection ends."""
+"""Seconds between two keep-alive messages. The connection ends after three messages without an answer."""
 
 
 @dataclass(frozen=True)
 class Login:
-    """Ways in which the server and the user prove their identities."""
+    """Data for authentication: the file with the server's host keys, and the user's password."""
 
     known_hosts: Path
     password: str | None = None
 
     def __repr__(self) -> str:
-        """Return a text without the password, so that tracebacks do not show the password."""
+        """Return a text without the password, so that tracebacks do not contain it."""
         return f"Login(known_hosts={str(self.known_hosts)!r})"
 
 
 class SftpTransport:
-    """A folder of another machine, used as the target.
+    """A folder on another machine, used as the target.
 
-    The server must support renaming to the name of an existing file (``posix-rename@openssh.com``).
+    The server must support renames that replace an existing file (``posix-rename@openssh.com``).
     """
 
     def __init__(self, destination: Destination, login: Login) -> None:
@@ -82,7 +83,7 @@ class SftpTransport:
             await self._sftp.posix_rename(f"{self._root}/.etdev-absent", f"{self._root}/.etdev-absent")
         except asyncssh.SFTPOpUnsupported:
             raise DeployError(
-                "the SFTP server lacks posix-rename@openssh.com, which moves the pointer atomically",
+                "the SFTP server lacks posix-rename@openssh.com, which etdev needs to move the pointer atomically",
                 where=str(self._destination),
                 hint="use OpenSSH's sftp-server on that machine",
             ) from None
@@ -92,7 +93,7 @@ class SftpTransport:
     def _settings(self) -> dict[str, Any]:
         if not self._login.known_hosts.is_file():
             raise DeployError(
-                f"there is no file {str(self._login.known_hosts)!r} with the trusted host keys",
+                f"the file {str(self._login.known_hosts)!r} with the trusted host keys does not exist",
                 where=str(self._destination),
                 hint=self._trust_hint(),
             )
@@ -299,7 +300,7 @@ class SftpTransport:
         except (asyncssh.SFTPConnectionLost, asyncssh.SFTPNoConnection, asyncssh.DisconnectError) as error:
             raise DeployError(f"the connection ended: {error.reason}", where=where) from error
         except asyncssh.Error as error:
-            raise DeployError(f"the server refused: {error.reason}", where=where) from error
+            raise DeployError(f"the server refused the operation: {error.reason}", where=where) from error
         except TimeoutError as error:
             raise DeployError("the server did not answer in time", where=where) from error
         except (OSError, ValueError) as error:  # ValueError: a key file that cannot be read.

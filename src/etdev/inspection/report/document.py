@@ -22,6 +22,7 @@ from etdev.page.model import CheckRow, FilePage, ProgramPage, Texts
 from etdev.pipeline.project.places import REJECTED_SUFFIX
 from etdev.pipeline.results.result import NOTHING_TO_ASK, BuildResult, CheckResult, TargetResult
 from etdev.program import Program
+from etdev.program.bank_report import counted_calls
 from etdev.program.data_files.joined import DataArgument, data_paths, read_joined
 from etdev.program.info import ProgramInfo
 
@@ -34,13 +35,13 @@ def report(
 ) -> Path:
     """Write a report page about a ``.pte`` from any toolchain, and return the page's path.
 
-    ``place`` is the path of the page, by default next to the file. Files that a build left next to the ``.pte`` are
-    read if they belong to exactly this file. ``data`` are the program's data files, by default those in the build's
-    report.
+    ``place`` is the path of the page, by default next to the file. ``data`` contains the program's data files, by
+    default those in the build's report. The page includes facts from the build's files next to the ``.pte``, if these
+    belong to exactly this file.
 
-    Raises :class:`~etdev.errors.ProgramError` if a file cannot be read or is malformed, or if the weights belong to
-    another program. Raises :class:`~etdev.errors.UsageError` if the page would overwrite one of its own input files, or
-    has the suffix of a program. Raises :class:`~etdev.errors.WriteError` if the page cannot be written.
+    Raises :class:`~etdev.errors.ProgramError` if a file cannot be read or is malformed, or if a data file belongs to
+    another program. Raises :class:`~etdev.errors.UsageError` if ``place`` is an input file of the page or has the
+    suffix of a program. Raises :class:`~etdev.errors.WriteError` if the page cannot be written.
     """
     path, weights = Path(file), data_paths(data)
     target = page_place(path) if place is None else Path(place)
@@ -53,7 +54,7 @@ def report(
 
 
 def file_page(file: Path, data: Sequence[Path] = ()) -> str:
-    """Return the HTML page for one file and its data files. Raises :class:`~etdev.errors.ProgramError`."""
+    """Return the HTML page for a program and its data files. Raises :class:`~etdev.errors.ProgramError`."""
     return render(file_document(file, data))
 
 
@@ -68,7 +69,7 @@ def page_place(file: Path) -> Path:
 
 
 def file_document(file: Path, data: Sequence[Path] = ()) -> Document:
-    """Return the content of one file's page. Raises :class:`~etdev.errors.ProgramError`."""
+    """Return the content of the page for a program and its data files. Raises :class:`~etdev.errors.ProgramError`."""
     program = pte.read(file)
     if data:
         read_joined(file, data)  # This checks that the data files belong to the program.
@@ -137,11 +138,12 @@ def _target_page(build: BuildResult, target: TargetResult, texts: Texts) -> Prog
 def _program_page(program: Program, file: Path, digest: str, known: Provenance, texts: Texts) -> ProgramPage:
     inputs = {name: notes.delegate_inputs for name, notes in known.notes.items()}
     memories = method_memories(program, inputs)
-    info = describe(program, file, memories)
     target = known.target
+    info = describe(program, file, memories, banks=target.banks if target is not None else None)
     methods = tuple(
         method_page(plan, memory, described, known, texts)
         for plan, memory, described in zip(program.execution_plan, memories, info.methods, strict=True)
+        if not described.describes_end  # The tables of the method itself show these constants.
     )
     return ProgramPage(
         name=target.name if target is not None else file.name,
@@ -169,7 +171,7 @@ def _files(program: Program, info: ProgramInfo, known: Provenance) -> Iterator[F
 
 
 def _unnamed(info: ProgramInfo, known: Provenance) -> str | None:
-    """Return a message if a tensor's data is in a data file but no data file is known; otherwise None."""
+    """Return a message if the program needs a data file but no data file is known; otherwise None."""
     if known.data or not info.external_data:
         return None
     return (
@@ -186,6 +188,7 @@ def _facts(target: TargetResult | None, info: ProgramInfo | None) -> tuple[tuple
             ("quantized by", target.quantize),
             ("planner", target.planner),
             ("shared state", ", ".join(target.shared_state) or None),
+            *_bank_facts(target),
             ("has to run", ", ".join(target.required) or None),
             *((f"data file {one.name}", f"{one.size:,} bytes, SHA-256 {one.sha256}") for one in target.data),
         ]
@@ -197,6 +200,14 @@ def _facts(target: TargetResult | None, info: ProgramInfo | None) -> tuple[tuple
             ("not known to this version of etdev", ", ".join(info.unknown_fields) or None),
         ]
     return tuple((label, text) for label, text in found if text is not None)
+
+
+def _bank_facts(target: TargetResult) -> Iterator[tuple[str, str]]:
+    calls = counted_calls(method.buffers for method in target.methods)
+    for bank in target.banks.banks if target.banks is not None else ():
+        greedy = "does not fit" if bank.greedy_traffic is None else f"{bank.greedy_traffic:,} bytes"
+        used = f"{bank.used:,} of {bank.capacity:,} bytes in buffer {bank.index}"
+        yield f"bank {bank.name}", f"{used}; {bank.traffic:,} bytes moved {calls}; ExecuTorch's planner: {greedy}"
 
 
 def _weights(target: TargetResult | None, info: ProgramInfo) -> str:

@@ -22,9 +22,9 @@ from etdev.program.sidecar import Source
 def method_page(
     plan: m.ExecutionPlan, memory: MethodMemory | str, info: MethodInfo, known: Provenance, texts: Texts
 ) -> MethodPage:
-    """Return the page's part about a method.
+    """Return the part of the page about a method.
 
-    ``memory`` is the use of planned memory, or the reason why it is unknown.
+    ``memory`` is the method's use of planned memory, or the reason why this use is unknown.
     """
     notes = known.notes.get(plan.name)
     return MethodPage(
@@ -77,7 +77,7 @@ def _buffer(
 
 
 def _shared(lives: Sequence[TensorLife], memory: MethodMemory) -> list[int]:
-    """Return the indices of the storages with more than one tensor."""
+    """Return the indices of the storages that several tensors share."""
     return [
         number for number in dict.fromkeys(life.storage for life in lives) if len(memory.storages[number].values) > 1
     ]

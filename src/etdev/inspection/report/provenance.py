@@ -20,19 +20,22 @@ class Provenance:
 
     build: BuildResult | None = None
     target: TargetResult | None = None
-    """Target that the file was built for; None if it is unknown."""
+    """Target that the file was built for; None if this is unknown."""
     unbuilt: str | None = None
     """Reason why ``target`` is unknown; None if it is known."""
     notes: Mapping[str, MethodNotes] = field(default_factory=dict)
-    """Notes of the sidecar by method, with instruction positions of the linked file."""
+    """Notes from the sidecar, by method. Instruction positions are those in the linked file."""
     unnoted: str | None = None
-    """Reason why there are no notes; None if there are some."""
+    """Reason why ``notes`` is empty; None if the notes are available."""
     objects: Path | None = None
-    """Object program that the file was linked from, whose constants have the model's names; None if there is none."""
+    """Path of the object program that the file was linked from; None if it does not exist.
+
+    In contrast to the linked file, the object program contains the model's names of constants.
+    """
     data: tuple[Path, ...] = ()
-    """Data files of the program: those that the user names, or else the build's files that exist unchanged."""
+    """Data files of the program: those from the user or, by default, the unchanged data files of the build."""
     without: tuple[str, ...] = ()
-    """Reasons why data files of the build are not in ``data``, one for each missing file."""
+    """Reasons why the build's data files are missing in ``data``, one for each missing file."""
 
     def method(self, name: str) -> MethodResult | None:
         """Return the build's result for a method; None if there is none."""
@@ -41,9 +44,9 @@ class Provenance:
 
 
 def provenance(file: Path, sha256: str) -> Provenance:
-    """Return the facts about a program's build from the files next to the program. Never raises an error.
+    """Return facts about a program's build, from the files next to the program. Never raises an error.
 
-    ``sha256`` is the program's digest.
+    ``sha256`` is the digest of the program.
     """
     try:
         build = read_report(report_beside(file))
@@ -58,7 +61,7 @@ def provenance(file: Path, sha256: str) -> Provenance:
 
 
 def built_by(build: BuildResult, target: TargetResult, file: Path) -> Provenance:
-    """Return the facts about the build of a target's file. Never raises an error."""
+    """Return facts about the build of a target's file. Never raises an error."""
     return _with_data(_with_notes(Provenance(build, target), target, file), target, file)
 
 
@@ -90,7 +93,7 @@ def _with_data(known: Provenance, target: TargetResult, file: Path) -> Provenanc
 
 
 def _why_other(place: Path, sha256: str) -> str | None:
-    """Return the reason why ``place`` is not the build's data file with this digest; None if it is that file."""
+    """Return the reason why ``place`` is not the data file with this digest; None if it is this data file."""
     try:
         same = file_sha256(place) == sha256
     except OSError:
@@ -110,7 +113,7 @@ def sidecar_of(file: Path) -> Path:
 
 
 def _moved(notes: MethodNotes, method: MethodResult) -> MethodNotes:
-    """Return the notes with instruction positions of the linked file instead of those of the object program."""
+    """Return the notes of an object program with the instruction positions of the linked file."""
     noted = {*notes.sources, *notes.delegate_inputs, *notes.debug_handles}
     return notes.renumbered({position: method.renumbered.get(position) for position in noted})
 

@@ -11,7 +11,7 @@ from etdev.program.info import OutputInPlace
 
 
 def reasons(plan: m.ExecutionPlan, inplace: Iterable[OutputInPlace], built: MethodResult | None) -> dict[int, str]:
-    """Return the known reasons, by the output's value index.
+    """Map the value index of each output to the reason why the output is or is not in place. Omit unknown reasons.
 
     The reasons come from the file (``inplace``) and from the build's report (``built``).
     """
@@ -22,7 +22,10 @@ def reasons(plan: m.ExecutionPlan, inplace: Iterable[OutputInPlace], built: Meth
 
 
 def _own_bytes(plan: m.ExecutionPlan, built: MethodResult) -> dict[int, str]:
-    """Return the reasons for outputs that got their own bytes in the link, not the bytes of an operand."""
+    """Map value indices of outputs to the reasons why the outputs have bytes of their own.
+
+    These are the outputs that the link did not place in the bytes of an operand.
+    """
     calls = plan.instructions
     found: dict[int, str] = {}
     for item in built.inplace_decisions:
@@ -36,7 +39,7 @@ def _own_bytes(plan: m.ExecutionPlan, built: MethodResult) -> dict[int, str]:
 
 
 def _copies(plan: m.ExecutionPlan, built: MethodResult) -> dict[int, str]:
-    """Return the reasons for the outputs of copies that the link kept fully or in part."""
+    """Map the value index of each output of a remaining copy to the reason why the link kept that copy."""
     calls = plan.instructions
     found: dict[int, str] = {}
     for item in built.copy_decisions:
@@ -50,7 +53,10 @@ def _copies(plan: m.ExecutionPlan, built: MethodResult) -> dict[int, str]:
 
 
 def _outputs(plan: m.ExecutionPlan, call: m.Instruction) -> tuple[int, ...]:
-    """Return the outputs of a kernel call: its tensors that are among its arguments twice, or else the last one."""
+    """Return the value indices of a kernel call's output tensors.
+
+    These are the tensors that occur twice in the arguments. If there are none, the output is the last argument.
+    """
     if not isinstance(call, m.KernelCall):
         return ()
     return outputs(plan, call.args) or tensors(plan, call.args[-1:])

@@ -22,7 +22,7 @@ _LISTED = 200
 
 
 def sections(program: Program, info: ProgramInfo, known: Provenance) -> tuple[Section, ...]:
-    """Return the sections of a program's file, in the order in which ``etdev inspect`` lists them."""
+    """Return the sections of a program's file, in the same order as ``etdev inspect``."""
     items: dict[str, Iterable[_Item]] = {
         "constants": _weights(program, info, known, "constant"),
         "initial state": _weights(program, info, known, "initial value"),
@@ -33,7 +33,7 @@ def sections(program: Program, info: ProgramInfo, known: Provenance) -> tuple[Se
 
 
 def data_page(info: ProgramInfo, file: Path, known: Provenance) -> FilePage:
-    """Return the page's part about one of the program's data files. Raises :class:`~etdev.errors.ProgramError`."""
+    """Return the part of the page about a data file. Raises :class:`~etdev.errors.ProgramError`."""
     data = flat_tensor.read(file)
     users = {item.name or "": _use(item, known) for item in info.constants if item.kind == "external"}
     looked_up = {name for notes in known.notes.values() for name in notes.data_names} - users.keys()
@@ -57,7 +57,7 @@ def _largest(items: Iterable[_Item]) -> tuple[_Item, ...]:
 
 
 def _blobs(info: ProgramInfo) -> Iterator[_Item]:
-    """Yield each blob once, even if several delegates share it."""
+    """Yield an item for each delegate blob; several delegates may share a blob."""
     seen: set[int | None] = set()
     for method in info.methods:
         for index, delegate in enumerate(method.delegates):
@@ -72,7 +72,7 @@ def _called(calls: int, method: str) -> str:
 
 
 def _weights(program: Program, info: ProgramInfo, known: Provenance, kind: ConstantKind) -> Iterator[_Item]:
-    """Yield the items of one ``kind`` in the file: constants or initial values."""
+    """Yield the items of the program's constants, or of its initial values, depending on ``kind``."""
     named = _parameters(known)
     for item in info.constants:
         if item.kind == kind:
@@ -84,10 +84,10 @@ def _weights(program: Program, info: ProgramInfo, known: Provenance, kind: Const
 
 
 def _parameters(known: Provenance) -> dict[int, tuple[str, Blob | None]]:
-    """Return the model's name and the bytes of each constant of the object program, by the constant's index.
+    """Map the index of each constant in the object program to the constant's name in the model and its bytes.
 
-    The linked file has the same indices but no names. It may have more constants, and the object program may be of
-    another build. So a name applies only if the linked file's constant has the same bytes.
+    The linked file has the same indices but no names. It may have additional constants, or the object program may be
+    from another build. Therefore, use a name only if the constant of the linked file has the same bytes.
     """
     if known.objects is None:
         return {}
@@ -104,7 +104,7 @@ def _parameters(known: Provenance) -> dict[int, tuple[str, Blob | None]]:
 
 
 def _use(item: ConstantInfo, known: Provenance) -> str:
-    """Return the tensor's type and first use, such as ``float32 [4], for aten::add.out at model.py:7``."""
+    """Return a text with a constant's type and first use, such as ``float32 [4], for aten::add.out at model.py:7``."""
     text = f"{item.dtype} [{', '.join(map(str, item.shape))}]"
     if item.instruction is None:
         return text

@@ -17,11 +17,12 @@ _MEMORY = {
 
 
 def method_tables(info: MethodInfo, built: MethodResult | None) -> tuple[Table, ...]:
-    """Return the tables of a method, except tables without rows."""
+    """Return the tables about a method; omit tables without rows."""
     tables = (
         _arguments("Inputs", info.inputs, built.inputs if built is not None else ()),
         _arguments("Outputs", info.outputs, ()),
         _delegates(info),
+        _delegate_memory(built),
         Table("Operators", ("operator", "calls"), tuple((name, str(calls)) for name, calls in info.operators.items())),
         _state(info),
         Table(
@@ -36,7 +37,7 @@ def method_tables(info: MethodInfo, built: MethodResult | None) -> tuple[Table, 
 
 
 def _arguments(title: str, arguments: tuple[Argument, ...], declared: tuple[str, ...]) -> Table:
-    """Return a table of a method's arguments; ``declared`` has the config's description of each, including its name."""
+    """Return a table of a method's inputs or outputs; ``declared`` contains their names and types in the config."""
     rows = tuple(
         (
             declared[position] if position < len(declared) else str(position),
@@ -64,12 +65,24 @@ def _delegates(info: MethodInfo) -> Table:
     return Table("Delegates", ("index", "backend", "calls", "blob", "compile specs"), rows, sizes=(3,))
 
 
+def _delegate_memory(built: MethodResult | None) -> Table:
+    """Return a table of the memory that compilers state for delegates; without rows if they state none."""
+    found = built.delegate_memory if built is not None else ()
+    kinds = list(dict.fromkeys(kind for item in found for kind in item.named_sizes()))
+    rows: tuple[tuple[str | int | None, ...], ...] = tuple(
+        (str(item.delegate), item.id, *(item.named_sizes().get(kind, 0) for kind in kinds)) for item in found
+    )
+    sizes = tuple(range(2, 2 + len(kinds)))
+    return Table("Memory of delegates", ("index", "backend", *kinds), rows, sizes=sizes)
+
+
 def _state(info: MethodInfo) -> Table:
+    labels = {buffer.index: buffer.label for buffer in info.buffers}
     rows = tuple(
         (
             item.name,
             item.size,
-            f"buffer {item.buffer} at {item.offset:,}",
+            f"{labels[item.buffer]} at {item.offset:,}",
             "shared by methods" if item.shared else "private",
             "in the file" if item.initialized else "zeros",
         )

@@ -15,9 +15,10 @@ from etdev.program.analysis.storage import MethodMemory
 from etdev.program.devices import D2H_COPY, H2D_COPY
 
 TensorKind: TypeAlias = Literal["input", "state", "kernel", "delegate", "transfer", "alias"]
-"""Writer of a tensor: the caller, an earlier call, or an instruction of a certain kind.
+"""Kind of writer of a tensor's content.
 
-The content of an alias comes from writes to other tensors of its storage.
+``input``: the caller. ``state``: an earlier call. ``kernel``, ``delegate`` and ``transfer``: an instruction of this
+kind. ``alias``: instructions that write other tensors of the same storage.
 """
 
 
@@ -31,12 +32,12 @@ class Tensor:
     dtype: str
     shape: str
     writer: int
-    """Position of the first instruction that writes the tensor; :data:`NONE` if there is none.
+    """Position of the instruction that first writes the tensor; :data:`NONE` if there is none.
 
-    For an alias, the last instruction that writes the alias's storage before the alias is in use.
+    For an alias, this is the last instruction that writes the storage before the first use of the alias.
     """
     reason: str | None
-    """Reason why the tensor shares an operand's bytes or has its own bytes; None if unknown."""
+    """Reason why the tensor is written in place or has bytes of its own; None if unknown."""
 
 
 def tensors(
@@ -46,7 +47,10 @@ def tensors(
     input_names: Sequence[str],
     reasons: Mapping[int, str],
 ) -> tuple[Tensor, ...]:
-    """Return a method's tensors by value index; ``reasons`` has the reasons why outputs are in place or not."""
+    """Return a method's tensors in planned memory, in the order of ``lives``.
+
+    ``reasons`` maps value indices of outputs to the reason why the output is or is not in place.
+    """
     names = _names(plan, input_names)
     writers = _first_writers(memory)
     calls = memory.reaching.flow.instructions
@@ -70,9 +74,9 @@ def tensors(
 
 
 def columns(rows: Sequence[Tensor], shared: Mapping[int, int], texts: Texts) -> Tensors:
-    """Return the tensors as the columns of the page's table.
+    """Return the columns of the page's table of tensors.
 
-    ``shared`` maps each storage with several tensors to its row on the page.
+    ``shared`` maps each storage with several tensors to the storage's row on the page.
     """
     return Tensors(
         value=tuple(row.life.value for row in rows),
@@ -104,7 +108,7 @@ def _names(plan: m.ExecutionPlan, inputs: Sequence[str]) -> dict[int, str]:
 
 
 def _first_writers(memory: MethodMemory) -> dict[int, int]:
-    """Return the position of each value's first write; -1 means that the caller writes the value."""
+    """Map each value to the position of its first write; -1 means that the caller writes the value."""
     found: dict[int, int] = {}
     for write in memory.reaching.writes:
         found[write.place] = min(write.position, found.get(write.place, write.position))
@@ -112,7 +116,10 @@ def _first_writers(memory: MethodMemory) -> dict[int, int]:
 
 
 def _filled_by(memory: MethodMemory, life: TensorLife) -> int:
-    """Return the position of the last write to an alias's storage before the alias is in use, or :data:`NONE`."""
+    """Return the position of the last write to an alias's storage before the first use of the alias.
+
+    Return :data:`NONE` if there is no such write.
+    """
     before = [instant for instant in memory.storages[life.storage].writes if 0 < instant <= life.start]
     return before[-1] - 1 if before else NONE
 

@@ -14,8 +14,7 @@ Insertions = defaultdict[int, list[tuple[str, int, int]]]
 def copy_between(plan: m.ExecutionPlan, operator: str, source: int, target: int) -> list[tuple[str, int, int]]:
     """Return the copy from value ``source`` to value ``target``, as a list. The list is empty if no copy is needed.
 
-    An empty static tensor needs no copy. One value must belong to the original method, and the other must be an added
-    value.
+    An empty static tensor needs no copy. Exactly one of the two values must belong to the original method.
     """
     tensor = plan.values[min(source, target)]  # Added values have higher numbers than all original ones.
     assert isinstance(tensor, m.Tensor)

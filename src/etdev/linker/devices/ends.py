@@ -1,4 +1,7 @@
-"""Inputs and outputs that stay on a device. The caller owns their device memory, so the linker does not plan it."""
+"""Inputs and outputs that stay on a device.
+
+The caller owns the device memory of these tensors, so the linker does not plan that memory.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +27,14 @@ _GAP = 64
 def positions_on_devices(owned: CallerOwned, before: Ends) -> tuple[frozenset[int], frozenset[int]]:
     """Return the positions of the inputs to keep on devices, and the positions of the outputs to keep on devices.
 
-    These are the positions that the caller asks for, and those that were on a device before the link.
+    ``owned`` contains the positions that the caller requests. ``before`` contains the inputs and outputs that were on a
+    device before the link.
     """
     return owned.device_inputs | before[0].keys(), owned.device_outputs | before[1].keys()
 
 
 def add_host_memory(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Assign host memory, too, to inputs and outputs on devices. Instructions on the host use that memory."""
+    """Assign additional memory on the host to inputs and outputs on devices, for use by instructions on the host."""
     plan, owned = method.plan, options.caller.get(method.plan.name, CallerOwned())
     values = list(plan.values)
     ends = [
@@ -58,10 +62,11 @@ def add_host_memory(method: Method, work: Work, options: LinkOptions) -> Changed
 def wanted_placement(
     method: Method, devices: Mapping[int, Device], homes: Mapping[int, Device], options: LinkOptions
 ) -> WantedDevices:
-    """Return the devices for the inputs, outputs and state of a method; ``homes`` maps state to its device.
+    """Return the devices for the inputs, outputs and state of a method.
 
     An input stays on the device of the first delegate that reads the input. An output stays on the device of the last
-    delegate that writes the output. Inputs and outputs that were on a device before the link keep that device. Raises
+    delegate that writes the output. Inputs and outputs that were on a device before the link keep that device.
+    ``homes`` maps each value of state that stays on a device to that device. Raises
     :class:`~etdev.linker.io.CallerOwnedError` for an input or output that cannot stay on a device.
     """
     plan, memory = method.plan, method.memory
@@ -82,7 +87,8 @@ def wanted_placement(
         for position in sorted(wanted):
             where = f"{kind} {position} of method {plan.name!r}"
             if not 0 <= position < len(indices):
-                raise CallerOwnedError(f"there is no {where}", plan.name, f"choose one of its {len(indices)} {kind}s")
+                hint = f"choose one of the method's {len(indices)} {kind}s"
+                raise CallerOwnedError(f"there is no {where}", plan.name, hint)
             reason = _why_not(plan, memory, items, indices[position], there)
             device = known.get(position) or _delegate_device(memory, items, devices, indices[position], kind)
             if reason is None and device is None:

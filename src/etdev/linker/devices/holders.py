@@ -42,7 +42,10 @@ class Holders:
         self._follow()
 
     def read_at(self, spot: Spot, item: int) -> int | None:
-        """Return a value from which the item can be read at ``spot``, or None if that value depends on the path."""
+        """Return a value that holds the item at ``spot`` on every path, or None if there is no such value.
+
+        If the item has no content at ``spot``, return any value of the item.
+        """
         values, aliases = self._items.values[item], self._aliases(item)
         known = self._known_at(spot, item)
         if known is None:
@@ -50,12 +53,15 @@ class Holders:
         return next((value for value in (*filter(known.__contains__, values), *aliases)), None)
 
     def differs_by_path(self, spot: Spot, item: int) -> bool:
-        """Return whether the value that holds the item at ``spot`` depends on the path taken."""
+        """Return True if no single value holds the item at ``spot`` on every path."""
         known = self._known_at(spot, item)
         return known is not None and not known
 
     def is_alias(self, value: int) -> bool:
-        """Return True if a value is never written itself. Such a value always holds the content of its bytes."""
+        """Return True if a value is never written or redirected itself, neither by an instruction nor by the caller.
+
+        Such a value always holds the most recent content of its bytes.
+        """
         return value not in self._written and value not in self._set
 
     def holder_like(self, value: int, spot: Spot, item: int, plan: m.ExecutionPlan) -> int:
@@ -73,7 +79,7 @@ class Holders:
     def write_at(self, spot: Spot, item: int) -> int:
         """Return the value to which new content of the item can be written at ``spot``.
 
-        The method prefers a value that no move or view sets, because such a value has memory of its own.
+        Prefer a value that no move or view sets, because such a value has memory of its own.
         """
         values = [value for value in self._items.values[item] if value not in self._set] or self._items.values[item]
         known = self._known_at(spot, item) or frozenset()

@@ -18,7 +18,7 @@ class Items:
     """The tensors of a method, grouped by content.
 
     Static tensors at the same address form one item. Constants with the same data also form one item. Every other
-    tensor is an item of its own. Each tensor of an item in ``fixed`` is an item of its own, too.
+    tensor is an item of its own. Items in ``fixed`` have a single tensor each.
     """
 
     of: Mapping[int, int]
@@ -26,7 +26,7 @@ class Items:
     values: tuple[tuple[int, ...], ...]
     """Values of each item, by item number. The first value represents the item."""
     fixed: Mapping[int, frozenset[int]]
-    """Maps each item whose content is always on the host to the items that may change together with that item.
+    """By item, all items that may change together with that item. Their content is always on the host.
 
     Such items share a part of their bytes, or have a value whose tensor is known only at run time.
     """
@@ -86,9 +86,10 @@ def _with_changing_together(groups: Sequence[tuple[int, ...]], pairs: Iterable[t
 
 
 def _representatives(groups: Sequence[tuple[int, ...]], pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Return a map from each connected value to the value that represents all values that change with it.
+    """Return a map from values to a common representative of all values that change together.
 
-    ``pairs`` connect values, and so do ``groups`` that contain a connected value.
+    ``pairs`` contains values that change together. If a value of a group is in a pair, all values of the group change
+    together. Values that change alone are not in the map.
     """
     parent: dict[int, int] = {}
 

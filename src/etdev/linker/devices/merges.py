@@ -1,4 +1,7 @@
-"""Results of branches that moves merge into one value. The results share bytes, so each device needs one tensor."""
+"""Results of branches that moves merge into one value.
+
+The pass assigns the same bytes to all these results. Each device then needs only one tensor for them.
+"""
 
 from __future__ import annotations
 
@@ -82,9 +85,9 @@ def _conflicting(
 ) -> set[int]:
     """Return the indices of the groups whose tensors must keep separate memory.
 
-    In such a group, an instruction writes one value while the content of another value is still needed. Or the content
-    of a value is needed when the method begins. A value is needed until its last read before the next write. Sets of
-    values are integers here, with one bit for each value.
+    In such a group, an instruction writes one value while another value of the group is still needed. Or a value of the
+    group is needed when the method begins. A value is needed from a write until the last read before the next write.
+    Sets of values are integers here, with one bit for each value.
     """
     members = [(value, number) for number, group in enumerate(groups) for value in group]
     bits = {value: 1 << index for index, (value, _) in enumerate(members)}

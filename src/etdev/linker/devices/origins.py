@@ -39,8 +39,8 @@ class Origins:
 def find_origins(flow: FlowGraph, written: Sequence[Mapping[int, Device]], at_entry: Mapping[int, Device]) -> Origins:
     """Follow the control flow of a method to find which device wrote each item most recently.
 
-    ``written`` has a map for each instruction: from the items that the instruction writes to the device on which it
-    runs. ``at_entry`` maps each item with content at the start of the method to its device.
+    ``written`` has a map for each instruction: from each item that the instruction writes to the device of the
+    instruction. ``at_entry`` maps each item with content at the start of the method to its device.
     """
     end = len(flow.instructions)
     entry: _State = {item: frozenset({device}) for item, device in at_entry.items()}

@@ -1,6 +1,6 @@
 """Placement of tensors on the devices of their delegates, with copies between host and devices.
 
-Each delegate call on a device gets replicas of its arguments there.
+Each delegate call on a device gets replicas of its arguments on that device.
 
 1. The linker inserts copies to devices. A delegate needs its inputs on its device. A write to an item on the host or
    on another device makes the replica out of date.
@@ -29,7 +29,7 @@ from etdev.program.analysis.storage import MethodMemory
 def place_tensors(
     method: Method, devices: Mapping[int, Device], wanted: WantedDevices
 ) -> tuple[Changed, Mapping[int, int]]:
-    """Give each delegate call in ``devices`` tensors on its device, and insert the copies that this requires.
+    """Place the arguments of each delegate call in ``devices`` on the call's device, and insert the required copies.
 
     Also return a map from each value of state that stays on a device to its replica.
     """

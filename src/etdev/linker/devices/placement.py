@@ -48,15 +48,16 @@ class Placement:
     """Items that have content when the method begins."""
 
     def ends(self) -> tuple[tuple[Mapping[int, Device], Sequence[int]], ...]:
-        """Return two pairs, for inputs and for outputs: devices by position, and all values in order.
+        """Return ``(devices by position, values)`` for the inputs, then for the outputs.
 
-        A position without a device is not in the first map of a pair.
+        Positions that stay on the host are not in the first map. The second sequence contains the values at all
+        positions.
         """
         return (self.wanted.inputs, self.plan.inputs), (self.wanted.outputs, self.plan.outputs)
 
 
 class AmbiguousSourceError(Exception):
-    """Error for an item whose place depends on the path taken, so that no single copy can read it."""
+    """Error for an item that no single copy can read, because the location of its content depends on the path."""
 
     def __init__(self, item: int) -> None:
         super().__init__(item)

@@ -28,8 +28,8 @@ class Replicas:
     def __init__(self, plan: m.ExecutionPlan, items: Items, own_replica: Collection[int] = ()) -> None:
         """Start without replicas.
 
-        Each value in ``own_replica`` gets a replica of its own, even if another value of its item has one. A reader of
-        the file can then recognize the value as an output of a delegate call.
+        Each value in ``own_replica`` gets a separate replica, even if another value of the same item has a replica. A
+        reader of the file can then recognize the value as an output of a delegate call.
         """
         self._plan, self._items, self._own_replica = plan, items, own_replica
         self._values: list[m.Value] = []
@@ -45,8 +45,8 @@ class Replicas:
         """Return the replica of a tensor on a device. Add the replica if necessary.
 
         All replicas of one item on one device share bytes. Replicas with the same sizes and element type are one
-        tensor. ``planned`` must be False for memory that the caller owns. ``named`` must be True for state, whose
-        replica keeps its name in the file.
+        tensor. ``planned`` must be False for memory that the caller owns. ``named`` must be True for state. Then the
+        replica keeps the name of the state in the file.
         """
         found = self.of.get((value, device))
         if found is None:
@@ -64,7 +64,7 @@ class Replicas:
     def alias(self, value: int, device: Device) -> int:
         """Return another tensor in the bytes of the replica of ``value``. No instruction writes to this tensor.
 
-        The tensor holds the most recent content of these bytes, whichever value of the item was written last.
+        The tensor contains the most recent content of the item, even if that content was written to another value.
         """
         tensor = self._plan.values[value]
         assert isinstance(tensor, m.Tensor)
@@ -89,7 +89,7 @@ class Replicas:
             raise LinkError(
                 f"value {value} has no maximum size, so no memory can be planned for it on {device}",
                 where=f"method {self._plan.name!r}",
-                hint="give each of its dimensions a maximum",
+                hint="set a maximum size for each dynamic dimension of this value",
             )
         info = tensor.extra_tensor_info
         name = info.fully_qualified_name if info is not None and named else None

@@ -74,9 +74,9 @@ def _may_write(
 
 
 def _always_follows(flow: FlowGraph, first: int, second: int) -> bool:
-    """Return whether the second instruction runs exactly once after each run of the first one.
+    """Return whether the second instruction runs exactly once after each run of the first instruction.
 
-    This holds if no jump skips exactly one of the two. Branches between the two, or around both, are allowed.
+    This is the case if no jump enters or leaves the code between the two instructions.
     """
     starts = [block.start for block in flow.blocks] + [len(flow.instructions)]
     return first < second and all(
@@ -121,7 +121,10 @@ def find_resident_state(
 
 
 def _devices_of_state(method: Method, devices: Mapping[int, Device]) -> dict[int, set[Device]]:
-    """Return, for each storage of state, the devices that access it. Include the host if the state must be there."""
+    """Return a map from each storage of state to the devices that access that state.
+
+    Include the host if the state must be on the host.
+    """
     plan, memory = method.plan, method.memory
     items = find_items(plan, memory)
     found: dict[int, set[Device]] = {}

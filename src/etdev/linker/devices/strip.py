@@ -1,4 +1,7 @@
-"""Removal of another toolchain's device placement and copies. The linker then makes its own."""
+"""Removal of the device placement and copies of another toolchain.
+
+Later passes then place tensors on devices and insert copies.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ def _between_devices(plan: m.ExecutionPlan) -> set[int]:
 
 
 def strip_devices(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Move a method of a program that was built elsewhere to the host.
+    """Move all tensors of a method to the host if the program was built elsewhere.
 
     The method's copies between host and devices become ordinary copies. Every storage must already have an address of
     its own.

@@ -46,7 +46,7 @@ def copy_to_devices(placement: Placement) -> tuple[m.ExecutionPlan, dict[int, in
 
 
 def _enter_instructions(placement: Placement, facts: NeedsBuilder, bits: Mapping[tuple[int, Device], int]) -> None:
-    """Record, for each instruction, the items that it needs on a device, and the items that it writes or outdates."""
+    """Record which items each instruction needs on a device, writes, or makes out of date on a device."""
     on = _by_item(bits)
     for position, found in enumerate(placement.memory.reaching.effects):
         device = placement.devices.get(position, HOST)
@@ -61,7 +61,7 @@ def _enter_instructions(placement: Placement, facts: NeedsBuilder, bits: Mapping
 
 
 def _referring(placement: Placement, found: Effects) -> Iterable[int]:
-    """Return the values that a move or a view redirects to another tensor, if the content stays on the host."""
+    """Return values that a move or a view redirects to another tensor, if their items are in ``Items.fixed``."""
     to = (found.move or found.view or ())[1:]
     return (value for value in to if placement.items.of.get(value) in placement.items.fixed)
 
@@ -78,7 +78,7 @@ def _pairs(placement: Placement) -> set[tuple[int, Device]]:
 
 
 def _enter_ends(placement: Placement, facts: NeedsBuilder, bits: Mapping[tuple[int, Device], int]) -> None:
-    """Record the items that are on a device when the method begins, and the items that must be there when it ends."""
+    """Record the items that are on a device when the method begins, and the items required on a device when it ends."""
     for (item, device), bit in bits.items():
         resident = placement.state.get(item) == device
         undefined = item not in placement.filled and item not in placement.items.fixed
@@ -127,7 +127,7 @@ def _argument(placement: Placement, position: int, number: int, value: int, devi
 
 
 def _with_arguments(placement: Placement) -> m.ExecutionPlan:
-    """Return the method with replicas on devices for arguments of delegate calls, inputs and outputs."""
+    """Return the method with replicas as arguments of delegate calls, and as inputs and outputs on devices."""
     chains, base = [], 0
     for chain in placement.plan.chains:
         calls = list(chain.instructions)

@@ -1,15 +1,15 @@
 """Placement of copies between devices, so that every instruction finds up-to-date content where it reads.
 
 A *fact* states that one item is up to date in one memory. Sets of facts are integers here, with one bit per fact. An
-instruction may need facts. It makes a fact true if it writes the item in that memory. It ends a fact if it writes the
-item in another memory. :func:`find_spots` inserts copies so that every needed fact is true. It inserts no copy where
-the fact already holds on all paths.
+instruction may need facts. A write to an item makes the item's fact for the written memory true. The write ends the
+item's facts for all other memories. :func:`find_spots` inserts copies so that every needed fact is true. It inserts no
+copy of a fact that already holds on all paths.
 
 Source: J. Knoop, O. Rüthing, B. Steffen, "Lazy Code Motion", 1992; with two additions:
 
 1. If a loop needs a fact and does not end it, the copy is before the loop. A copy inside the loop would repeat in each
    iteration. This applies even if only some paths in the loop need the fact.
-2. If paths meet and would have to copy from different places, each path copies before they meet.
+2. If the source of a copy would depend on the path, the copy must come before the paths meet.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ENTRY = -1
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Facts that the instructions of a method need, make true and end, by position.
+    """Facts that each instruction of a method needs, makes true and ends, by position.
 
     The last entry of ``needed`` holds the facts that the caller needs when the method ends.
     """
@@ -66,15 +66,16 @@ class Spot:
     after: bool
     """True if the spot is after the instruction at ``position``; False if it is before that instruction.
 
-    A jump to the next instruction skips the spot after this one. A jump to this instruction runs the spot before it.
+    A jump to the instruction executes copies at the spot before the instruction. A jump to the next instruction skips
+    copies at the spot after the instruction.
     """
 
 
 def find_spots(flow: FlowGraph, needs: Needs, ambiguous: Sequence[int] = ()) -> dict[Spot, int]:
     """Return a map from each spot that needs copies to the facts that these copies make true.
 
-    ``ambiguous`` holds, by position, facts that no copy before that instruction can make true. The source of such a
-    copy would depend on the path taken.
+    ``ambiguous`` holds facts by position. No copy immediately before that position can make these facts true. The
+    source of such a copy would depend on the path taken.
     """
     return _CodeMotion(flow, needs, ambiguous).run()
 
@@ -123,7 +124,7 @@ class _CodeMotion:
     def _need_where_paths_meet(self) -> None:
         """Require a fact where paths meet, if the fact is needed later and not already true on all of these paths.
 
-        Where the paths have met, the source of the copy would depend on the path taken. So the copy must come earlier.
+        After this point, the source of the copy would depend on the path taken. So the copy must come earlier.
         """
         none, somewhere = [0] * (self._exit + 1), dict.fromkeys(self._nodes, 0)
         everywhere = self._true_after({}, none)
@@ -180,9 +181,9 @@ class _CodeMotion:
         return found
 
     def _true_after(self, spots: Mapping[Spot, int], met: Sequence[int]) -> dict[int, int]:
-        """Return the facts that are true after each instruction on all paths, given copies at ``spots``.
+        """Return the facts that are true after each instruction on all paths, if copies are placed at ``spots``.
 
-        ``met`` has facts by position. These facts count as true before the instruction at their position.
+        Facts are bits of an integer. ``met`` has, for each position, the facts that are true before that instruction.
         """
         true_after = dict.fromkeys(self._nodes, self._all)
         changed = True
@@ -202,7 +203,10 @@ class _CodeMotion:
         return facts
 
     def _anticipated(self) -> dict[int, int]:
-        """Return, for each instruction, the facts that every path from it needs before the path ends them."""
+        """Return the facts that every path from an instruction needs, by instruction.
+
+        A fact counts only if it is needed before an instruction makes it true or ends it.
+        """
         found = dict.fromkeys(self._nodes, self._all)
         found[self._exit] = self._needed[self._exit]
         changed = True
@@ -263,7 +267,7 @@ class _CodeMotion:
         return spot
 
     def _without_redundant(self, spots: Mapping[Spot, int]) -> dict[Spot, int]:
-        """Drop copies of facts that already hold because of a copy before a branch."""
+        """Remove copies whose facts already hold because of another copy before a branch."""
         found = dict(spots)
         for spot in sorted(spots, key=lambda item: (item.position, item.after)):
             others = {other: facts for other, facts in found.items() if other != spot}

@@ -39,7 +39,7 @@ class Content:
     itemsize: int
     """Bytes per element."""
     index: int = 0
-    """``data_buffer_idx`` of ``base`` if it is a constant of the program; otherwise 0."""
+    """``data_buffer_idx`` of ``base`` if ``base`` is a constant of the program; otherwise 0."""
 
     @property
     def data(self) -> Blob | Run:
@@ -79,9 +79,10 @@ def row_major(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def fold_constants(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Replace copies of constants by constants. If ``views`` is enabled, include copies that only change the shape.
+    """Replace copies of constants by constants.
 
-    The method must belong to an object program, in which only aliases share bytes.
+    Copies that only change the shape are included if ``options.elide`` contains ``views``. The method must belong to an
+    object program, in which only aliases share bytes.
     """
     if "constants" not in options.elide:
         return Changed(method)
@@ -97,7 +98,7 @@ class _Folding:
     plan: m.ExecutionPlan
     memory: MethodMemory
     data: Callable[[m.Tensor], Blob | None]
-    """Returns the bytes of a constant, or None if the bytes are not in the program."""
+    """Function that returns the bytes of a constant, or None if the bytes are not in the program."""
     grow: bool
     decisions: list[Elision] = field(default_factory=list)
     _contents: dict[int, Content] = field(default_factory=dict)
@@ -193,7 +194,7 @@ class _Folding:
             raise Refused("its output shares bytes with other values")
 
     def _require_growth(self, source: int, found: Sequence[Content]) -> None:
-        """Raise :class:`Refused` if the file would contain both original and copy, and ``grow`` forbids that."""
+        """Raise :class:`Refused` if the file would contain both original and folded constant, but ``grow`` is False."""
         if all(content.is_run for content in found):
             return
         if source not in self._contents and self._users[_constant_key(self._tensor(source))] > 1:

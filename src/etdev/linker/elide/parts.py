@@ -36,7 +36,8 @@ _WHOLES = frozenset({_CAT, "aten::stack.out"})
 def elide_parts(method: Method, work: Work, options: LinkOptions) -> Changed:
     """Remove copies of slices, and copies into the outputs of ``cat`` and ``stack``.
 
-    The pass handles ``cat`` and ``stack`` first, because their outputs fit in fewer locations than slices.
+    The pass handles ``cat`` and ``stack`` first, because fewer locations are possible for their outputs than for
+    slices.
     """
     storages = method.storage_record()
     parts = _Parts(storages)
@@ -123,7 +124,7 @@ class _Parts:
 
     def _require_unchanged(self, position: int, part: MergedStorage, whole: MergedStorage) -> None:
         """Raise ``Refused`` if the part or the whole is written after the copy while both are in use."""
-        if part is whole or self._storages.memory_id(part) != self._storages.memory_id(whole):
+        if part is whole or not self._storages.may_share(part, whole):
             raise Refused(
                 "its input and output are in different buffers"
                 if part is not whole
@@ -138,7 +139,7 @@ class _Parts:
     # Concatenations
 
     def _place_inputs(self, position: int, call: m.KernelCall, name: str) -> tuple[int, str]:
-        """Move all inputs that can move into the output. Return the number of bytes still copied, and the reasons."""
+        """Move inputs into the output where possible. Return the number of bytes still copied, and the reasons."""
         out, items = self._read_call(call, name)
         whole = self._require_own(position, out)
         slots = [self._checked(position, slot, whole) for slot in self._slots(position, out, items)]
@@ -210,9 +211,9 @@ class _Parts:
     def _leading_storage(
         self, position: int, items: Sequence[int], start: int
     ) -> tuple[int, MergedStorage | None, str]:
-        """Return how many inputs, beginning with ``start``, fill one storage in order. Also return that storage.
+        """Return the number of inputs from ``start`` on that together fill one storage, that storage, and no reason.
 
-        If these inputs fill no storage, return 1, None and the reason.
+        If the input at ``start`` does not begin such a storage, return 1, None and the reason.
         """
         if self._storages.tensor(items[start]).is_constant:
             return 1, None, "an input is a constant"
@@ -233,7 +234,7 @@ class _Parts:
         return 1, None, "an input is a part of another tensor"
 
     def _checked(self, position: int, slot: _Slot, whole: MergedStorage) -> _Slot:
-        """Return the slot; set its storage to None if that storage must keep its address."""
+        """Return the slot; without its storage, and with a reason, if that storage cannot move into the output."""
         if slot.storage is None:
             return slot
         try:

@@ -30,7 +30,10 @@ class Numbers:
         self._set = {*plan.inputs, *_written(plan)}
 
     def at(self, value: int, absent: int | None = None) -> int:
-        """Return the constant integer at a value, or ``absent`` if the value is None. Otherwise raise ``Refused``."""
+        """Return the constant integer that a value contains, or ``absent`` for a null value.
+
+        Raise ``Refused`` for any other value.
+        """
         found = self._plan.values[value]
         if isinstance(found, m.Int) and value not in self._set:
             return found.int_val

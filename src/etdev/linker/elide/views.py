@@ -1,14 +1,14 @@
 """Removal of copies whose output has the bytes of their input, possibly in another shape.
 
-1. Both sizes are static and the input has an address: the output becomes an alias of the input, and the instruction is
-   removed.
-2. The input is a constant: the output becomes the same constant.
-3. The address of the input is not fixed (it is the caller's, or differs between branches), or sizes are dynamic:
-   ``et_view`` replaces the copy. It moves no bytes, and sets the sizes as the copy would.
-4. The output always has the shape of its input (``alias_copy``, ``clone``): its users use the input instead.
+1. If the input has an address and all sizes are static, the output becomes an alias of the input. The copy is removed.
+2. If the input is a constant, the output becomes the same constant.
+3. If sizes are dynamic or the address of the input is not fixed, ``et_view`` replaces the copy. ``et_view`` moves no
+   bytes, and sets the sizes as the copy would. Memory of the caller has no fixed address. A value that differs between
+   branches has no fixed address either.
+4. If the output always has the shape of the input (``alias_copy``, ``clone``), users of the output use the input.
 
-The pass leaves a copy if the input's bytes may be written again while the output is still read. It also leaves a copy
-if another instruction writes the output.
+The pass keeps a copy if the input's bytes may be written again while the output is still read. The pass also keeps a
+copy if another instruction writes the output.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _is_clone(plan: m.ExecutionPlan, call: m.KernelCall) -> bool:
 
 
 def _has_form(plan: m.ExecutionPlan, call: m.KernelCall, name: str) -> bool:
-    """Return whether a call has the arguments that its operator requires. A file may contain other calls."""
+    """Return whether a call has the arguments that its operator requires. A file may contain wrong arguments."""
     kinds = [type(plan.values[index]) for index in call.args]
     sizes = [m.IntList] if name == _VIEW_COPY else kinds[1:-2]
     return kinds == [m.Tensor, *sizes, m.Tensor, m.Tensor] and call.args[-2] == call.args[-1]
@@ -98,9 +98,9 @@ class _Views:
     _merged: dict[int, list[int]] = field(default_factory=dict)
     """Maps each merged group to the groups that now hold its bytes."""
     _members: dict[int, set[int]] = field(init=False)
-    """Maps each group to the values that have an address in it."""
+    """Maps each group to the values that have an address in that group."""
     _device_members: dict[int, set[int]] = field(init=False)
-    """Maps each group to those of its values that are inputs or outputs on a device."""
+    """Maps each group to its values that are inputs or outputs on a device."""
     _values: dict[int, m.Value] = field(default_factory=dict)
     """Replacements in the table of values, by value index."""
     _new_values: list[m.Value] = field(default_factory=list)
@@ -203,9 +203,9 @@ class _Views:
             raise Refused("its input is written again while its output is in use")
 
     def _is_written_elsewhere(self, source: int, after: int, before: int) -> bool:
-        """Return whether an instruction between two positions may write an input without bytes in a group.
+        """Return whether an instruction between two positions may write an input that belongs to no group.
 
-        Such an input has unplanned memory, or an address that is not fixed.
+        Such an input is in unplanned memory, or has no fixed address.
         """
         if source in self._unfixed:
             return self._writers.any_unfixed(after, before, unplanned=True)
@@ -323,7 +323,7 @@ class _Views:
         """Return whether all users of ``out`` can use ``source`` instead.
 
         Return False if both are outputs of the method, because a caller distinguishes outputs by tensor. Also return
-        False if ``source`` has the higher number, because items of a list must precede the list in the table of values.
+        False if ``source`` has the higher number: items of a list must have lower numbers than the list.
         """
         if (
             source in self._unfixed

@@ -111,7 +111,7 @@ class _WriteBacks:
         return place
 
     def _require_same_block(self, position: int, first: int, temporary: MergedStorage) -> None:
-        """Raise ``Refused`` unless all writes to the temporary precede the ``copy_``, in its block."""
+        """Raise ``Refused`` unless all writes to the temporary precede the ``copy_`` in the same block."""
         if first < 0:
             raise Refused("its source is an input")
         if any(self._block[write - 1] != self._block[position] for write in temporary.writes):

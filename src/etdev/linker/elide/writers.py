@@ -41,7 +41,7 @@ class Writers:
         )
         self._loop_ends = [end for end, _ in loops]
         self._loop_starts = list(accumulate((start for _, start in reversed(loops)), min))[::-1]
-        """Smallest start of a loop and all loops after it, by index of the loop. Loops are sorted by end."""
+        """By loop, the smallest start among this loop and all later loops. Loops are sorted by end."""
 
     def of(self, value: int) -> Sequence[int]:
         """Return the positions of the instructions that write a value, in ascending order."""

@@ -22,6 +22,18 @@ function moment(method, instant) {
   return instant >= method.instants - 1 ? "reading the outputs" : `instruction ${grouped(instant - 1)}`;
 }
 
+/** The buffer by its memory id, its bank and its device. */
+function bufferName(buffer) {
+  const bank = buffer.info.bank === null ? "" : `bank ${buffer.info.bank}, `;
+  return `${bank}buffer ${buffer.info.index} on ${buffer.info.device}`;
+}
+
+/** The bytes that a map shows: the bank if at least a quarter of it is in use, otherwise the buffer. */
+function mapExtent(buffer) {
+  const { size, capacity } = buffer.info;
+  return Math.max(capacity !== null && capacity <= 4 * size ? capacity : size, 1);
+}
+
 function tensorName(buffer, row) {
   return text(buffer.tensors.name[row], `value ${buffer.tensors.value[row]}`);
 }

@@ -12,7 +12,7 @@ function mapOption(method, buffer, narrow) {
   const right = scaled(narrow ? 8 : 24);
   const fontSize = scaled(12);
   const unit = axisUnit(buffer.info.size);
-  const limit = Math.max(buffer.info.size, 1) / unit.bytes;
+  const limit = mapExtent(buffer) / unit.bytes;
   const time = {
     type: "value",
     min: -1,
@@ -191,20 +191,20 @@ function liveSeries(method, buffer, unit) {
   };
 }
 
-/** Horizontal lines: what the buffer has, and what any plan needs. */
+/** Horizontal lines: what the buffer has, what any plan needs, and what the bank has. */
 function limits(buffer, unit) {
   const line = (at, name, hue, type, position) => ({
     yAxis: at / unit.bytes,
     lineStyle: { color: colour(hue), type, width: 1.5 },
     label: { formatter: name, color: colour(hue), fontSize: scaled(12), position, distance: 3 },
   });
-  if (buffer.info.lower_bound === null) return [line(buffer.info.size, "size", "text", "solid", "insideEndTop")];
-  if (buffer.info.lower_bound === buffer.info.size)
-    return [line(buffer.info.size, "size, optimal", "text", "solid", "insideEndTop")];
-  return [
-    line(buffer.info.size, "size", "text", "solid", "insideEndTop"),
-    line(buffer.info.lower_bound, "lower bound", "doubt", "dashed", "insideEndBottom"),
-  ];
+  const { size, lower_bound: bound, capacity } = buffer.info;
+  const optimal = bound === size;
+  const lines = [line(size, optimal ? "size, optimal" : "size", "text", "solid", "insideEndTop")];
+  if (bound !== null && !optimal) lines.push(line(bound, "lower bound", "doubt", "dashed", "insideEndBottom"));
+  if (capacity !== null && capacity > size && capacity <= mapExtent(buffer))
+    lines.push(line(capacity, "bank", "bad", "solid", "insideStartTop"));
+  return lines;
 }
 
 /** A vertical line through both charts where most is in use. */

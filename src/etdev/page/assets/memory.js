@@ -6,7 +6,7 @@ class MemoryMap {
     this.method = method;
     this.buffer = buffer;
     this.unit = axisUnit(buffer.info.size).bytes;
-    this.zoom = new Zoom([method.instants, Math.max(buffer.info.size, 1)]);
+    this.zoom = new Zoom([method.instants, mapExtent(buffer)]);
     this.order = rowsInOrder(buffer);
     this.placeInOrder = new Map(this.order.map((row, place) => [row, place]));
     this.chart = null;

@@ -153,7 +153,10 @@ function buffersView(method, charts) {
       this.map.dispose();
     },
   };
-  const names = method.buffers.map((buffer) => `${buffer.info.index}, ${buffer.info.device}, ${size(buffer.info.size)}`);
+  const names = method.buffers.map(({ info }) => {
+    const bank = info.bank === null ? "" : `${info.bank}, `;
+    return `${info.index}, ${bank}${info.device}, ${size(info.size)}`;
+  });
   const chooser = names.length > 1 ? choice("Buffer", names, show) : null;
   const first = Math.max(
     method.buffers.findIndex((buffer) => buffer.peak),
@@ -193,6 +196,10 @@ function bufferFacts(buffer) {
     ["size", exactSize(buffer.info.size)],
     ["any plan needs", bound],
   ];
+  if (buffer.info.bank !== null) {
+    const { bank, size: used, capacity } = buffer.info;
+    pairs.splice(1, 0, ["bank", `${bank}: ${percent(used, capacity)} of ${exactSize(capacity)} used by this method`]);
+  }
   if (buffer.info.greedy !== null) pairs.push(["greedy planner", exactSize(buffer.info.greedy)]);
   return facts(pairs);
 }

@@ -4,8 +4,7 @@
 function mapSummary(method, buffer) {
   const peak = buffer.peak ? `; most in use: ${size(buffer.peak.nbytes)} at ${moment(method, buffer.peak.instant)}` : "";
   const tensors = `${grouped(buffer.tensors.value.length)} tensors in ${size(buffer.info.size)}`;
-  const where = `buffer ${buffer.info.index} on ${buffer.info.device}`;
-  return `Memory map of ${where}: ${tensors}, ${grouped(method.instants - 2)} instructions${peak}`;
+  return `Memory map of ${bufferName(buffer)}: ${tensors}, ${grouped(method.instants - 2)} instructions${peak}`;
 }
 
 function mapHelp() {

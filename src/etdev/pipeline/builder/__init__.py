@@ -1,1 +1,1 @@
-"""Builds of all targets of a config: one after another or on workers, from the cache or by running the stages."""
+"""Builds all targets of a config: restores finished targets from the cache, and builds the others."""

@@ -1,4 +1,4 @@
-"""The build of a config: takes finished targets from the cache, and builds the others."""
+"""The build of a config: restores finished targets from the cache, and builds the other targets."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ def build_project(project: Project, options: BuildOptions) -> BuildResult:
 
     If another build of one of these targets is running, wait until that build ends.
 
-    Good targets are entered in ``etdev.lock``. With :attr:`BuildOptions.locked`, all inputs and outputs must match the
-    lock. The outcome of each target is in ``results.json``, also if an error ends the build.
+    A target is entered in ``etdev.lock`` if it is :attr:`~etdev.pipeline.builder.finished.Finished.good`. With
+    :attr:`BuildOptions.locked`, all inputs and outputs must match the lock. ``results.json`` contains the outcome of
+    each target, even if an error ends the build.
 
     Raises an :class:`~etdev.errors.EtdevError` if a stage fails, unless :attr:`BuildOptions.keep_going` is set.
-    :class:`~etdev.errors.TargetsError` combines different errors of several targets. Artifacts of targets that were
-    already finished stay in place. A rejected artifact or a missed gate is a result, not an error: the other targets
+    :class:`~etdev.errors.TargetsError` combines different errors of several targets. After an error, the artifacts of
+    finished targets are not removed. A rejected artifact or a missed gate is a result, not an error: the other targets
     are still built.
     """
     names = choose_targets(project, options.targets)
@@ -46,7 +47,7 @@ def build_project(project: Project, options: BuildOptions) -> BuildResult:
 
 
 def _build_alone(project: Project, names: tuple[str, ...], options: BuildOptions) -> BuildResult:
-    """Build targets; the caller has excluded other builds from their folders."""
+    """Build the targets in ``names``. The caller must hold the locks on the output folders of the targets."""
     remove_results(project)
     check_baseline(project, names)
     require_runner_tools(project, names)
@@ -101,7 +102,10 @@ def _result(
 
 
 def _lock(project: Project, options: BuildOptions, lock: Lock | None, found: Mapping[str, Finished]) -> Iterator[str]:
-    """Compare the finished targets with the lock, or write them to the lock; yield the reason if writing fails."""
+    """With :attr:`BuildOptions.locked`, compare the finished targets with the lock; otherwise write them to the lock.
+
+    Yields a note if the lock cannot be written.
+    """
     if options.locked and lock is not None:
         check_outputs(project, lock, {name: finished.locked for name, finished in found.items()})
     elif is_of_the_files_alone(project):

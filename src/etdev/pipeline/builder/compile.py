@@ -9,12 +9,13 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from etdev.config.models import Pt2eXnnpack
+from etdev.config.tables.schemes import Pt2e
 from etdev.errors import LoadError, ProgramError
 from etdev.pipeline.builder.summary import describe_methods
 from etdev.pipeline.cache import Cache, Entry, FileAccess, Output, Reads, Watch, object_facts
 from etdev.pipeline.cache.import_closure import imported_files
 from etdev.pipeline.project import Project, says_share_state
+from etdev.pipeline.project.backend_options import option_files
 from etdev.pipeline.project.options import BuildOptions
 from etdev.pipeline.project.places import object_files, object_place, record_place, sidecar_place
 from etdev.pipeline.project.progress import StageClock
@@ -22,13 +23,12 @@ from etdev.pipeline.project.usercode import UserCode
 from etdev.pipeline.results.notes import LINKED_AGAIN
 from etdev.pipeline.results.result import MethodResult, Part
 from etdev.pipeline.stages.artifacts import ExportedModel, LoweredModel
-from etdev.pipeline.stages.emit import ObjectProgram, emit_object, find_common, merge_objects
+from etdev.pipeline.stages.emit import ObjectProgram, emit_object, find_common, merge_objects, read_object
 from etdev.pipeline.stages.etrecord import read_delegates
 from etdev.pipeline.stages.known_outputs import KnownOutputs
 from etdev.pipeline.stages.lower import lower_model
 from etdev.pipeline.stages.model_digest import digest_of_model
 from etdev.pipeline.stages.models import Models
-from etdev.program import read
 from etdev.program.sidecar import read_sidecar
 from etdev.runtime.stock import StockRuntime
 
@@ -36,7 +36,7 @@ _SHOWN_FILES = 3
 
 
 class Record(Part):
-    """Facts about a target that the stages up to emission find out.
+    """Facts about a target that are determined by the stages up to emission.
 
     A build that reuses the object program skips these stages, and reads the facts from this record.
     """
@@ -60,7 +60,7 @@ class Compiled:
     outputs: Mapping[str, Output]
     """The object program's files, with their digests at the time of writing."""
     models: tuple[ExportedModel, ExportedModel] | None = None
-    """The float model and the model that was lowered, for verification; None if no check needs them."""
+    """The float model and the lowered model, for verification; None if the build does not verify its targets."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ class CompiledMethod:
     reads: Reads
     """Files, folders and packages that the method was made from."""
     changed: tuple[str, ...]
-    """Files that changed during the build, so that it is unknown which content was read."""
+    """Input files that changed during the build. The method may be compiled from the old or the new content."""
     seconds: Mapping[str, float]
-    """Files that changed during the build; it is unknown which of their contents was read."""
+    """Duration of each stage in seconds, by stage name."""
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,8 @@ def compile_target(
 ) -> Compiled:
     """Return the object program of a target, compiled now or reused from an earlier build.
 
-    New files are written to ``folder``. Files of an earlier build stay in the target's folder if they are right. If the
-    target's methods were compiled one by one, ``parts`` has their object programs, which are merged.
+    New files are written to ``folder``. Unchanged files of an earlier build stay in the target's folder. If the
+    target's methods were compiled one by one, ``parts`` are the compiled methods, and this function merges them.
     """
     path = folder / object_place(session.project, name).name
     if parts:
@@ -143,7 +143,10 @@ def compile_target(
 def _models(
     session: BuildSession, name: str, record: Record, clock: StageClock, known: KnownOutputs
 ) -> tuple[ExportedModel, ExportedModel] | None:
-    """Return the float model and the lowered model of a target whose object program is reused; None without checks."""
+    """Return the float model and the lowered model of a target whose object program is reused.
+
+    Return None if the build does not verify its targets.
+    """
     if not session.options.verify:
         return None
     return remembering(session.models.prepare_unexported(name, record.outputs, clock, known), known)
@@ -152,20 +155,26 @@ def _models(
 def remembering(
     models: tuple[ExportedModel, ExportedModel], known: KnownOutputs
 ) -> tuple[ExportedModel, ExportedModel]:
-    """Return the float model and the lowered model; a quantized lowered model stores its outputs in ``known``."""
+    """Return the float model and the lowered model, with ``known`` attached to a quantized lowered model.
+
+    Verification reads outputs of the quantized model from ``known``, and adds the outputs that it computes.
+    """
     float_model, reference = models
     return (float_model, reference if reference is float_model else replace(reference, known=known))
 
 
 def keep_reference(project: Project, name: str, cache: Cache, reference: ExportedModel, reads: Reads) -> None:
-    """Keep the quantized model's outputs in the cache if this run computed new ones."""
+    """Store the quantized model's outputs in the cache if this run computed outputs that the cache lacks."""
     if reference.known is not None and reference.known.has_new and not cache.changed:
         facts = object_facts(project, name, cache.digests)
         cache.keep_reference(project, name, facts, reads, reference.known.content())
 
 
 def find_record(project: Project, name: str, cache: Cache) -> tuple[Record, Reads] | None:
-    """Return the record and reads of a quantized target's object program in the cache; None if the cache lacks it."""
+    """Return the cached record and reads of a quantized target's object program.
+
+    Return None if the target is not quantized, or if the cache lacks the object program.
+    """
     if project.config.targets[name].quantize is None:
         return None
     entry = cache.find(project, name, "object", object_facts(project, name, cache.digests))
@@ -176,7 +185,7 @@ def find_record(project: Project, name: str, cache: Cache) -> tuple[Record, Read
 
 
 def declared_files(project: Project) -> Iterator[Path]:
-    """Yield the model files that the config names, and all files in the model folders that it names."""
+    """Yield the model files in the config, and all files in the model folders in the config."""
     model = project.config.model
     for key in ("weights", "pt2", "hf"):
         if getattr(model, key) is not None:
@@ -188,7 +197,7 @@ def declared_files(project: Project) -> Iterator[Path]:
 def _contents(path: Path) -> Iterable[Path]:
     """Return the file at a path, or every file in the folder at a path.
 
-    If the path does not exist, the config names a model on the hub by a fixed commit. Then return nothing.
+    Return nothing if the path does not exist, because the config then refers to a model on the hub.
     """
     if path.is_dir():
         return sorted(item for item in path.rglob("*") if item.is_file())
@@ -198,7 +207,7 @@ def _contents(path: Path) -> Iterable[Path]:
 def _reused(session: BuildSession, name: str, staged: Path) -> Compiled | None:
     """Return the target's object program from the cache; None if the cache lacks it.
 
-    If the program's files are not at their final paths, they are restored to the folder that contains ``staged``.
+    Restore the program's files to the folder of ``staged``, unless the target's folder already contains these files.
     """
     project, cache = session.project, session.cache
     entry = cache.find(project, name, "object", object_facts(project, name, cache.digests))
@@ -210,7 +219,7 @@ def _reused(session: BuildSession, name: str, staged: Path) -> Compiled | None:
         if not cache.restore(entry, path.parent):
             return None
     try:
-        objects = ObjectProgram(path, read(path), read_sidecar(sidecar_place(path)))
+        objects = ObjectProgram(read_object(path), read_sidecar(sidecar_place(path)), path)
         if project.config.targets[name].etrecord:
             read_delegates(record_place(path))
         record = Record.model_validate_json(entry.record)
@@ -253,7 +262,10 @@ def _emitted(
 def _merged(
     session: BuildSession, name: str, parts: Sequence[CompiledMethod], path: Path, clock: StageClock
 ) -> Compiled:
-    """Merge the methods of a target that were compiled one by one, in the config's order."""
+    """Merge separately compiled methods of a target into one object program.
+
+    ``parts`` are the methods in the config's order.
+    """
     project = session.project
     _require_one_model(project, name, parts)
     reads = Reads()
@@ -275,9 +287,9 @@ def _merged(
 
 
 def _require_one_model(project: Project, name: str, parts: Sequence[CompiledMethod]) -> None:
-    """Raise an error unless all processes made models with the same weights; each process makes a model of its own.
+    """Raise :class:`~etdev.errors.LoadError` unless all methods come from models with the same weights.
 
-    The error is a :class:`~etdev.errors.LoadError`.
+    Each method was compiled in its own process, and each process loaded the model itself.
     """
     other = next((part for part in parts if part.model != parts[0].model), None)
     if other is not None:
@@ -291,7 +303,10 @@ def _require_one_model(project: Project, name: str, parts: Sequence[CompiledMeth
 
 
 def _kept(session: BuildSession, name: str, compiled: Compiled) -> Compiled:
-    """Return a compiled target with its reads; keep it in the cache unless a file changed while it was read."""
+    """Return a compiled target with its reads, and store it in the cache.
+
+    Do not store the target if a file changed during the build.
+    """
     project, cache = session.project, session.cache
     reads = compiled.reads.joined(_reads(session, name))
     if not cache.changed:
@@ -316,7 +331,7 @@ def _reads(session: BuildSession, name: str) -> Reads:
     session.cache.note_changed(project, user.stale())
     return session.cache.reads(
         project,
-        [*modules, *declared_files(project)],
+        [*modules, *declared_files(project), *option_files(project, name)],
         session.modelled,
         absent=user.missing(),
         packages=user.packages(roots),
@@ -324,12 +339,12 @@ def _reads(session: BuildSession, name: str) -> Reads:
 
 
 def _roots(project: Project, name: str) -> Iterator[str]:
-    """Yield the modules that the config names for the stages before the link."""
+    """Yield the names of the modules that the config imports for the stages before the link."""
     config = project.config
     yield from config.project.imports
     entries = [config.model.entry, config.constants if isinstance(config.constants, str) else None]
     scheme = config.quantize[wanted] if (wanted := config.targets[name].quantize) is not None else None
-    if isinstance(scheme, Pt2eXnnpack):
+    if isinstance(scheme, Pt2e):
         given = scheme.calibration
         entries += given.values() if isinstance(given, dict) else [given]
     yield from (entry.partition(":")[0] for entry in entries if entry is not None)

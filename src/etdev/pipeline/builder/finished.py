@@ -1,4 +1,4 @@
-"""Finished targets of earlier builds: a build reuses their files and results if it would produce the same."""
+"""Reuse of finished targets: a build restores a target from the cache if no input has changed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Finished(Part):
     """The target's entry for ``etdev.lock``."""
 
     changed: tuple[str, ...] = ()
-    """Files that the target was made from and that were written during the build."""
+    """Input files of the target that changed during the build."""
 
     @property
     def good(self) -> bool:
@@ -46,7 +46,7 @@ class Finished(Part):
 
 
 def find_finished(project: Project, target: str, options: BuildOptions, cache: Cache) -> Finished | None:
-    """Return a target that an earlier build finished, and restore its files; None if the target has to be built."""
+    """Restore the files of a target that an earlier build finished; return None if the target has to be built."""
     facts = linked_facts(project, target, options, cache.digests)
     entry = cache.find(project, target, "linked", facts)
     if entry is None:
@@ -69,7 +69,10 @@ def find_finished(project: Project, target: str, options: BuildOptions, cache: C
 
 
 def keep_finished(session: BuildSession, finished: Finished, compiled: Compiled) -> None:
-    """Keep a good target in the cache, with the digests of the files that this build wrote."""
+    """Store a target in the cache, with the digests of the files that this build wrote.
+
+    Do nothing if the target is not :attr:`Finished.good`.
+    """
     if not finished.good:
         return
     project, cache, result = session.project, session.cache, finished.result
@@ -103,7 +106,7 @@ def keep_finished(session: BuildSession, finished: Finished, compiled: Compiled)
 
 
 def _superfluous(project: Project, target: str, entry: Entry) -> list[Path]:
-    """Return the files in a target's folder that other builds left and the finished target does not have."""
+    """Return files in a target's folder that other builds wrote and that are not part of the finished target."""
     artifact = project.artifact(target)
     external = {*data_places(project, target), *(path for path, _ in reported_data(project, target))}
     known = (

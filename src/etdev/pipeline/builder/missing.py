@@ -1,4 +1,4 @@
-"""Building of the targets that the cache lacks, one after another or several at a time."""
+"""Builds the targets that the cache lacks, one after another or in parallel on workers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def build_missing(
 
 
 def _checked(project: Project, names: Sequence[str], outcome: Outcome) -> list[str]:
-    """Return the targets that this machine can build, according to an early check; record the errors of the others."""
+    """Return the targets that this machine can build, according to an early check.
+
+    Record an error for each of the other targets.
+    """
     ready = []
     for name in names:
         try:

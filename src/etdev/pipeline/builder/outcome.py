@@ -20,9 +20,9 @@ class Outcome:
     def error(self, names: Sequence[str], worst: ExitCode, hint: str) -> EtdevError | None:
         """Return the error that ends the build; None if every target was built.
 
-        If all errors are equal and have the exit code ``worst``, return the first one; otherwise combine all errors.
-        ``names`` is the order of the targets. ``worst`` is the worst exit code of all targets, including the built
-        ones.
+        If all errors are equal and have the exit code ``worst``, return the first error. Otherwise return an error that
+        combines all of them, with ``hint``. ``names`` is the order of the targets. ``worst`` is the worst exit code of
+        all targets, including the built targets.
         """
         errors = {name: self.errors[name] for name in names if name in self.errors}
         first = next(iter(errors.values()), None)
@@ -31,7 +31,7 @@ class Outcome:
         return TargetsError(errors, worst, hint=hint)
 
     def failed(self, names: Sequence[str]) -> tuple[FailedTarget, ...]:
-        """Return the errors of these targets for the build's result, in this order."""
+        """Return the errors of the targets in ``names``, in the order of ``names``."""
         return tuple(_failed(name, self.errors[name]) for name in names if name in self.errors)
 
 

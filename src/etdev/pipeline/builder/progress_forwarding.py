@@ -15,7 +15,7 @@ from pathlib import Path
 from etdev.pipeline.project.progress import Progress
 
 _EVERY_SECONDS = 0.1
-"""Minimum interval in seconds between two events that report numbers of calls."""
+"""Minimum interval in seconds between two events of :meth:`ProgressWriter.counted`."""
 
 
 class ProgressReader:
@@ -27,9 +27,9 @@ class ProgressReader:
         """Number of bytes read so far from each file."""
 
     def report(self) -> None:
-        """Report the events that were written since the last call of this function.
+        """Report the events that other processes have written since the previous call.
 
-        The display runs in the caller's thread, and may raise an interrupt there.
+        Events are reported in the thread of the caller. A display may raise an interrupt in that thread.
         """
         for path in self._folder.iterdir():
             begin = self._read.get(path, 0)
@@ -51,26 +51,29 @@ class ProgressWriter:
         self._counted = 0.0
 
     def started(self, target: str, stage: str) -> None:
-        """Write that a stage begins."""
+        """Write an event for the start of a stage."""
         self._write("started", target, stage)
 
     def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
-        """Write the number of calls, unless a number was written less than ``_EVERY_SECONDS`` ago."""
+        """Write an event with the number of calls made in a stage.
+
+        Skip the event if ``done`` is more than 1 and the previous such event is less than ``_EVERY_SECONDS`` old.
+        """
         now = time.monotonic()
         if done <= 1 or now - self._counted >= _EVERY_SECONDS:
             self._counted = now
             self._write("counted", target, stage, done, total)
 
     def finished(self, target: str, stage: str, seconds: float) -> None:
-        """Write that a stage has ended without an error."""
+        """Write an event for the end of a stage that raised no error."""
         self._write("finished", target, stage, seconds)
 
     def failed(self, target: str, stage: str) -> None:
-        """Write that a stage has raised an error."""
+        """Write an event for a stage that raised an error."""
         self._write("failed", target, stage)
 
     def ended(self, target: str) -> None:
-        """Write that no further stage of the target follows."""
+        """Write an event for the end of the last stage of a target."""
         self._write("ended", target)
 
     def _write(self, *event: object) -> None:

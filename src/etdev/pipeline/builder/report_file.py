@@ -37,7 +37,7 @@ def report_text(project: Project, result: TargetResult) -> str:
 
 
 def is_at(place: Path, text: str) -> bool:
-    """Return True if the file at a path has this content."""
+    """Return True if the file at ``place`` exists and contains exactly ``text``."""
     try:
         return read_file(place) == text.encode("utf-8")
     except OSError:
@@ -52,13 +52,13 @@ def write_results(project: Project, result: BuildResult) -> None:
 
 
 def built_targets(project: Project) -> tuple[str, ...]:
-    """Return the targets that were good in the last build; an empty tuple if ``results.json`` is missing."""
+    """Return the targets with the status ``built`` in ``results.json``; an empty tuple if the file is missing."""
     result = find_report(project.results)
     return () if result is None else tuple(target.name for target in result.targets if target.status == "built")
 
 
 def remove_results(project: Project) -> None:
-    """Remove the ``results.json`` of the last build, so that an interrupted build leaves no outdated one."""
+    """Remove the ``results.json`` of the last build, so that an interrupted build does not leave outdated results."""
     with write_errors_named(project.results):
         project.results.unlink(missing_ok=True)
 

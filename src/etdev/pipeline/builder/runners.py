@@ -1,4 +1,4 @@
-"""C++ projects of built targets: the key ``runner`` of a target."""
+"""C++ projects that run built targets, for targets with the key ``runner``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from etdev.pipeline.project.progress import StageClock
 
 
 def require_runner_tools(project: Project, names: Sequence[str]) -> None:
-    """Raise an error early if a target needs a C++ project and this machine cannot measure its pools.
+    """Raise an error early if a target needs a C++ project but this machine cannot measure the target's pools.
 
-    The first call on a machine compiles the native host, which measures them.
+    The measurement needs the native host. The first call on a machine compiles the native host.
     """
     wanting = [name for name in names if project.config.targets[name].runner]
     if not wanting:
@@ -32,9 +32,10 @@ def require_runner_tools(project: Project, names: Sequence[str]) -> None:
 
 
 def write_runners(project: Project, names: Sequence[str], outcome: Outcome, options: BuildOptions) -> None:
-    """Write the C++ projects of finished targets, and remove those of targets that have none.
+    """Write a C++ project for each finished target with the key ``runner``.
 
-    A target whose project cannot be written becomes a failed one.
+    Remove an earlier project of a target that is rejected or no longer has the key. If a project cannot be written,
+    record the error as the target's failure.
     """
     for name in names:
         if name not in outcome.finished:

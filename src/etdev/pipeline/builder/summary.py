@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from etdev import backends
 from etdev.devices import Device, parse_device
+from etdev.inspection.delegate_memory import delegate_memory
+from etdev.inspection.naming import dtype_name
 from etdev.inspection.transfers import transfers_per_call
 from etdev.linker.options import MethodReport
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.runtime_contents import needed_libraries
 from etdev.pipeline.results.decision_counts import count_copies, count_inplace
-from etdev.pipeline.results.result import MethodResult
+from etdev.pipeline.results.result import MethodResult, QuantizedTensor
 from etdev.pipeline.stages.artifacts import ExportedModel, LoweredModel
 from etdev.pipeline.stages.link import LinkedProgram
 from etdev.program import Program
 from etdev.program.analysis.effects import operator_name
+from etdev.program.analysis.quantized_ends import QuantizedEnd, quantized_ends
 from etdev.program.devices import delegate_device, named_devices
+from etdev.program.footprint import buffer_sizes
+from etdev.program.info import BufferInfo
+from etdev.program.sidecar.records import DelegateRecord
 
 
 def describe_methods(lowered: LoweredModel, exported: ExportedModel) -> tuple[MethodResult, ...]:
-    """Return each method's inputs, and which of its ops delegates and kernels run."""
+    """Return a result for each method, with its inputs and the numbers of ops in delegates and on kernels."""
     replaced = {item.method: item for item in lowered.replaced}
     return tuple(
         MethodResult(
@@ -40,34 +46,58 @@ def describe_methods(lowered: LoweredModel, exported: ExportedModel) -> tuple[Me
     )
 
 
-def with_memory(methods: tuple[MethodResult, ...], program: LinkedProgram) -> tuple[MethodResult, ...]:
-    """Return the methods with the link's results: operators, buffers, removed copies and outputs in place."""
+def with_memory(
+    methods: tuple[MethodResult, ...], program: LinkedProgram, records: Mapping[str, DelegateRecord]
+) -> tuple[MethodResult, ...]:
+    """Return the methods with the link's results: operators, buffers, removed copies and outputs in place.
+
+    Also add the memory of delegates from ``records``, whose keys are the SHA-256 of blobs.
+    """
     reports = {report.name: report for report in program.linked.methods}
-    return tuple(_with_memory(method, reports[method.name], program) for method in methods)
+    known = delegate_memory(program.linked.program, records)
+    return tuple(
+        _with_memory(method, reports[method.name], program).model_copy(update={"delegate_memory": known[method.name]})
+        for method in methods
+    )
 
 
 def _with_memory(method: MethodResult, report: MethodReport, program: LinkedProgram) -> MethodResult:
     plan = program.linked.program.method(method.name)
-    greedy = program.greedy[method.name]
+    greedy = program.greedy.get(method.name, {})
+    named = program.linked.banks.named if program.linked.banks is not None else tuple[BufferInfo, ...]
+    ends = quantized_ends(program.linked.program).get(method.name, ())
     operators = tuple(sorted(operator_name(operator) for operator in plan.operators))
     return method.model_copy(
         update={
             "operators": operators,
             "libraries": needed_libraries(operators),
-            "buffers": tuple(replace(buffer, greedy=greedy[buffer.index]) for buffer in report.buffers),
+            "buffers": named(replace(buffer, greedy=greedy.get(buffer.index)) for buffer in report.buffers),
             "instructions": len(plan.instructions),
+            "quantized": tuple(_quantized(end, method.input_names) for end in ends),
             "transfers": transfers_per_call(plan),
             "copies": count_copies(report.elisions),
             "inplace": count_inplace(report.inplace),
             "copy_decisions": report.elisions,
             "inplace_decisions": report.inplace,
+            "order": report.order,
             "renumbered": dict(report.renumbered),
         }
     )
 
 
+def _quantized(end: QuantizedEnd, names: tuple[str, ...]) -> QuantizedTensor:
+    return QuantizedTensor(
+        name=names[end.position] if end.side == "input" else f"output{end.position}",
+        dtype=dtype_name(end.dtype),
+        scale=end.scale,
+        zero_point=end.zero_point,
+        quant_min=end.quant_min,
+        quant_max=end.quant_max,
+    )
+
+
 def describe_state(program: Program) -> Iterator[str]:
-    """Yield a note on state in each device's memory, because that memory must be zeroed at load."""
+    """Yield a note for each device whose memory contains state, because that memory must be zeroed at load."""
     found: dict[Device, dict[str, None]] = defaultdict(dict)
     for plan in program.execution_plan:
         for _, tensor in plan.tensors():
@@ -83,9 +113,9 @@ def describe_state(program: Program) -> Iterator[str]:
 
 
 def describe_unguarded(project: Project, target: str) -> Iterator[str]:
-    """Yield a note on a quantized target if no check compares it with the float model.
+    """Yield a note on a quantized target if no check compares the target with the float model.
 
-    Such a target passes every check even if quantization has spoiled its outputs.
+    Without such a check, the target passes verification even if quantization has spoiled its outputs.
     """
     settings = project.config.targets[target]
     if settings.quantize is not None and settings.verify.min_snr_db is None and settings.verify.accuracy is None:
@@ -98,7 +128,8 @@ def describe_unguarded(project: Project, target: str) -> Iterator[str]:
 def describe_unused(project: Project, target: str, program: Program) -> Iterator[str]:
     """Yield notes on settings without effect, since a name in the config may be misspelled.
 
-    These are partitioners that took no op, options for ops that the model lacks, and memory limits for unused devices.
+    These are partitioners that took no op, options for ops that the model lacks, and memory limits for unused
+    devices or banks.
     """
     settings = project.config.targets[target]
     found = {(item.id, delegate_device(item)) for plan in program.execution_plan for item in plan.delegates}
@@ -113,7 +144,10 @@ def describe_unused(project: Project, target: str, program: Program) -> Iterator
             what = f"the partitioner {step.backend!r}{there} took no op"
             yield f"{what}: its options, at {where}, may name ops that the model does not have"
     devices = {str(device) for device in (Device(), *named_devices(program))}
+    sizes, banks = buffer_sizes(program), settings.memory.bank_names
+    used = devices.union(bank for index, bank in banks.items() if sizes.get(index))
     for name in settings.budget.memory:
-        if name not in devices:
+        if name not in used:
             where = project.where("targets", target, "budget", "memory", name)
-            yield f"the program uses no memory on {name}, although {where} limits that memory"
+            there = f"in bank {name}" if name in banks.values() else f"on {name}"
+            yield f"the program uses no memory {there}, although {where} limits that memory"

@@ -19,6 +19,7 @@ from etdev.pipeline.builder.compile import (
     keep_reference,
 )
 from etdev.pipeline.builder.finished import Finished, keep_finished
+from etdev.pipeline.builder.garbage import rare_collections
 from etdev.pipeline.builder.report_file import display_path, report_text
 from etdev.pipeline.builder.summary import describe_state, describe_unguarded, describe_unused, with_memory
 from etdev.pipeline.cache import Cache, FileAccess, Reads, Watch, locked_facts
@@ -61,6 +62,7 @@ def build_session(project: Project, options: BuildOptions, cache: Cache) -> Iter
     Inside the block, all printed output goes to stderr, and Python can import the project's modules.
     """
     with (
+        rare_collections(),
         quiet_libraries(verbose=options.verbose),
         UserCode() as user,
         Watch([project.loaded.root], _own_places(project, cache)) as watch,
@@ -70,7 +72,10 @@ def build_session(project: Project, options: BuildOptions, cache: Cache) -> Iter
 
 
 def compile_part(session: BuildSession, name: str, method: str, folder: Path) -> CompiledMethod:
-    """Compile one method of a target into a folder; raise the error that prevents it."""
+    """Compile one method of a target into a folder.
+
+    Raises an error if the compilation fails.
+    """
     try:
         _register(session, name)
         return compile_method(session, name, method, folder)
@@ -79,10 +84,10 @@ def compile_part(session: BuildSession, name: str, method: str, folder: Path) ->
 
 
 def build_target(session: BuildSession, name: str, parts: Sequence[CompiledMethod] = ()) -> Finished:
-    """Build and verify a target, and keep the target in the cache if it is good.
+    """Build and verify a target, and store it in the cache if it is good.
 
-    Raises the error that prevents the build. ``parts`` are the target's methods in the config's order, if they were
-    compiled one by one.
+    If the target's methods were compiled one by one, ``parts`` are the compiled methods in the config's order. Raises
+    an error if a stage fails.
     """
     clock = StageClock(name, session.options.progress)
     try:
@@ -137,16 +142,22 @@ def _build_target(session: BuildSession, name: str, clock: StageClock, parts: Se
             data=tuple(_data(program, written, staged)),
             operators=operators,
             quantize=compiled.record.scheme,
-            methods=with_memory(compiled.record.methods, program),
+            methods=with_memory(compiled.record.methods, program, compiled.objects.sidecar.delegates),
             memory=planned_memory(program.linked.program),
             sidecar_sha256=file_sha256(sidecar_place(compiled.objects.path)),
             nested_memory=memory_by_device(program.nested),
             planner=program.linked.planner,
             shared_state=program.linked.shared_state,
+            banks=program.linked.banks,
             checks=checks,
             required=required_checks(project, name, session.options),
             seconds=clock.seconds,
-            figures=measure_program(program.linked.program, written.program.size, compiled.record.methods),
+            figures=measure_program(
+                program.linked.program,
+                written.program.size,
+                compiled.record.methods,
+                project.config.targets[name].memory.bank_names,
+            ),
             notes=tuple(_notes(session, name, compiled, program, inplace, clock)),
         )
         staged.write_report(report_text(project, result))
@@ -158,7 +169,7 @@ def _build_target(session: BuildSession, name: str, clock: StageClock, parts: Se
 
 
 def _written_operators(project: Project, name: str, program: LinkedProgram, staged: StagedTarget) -> FileBeside | None:
-    """Write the list of operators that the program needs; return None if the config does not ask for it."""
+    """Write the list of operators that the program needs; return None if the config does not request the list."""
     if not project.config.targets[name].selected_operators:
         return None
     written = write_operators(program.linked.program, project.artifact(name), staged.operators)
@@ -191,6 +202,7 @@ def _verified(
         methods=compiled.record.methods,
         data=tuple(file.path for file in written.data),
         lookups=compiled.objects.sidecar.lookups,
+        records=compiled.objects.sidecar.delegates,
         jobs=session.options.metric_jobs,
         count=clock.count("verify"),
     )
@@ -234,7 +246,7 @@ def _reads(session: BuildSession, name: str, compiled: Compiled) -> Reads:
 
 
 def _locked(project: Project, result: TargetResult, reads: Reads) -> LockedTarget:
-    """Return the target's entry for the lock: its digests, and everything that determines its bytes."""
+    """Return the target's entry for the lock: digests and figures of the built files, and all inputs of the build."""
     assert result.figures is not None
     facts = locked_facts(project, result.name)
     return LockedTarget(

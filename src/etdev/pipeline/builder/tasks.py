@@ -36,7 +36,7 @@ def workers_wanted(project: Project, options: BuildOptions) -> int:
 def plan_tasks(project: Project, names: Sequence[str], options: BuildOptions, cache: Cache) -> list[Task]:
     """Return the first tasks for these targets; a target whose methods are compiled separately is built afterwards.
 
-    If there are more workers than targets, methods of targets are compiled separately where that is possible.
+    If there are more workers than targets, compile the methods of a target separately if the result is the same.
     """
     spare = workers_wanted(project, options) > len(names)
     tasks: list[Task] = []

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import socket
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from etdev.errors import EtdevError, MissingRequirementError, StageError
 from etdev.files import file_sha256, remove_abandoned, temporary_folder
@@ -31,6 +31,7 @@ from etdev.runtime.orchestrator import ObjectHandle, Orchestrator, PoisonedError
 if TYPE_CHECKING:
     from etdev.pipeline.cache.store import Store
 
+_Made = TypeVar("_Made")
 _LOOK_SECONDS = 0.1
 """Interval in seconds at which the progress of workers is reported."""
 
@@ -58,7 +59,7 @@ class Job:
 
 
 class RemoteBuilder:
-    """An object on a worker that builds targets there."""
+    """A builder on a worker, which compiles methods and builds targets for the main process."""
 
     def __init__(self, job: Job) -> None:
         _check_place(job)
@@ -68,23 +69,31 @@ class RemoteBuilder:
             self._session = stack.enter_context(build_session(job.project, options, self._cache))
             self._open = stack.pop_all()
 
-    def compile(self, name: str, method: str, folder: Path) -> tuple[CompiledMethod, str | None]:
+    def compile(self, name: str, method: str, folder: Path) -> tuple[CompiledMethod | EtdevError, str | None]:
         """Compile a method of a target.
 
-        Return the method, and the reason if the cache could not keep something; None if the cache kept everything.
+        Returns the method or the error, and the reason why the cache could not store a file; the reason is None if
+        nothing failed. An exception would end all later tasks that use this builder.
         """
-        return compile_part(self._session, name, method, folder), self._cache.obstacle
+        return _result_or_error(lambda: compile_part(self._session, name, method, folder)), self._cache.obstacle
 
-    def build(self, name: str, parts: Sequence[CompiledMethod]) -> tuple[Finished, str | None]:
+    def build(self, name: str, parts: Sequence[CompiledMethod]) -> tuple[Finished | EtdevError, str | None]:
         """Build a target.
 
-        Return the target, and the reason if the cache could not keep something; None if the cache kept everything.
+        Returns the target or the error, and the reason why the cache could not store a file, as :meth:`compile` does.
         """
-        return build_target(self._session, name, parts), self._cache.obstacle
+        return _result_or_error(lambda: build_target(self._session, name, parts)), self._cache.obstacle
 
     def close(self) -> None:
-        """Close the build session. The orchestrator calls this method when it closes."""
+        """Close the build session. The orchestrator calls this method when the orchestrator itself is closed."""
         self._open.close()
+
+
+def _result_or_error(build: Callable[[], _Made]) -> _Made | EtdevError:
+    try:
+        return build()
+    except EtdevError as error:
+        return error
 
 
 def build_on_workers(
@@ -124,7 +133,7 @@ def build_on_workers(
 
 
 class _WorkerPool:
-    """A scheduler that gives tasks to idle workers."""
+    """A scheduler that assigns tasks to idle workers."""
 
     def __init__(
         self,
@@ -143,7 +152,7 @@ class _WorkerPool:
         self._builders: dict[int, ObjectHandle] = {}
         self._running: dict[Future[Any], tuple[Task, int]] = {}
         self._parts: dict[str, dict[str, CompiledMethod]] = {name: {} for name in folders}
-        """Compiled methods of each target that is compiled method by method: maps target to method to result."""
+        """Compiled methods, by target and method name, for targets whose methods are compiled separately."""
 
     def build(self, tasks: Sequence[Task]) -> None:
         """Run all tasks. When the last method of a target is compiled, build the target."""
@@ -193,7 +202,9 @@ class _WorkerPool:
         if error is None:
             made, obstacle = future.result()
             self._cache.obstacle = self._cache.obstacle or obstacle
-            if task.method is None:
+            if isinstance(made, EtdevError):
+                self._outcome.errors.setdefault(task.target, made)
+            elif task.method is None:
                 self._outcome.finished[task.target] = made
             else:
                 self._parts[task.target][task.method] = made
@@ -227,7 +238,7 @@ def _check_place(job: Job) -> None:
         if not path.is_file() or file_sha256(path) != digest:
             state = "differs" if path.is_file() else "is missing"
             raise MissingRequirementError(
-                f"the worker on {host} cannot build this project: {path} {state} there",
+                f"the worker on {host} cannot build this project: on that machine, {path} {state}",
                 where=job.project.where("run", "executor"),
                 hint="share the project's folder with all machines of the cluster, at the same path",
             )

@@ -1,4 +1,4 @@
-"""The cache that a build uses: it finds object programs and finished targets whose inputs are unchanged."""
+"""The build cache: finds stored object programs and finished targets whose inputs are unchanged."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def open_store() -> Store:
 class Cache:
     """The store and the digests of one run; a context manager.
 
-    ``obstacle`` is the reason why the cache could not keep something; None if it kept everything.
+    ``obstacle`` is the reason why the cache could not store a build; None if no store operation failed.
     """
 
     def __init__(self, store: Store) -> None:
@@ -66,9 +66,9 @@ class Cache:
         self._open.close()
 
     def find(self, project: Project, target: str, level: Level, facts: Facts) -> Entry | None:
-        """Return an earlier build with the same facts and unchanged reads; None if there is none.
+        """Return an earlier build with the same facts and unchanged reads; None if no such build exists.
 
-        Builds of which an output is no longer stored are ignored.
+        Ignore builds that have lost an output file from the store.
         """
         root = project.loaded.root
         for entry in self.store.entries(project.name, target, level, facts):
@@ -103,7 +103,10 @@ class Cache:
         return True
 
     def is_in_place(self, entry: Entry, folder: Path) -> bool:
-        """Return True if a folder has all files of an entry with the right content; then mark the entry as used."""
+        """Return True if a folder contains all files of an entry with the right content.
+
+        If so, also mark the entry as used.
+        """
         if self._not_in_place(entry, folder):
             return False
         self.store.use(entry)
@@ -119,9 +122,9 @@ class Cache:
             return False
 
     def keep(self, entry: Entry, folder: Path) -> None:
-        """Keep a successful build, whose files are in ``folder``.
+        """Store a successful build, whose files are in ``folder``.
 
-        If keeping fails, no error is raised; :attr:`obstacle` then states the reason.
+        An error is not raised. Instead, :attr:`obstacle` is set to the reason.
         """
         try:
             for name, output in entry.outputs.items():
@@ -160,7 +163,7 @@ class Cache:
         return {path.name: Output(size=path.stat().st_size, sha256=file_sha256(path)) for path in paths}
 
     def note_changed(self, project: Project, files: Iterable[Path]) -> None:
-        """Enter files in :attr:`changed`, because their content when the build read them is unknown."""
+        """Enter files in :attr:`changed`, because the build may have read their old or their new content."""
         self.changed |= {_relative(path, project.loaded.root) for path in files}
 
     def reads(
@@ -173,12 +176,12 @@ class Cache:
     ) -> Reads:
         """Return the files, folders and packages that a build has read, with their digests and versions.
 
-        ``named`` are code files and files that the config names. ``seen`` has the files and folders that the build
-        accessed. ``absent`` are the paths, without a suffix, at which the build looked for a module and found none.
-        ``packages`` maps each package that the build imported to its version.
+        ``named`` are source files, and files that the config refers to. ``seen`` contains the files and folders that
+        the build accessed. ``absent`` are the paths, without a suffix, at which the build looked for a module and found
+        none. ``packages`` maps each package that the build imported to its version.
 
-        A file that was written after the cache was opened is entered in :attr:`changed`, because it is unknown which
-        content was read.
+        A file that was written after the cache was opened is entered in :attr:`changed`. The build may have read the
+        file's old or new content.
         """
         root = project.loaded.root
         seen = seen or FileAccess()
@@ -208,7 +211,7 @@ class Cache:
 
 
 def _relative(path: Path, root: Path) -> str:
-    """Return a path relative to the project's folder, also if a symbolic link led to the path."""
+    """Return a path relative to the project's folder. Resolve symbolic links if the path is outside that folder."""
     name = os.path.relpath(path, root)
     if name.startswith(os.pardir):
         name = os.path.relpath(os.path.realpath(path), os.path.realpath(root))

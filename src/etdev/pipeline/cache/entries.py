@@ -26,12 +26,12 @@ class _Part(BaseModel):
 
 
 class Facts(_Part):
-    """The inputs of a build that are known before it begins."""
+    """The inputs of a build that are known before the build begins."""
 
     settings: dict[str, Plain]
     """Settings that affect the result, by dotted key such as ``targets.this.memory.planner``."""
     versions: dict[str, str]
-    """Versions of packages and of the machine, by name."""
+    """Versions of packages, and descriptions of the machine, by name."""
 
     @property
     def digest(self) -> str:
@@ -85,7 +85,7 @@ class Output(_Part):
 class Entry(_Part):
     """An entry of the cache: the facts, reads and outputs of one build.
 
-    ``level`` states which content of the build the entry has.
+    ``level`` is the kind of content in the entry.
     """
 
     format: Literal[1] = 1
@@ -97,7 +97,7 @@ class Entry(_Part):
     outputs: dict[str, Output]
     """The files of the entry, by name in the target's folder."""
     record: str = ""
-    """Facts that the stages found out, as JSON; the builder reads and writes it."""
+    """JSON text with facts from the stages. Only the builder reads and writes this text."""
 
 
 def flattened(settings: Mapping[str, Any]) -> dict[str, Plain]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 import platform
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,17 +15,20 @@ from typing import Any
 
 from etdev import backends, plugins
 from etdev.config.models import LINK_KEYS
+from etdev.errors import MissingRequirementError
 from etdev.pipeline.cache.digests import Digests, digest_of_text
-from etdev.pipeline.cache.entries import Facts, Plain, flattened
+from etdev.pipeline.cache.entries import ABSENT, Facts, Plain, flattened
 from etdev.pipeline.project import Project, says_share_state
 from etdev.pipeline.project.baseline_source import baseline_path, committed_lock, judges_growth, report_of
 from etdev.pipeline.project.machine import describe_machine
 from etdev.pipeline.project.options import BuildOptions, required_checks
+from etdev.pipeline.project.places import native_library_places
 from etdev.pipeline.project.requirements import build_packages
 from etdev.pipeline.project.usable_forms import usable_forms
 from etdev.pipeline.project.versions import versions
 from etdev.pipeline.results.report import report_beside
 from etdev.plugins import BACKENDS, CHECKS, EXECUTORS, PLANNERS
+from etdev.runtime.native_libraries import registered_delegates, registered_library
 
 _NOT_SETTINGS = (("extends",), ("profiles",), ("deploy",), ("run",))
 """Tables of the config that are not among the facts.
@@ -31,10 +36,11 @@ _NOT_SETTINGS = (("extends",), ("profiles",), ("deploy",), ("run",))
 The first two are already applied to the other settings. The last two do not affect a build.
 """
 _MODULE_KEYS = (("model", "entry"), ("constants",), ("project", "imports"))
-"""Keys that name the modules that a model is built from."""
+"""Config keys whose values are names of modules that contribute to a model."""
 _AFTER_EMISSION = (
     ("project", "name"),
     ("project", "out"),
+    ("project", "native_libraries"),
     ("baseline",),
     ("methods", "*", "samples"),
     ("targets", "*", "verify"),
@@ -52,8 +58,14 @@ Lowering depends on the forms that the target's runtime has kernels for. These f
 def object_facts(project: Project, target: str, digests: Digests) -> Facts:
     """Return the facts that a target's object program depends on."""
     settings = _settings(project, target)
+    memory, this = project.config.targets[target].memory, settings["targets"]["this"]
+    if memory.tiling == "auto" and memory.room is not None:  # Methods that exceed the banks are tiled.
+        linked = {key: copy.deepcopy(this[key]) for key in ("io", "elide")}
+        settings["banks"] = {"room": memory.room, "alignment": memory.alignment, "order": memory.order, **linked}
     for key in (*LINK_KEYS, *_AFTER_EMISSION):
         _drop(settings, key)
+    io = this["io"]
+    this["io"] = {name: item for name, item in io.items() if item["quantized"]}
     settings |= _circumstances(project)
     return Facts(settings=flattened(settings), versions=_versions(project, target, digests, linked=False))
 
@@ -68,6 +80,7 @@ def linked_facts(project: Project, target: str, options: BuildOptions, digests: 
         "device map": {str(device): str(place) for device, place in options.device_map.items()},
         "devices": _visible_devices(),
         "baseline": _baseline(project, target, digests) if options.verify else None,
+        "native libraries": _native_libraries(project, target, digests) if options.verify else {},
         "machine": _machine() if project.config.targets[target].budget.latency is not None else None,
     }
     return Facts(
@@ -88,10 +101,10 @@ def locked_facts(project: Project, target: str) -> Facts:
 
 
 def _circumstances(project: Project) -> dict[str, Any]:
-    """Return facts on where and how the config states its settings.
+    """Return facts on explicitly set keys and on module folders.
 
-    ``stated`` lists settings that have another effect if stated than if absent, even with the default value. ``bases``
-    maps each key that names a module to the folder in which the module is searched.
+    ``stated`` lists keys whose default value has another effect if it is set explicitly. ``bases`` maps each key in
+    ``_MODULE_KEYS`` to the folder in which its modules are searched.
     """
     root = project.loaded.root
     return {
@@ -142,7 +155,10 @@ def _package_versions(project: Project, target: str, *, linked: bool) -> dict[st
 
 
 def _plugins(project: Project, target: str, *, linked: bool) -> Iterator[metadata.Distribution]:
-    """Yield the packages that provide the target's backends and their executors and, if ``linked``, its planner."""
+    """Yield the packages that provide the target's backends, and executors for the backends' delegates.
+
+    If ``linked``, also yield the package of the target's planner.
+    """
     settings = project.config.targets[target]
     used = []
     for step in settings.partitioners:
@@ -202,6 +218,30 @@ def _baseline(project: Project, target: str, digests: Digests) -> str | None:
         return digests.of(path) + (digests.of(report) if report.is_file() else "")
     except OSError:
         return None
+
+
+def _native_libraries(project: Project, target: str, digests: Digests) -> dict[str, str]:
+    """Return the digests of the native libraries, which verification runs.
+
+    The name is the path in the config, or the delegate for which a package registers the library.
+    """
+    found = dict(zip(project.config.project.native_libraries, native_library_places(project), strict=True))
+    delegates = {
+        delegate
+        for step in project.config.targets[target].partitioners
+        for delegate in backends.get(step.backend).delegate_ids
+    }
+    with suppress(MissingRequirementError):  # Verification reports it.
+        for delegate in registered_delegates(delegates):
+            found[delegate] = registered_library(delegate)
+    return {name: _digest_or_absent(path, digests) for name, path in sorted(found.items())}
+
+
+def _digest_or_absent(path: Path, digests: Digests) -> str:
+    try:
+        return digests.of(path)
+    except OSError:
+        return ABSENT
 
 
 def _machine() -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from etdev.files import read_file
 
 _COMPUTED = frozenset({"__import__", "exec", "import_module", "importlib", "pkgutil", "runpy"})
-"""Names in a module's source which show that the module may import modules under computed names."""
+"""Names that indicate imports under computed names if a module's source uses them."""
 
 
 def imported_files(roots: Iterable[str], modules: Mapping[str, Path]) -> set[Path]:
@@ -35,7 +35,7 @@ def imported_files(roots: Iterable[str], modules: Mapping[str, Path]) -> set[Pat
 def _named(name: str, file: Path) -> set[str] | None:
     """Return the names that a module's source imports; None if the source computes names to import.
 
-    An extension module has no source. The result for it is empty.
+    Return an empty set for an extension module, because it has no source.
     """
     if file.suffix != ".py":
         return set()

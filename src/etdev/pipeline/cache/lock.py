@@ -68,7 +68,7 @@ def read_lock(text: str, where: str) -> Lock:
 
     Raises :class:`~etdev.errors.UsageError` at ``where`` if the text is not a valid lock.
     """
-    hint = "restore the lock from version control, or remove it: `etdev build` writes it again"
+    hint = "restore the lock from version control, or remove the lock and run `etdev build`"
     try:
         return Lock.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
@@ -93,7 +93,11 @@ def find_lock(project: Project) -> Lock | None:
     except OSError as error:
         raise UsageError(f"cannot read the lock: {describe_os_error(error)[0]}", where=str(path)) from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"this file is not an etdev lock: {error}", where=str(path), hint="remove it") from error
+        raise UsageError(
+            f"this file is not an etdev lock: {error}",
+            where=str(path),
+            hint="restore the lock from version control, or remove the lock and run `etdev build`",
+        ) from error
 
 
 def write_lock(project: Project, lock: Lock | None, built: Mapping[str, LockedTarget]) -> None:
@@ -109,7 +113,7 @@ def write_lock(project: Project, lock: Lock | None, built: Mapping[str, LockedTa
 
 
 def is_entered(project: Project, lock: Lock | None, built: Mapping[str, LockedTarget]) -> bool:
-    """Return True if the lock has these targets as built, and no target that the config lacks."""
+    """Return True if writing these targets to the lock would not change the lock."""
     return lock is not None and _entered(project, lock, built) == lock.targets
 
 
@@ -119,7 +123,10 @@ def _entered(project: Project, lock: Lock | None, built: Mapping[str, LockedTarg
 
 
 def is_of_the_files_alone(project: Project) -> bool:
-    """Return True if all settings come from the config's files; a lock does not cover overrides."""
+    """Return True if all settings come from the config's files.
+
+    A lock is not written for a build with other settings, such as overrides.
+    """
     return all(origin.layer in ("extends", "file") for origin in project.loaded.origins.values())
 
 

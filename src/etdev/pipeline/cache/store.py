@@ -1,7 +1,8 @@
-"""The cache's folder: files, stored under the digests of their content, and entries of builds, which name files.
+"""The folder of the cache.
 
-Several processes can use the folder at the same time. Content is checked when it is read. Damaged content counts as
-missing.
+The folder contains files, stored under the digests of their content, and entries of builds. An entry refers to files by
+digest. Several processes can use the folder at the same time. Content is checked when it is read. Damaged content
+counts as missing.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ from etdev.pipeline.cache.digests import digest_of_text
 from etdev.pipeline.cache.entries import Entry, Facts, Level, Output
 
 _GRACE_SECONDS = 3600.0
-"""Age in seconds up to which a file that no entry names is kept; a build may be about to write its entry."""
+"""Age in seconds up to which a file without an entry is retained.
+
+Another process may have stored the file, and may be about to write the entry.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,7 @@ class Store:
             return
         with open_file(path) as source, atomic_path(place) as temporary:
             if _copy(source, temporary) != output.sha256:
-                raise OSError(errno.EIO, "the file has changed while it was copied", os.fspath(path))
+                raise OSError(errno.EIO, "the file changed while it was being copied", os.fspath(path))
 
     def copy_out(self, output: Output, place: Path) -> bool:
         """Copy a stored file to ``place``, a temporary file; return False if the stored file is missing or damaged.
@@ -114,7 +118,10 @@ class Store:
         return content
 
     def holds(self, output: Output) -> bool:
-        """Return True if a file with this digest and size is stored; its content is checked only when it is read."""
+        """Return True if a file with this digest and size is stored.
+
+        This function does not check the content of the file. :meth:`read` and :meth:`copy_out` do.
+        """
         return _size_of(self._place(output.sha256)) == output.size
 
     def _place(self, digest: str) -> Path:
@@ -174,8 +181,8 @@ class Store:
     def collect(self, limit: int | None = None) -> Freed:
         """Remove the least recently used entries until the remaining content is at most ``limit`` bytes.
 
-        If ``limit`` is None, the store's own limit applies. Files that no entry names are removed too. Another process
-        that is about to read such a file finds it missing.
+        If ``limit`` is None, the store's own limit applies. Also remove files that no entry refers to. Another process
+        that needs a removed file treats the file as missing.
         """
         limit = self.limit if limit is None else limit
         files = {path.parent.name + path.name: (path, size, used) for path, size, used in self._all_files()}

@@ -1,6 +1,7 @@
-"""Watches: while a project's code runs, they record the project's files and folders that Python opens and lists.
+"""Watches, which record the files and folders of a project that Python opens and lists.
 
-Python reports each ``open`` as an audit event. Libraries that read files without Python (safetensors) report nothing.
+A watch is active while the project's code runs. Python reports each ``open`` as an audit event. Libraries that read
+files without Python, such as safetensors, cause no event.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _LISTS = ("os.listdir", "os.scandir")
 
 @dataclass(slots=True)
 class FileAccess:
-    """Absolute paths that were accessed, spelled as in the code."""
+    """Absolute paths of files that were read and of folders that were listed. Symbolic links are not resolved."""
 
     files: set[str] = field(default_factory=set)
     folders: set[str] = field(default_factory=set)
@@ -47,7 +48,7 @@ class Watch:
 
     @contextmanager
     def into(self, seen: FileAccess) -> Iterator[None]:
-        """Record the accesses of the block in ``seen``, in addition to :attr:`seen`."""
+        """Inside the block, record accesses in the argument ``seen`` and in :attr:`seen`."""
         self._sinks.append(seen)
         try:
             yield
@@ -65,7 +66,7 @@ class Watch:
         _WATCHES.remove(self)
 
     def note(self, path: str, *, folder: bool) -> None:
-        """Record an access: a folder that was listed if ``folder`` is True, else a file that was read."""
+        """Record a listed folder if ``folder`` is True, or a file that was read if ``folder`` is False."""
         name = os.path.abspath(path)
         inside = f"{name}/"
         below = next((prefix for prefix in self._below if inside.startswith(prefix)), None)
@@ -81,6 +82,8 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
     try:
         path = arguments[0]
         if event == "open" and (isinstance(path, int) or not _reads(arguments[2])):
+            return
+        if event == "open" and _is_removal(sys._getframe(1).f_globals, path):
             return
         if event in _LISTS and (isinstance(path, int) or _is_import(sys._getframe(1).f_globals)):
             return
@@ -100,8 +103,19 @@ def _is_import(module: dict[str, Any]) -> bool:
     return str(module.get("__name__", "")).startswith("importlib.")
 
 
+def _is_removal(module: dict[str, Any], path: Any) -> bool:
+    """Return True if ``shutil.rmtree`` opens a folder by its name inside a folder other than the current one.
+
+    The audit event does not state that other folder.
+    """
+    return module.get("__name__") == "shutil" and not os.path.isabs(path)
+
+
 def _is_no_input(name: str) -> bool:
-    """Return True if a path is not an input of a build: compiled modules, folders of tools, and unfinished files."""
+    """Return True if a build never counts a path as an input.
+
+    Such paths are bytecode, hidden files and folders, and unfinished files.
+    """
     parts = name.rstrip("/").split("/")
     return name.endswith((".pyc/", f"{TEMPORARY_SUFFIX}/")) or any(
         part.startswith((".", "__pycache__")) for part in parts
@@ -109,5 +123,8 @@ def _is_no_input(name: str) -> bool:
 
 
 def _prefixes(paths: Sequence[Path]) -> tuple[str, ...]:
-    """Return the prefixes that paths in these folders have, as spelled and with symbolic links resolved."""
+    """Return each folder's absolute path and resolved path, with a slash at the end.
+
+    A path below a folder starts with one of these prefixes.
+    """
     return tuple({f"{name}/" for path in paths for name in (os.path.abspath(path), os.path.realpath(path))})

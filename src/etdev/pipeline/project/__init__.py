@@ -54,7 +54,7 @@ class Project:
 
     @property
     def files(self) -> list[Path]:
-        """Files that a build reads or writes, without the model's own: files of the config and of each target."""
+        """Files of the config and of each target that a build reads or writes. Model files are not included."""
         suffixes = (".pte", ".etrecord", ".object.pte", ".object.json", ".object.etrecord")
         names = [f"{self.name}{suffix}" for suffix in suffixes]
         folders = [self.out / target for target in self.config.targets]
@@ -70,11 +70,14 @@ class Project:
         return f"{self.loaded.where(*key)} ({_dotted(key)})"
 
     def error(self, message: str, *key: str | int, hint: str | None, rule: str = CONFLICT) -> ConfigError:
-        """Return an error about the value of a key; for errors that are found only after the config is validated."""
+        """Return an error about the value of a key.
+
+        Use this function for errors that config validation cannot find.
+        """
         return ConfigError((self.loaded.problem(message, *key, hint=hint, rule=rule),))
 
     def base(self, *key: str | int) -> Path:
-        """Return the folder in which to search for the module that the value of this key names."""
+        """Return the folder in which to search for the module whose name is the value of a key."""
         return self.loaded.base(*key)
 
 
@@ -86,5 +89,5 @@ def _dotted(key: tuple[str | int, ...]) -> str:
 
 
 def says_share_state(project: Project) -> bool:
-    """Return True if the config sets `model.share_state`, to true or false."""
+    """Return True if the config sets ``model.share_state`` explicitly, to either true or false."""
     return ("model", "share_state") in project.loaded.origins

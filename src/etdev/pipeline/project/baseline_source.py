@@ -20,7 +20,7 @@ def judges_growth(project: Project, target: str) -> bool:
 
 
 def baseline_path(project: Project) -> Path | None:
-    """Return the file or folder that the config names as baseline; None if the baseline is a commit or not set."""
+    """Return the file or folder of the baseline; None if the baseline is a commit or not set."""
     baseline = project.config.baseline
     if baseline is None or baseline.from_.startswith(GIT_PREFIX):
         return None
@@ -33,7 +33,7 @@ def report_of(folder: Path, target: str) -> Path:
 
 
 def baseline_name(project: Project) -> str:
-    """Return the name of the baseline for messages, as the config states it."""
+    """Return the baseline's value in the config, for use in messages."""
     baseline = project.config.baseline
     return "" if baseline is None else baseline.from_.rstrip("/")
 
@@ -41,8 +41,8 @@ def baseline_name(project: Project) -> str:
 def check_baseline(project: Project, targets: tuple[str, ...]) -> None:
     """Raise an error early if the baseline cannot be used.
 
-    Raises :class:`~etdev.errors.ConfigError` if one file is the baseline of several targets, or if the baseline is the
-    project's own output folder. There, a build that exceeds a limit would become the next build's baseline.
+    Raises :class:`~etdev.errors.ConfigError` in two cases. One file is the baseline of several targets, or the baseline
+    is the project's own output folder. There, a build that exceeds a limit would become the baseline of the next build.
     """
     judged = [name for name in targets if judges_growth(project, name)]
     path = baseline_path(project) if judged else None
@@ -59,9 +59,9 @@ def check_baseline(project: Project, targets: tuple[str, ...]) -> None:
 
 
 def committed_lock(project: Project) -> str | None:
-    """Return the text of the lock in the commit that the config names; None if there is none.
+    """Return the text of the lock in the baseline's commit; None if there is no such text.
 
-    There is no lock if the commit does not contain one, or if the repository has no commits. Raises
+    The result is None if the commit does not contain a lock, or if the repository has no commits. Raises
     :class:`~etdev.errors.MissingRequirementError` if git, a repository or the commit is missing.
     """
     baseline, root = project.config.baseline, project.loaded.root

@@ -14,10 +14,10 @@ from etdev.pipeline.project.progress import WAIT, Progress
 
 @contextmanager
 def exclusive_outputs(project: Project, targets: Sequence[str], progress: Progress) -> Iterator[None]:
-    """Keep other builds out of the folders of these targets during the block; first wait until running builds end.
+    """Prevent other builds from using the folders of these targets during the block.
 
-    Folders that did not exist before and are empty after the block are removed. Raises
-    :class:`~etdev.errors.WriteError`.
+    First wait until running builds of these targets end. On exit, remove folders that did not exist before the block
+    and are empty. Raises :class:`~etdev.errors.WriteError`.
     """
     with ExitStack() as stack:
         folders = [project.out, *(project.out / name for name in targets)]

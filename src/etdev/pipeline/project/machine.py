@@ -19,11 +19,11 @@ class Machine(Part):
     """The machine on which a time was measured."""
 
     cpu: str | None
-    """Model name; None if the system does not state it."""
+    """Name of the CPU model; None if the system does not report it."""
     cores: int
     """Number of cores that this process may use."""
     load: float | None
-    """Load average of the last minute: running and waiting processes; None if the system does not state it."""
+    """Average number of running and waiting processes in the last minute; None if the system does not report it."""
     system: str
     versions: Mapping[str, str]
     """Versions of etdev, Python and the packages that affect the time, by name."""

@@ -1,4 +1,4 @@
-"""Options of one build that the caller chooses, in addition to the config."""
+"""Options of one build that come from the caller, not from the config."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from etdev.runtime.device_map import NO_MAP, DeviceMap, parse_device_map
 
 @dataclass
 class BuildOptions:
-    """Options of one build that the caller chooses, in addition to the config."""
+    """Options of one build that come from the caller, not from the config."""
 
     targets: Sequence[str] = ()
     """Glob patterns of the targets to build; an empty sequence means every target."""
@@ -29,11 +29,13 @@ class BuildOptions:
     locked: bool = False
     """True to require that all inputs and outputs match ``etdev.lock``."""
     device_map: DeviceMap = field(default_factory=lambda: NO_MAP)
-    """Local devices that stand for the devices of programs."""
+    """Local devices that replace the devices of programs."""
     jobs: int | None = None
     """Number of targets, or methods of targets, to build at the same time; None for the config's number."""
     metric_jobs: int = 1
-    """Number of workers for the samples that a metric passes to ``run.map``; used only if the program keeps no state.
+    """Number of workers for the samples that a metric passes to ``run.map``.
+
+    Programs with state ignore this option.
     """
     keep_going: bool = False
     """True to build the other targets after one target has failed."""
@@ -42,7 +44,7 @@ class BuildOptions:
 
 
 def choose_targets(project: Project, patterns: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the targets that match a pattern, in the config's order; a string counts as one pattern."""
+    """Return the names of the targets that match any pattern, in the config's order. A string is one pattern."""
     names = tuple(project.config.targets)
     patterns = (patterns,) if isinstance(patterns, str) else tuple(patterns)
     for pattern in patterns:
@@ -75,7 +77,7 @@ def parse_checks(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_device_map(text: str | None) -> DeviceMap:
-    """Return the device map that a text such as ``cuda:0=sim`` states; an empty map for None.
+    """Parse a device map such as ``cuda:0=sim``; return an empty map for None.
 
     Raises :class:`~etdev.errors.UsageError` if the text is invalid.
     """

@@ -1,4 +1,4 @@
-"""Paths of the files that a build makes in the folder of a target."""
+"""Paths of files: those that a build writes to the folder of a target, and native libraries."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def record_place(program: Path) -> Path:
 def data_places(project: Project, target: str) -> tuple[Path, ...]:
     """Return the paths of a target's data files, sorted by name.
 
-    The config's ``external_weights`` names some of the files. The report of the last build names the files that
-    backends requested.
+    The data files are the file of the config's ``external_weights``, and the files that backends requested in the last
+    build.
     """
     weights = project.config.targets[target].external_weights
     asked = {path for path, of_delegates in reported_data(project, target) if of_delegates}
@@ -39,12 +39,21 @@ def data_places(project: Project, target: str) -> tuple[Path, ...]:
 
 
 def reported_data(project: Project, target: str) -> list[tuple[Path, bool]]:
-    """Return the data files that the report of a target's last build names, and whether a backend requested each."""
+    """Return the data files in the report of a target's last build.
+
+    Each file is paired with a bool, which is True if a backend requested the file.
+    """
     place = report_place(project, target)
     report = find_report(place)
     data = [item for built in (() if report is None else report.targets) for item in built.data]
     files = [(place.with_name(Path(item.name).name), item.of_delegates) for item in data]
     return [(path, of_delegates) for path, of_delegates in files if path.suffix == SUFFIX]
+
+
+def native_library_places(project: Project) -> tuple[Path, ...]:
+    """Return the paths of the native libraries that the config names."""
+    count = len(project.config.project.native_libraries)
+    return tuple(project.loaded.resolve("project", "native_libraries", index) for index in range(count))
 
 
 def operators_place(program: Path) -> Path:
@@ -58,7 +67,10 @@ def runner_place(program: Path) -> Path:
 
 
 def object_files(project: Project, target: str, folder: Path | None = None) -> tuple[Path, ...]:
-    """Return the files of an object program in the order of writing: in ``folder``, or at their final paths if None."""
+    """Return the paths of all files of a target's object program, in the order of writing.
+
+    The paths are in ``folder``. If ``folder`` is None, they are the final paths.
+    """
     path = object_place(project, target)
     path = path if folder is None else folder / path.name
     record = [record_place(path)] if project.config.targets[target].etrecord else []

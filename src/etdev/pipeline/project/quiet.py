@@ -38,8 +38,8 @@ def quiet_libraries(*, verbose: bool = False) -> Iterator[None]:
 def held_back() -> Iterator[None]:
     """Capture the output that torch prints in the block, and drop torch's log messages.
 
-    If the block raises an exception, the printed text, which shows the graph so far, becomes a note of the exception.
-    The log messages would only repeat the traceback.
+    If the block raises an exception, attach the printed text to the exception as a note. The text shows the graph up to
+    the error. The log messages would only repeat the traceback.
     """
     printed, before = io.StringIO(), logging.root.manager.disable
     logging.disable(max(before, logging.ERROR))
@@ -76,7 +76,7 @@ def _stdout_to_stderr() -> Iterator[None]:
 
 
 def _flush() -> None:
-    """Flush Python's and C's buffers for stdout, so that their content still goes to the old destination."""
+    """Flush Python's and C's buffers for stdout before stdout is redirected, or before the redirection ends."""
     if sys.__stdout__ is not None:
         with suppress(OSError, ValueError):
             sys.__stdout__.flush()

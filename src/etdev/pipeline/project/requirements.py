@@ -1,4 +1,4 @@
-"""Packages that a build of a config requires: missing ones are found early, and broken ones are reported."""
+"""Packages that a build requires, and errors for packages that are missing or broken."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Requirement:
 
 
 def build_packages(config: Config, target: str) -> tuple[str, ...]:
-    """Return the packages whose versions may affect a target's file, whether installed or not.
+    """Return the packages whose versions may affect a target's file, including packages that are not installed.
 
     Packages that the project's own code imports are not included. They are known only after the code has run.
     """
@@ -72,8 +72,8 @@ def require_packages(project: Project, targets: Collection[str], doing: str) -> 
 def import_package(module: str) -> None:
     """Import a module of an installed package before any other code imports it.
 
-    A broken package is thus reported as broken, not as a bug of etdev. Any exception counts, because incompatible
-    packages do not only raise ImportError.
+    If the import fails, raise an error about the package. Otherwise a later traceback would look like a bug of etdev.
+    The import of an incompatible package may raise any exception.
     """
     try:
         importlib.import_module(module)

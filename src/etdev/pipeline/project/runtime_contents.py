@@ -1,4 +1,4 @@
-"""Operators and backends of the runtime that a target is for, from the config or from the executorch wheel."""
+"""Operators and backends of a target's runtime. The config lists them, or else the executorch wheel does."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from etdev.pipeline.project import Project
 from etdev.program import Program
 
 _PRIMITIVE = re.compile(r"^(executorch_prim::|aten::sym_|aten::_local_scalar_dense$)")
-"""Operators that the runtime itself has, with any kernel library."""
+"""Pattern for the operators that are part of the runtime itself, not of a kernel library."""
 
-_WHEEL = "the wheel's runtime"
+WHEEL = "the wheel's runtime"
+"""Label of the operators and backends of the ExecuTorch wheel."""
 
 _BACKENDS = "the config's `runtime.backends`"
 
@@ -31,18 +32,18 @@ class RuntimeContents:
     backends: frozenset[str]
     closed: bool
     """True if ``backends`` lists all of the runtime's backends, False if the runtime may have others."""
-    operators_label: str = _WHEEL
+    operators_label: str = WHEEL
     """Source of the list of operators, for messages: the subject of a sentence."""
-    backends_label: str = _WHEEL
+    backends_label: str = WHEEL
 
 
 def target_runtime(
     project: Project, target: str, wheel_operators: frozenset[str], wheel_backends: frozenset[str]
 ) -> RuntimeContents:
-    """Return the contents of the target's runtime: from the config if it states them, otherwise from the wheel."""
+    """Return the operators and backends of the target's runtime: from the config if set there, else from the wheel."""
     settings = project.config.targets[target].runtime
     operators: frozenset[str] | None = wheel_operators
-    label = _WHEEL
+    label = WHEEL
     if settings.operators is not None:
         operators = selected_operators(project, target)
         label = Path(settings.operators).name
@@ -55,7 +56,7 @@ def target_runtime(
 
 
 def check_runtime_settings(project: Project, target: str) -> None:
-    """Read the file that `runtime.operators` names, to find an unreadable file before a slow stage.
+    """Read the file in `runtime.operators`, so that a build with an unreadable file fails early.
 
     Raises :class:`~etdev.errors.ConfigError` at the key.
     """
@@ -64,18 +65,17 @@ def check_runtime_settings(project: Project, target: str) -> None:
 
 
 def needed_libraries(operators: Iterable[str]) -> tuple[str, ...]:
-    """Return the kernel libraries of ExecuTorch that have these operators, sorted.
+    """Return the names of ExecuTorch's kernel libraries that contain these operators, sorted.
 
     An operator that is in ``portable`` does not require ``optimized``. The wheel has lists of the libraries' operators.
     An operator that is in none of the lists counts only if it is an ATen operator, because others may be custom.
     """
-    portable, quantized = (library_operators(name, frozenset()) for name in ("portable", "quantized"))
+    listed = {name: library_operators(name, frozenset()) for name in ("portable", "quantized", "cortex-m")}
     found = set()
     for name in operators:
-        if name in portable:
-            found.add("portable")
-        elif name in quantized:
-            found.add("quantized")
+        library = next((library for library, operators in listed.items() if name in operators), None)
+        if library is not None:
+            found.add(library)
         elif name.startswith("aten::") and _PRIMITIVE.match(name) is None:
             found.add("optimized")
     return tuple(sorted(found))
@@ -84,14 +84,14 @@ def needed_libraries(operators: Iterable[str]) -> tuple[str, ...]:
 def library_operators(library: str, wheel_operators: frozenset[str]) -> frozenset[str]:
     """Return the operators of one of ExecuTorch's kernel libraries, from the lists in the wheel.
 
-    ``optimized`` is ExecuTorch's merge of that library with ``portable``. The wheel has no list of it. Its operators
-    are those in the wheel's registry, without the quantized ones.
+    The wheel has no list for ``optimized``, ExecuTorch's merge of its optimized kernels with ``portable``. For
+    ``optimized``, return all operators in the wheel's registry except the quantized ones.
     """
     return wheel_operators - listed_operators("quantized") if library == "optimized" else listed_operators(library)
 
 
 def selected_operators(project: Project, target: str) -> frozenset[str] | None:
-    """Return the operators that the target's selected-operators YAML names; None if it includes all operators.
+    """Return the operators in the file of `runtime.operators`; None if the file includes all operators.
 
     ExecuTorch's selective build uses the same file. Raises :class:`~etdev.errors.ConfigError` at the key.
     """
@@ -129,7 +129,7 @@ class Requirements:
 
 
 def requirements(found: Program) -> Requirements:
-    """Return the operators and delegates that the methods of a program name."""
+    """Return the operators and delegates that each method of a program refers to."""
     return Requirements(
         operators={
             plan.name: frozenset(f"{op.name}.{op.overload}" if op.overload else op.name for op in plan.operators)

@@ -12,7 +12,7 @@ Tensors = tuple["torch.Tensor", ...]
 
 
 def iter_tensors(value: Any) -> list[torch.Tensor]:
-    """Return all tensors in a nested result, in the order of torch's pytree; dicts and dataclasses are taken apart."""
+    """Return all tensors in a nested result, including dicts and dataclasses, in the order of torch's pytree."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -31,7 +31,7 @@ def random_tensor(shape: Sequence[int], dtype: torch.dtype, generator: torch.Gen
 
 
 def bytes_of(tensor: torch.Tensor) -> memoryview:
-    """Return the bytes of a dense tensor's values, in the order of its dimensions."""
+    """Return a dense tensor's values as bytes in contiguous order."""
     import torch
 
     flat: Any = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()

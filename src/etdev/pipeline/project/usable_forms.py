@@ -1,18 +1,26 @@
-"""The forms that lowering may use for a target: the target's runtime must have their kernels."""
+"""The forms that lowering may use for a target: forms whose kernels are in the target's runtime."""
 
 from __future__ import annotations
 
+from etdev import backends
+from etdev.backends.base import RewritesPrograms
 from etdev.lowering import forms
 from etdev.pipeline.project import Project
 
 
 def usable_forms(project: Project, target: str) -> tuple[str, ...]:
-    """Return the names of the forms whose kernels the target's runtime has; none if the config turns forms off.
+    """Return the names of the forms whose kernels are in the target's runtime.
 
-    Raises :class:`~etdev.errors.ConfigError` if the file of ``runtime.operators`` cannot be read.
+    The result is empty if the config turns forms off. It is also empty if a backend of the target has a kernel library
+    of its own and the config does not state the runtime's libraries, because that runtime is not the wheel's. Raises
+    :class:`~etdev.errors.ConfigError` if the file of ``runtime.operators`` cannot be read.
     """
     settings = project.config.targets[target]
     if settings.lowering == "stock":
+        return ()
+    if settings.runtime.kernels is None and any(
+        isinstance(backends.get(step.backend), RewritesPrograms) for step in settings.partitioners
+    ):
         return ()
     listed = None
     if settings.runtime.operators is not None:

@@ -1,4 +1,4 @@
-"""Modules of the user's code: files, loader, packages, and errors about missing names."""
+"""Functions on modules of the user's code: find, load and classify modules, and describe missing names."""
 
 from __future__ import annotations
 
@@ -18,8 +18,12 @@ from etdev.config.module_files import MODULE_ENDS
 from etdev.errors import MismatchError
 from etdev.files import real_path
 
-LIBRARIES = (*map(sysconfig.get_path, ("purelib", "platlib", "stdlib")), site.getusersitepackages())
-"""Folders of installed packages and of the standard library."""
+LIBRARIES = (
+    *map(sysconfig.get_path, ("purelib", "platlib", "stdlib")),
+    site.getusersitepackages(),
+    str(Path(__file__).parents[2]),
+)
+"""Folders of installed packages and of the standard library. etdev may be installed from a folder of its own."""
 STAMPS: dict[Path, tuple[int, int, int] | None] = {}
 """Size and times of each module's file at the time of import, by path; None if the file did not exist."""
 
@@ -28,8 +32,8 @@ class SourceLoader(SourceFileLoader):
     """A loader that always compiles the current source, and never uses or writes bytecode.
 
     Python compares the times of bytecode and source in whole seconds only. Writing bytecode would change the user's
-    folder. Before the source runs, the loader calls ``note`` with the source's syntax tree and with the folder in which
-    the module's full name is searched.
+    folder. Before the source runs, the loader calls ``note`` with the syntax tree of the source and with a folder. The
+    folder is the root of the module's full name: ``/a`` for the module ``b.c`` in ``/a/b/c.py``.
     """
 
     def __init__(self, note: Callable[[ast.Module, Path], None], fullname: str, path: str) -> None:
@@ -46,7 +50,10 @@ class SourceLoader(SourceFileLoader):
 
 @functools.cache
 def packages_of_modules() -> Mapping[str, list[str]]:
-    """Return the packages that provide each installed module, by module; cached, because the search is slow."""
+    """Return a mapping from the name of each installed module to the packages that provide the module.
+
+    The result is cached, because the search is slow.
+    """
     return metadata.packages_distributions()
 
 
@@ -79,9 +86,18 @@ def is_installed(module: ModuleType) -> bool:
 
 @functools.cache
 def _is_in_libraries(file: str) -> bool:
-    """Return True if a file is in a library's folder; cached, because a build asks for thousands of files."""
-    path = real_path(file)
-    return any(path.is_relative_to(folder) for library in LIBRARIES for folder in (library, real_path(library)))
+    """Return True if a file is in a library's folder.
+
+    Results are cached, because a build tests thousands of files.
+    """
+    return real_path(file).as_posix().startswith(_library_folders())
+
+
+@functools.cache
+def _library_folders() -> tuple[str, ...]:
+    """Return the paths of the libraries' folders, with and without symbolic links, each with a ``/`` at its end."""
+    folders = {folder for library in LIBRARIES for folder in (Path(library), real_path(library))}
+    return tuple(f"{folder.as_posix()}/" for folder in folders)
 
 
 def file_of(module: ModuleType) -> Path | None:
@@ -93,10 +109,10 @@ def file_of(module: ModuleType) -> Path | None:
 
 
 def local_module(dotted: str, base: Path) -> tuple[str, Path | None]:
-    """Return the name and file of the outermost module or package of a dotted name that is in ``base``.
+    """Find the outermost part of a dotted name that is a module or package in ``base``; return its name and file.
 
-    For ``a.b.c``, this is ``a``. If ``a`` is a folder without ``__init__``, the search continues with ``a.b``. The file
-    is None if ``base`` does not have the module.
+    For ``a.b.c``, this part is ``a``. If ``a`` is a folder without ``__init__``, try ``a.b`` next, and so on. If no
+    part is found, return the dotted name and None.
     """
     parts = dotted.split(".")
     for count, part in enumerate(parts, 1):

@@ -1,4 +1,4 @@
-"""Import and call the Python code that a config names; errors state the line in that code."""
+"""Imports and calls the user's Python code; errors state the line in that code."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from etdev.pipeline.project.user_modules import (
 )
 
 _REGISTERED: dict[tuple[Path, str], dict[str, ModuleType]] = {}
-"""Modules that the import of each module in ``imports`` loaded, by that module's folder and name.
+"""Modules loaded by the import of each entry in the config's ``project.imports``, by folder and name of the entry.
 
 Later builds use these modules again. Another import would register the same custom ops twice, which is an error.
 """
@@ -51,11 +51,11 @@ class UserCode:
 
     Inside the block, Python searches these folders first, also for imports that the user's functions make later. On
     exit, the modules from these folders are removed from ``sys.modules``, so that the next build in this process reads
-    their files again. Modules imported by :meth:`register` stay for the whole process.
+    the files again. Modules imported by :meth:`register` stay for the whole process.
 
-    A process has one module per name, and code expects the module in its own folder. The imports in each source file,
-    including imports inside functions, are collected before the file runs. If code in two folders needs different
-    modules of the same name, an error is raised, because one of them would get the wrong module.
+    Python can load only one module of each name. This class collects the imports in each source file, including imports
+    inside functions, before the file runs. If code in two folders imports different modules of the same name, an error
+    is raised.
     """
 
     def __init__(self) -> None:
@@ -65,9 +65,12 @@ class UserCode:
         self._path_before: list[str] = []
         self._modules_before: dict[str, ModuleType] = {}
         self._meant: dict[str, Path] = {}
-        """Maps the name of each local module that the config or local code imports to the module's file."""
+        """Maps the name of each imported local module to the module's file."""
         self._asked: set[tuple[str, ...]] = set()
-        """Names that were searched, split at the dots: top-level modules, and modules in local packages."""
+        """Names of modules that Python looked for, split at the dots.
+
+        Only top-level modules and modules in local packages are included.
+        """
         self._named: set[str] = set()
         """Names in the import statements of local code."""
         self._hook = FileFinder.path_hook(
@@ -124,7 +127,7 @@ class UserCode:
                 raise no_attribute(found, part, entry, where) from None
         if not callable(found):
             raise MismatchError(
-                f"{entry!r} is not callable but {type(found).__name__}",
+                f"{entry!r} is of type {type(found).__name__}, which is not callable",
                 where=where,
                 hint="set it to the name of a function or a class",
             )
@@ -140,7 +143,7 @@ class UserCode:
         return f"{type(error).__name__}: {text}" + (f" ({place})" if place else "")
 
     def place(self, trace: TracebackType | None) -> str | None:
-        """Return the innermost frame in the user's code as ``model.py:12, in forward``; None if no frame is there."""
+        """Return the innermost frame in the user's code as ``model.py:12, in forward``; None without such a frame."""
         for frame in reversed(traceback.extract_tb(trace)):
             short = self.shorten(frame.filename)
             if short is not None:
@@ -159,7 +162,7 @@ class UserCode:
         return None
 
     def modules(self) -> dict[str, Path]:
-        """Return the modules of the user's code that were imported so far; maps name to file."""
+        """Map the name of each module of the user's code that has been imported to the module's file."""
         files = {name: file_of(module) for name, module in list(sys.modules.items()) if not is_installed(module)}
         return {
             name: path
@@ -173,7 +176,10 @@ class UserCode:
         return {place for place in places if not is_module(place)}
 
     def packages(self, roots: Iterable[str]) -> dict[str, str]:
-        """Return the versions of the packages that the project's code or ``roots`` import, by package name."""
+        """Return the versions of packages that the project's code imports, by package name.
+
+        ``roots`` are names of further modules whose packages are included.
+        """
         tops = {name.partition(".")[0] for name in (*self._named, *roots)}
         known = packages_of_modules()
         return {package: metadata.version(package) for top in sorted(tops) for package in known.get(top, ())}
@@ -229,7 +235,7 @@ class UserCode:
         sys.path[:] = [str(base), *(entry for entry in sys.path if entry != str(base))]
 
     def _find_in_bases(self, path: str) -> Any:
-        """Return a finder for one of the user's folders; raise ImportError for other folders. Used as a path hook."""
+        """Return a finder for a folder of the user's code; raise ImportError for other folders. Used as a path hook."""
         if not self._is_own(Path(path)):
             raise ImportError(f"{path} is not a folder of the project's code")
         return self._hook(path)
@@ -239,7 +245,7 @@ class UserCode:
             del sys.path_importer_cache[path]
 
     def _hide_foreign(self, top: str, base: Path, where: str) -> None:
-        """Hide an already loaded module if a local module has the same name, until the block ends."""
+        """Until the block ends, hide an already loaded module that has the same name as a local module."""
         loaded = sys.modules.get(top)
         local = [path for path in (base / top / "__init__.py", base / f"{top}.py") if path.is_file()]
         if loaded is not None and getattr(loaded, "__file__", None) is None and (base / top).is_dir():
@@ -251,7 +257,7 @@ class UserCode:
             return
         if path is not None and self._is_local(loaded):
             raise LoadError(
-                f"two config files name different modules {top!r}: {path} and {local[0]}",
+                f"two config files refer to different modules with the name {top!r}: {path} and {local[0]}",
                 where=where,
                 hint="rename one of the two modules",
             )
@@ -270,7 +276,10 @@ class UserCode:
                     self._note_import(f"{node.module}.{alias.name}", base)
 
     def _note_import(self, dotted: str, base: Path) -> None:
-        """Record the file in ``base`` that an import refers to; raise an error if the name has another file already."""
+        """Record the file in ``base`` that the import of ``dotted`` refers to.
+
+        Raises an error if another file was recorded or loaded under the same module name.
+        """
         name, file = local_module(dotted, base)
         if file is None:
             return
@@ -281,7 +290,7 @@ class UserCode:
         other = found or self._meant.setdefault(name, file)
         if real_path(other) != real_path(file):
             raise LoadError(
-                f"the code of two config files imports different modules {name!r}: {other} and {file}",
+                f"the code of two config files imports different modules with the name {name!r}: {other} and {file}",
                 hint="rename one of the two modules",
             )
 
@@ -290,9 +299,9 @@ class UserCode:
         return path is not None and self._is_own(path)
 
     def _is_own(self, path: Path) -> bool:
-        """Return True if a path is in a config's folder, but not in a folder of libraries inside that folder.
+        """Return True if a path is in a config's folder, but not in a nested folder of libraries.
 
-        Packages that are installed from source (etdev's, the user's) may be located below a config's folder.
+        Packages that are installed from source, such as etdev itself, may be located below a config's folder.
         """
         if self.shorten(str(path)) is None:
             return False

@@ -7,6 +7,7 @@ import platform
 from collections.abc import Iterable
 from importlib import metadata
 
+from etdev import tosa_tools
 from etdev._version import __version__
 
 PACKAGES = ("torch", "executorch", "torchao", "transformers", "openvino", "numpy", "safetensors")
@@ -21,6 +22,8 @@ def versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
 @functools.cache
 def package_version(name: str) -> str | None:
     """Return the version of an installed package; None if it is not installed. The result is cached."""
+    if name == tosa_tools.DISTRIBUTION:
+        return tosa_tools.version()
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Counts of a link's decisions: copies, by kind, and outputs in place."""
+"""Counts of the decisions of a link: on copies, for each kind, and on outputs in place."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class CopiesOfKind:
     Copies that were removed in part are not included.
     """
     reasons: dict[str, int]
-    """Number of kept copies by the reason for keeping them, most frequent reason first."""
+    """Number of kept copies, by the reason why they are kept. The most frequent reason is first."""
     partly: dict[str, int]
-    """Number of copies removed only in part, by the reason for keeping the rest, most frequent reason first."""
+    """Number of copies removed only in part, by the reason why the rest is kept. The most frequent reason is first."""
 
     @property
     def considered(self) -> int:
@@ -46,10 +46,10 @@ class InPlaceOutputs:
     taken: int = 0
     """Number of outputs that are written over an operand."""
     taken_bytes: int = 0
-    """Bytes of these outputs, at the largest sizes; the peak may shrink by less."""
+    """Bytes of the outputs in place, at the largest sizes. The peak may shrink by a smaller number."""
     refused: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
-    """Number of outputs that have memory of their own, by the reason, most frequent reason first."""
+    """Number of outputs with memory of their own, by the reason. The most frequent reason is first."""
 
     @property
     def considered(self) -> int:
@@ -79,7 +79,7 @@ def _of_kind(kind: ElisionKind, elisions: Sequence[Elision]) -> CopiesOfKind:
 
 
 def count_inplace(decisions: Iterable[InPlace]) -> InPlaceOutputs:
-    """Count the decisions on outputs in place."""
+    """Count the decisions on outputs that may be written over an operand."""
     decisions = tuple(decisions)
     taken = [item for item in decisions if item.argument is not None]
     return InPlaceOutputs(

@@ -6,23 +6,28 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Figures(BaseModel):
-    """Figures of one target: sizes of its files, and numbers of ops in delegates and on kernels."""
+    """Figures of one target: sizes of its files and memory, and numbers of ops."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     file: int = Field(ge=0)
     """Bytes of the ``.pte``, without external weights."""
     weights: int = Field(ge=0)
-    """Bytes of constants and of data that delegates look up by name, in the program and its data files.
+    """Bytes of constants, and of data that delegates look up by name, in the program and its data files.
 
     Weights inside a blob that etdev cannot read are not included.
     """
     memory: dict[str, int]
-    """Planned bytes by device, including programs in delegates; there is always an entry for ``cpu``."""
+    """Planned bytes by device. The bytes include the plans of programs inside delegates.
+
+    There is always an entry for ``cpu``.
+    """
+    banks: dict[str, int] | None = None
+    """Bytes of each memory bank that the program uses, by name; None for a target without banks."""
     copies: int = Field(ge=0)
     """Bytes that one call copies between the host and devices, in both directions; the maximum over all methods."""
     delegated_ops: int | None = Field(None, ge=0)
-    """Number of ops in delegates, over all methods; None if unknown, because the file does not state it."""
+    """Number of ops in delegates, over all methods; None if the file does not state the number."""
     undelegated_ops: int | None = Field(None, ge=0)
     """Number of ops that the runtime's own kernels run, over all methods; None if unknown."""
 

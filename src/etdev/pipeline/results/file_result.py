@@ -35,11 +35,14 @@ class FilesResult(Part):
     """Versions of etdev, Python and the packages that the checks used."""
     files: tuple[FileResult, ...]
     notes: tuple[str, ...] = ()
-    """Notes on all files: how to simulate missing devices, and entries of the device map that no file uses."""
+    """Notes on missing devices that can be simulated, and on unused entries of the device map."""
 
     @property
     def exit_code(self) -> ExitCode:
-        """Worst exit code of all files: for a rejected file, or else for a required check that did not run."""
+        """Worst exit code of all files.
+
+        The code for a rejected file is worse than the code for a required check that did not run.
+        """
         if any(file.status == "rejected" for file in self.files):
             return ExitCode.BUILD_FAILED
         return ExitCode.ENVIRONMENT if any(file.unmet for file in self.files) else ExitCode.DONE

@@ -52,7 +52,8 @@ def _on_other_devices(target: TargetResult, devices: tuple[str, ...]) -> str:
 def _in_another_runtime(target: TargetResult) -> str:
     """Return advice with a command that runs the target in ExecuTorch's ``executor_runner``.
 
-    The runner takes only one data file. If there are several, the advice first puts them into the program.
+    ``executor_runner`` accepts only one data file. For several data files, the advice first puts the files into the
+    program.
     """
     program = PurePath(target.artifact)
     names = [str(program.with_name(item.name)) for item in target.data]

@@ -1,14 +1,15 @@
-"""Functions that read ``report.json`` and ``results.json``, in which a build stores its :class:`BuildResult`."""
+"""Functions that read ``report.json`` and ``results.json``. Both files contain a :class:`BuildResult`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING
 
 from etdev.errors import EtdevError
 from etdev.files import describe_os_error, read_file
-from etdev.pipeline.results.result import BuildResult
+
+if TYPE_CHECKING:
+    from etdev.pipeline.results.result import BuildResult
 
 REPORT = "report.json"
 """Name of the file with the report on one target; the file is in the target's folder."""
@@ -19,21 +20,27 @@ class ReportError(EtdevError):
 
 
 def report_beside(file: Path) -> Path:
-    """Return the path of the report on a file, if the file is still in the folder in which it was built."""
+    """Return the path of the report next to a built file."""
     return file.with_name(REPORT)
 
 
 def read_report(place: Path) -> BuildResult | None:
     """Return the content of a report; None if the file does not exist.
 
-    Raises :class:`ReportError`, with the first invalid part of the file.
+    Raises :class:`ReportError` if the file is invalid. The error describes the first invalid field.
     """
     try:
-        return BuildResult.model_validate_json(read_file(place))
+        content = read_file(place)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise ReportError(f"cannot read the report: {describe_os_error(error)[0]}", where=str(place)) from error
+    from pydantic import ValidationError  # Slow to import, and not needed without a report.
+
+    from etdev.pipeline.results.result import BuildResult
+
+    try:
+        return BuildResult.model_validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
@@ -45,7 +52,7 @@ def read_report(place: Path) -> BuildResult | None:
 
 
 def find_report(place: Path) -> BuildResult | None:
-    """Return the content of a report; None if it is missing or this version of etdev cannot read it."""
+    """Return the content of a report; None if the file is missing or this version of etdev cannot read it."""
     try:
         return read_report(place)
     except ReportError:

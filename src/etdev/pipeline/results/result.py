@@ -7,11 +7,12 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from etdev.decisions import Elision, InPlace, TilingDecision
+from etdev.decisions import Elision, InPlace, Reordering, TilingDecision
 from etdev.errors import ExitCode
 from etdev.pipeline.results.decision_counts import CopiesOfKind, InPlaceOutputs
 from etdev.pipeline.results.figures import Figures
-from etdev.pipeline.results.result_parts import AllocatedBuffer, DeviceMemory, MemoryOutside
+from etdev.pipeline.results.result_parts import AllocatedBuffer, DelegateMemory, DeviceMemory, MemoryOutside
+from etdev.program.bank_report import BankReport
 from etdev.program.info import BufferInfo, Transfers
 
 Status = Literal["passed", "failed", "not run"]
@@ -19,20 +20,21 @@ Status = Literal["passed", "failed", "not run"]
 NO_LIMIT = "the config sets no limit"
 NO_METRIC = "the config names no metric"
 NO_DEVICES = "the program has no memory on devices"
+NO_ETHOS_U = "the program has no delegate of Ethos-U"
 NOT_VERIFIED = "verification was turned off"
-NOTHING_TO_ASK = (NO_LIMIT, NO_METRIC, NO_DEVICES)
+NOTHING_TO_ASK = (NO_LIMIT, NO_METRIC, NO_DEVICES, NO_ETHOS_U)
 """Reasons of checks that did not run because there was nothing to check."""
 
 WORST_FIRST = (ExitCode.BUILD_FAILED, ExitCode.CONFIG, ExitCode.ENVIRONMENT, ExitCode.GATE_FAILED)
-"""Exit codes by precedence, for the exit code of several targets together.
+"""Exit codes, worst first; the exit code of a run is the worst code of its targets.
 
-The first is for a broken artifact or a failed stage, the second for an invalid config, the third for a requirement that
-this machine does not meet, the last for a missed gate.
+In order, the codes mean: a broken artifact or a failed stage, an invalid config, a requirement that this machine does
+not meet, and a missed gate.
 """
 
 
 class Part(BaseModel):
-    """A part of a result. It is immutable, and its JSON has all fields."""
+    """A part of a result. A part is immutable, and its JSON includes all fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -46,11 +48,20 @@ class OutputError(Part):
     dtype: str
     max_abs_error: float
     allowed: float
-    """Largest absolute error that etdev allows for the dtype, in the sample where the error is closest to its limit."""
+    """Limit for the absolute error, in the sample whose error is closest to the limit."""
     snr_db: float | None
     """Signal-to-noise ratio against the reference, in dB; None if all samples were equal to the reference."""
     float_snr_db: float | None = None
-    """SNR of a quantized target against the float model, in dB; None if equal, or if the target is not quantized."""
+    """SNR of a quantized target against the float model, in dB.
+
+    None if the target is not quantized, or if all outputs are equal.
+    """
+    step: float | None = None
+    """Scale of the output's integers, if kernels compute them in fixed point; None otherwise."""
+    steps: int | None = None
+    """Largest distance to the quantized model in multiples of :attr:`step`."""
+    allowed_steps: int | None = None
+    """Limit for :attr:`steps`."""
 
 
 class LatencyResult(Part):
@@ -74,9 +85,9 @@ class Failure(Part):
     message: str
     """Description of the failure, in one sentence."""
     where: str
-    """Location in the config of the limit."""
+    """Location of the limit in the config."""
     hint: str
-    """Advice on the failure."""
+    """Advice on how to fix the failure."""
 
 
 class CheckResult(Part):
@@ -87,7 +98,10 @@ class CheckResult(Part):
     summary: str
     """Findings of the check, or the reason why it did not run, in one line."""
     gate: bool = False
-    """True if a limit of the config was missed, so that the artifact stays; False if the artifact is broken."""
+    """True if the failure is a missed limit of the config, False if the artifact is broken.
+
+    A missed limit does not reject the artifact.
+    """
     problems: tuple[str, ...] = ()
     """The failures, one sentence each."""
     where: str | None = None
@@ -95,18 +109,18 @@ class CheckResult(Part):
     hint: str | None = None
     """Advice on a failure; if the check ``replay`` did not run, advice on how to run it."""
     failures: tuple[Failure, ...] = ()
-    """The failures in ``problems`` with location and advice for each one, if known."""
+    """The same failures as in ``problems``, with location and advice; empty if location and advice are unknown."""
     outputs: tuple[OutputError, ...] = ()
     value: float | None = None
     """Value of the metric, for the check ``accuracy``."""
     unjudged: str | None = None
-    """Location of the limit that was not checked, if the check did not run."""
+    """Location in the config of a limit that was not checked, because the check did not run."""
     latency: LatencyResult | None = None
     """Measured times, for the check ``latency``."""
     lacking: bool = False
-    """True if this machine could not run the check although it should have run; the check then counts as required."""
+    """True if this machine lacks something that the check needs. A build then treats the check as required."""
     devices: tuple[str, ...] | None = None
-    """Devices other than the host that the program names, for the check ``bytes``; None if the program was not read."""
+    """Devices of the program other than the host, for the check ``bytes``; None if the program was not read."""
     allocations: tuple[AllocatedBuffer, ...] = ()
     """Planned buffers on devices, with the memory tests of these buffers, for the check ``device``."""
     memory_outside: tuple[MemoryOutside, ...] = ()
@@ -122,26 +136,47 @@ class UndelegatedOps(Part):
     count: int
 
 
+class QuantizedTensor(Part):
+    """A quantized input or output of a method: ``float = (integer - zero_point) * scale``."""
+
+    name: str
+    """Name of the input, or ``output0`` for the first output."""
+    dtype: str
+    scale: float
+    zero_point: int
+    quant_min: int
+    """Smallest integer that a quantized value may have."""
+    quant_max: int
+    """Largest integer that a quantized value may have."""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.dtype}, scale {self.scale:.6g}, zero point {self.zero_point}"
+
+
 class MethodResult(Part):
     """Facts on one method of the program."""
 
     name: str
     inputs: tuple[str, ...]
-    """Inputs such as ``image: float32 [batch, 1, 8, 8]``."""
+    """Inputs of the model, such as ``image: float32 [batch, 1, 8, 8]``."""
     stateful: bool
     delegate_calls: dict[str, int]
     """Number of calls by delegate id."""
     delegated_ops: int
     undelegated: tuple[UndelegatedOps, ...]
     operators: tuple[str, ...]
-    """Names of the operators that the runtime must have for the file."""
+    """Names of the operators that the method needs from the runtime."""
     libraries: tuple[str, ...] = ()
     """ExecuTorch's kernel libraries that have these operators; custom operators are not in any of them."""
     forms: dict[str, int] = {}
     """Number of ops that lowering replaced by ops with faster kernels, by form."""
+    quantized: tuple[QuantizedTensor, ...] = ()
+    """Inputs and outputs that the program takes and returns as quantized integers instead of floats."""
     tiling: TilingDecision | None = None
     """The decision whether to tile the method, with its figures; None if there was nothing to decide."""
     buffers: tuple[BufferInfo, ...] = ()
+    delegate_memory: tuple[DelegateMemory, ...] = ()
+    """Memory of delegates, for those whose compiler reports it."""
     instructions: int = 0
     transfers: Transfers = Transfers(0, 0)
     """Bytes that one call copies between the host and devices."""
@@ -153,6 +188,8 @@ class MethodResult(Part):
     """The linker's decision on each copy, by position in the object program."""
     inplace_decisions: tuple[InPlace, ...] = ()
     """The linker's decision on each output that may be written over an operand, by position in the object program."""
+    order: Reordering | None = None
+    """New order of the instructions; None if they are in the order of the object program."""
     renumbered: dict[int, int] = {}
     """New position of each instruction that the link kept, by position in the object program."""
 
@@ -163,7 +200,7 @@ class MethodResult(Part):
 
 
 class FileBeside(Part):
-    """A file next to a program that belongs to the program."""
+    """A file that belongs to a program and is next to it."""
 
     name: str
     size: int
@@ -175,7 +212,7 @@ class DataFile(FileBeside):
     """A file with data that a program needs at run time."""
 
     of_delegates: bool = False
-    """True if a backend requested this file, false for ``external_weights``."""
+    """True if a backend requested this file, False if it is the file of ``external_weights``."""
 
 
 class TargetResult(Part):
@@ -198,19 +235,24 @@ class TargetResult(Part):
     memory: dict[str, int] = {}
     """Planned bytes by device: the sum over planned buffers, each at its largest size in any method."""
     sidecar_sha256: str | None = None
-    """SHA-256 of the sidecar of the linked object program; positions in ``methods`` are valid only for that program."""
+    """SHA-256 of the object program's sidecar.
+
+    Positions in ``methods`` are valid only for the object program with this sidecar.
+    """
     nested_memory: dict[str, int] = {}
-    """Bytes by device that reference delegates allocate for their programs, in addition to ``memory``."""
+    """Bytes that delegates of the backend ``reference`` allocate, in addition to ``memory``, by device."""
     planner: str | None = None
     shared_state: tuple[str, ...] = ()
     """Names of states that several methods share; the program's loader must give all methods the same buffers."""
+    banks: BankReport | None = None
+    """Contents of the memory banks; None if the target has no banks."""
     checks: tuple[CheckResult, ...] = ()
     required: tuple[str, ...] = ()
     """Names of the checks that must run."""
     seconds: dict[str, float] = {}
     """Seconds by stage, in the order in which the stages ran."""
     figures: Figures | None = None
-    """The figures that budgets limit and baselines compare; ``build`` sets them."""
+    """The figures that budgets limit and baselines compare. Only ``build`` sets this field."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -220,7 +262,7 @@ class TargetResult(Part):
 
     @property
     def exit_code(self) -> ExitCode:
-        """Exit code if this were the only target."""
+        """Exit code of a run with only this target."""
         if self.status == "rejected":
             return ExitCode.BUILD_FAILED
         if self.unmet:
@@ -236,9 +278,9 @@ class Obstacle(Part):
     message: str
     """Description of the reason, in one sentence."""
     where: str | None = None
-    """Location of the reason."""
+    """Location of the error."""
     hint: str | None = None
-    """Advice on the reason."""
+    """Advice on how to fix the error."""
 
 
 class FailedTarget(Part):
@@ -246,7 +288,7 @@ class FailedTarget(Part):
 
     name: str
     code: ExitCode
-    """Exit code if this were the only target."""
+    """Exit code of a run with only this target."""
     errors: tuple[Obstacle, ...]
 
 
@@ -266,7 +308,7 @@ class BuildResult(Part):
     not_built: tuple[str, ...] = ()
     """Targets that were not started, because another target failed."""
     notes: tuple[str, ...] = ()
-    """Notes on all targets: how to simulate missing devices, and entries of the device map that no target uses."""
+    """Notes on missing devices that can be simulated, and on unused entries of the device map."""
 
     @property
     def exit_code(self) -> ExitCode:
@@ -287,7 +329,7 @@ class BuildResult(Part):
         raise KeyError(target)
 
     def path(self, target: str) -> Path:
-        """Return the path of a target's program: the accepted or the rejected file."""
+        """Return the path of a target's program, which may have the suffix ``.rejected``."""
         return Path(self.config).parent / self[target].artifact
 
 

@@ -17,7 +17,7 @@ class AllocatedBuffer:
     alignment: int
     """Largest power of two that divides the buffer's address."""
     memory: str
-    """Kind of memory at the buffer's address and the source of this fact, such as ``device (libcudart)``."""
+    """Kind of memory at the buffer's address, and in parentheses the source of this fact: ``device (libcudart)``."""
     extents: int
     """Number of extents tested, over all methods.
 
@@ -30,15 +30,39 @@ class AllocatedBuffer:
 
 @dataclass(frozen=True, slots=True)
 class MemoryOutside:
-    """Memory of a method outside of its planned buffers, as ExecuTorch's C++ runtime takes it on this machine."""
+    """Memory that ExecuTorch's C++ runtime needs for a method, in addition to the planned buffers."""
 
     method: str
     method_pool: int
-    """Bytes of the method allocator: values, tensors, and memory that delegates take from it."""
+    """Bytes that the method allocator needs for values, tensors and the objects of delegates."""
     temporary_pool: int
-    """Bytes of the temporary allocator that keep the method pool small and that the calls work with."""
+    """Bytes that the temporary allocator needs: for calls, and for the lookup of kernels at load.
+
+    With a smaller temporary allocator, the lookup would use the method allocator instead.
+    """
     heap: int | None
-    """Largest number of heap bytes in use at once, at load or in a call: those of delegates. None if not counted."""
+    """Largest number of heap bytes in use at once, at load or in a call; None if not counted."""
+
+
+_FIRST = ("scratch", "fast_scratch", "sram", "dram")
+"""Kinds of memory in the order in which they are shown; a result from the cache has them in alphabetical order."""
+
+
+@dataclass(frozen=True, slots=True)
+class DelegateMemory:
+    """Memory of a delegate as its compiler reports it, in addition to the planned memory of the method."""
+
+    delegate: int
+    """Index of the delegate in the method."""
+    id: str
+    """Name of the backend."""
+    sizes: dict[str, int]
+    """Bytes by the compiler's name. Vela: ``scratch``, ``fast_scratch`` and the use of each kind of memory."""
+
+    def named_sizes(self) -> dict[str, int]:
+        """Return the sizes that are not zero, by names for people. The order does not depend on that of the result."""
+        kinds = sorted(self.sizes, key=lambda kind: (_FIRST.index(kind) if kind in _FIRST else len(_FIRST), kind))
+        return {kind.replace("_", " "): self.sizes[kind] for kind in kinds if self.sizes[kind]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from etdev.pipeline.results.result import UndelegatedOps
     from etdev.pipeline.stages.inputs import Signature
     from etdev.pipeline.stages.known_outputs import KnownOutputs
+    from etdev.program.sidecar.records import DelegateRecord
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class LoadedModel:
     module: torch.nn.Module
     """The module in eval mode. For a saved program, the result of ``ExportedProgram.module()``."""
     program: ExportedProgram | None = None
-    """The exported program if the model is a saved program, else None."""
+    """The saved program if the model was loaded from a saved program, else None."""
     notes: tuple[str, ...] = ()
     constants: Constants = field(default_factory=dict)
     """Values of the constant methods."""
@@ -52,9 +53,9 @@ class ExportedModel:
     """All methods of the model, by name, in the config's order."""
 
     methods: Mapping[str, ExportedMethod]
-    """The exported methods; empty if nothing has to be exported because an earlier object program is linked again."""
+    """The exported methods; empty if an earlier object program is linked again, so that no export is needed."""
     eager: Mapping[str, Callable[..., Any]]
-    """A function for each method that computes it eagerly, with the float module or with the quantized module."""
+    """Maps each method to a function that runs the float module or the quantized module eagerly."""
     signatures: Mapping[str, Signature]
     """The declared inputs of each method."""
     outputs: Mapping[str, int]
@@ -66,7 +67,7 @@ class ExportedModel:
     notes: tuple[str, ...] = ()
     """Notes from quantization, for the report."""
     known: KnownOutputs | None = None
-    """Outputs of the quantized model from earlier runs; this run adds its own."""
+    """Outputs of the quantized model from earlier runs. Outputs that this run computes are added."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class ReplacedOps:
 
 @dataclass(frozen=True)
 class EmittedFiles:
-    """An object program that was emitted to measure it, with its sidecar and ETRecord."""
+    """An object program that lowering emitted to measure its costs, with its sidecar and ETRecord."""
 
     path: Path
     folder: TemporaryDirectory[str]
@@ -108,10 +109,12 @@ class LoweredModel:
     """``executorch.exir.EdgeProgramManager``."""
     delegations: tuple[Delegation, ...]
     stateful: frozenset[str]
-    """Methods that change buffers, so that their results depend on the order of calls."""
+    """Names of the methods that change buffers. Their results depend on the order of calls."""
     replaced: tuple[ReplacedOps, ...] = ()
     emitted: EmittedFiles | None = None
-    """The object program if lowering already emitted it to measure it, else None."""
+    """The object program that lowering emitted to measure its costs; None if lowering emitted none."""
+    records: Mapping[str, DelegateRecord] = field(default_factory=dict)
+    """Records of compiled delegates, by the SHA-256 of the blob."""
 
     @property
     def methods(self) -> tuple[str, ...]:

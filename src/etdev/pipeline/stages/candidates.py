@@ -1,20 +1,22 @@
 """The choice of forms and tiling for a program: candidates are linked, and their costs are compared.
 
-Estimates of memory only propose the ops to replace. The measured costs of the linked candidates decide. With forms, a
-method never needs more planned memory than without them (the *stock lowering*). A method is tiled only if tiling saves
-more memory than it adds to the file, or if ops would otherwise run on a slow kernel.
+Estimates of memory are used only to propose candidates. The measured costs of linked candidates decide. With forms, a
+method never needs more planned memory than without forms (the *stock lowering*). A method is tiled in three cases: if
+tiling saves more memory than it adds to the file, if ops would otherwise run on a slow kernel, or if the method would
+otherwise exceed all memory banks together.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from etdev.decisions import TilingDecision
+from etdev.devices import HOST
 from etdev.errors import WriteError
 from etdev.files import describe_os_error
 from etdev.linker import LinkOptions, link
@@ -22,7 +24,8 @@ from etdev.lowering.graph import FormSettings
 from etdev.lowering.rewrite import Applied, apply_forms
 from etdev.pipeline.project import Project
 from etdev.pipeline.stages.artifacts import EmittedFiles, ExportedModel, LoweredModel, ReplacedOps
-from etdev.pipeline.stages.emit import ObjectProgram, emit_object
+from etdev.pipeline.stages.emit import Emitted, emit_object, emit_trial
+from etdev.pipeline.stages.link import unplanned_options
 from etdev.program.constants import constants_size
 from etdev.program.footprint import planned_memory
 from etdev.program.sidecar import Sidecar
@@ -31,13 +34,18 @@ from etdev.program.writer import flatbuffer_size
 _NEUTRAL = frozenset({"linear", "addmm", "clamp"})
 """Forms that take at most the memory of the ops that they replace."""
 _GREEDY = frozenset({"pow", "gelu", "pooling"})
-"""Forms that may need more memory than the ops that they replace, even if a limit on memory is set."""
+"""Forms that may need more memory than the ops that they replace, regardless of the memory limit."""
 _NEAR = 0.99
 """Factor applied to limits on estimated memory; it is below 1 because linked programs may need more."""
 _STEP = 0.92
-"""Upper bound on the factor by which the limit is lowered after a linked program exceeded it."""
+"""Maximum ratio of the new memory limit to the old limit.
+
+The limit is lowered after a linked program needs too much memory.
+"""
+_MOST_TILED = 4
+"""Maximum number of tilings to link until a method fits into the memory banks."""
 _LEAST = 0.8
-"""Share of the stock lowering's memory below which the limit is not lowered further."""
+"""Share of the stock lowering's memory. A memory limit at or below this share is not lowered further."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +56,13 @@ class _Cost:
     """Bytes of planned memory."""
     file: int
     """Bytes of instructions, values and constants in the file."""
+    banked: int
+    """Bytes of planned memory that the target's memory banks have to hold; 0 without banks."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """One way to lower the methods, with its costs."""
+    """One way to lower the methods, with the costs of each method."""
 
     lowered: LoweredModel
     applied: Mapping[str, Applied]
@@ -68,17 +78,20 @@ def choose_forms(
     names: Collection[str],
     place: Path | None,
 ) -> LoweredModel:
-    """Return the lowered methods with the forms that reduce the costs.
+    """Return the lowered methods with the forms from ``names`` that reduce the costs.
 
     ``place`` is the final path of the object program. If it is set and candidates were measured, the result includes
     the files that were emitted for the chosen candidate.
     """
-    tiling = project.config.targets[target].memory.tiling
-    wanted = dict.fromkeys(lowered.methods, FormSettings(frozenset(names), tiling))
-    first, applied = _apply(lowered, wanted)
+    memory = project.config.targets[target].memory
+    tiling = memory.tiling
+    room = None if memory.room is None else int(_NEAR * memory.room)
+    wanted = dict.fromkeys(lowered.methods, FormSettings(frozenset(names), tiling, room=room))
+    known: dict[Hashable, Any] = {}
+    first, applied = _apply(lowered, wanted, known)
     if not any(found.counts.keys() - _NEUTRAL for found in applied.values()):
         return first
-    trials = _Trials(project, exported, target, lowered, place)
+    trials = _Trials(project, exported, target, lowered, place, known)
     if tiling != "auto":
         return _decided(trials.within_stock(wanted), {})
     whole = trials.within_stock({name: replace(found, tiling="off") for name, found in wanted.items()})
@@ -89,7 +102,7 @@ def choose_forms(
         if all(found is candidate for found in kept.values()):
             return _decided(candidate, decisions)
     settings = {name: found.settings[name] for name, found in kept.items()}
-    mixed, applied = _apply(lowered, settings)
+    mixed, applied = _apply(lowered, settings, known)
     return _decided(_Candidate(mixed, applied, settings, {}), decisions)
 
 
@@ -112,17 +125,25 @@ class _Trials:
     """A search that lowers, emits and links candidates of one program."""
 
     def __init__(
-        self, project: Project, exported: ExportedModel, target: str, lowered: LoweredModel, place: Path | None
+        self,
+        project: Project,
+        exported: ExportedModel,
+        target: str,
+        lowered: LoweredModel,
+        place: Path | None,
+        known: dict[Hashable, Any],
     ) -> None:
+        self._known = known
         self._project, self._exported, self._target = project, exported, target
         self._lowered, self._place = lowered, place
+        self._room = project.config.targets[target].memory.room
         self._stock = self._measured(lowered)[1]
 
     def within_stock(self, settings: Mapping[str, FormSettings]) -> _Candidate:
         """Apply forms, fewer in each round, until no method needs more memory than with its stock lowering."""
         settings = {name: replace(found, limit=self._stock[name].memory) for name, found in settings.items()}
         while True:
-            lowered, applied = _apply(self._lowered, settings)
+            lowered, applied = _apply(self._lowered, settings, self._known)
             emitted, costs = self._measured(lowered)
             over = [
                 name for name, cost in costs.items() if cost.memory > self._stock[name].memory and settings[name].names
@@ -133,14 +154,40 @@ class _Trials:
                 settings[name] = _stricter(settings[name], self._stock[name].memory, costs[name].memory)
 
     def tiled(self, settings: Mapping[str, FormSettings]) -> _Candidate:
-        """Apply the forms, including tiling, that the estimates suggest; measure the result if a method is tiled."""
-        room = {name: int(_NEAR * cost.memory) for name, cost in self._stock.items()}
-        settings = {name: replace(found, limit=room[name]) for name, found in settings.items()}
-        lowered, applied = _apply(self._lowered, settings)
-        if not any(found.is_tiled for found in applied.values()):
-            return _Candidate(lowered, applied, settings, {})
-        emitted, costs = self._measured(lowered)
-        return _Candidate(replace(lowered, emitted=emitted), applied, settings, costs)
+        """Apply the forms that the estimates suggest, including tiling.
+
+        Measure the result if a method is tiled. If a tiled method exceeds the memory banks, tile it further.
+        """
+        limits = {name: int(_NEAR * cost.memory) for name, cost in self._stock.items()}
+        settings = {
+            name: replace(found, limit=limits[name], room=found.room if self._exceeds(self._stock[name]) else None)
+            for name, found in settings.items()
+        }
+        best: _Candidate | None = None
+        for _ in range(_MOST_TILED):
+            lowered, applied = _apply(self._lowered, settings, self._known)
+            if not any(found.is_tiled for found in applied.values()):
+                return best or _Candidate(lowered, applied, settings, {})
+            emitted, costs = self._measured(lowered)
+            found = _Candidate(replace(lowered, emitted=emitted), applied, settings, costs)
+            if best is None or self._missing(found) < self._missing(best):
+                best = found
+            over = [name for name, cost in costs.items() if self._exceeds(cost) and applied[name].is_tiled]
+            if not over:
+                break
+            settings = {
+                name: replace(each, room=int(_STEP * each.room)) if each.room and name in over else each
+                for name, each in settings.items()
+            }
+        assert best is not None
+        return best
+
+    def _exceeds(self, cost: _Cost) -> bool:
+        return self._room is not None and cost.banked > self._room
+
+    def _missing(self, candidate: _Candidate) -> int:
+        """Return the number of bytes by which the methods of a candidate exceed the memory banks."""
+        return sum(max(0, cost.banked - self._room) for cost in candidate.costs.values()) if self._room else 0
 
     def decide(self, tiled: _Candidate, whole: _Candidate, method: str) -> TilingDecision:
         """Decide whether to tile a method: compare the memory saved by tiling with the growth of the file."""
@@ -150,6 +197,9 @@ class _Trials:
         growth = tiled.costs[method].file - whole.costs[method].file
         left = whole.applied[method].left - tiled.applied[method].left
         fits = tiled.costs[method].memory <= self._stock[method].memory
+        if self._exceeds(whole.costs[method]) and tiled.costs[method].banked < whole.costs[method].banked:
+            needed = f"{whole.costs[method].banked:,} bytes, and the memory banks have {self._room:,}"
+            return TilingDecision(True, saved, growth, f"without tiling, the method needs {needed}")
         if fits and saved > growth and left >= 0:
             return TilingDecision(True, saved, growth)
         if fits and left > 0:
@@ -159,16 +209,25 @@ class _Trials:
 
     def _measured(self, lowered: LoweredModel) -> tuple[EmittedFiles | None, dict[str, _Cost]]:
         """Emit a copy of the lowered methods, link each of them separately, and return the files and the costs."""
+        made = emit_trial(self._project, _copied(lowered), self._exported, self._target)
+        files, objects = self._emitted(lowered) if made is None else (None, made)
+        share_state = self._project.config.model.share_state
+        banked: LinkOptions | None = None
+        if self._room is not None:
+            banked = unplanned_options(self._project, self._target, objects, self._exported.signatures)
+        costs = {name: _cost(objects, name, banked, share_state=share_state) for name in lowered.methods}
+        return files, costs
+
+    def _emitted(self, lowered: LoweredModel) -> tuple[EmittedFiles | None, Emitted]:
+        """Emit a copy of the lowered methods with ExecuTorch. Return the files if they can be the object program."""
         folder = _folder(self._place)
         path = Path(folder.name) / (self._place.name if self._place else "candidate.object.pte")
         objects = emit_object(self._project, _copied(lowered), self._exported, self._target, path)
-        share_state = self._project.config.model.share_state
-        costs = {name: _cost(objects, name, share_state=share_state) for name in lowered.methods}
-        return EmittedFiles(path, folder) if self._place else None, costs
+        return EmittedFiles(path, folder) if self._place else None, objects
 
 
 def _folder(place: Path | None) -> TemporaryDirectory[str]:
-    """Make a temporary folder next to ``place``; the folder is removed when no object refers to it any more."""
+    """Make a temporary folder next to ``place``. The folder is removed when the returned object is deleted."""
     if place is None:
         return TemporaryDirectory(prefix="etdev-")
     try:
@@ -180,7 +239,7 @@ def _folder(place: Path | None) -> TemporaryDirectory[str]:
 
 
 def _stricter(settings: FormSettings, limit: int, memory: int) -> FormSettings:
-    """Return stricter settings for a method that needs ``memory`` bytes, more than ``limit``.
+    """Return stricter settings for a method that needs ``memory`` bytes, which is more than ``limit``.
 
     The strictest settings do not allow any form.
     """
@@ -194,18 +253,31 @@ def _stricter(settings: FormSettings, limit: int, memory: int) -> FormSettings:
     return replace(settings, names=frozenset())
 
 
-def _cost(objects: ObjectProgram, method: str, *, share_state: bool) -> _Cost:
-    """Return the costs of a method, linked alone with the default settings."""
+def _cost(objects: Emitted, method: str, banked: LinkOptions | None, *, share_state: bool) -> _Cost:
+    """Link a method without the other methods, with the default settings, and return its costs.
+
+    Instructions keep their order. A better order of the stock lowering could otherwise rule out all faster forms.
+
+    ``banked`` are the options with which the target is linked into banks, or None without banks.
+    """
     alone = replace(objects.program, execution_plan=(objects.program.method(method),))
     sidecar = Sidecar({method: objects.sidecar.methods[method]})
-    linked = link(alone, LinkOptions(share_state=share_state), sidecar).program
-    return _Cost(sum(planned_memory(linked).values()), flatbuffer_size(linked) + constants_size(linked))
+    linked = link(alone, LinkOptions(share_state=share_state, reorder=False), sidecar).program
+    on_host = 0
+    if banked is not None:
+        caller = {method: banked.caller[method]} if method in banked.caller else {}
+        on_host = planned_memory(link(alone, replace(banked, caller=caller), sidecar).program).get(str(HOST), 0)
+    return _Cost(sum(planned_memory(linked).values()), flatbuffer_size(linked) + constants_size(linked), on_host)
 
 
-def _apply(lowered: LoweredModel, settings: Mapping[str, FormSettings]) -> tuple[LoweredModel, dict[str, Applied]]:
-    """Apply forms to a copy of the lowered methods."""
+def _apply(
+    lowered: LoweredModel, settings: Mapping[str, FormSettings], known: dict[Hashable, Any]
+) -> tuple[LoweredModel, dict[str, Applied]]:
+    """Apply forms to a copy of the lowered methods. ``known`` has the results of earlier searches for tiles."""
     changed = _copied(lowered)
-    applied = {name: apply_forms(changed.manager.exported_program(name), found) for name, found in settings.items()}
+    applied = {
+        name: apply_forms(changed.manager.exported_program(name), found, known) for name, found in settings.items()
+    }
     replaced = tuple(ReplacedOps(name, dict(applied[name].counts)) for name in lowered.methods)
     return replace(changed, replaced=replaced), applied
 

@@ -21,7 +21,7 @@ These ops only move references and sizes, or call a branch whose ops are counted
 
 
 def summarize_delegation(method: str, program: ExportedProgram) -> Delegation:
-    """Count the ops inside and outside delegates, including those in control-flow branches."""
+    """Count the ops of a method inside and outside delegates, including the ops in control-flow branches."""
     calls: Counter[str] = Counter()
     undelegated: Counter[str] = Counter()
     delegated = 0

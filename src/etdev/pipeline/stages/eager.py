@@ -23,19 +23,20 @@ State = dict[str, "torch.Tensor"]
 
 
 class Session:
-    """Successive calls of a model, each on the state that earlier calls left.
+    """Successive calls of a model. Each call starts with the state that the earlier calls produced.
 
-    Each method has its own state; with ``model.share_state``, all methods share one.
+    Each method has its own state. With ``model.share_state``, all methods share one state.
     """
 
     def __init__(self, project: Project, user: UserCode, model: ExportedModel) -> None:
         self._user, self._model, self._shared = user, model, project.config.model.share_state
         self._states: dict[str, State] = {}
         self._key: str | None = ""
-        """Digest that identifies all calls so far, for the lookup of known outputs; None if they cannot be identified.
-        """
+        """Digest of all calls so far, used to look up known outputs; None if a call has no digest."""
         self._waiting: list[tuple[Call, str, str]] = []
-        """Calls whose outputs were looked up; they are computed only if a later call needs the state that they leave.
+        """Calls whose outputs were looked up instead of computed.
+
+        The calls are computed only if a later call needs the resulting state.
         """
 
     def compute(self, call: Call, at: str, where: str) -> list[Any]:
@@ -122,8 +123,8 @@ def _compute(function: Callable[..., Any], inputs: Tensors, state: State, where:
 def _require_values(what: str, found: Iterable[object], where: str) -> None:
     """Raise an error if a tensor has no values; ``what`` describes the tensor.
 
-    Tensors without values come from an export or a dry run. A model that stores a result of its first call may keep
-    one.
+    An export or a dry run calls the model on tensors without values. A model that stores the result of its first call
+    may still contain such a tensor.
     """
     from torch._subclasses.fake_tensor import FakeTensor
 
@@ -138,10 +139,10 @@ def _require_values(what: str, found: Iterable[object], where: str) -> None:
 
 @contextmanager
 def _overlaid_state(module: torch.nn.Module | None, state: State) -> Iterator[None]:
-    """Set the buffers to ``state`` for the block; on exit, store the buffers that the block wrote in ``state``.
+    """Set the buffers to the values in ``state`` during the block; restore the buffers on exit.
 
-    Then restore the buffers. Writing the old value again also counts as a write: it may be a reset to the initial
-    state.
+    On exit, first copy the new value of each written buffer to ``state``. A write of an unchanged value counts, because
+    it may reset the buffer to its initial value.
     """
     buffers = dict(module.named_buffers()) if module is not None else {}
     with restored_buffers(module):
@@ -160,7 +161,7 @@ def _overlaid_state(module: torch.nn.Module | None, state: State) -> Iterator[No
 
 @contextmanager
 def restored_buffers(module: torch.nn.Module | None) -> Iterator[None]:
-    """Restore the buffers on exit to the values that they had before the block."""
+    """On exit, restore the values that the buffers had before the block."""
     buffers = dict(module.named_buffers()) if module is not None else {}
     before = {name: buffer.clone() for name, buffer in buffers.items()}
     try:
@@ -173,7 +174,7 @@ def restored_buffers(module: torch.nn.Module | None) -> Iterator[None]:
 
 
 def _undo_rebinding(module: torch.nn.Module, buffers: dict[str, torch.Tensor]) -> None:
-    """Restore the module's own tensors where the model assigned new ones, as in ``self.count = self.count + 1``."""
+    """Restore the module's original tensors after the model replaced them, as in ``self.count = self.count + 1``."""
     for name, buffer in module.named_buffers():
         if name in buffers and buffers[name] is not buffer:
             owner, _, attribute = name.rpartition(".")
@@ -181,7 +182,7 @@ def _undo_rebinding(module: torch.nn.Module, buffers: dict[str, torch.Tensor]) -
 
 
 def module_of(function: Any) -> torch.nn.Module | None:
-    """Return the module of a function that is a module or ``partial(module.method)``; None for other functions."""
+    """Return ``function`` if it is a module, or the module of ``partial(module.method)``; None for other functions."""
     import torch
 
     for candidate in (function, getattr(getattr(function, "func", None), "__self__", None)):

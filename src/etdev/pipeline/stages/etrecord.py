@@ -24,7 +24,7 @@ from etdev.program.model import DelegateCall
 DelegateMap: TypeAlias = Mapping[str, Any]
 """ExecuTorch's description of a delegate.
 
-It has the delegate's ``name``, and ``delegate_map``, which maps the backend's own op numbers to debug handles.
+The item ``name`` is the delegate's name. The item ``delegate_map`` maps the backend's own op numbers to debug handles.
 """
 
 _HANDLES = "debug_handle_map"
@@ -37,16 +37,17 @@ class InstructionMaps:
     """A record's maps from instructions to ops and delegates, by method and by position of the instruction."""
 
     handles: Mapping[str, Mapping[int, tuple[int, ...]]]
-    """Debug handles of the ops that became the instruction."""
+    """Debug handles of the ops that each instruction was emitted from, by method and position."""
     delegates: Mapping[str, Mapping[int, DelegateMap]]
-    """Description of the delegate that each delegate call runs."""
+    """Description of the called delegate, by method and position of the delegate call."""
     outputs: Mapping[str, Mapping[int, int]]
-    """Number of outputs of each delegate call."""
+    """Number of outputs of each delegate call, by method and position."""
 
     def members(self) -> dict[str, Any]:
         """Return the content of the zip's JSON files, by file name, as Python objects.
 
-        A single debug handle is a number. Several handles are a list, and so are the handles of a delegate call.
+        The debug handles of a kernel call are one number if there is only one handle, otherwise a list. The debug
+        handles of a delegate call are always a list.
         """
         handles = {
             method: {
@@ -61,7 +62,7 @@ class InstructionMaps:
 def delegate_outputs(program: Program, inputs: Mapping[str, Mapping[int, int]]) -> dict[str, dict[int, int]]:
     """Return the number of outputs of each delegate call of the given methods.
 
-    ``inputs`` has the number of inputs of each delegate call. The call's other arguments are outputs.
+    ``inputs`` is the number of inputs of each delegate call. The other arguments of a call are outputs.
     """
     return {
         name: {
@@ -92,7 +93,7 @@ def read_delegates(path: Path) -> dict[str, dict[int, DelegateMap]]:
 def write_record(source: Path, maps: InstructionMaps, path: Path) -> None:
     """Write a copy of the record at ``source`` to ``path``, with ``maps`` instead of the maps in ``source``.
 
-    Equal content has equal bytes. Raises OSError.
+    Two records with the same content are equal byte for byte. Raises OSError.
     """
     members = {name: json.dumps(content) for name, content in maps.members().items()}
     with ZipFile(source) as before, ZipFile(path, "w") as after:

@@ -37,10 +37,10 @@ def signatures(project: Project, loaded: LoadedModel) -> dict[str, Signature]:
 
 
 def export_model(project: Project, loaded: LoadedModel, user: UserCode) -> ExportedModel:
-    """Export every method that the config names.
+    """Export every method in the config.
 
-    Raises :class:`~etdev.errors.ExportError`, which names the dimension, the input or the line of the model that causes
-    the error.
+    Raises :class:`~etdev.errors.ExportError`. The message identifies the dimension, the input or the line of the model
+    that causes the error.
     """
     methods: dict[str, ExportedMethod] = {}
     eager: dict[str, Callable[..., Any]] = {}
@@ -59,9 +59,9 @@ def export_model(project: Project, loaded: LoadedModel, user: UserCode) -> Expor
 
 
 def unexported_model(project: Project, loaded: LoadedModel, outputs: Mapping[str, int]) -> ExportedModel:
-    """Return the model for verification without an export.
+    """Return the model for verification, with eager functions but without exported graphs.
 
-    ``outputs`` has the number of outputs of each method, from an earlier export.
+    ``outputs`` is the number of outputs of each method, from an earlier export.
     """
     declared = signatures(project, loaded)
     eager = {name: method_of(project, loaded.module, name) for name in declared}
@@ -95,7 +95,7 @@ def export_module(
 
 
 def _refuse_unclear_writes(project: Project, program: ExportedProgram) -> None:
-    """Raise an error if the exported program would write to another tensor than the model does."""
+    """Raise an error if the exported program would write to a tensor that the model does not write to."""
     if (clash := find_clash(program)) is not None:
         name, node = clash
         raise ExportError(
@@ -110,7 +110,7 @@ def _refuse_unclear_writes(project: Project, program: ExportedProgram) -> None:
             f"the buffers {written!r} and {other!r} share memory, and the method writes to {written!r}"
             f"{line_of_node(project, node)}",
             where=project.where("model"),
-            hint=f"register only one of them as a buffer, and compute {other!r} in the method as a part of it",
+            hint=f"register one buffer for the shared memory, and compute {other!r} from that buffer in the method",
         )
 
 
@@ -130,7 +130,7 @@ def dynamic_shapes(signature: Signature) -> DynamicShapes:
 
 
 def _packed_shapes(function: Callable[..., Any], shapes: DynamicShapes) -> tuple[Any, ...]:
-    """Wrap the shapes in a tuple if the function takes ``*args``, as ``torch.export`` expects."""
+    """Wrap the shapes in a tuple, as ``torch.export`` expects, if the function has a parameter ``*args``."""
     for index, parameter in enumerate(inspect.signature(function).parameters.values()):
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL and index < len(shapes):
             return (*shapes[:index], shapes[index:])
@@ -145,7 +145,7 @@ def method_of(project: Project, module: torch.nn.Module, name: str) -> Callable[
         raise MismatchError(
             f"the model {type(module).__name__} has no method {name!r}",
             where=project.where("methods", name),
-            hint=f"its own methods: {', '.join(own) or 'none'}",
+            hint=f"use a method that the model's class defines: {', '.join(own) or 'none'}",
         )
     return function if name == "forward" else partial(getattr(module, name))
 
@@ -166,7 +166,7 @@ def check_call(project: Project, function: Callable[..., Any], signature: Signat
         raise MismatchError(
             f"method {signature.method!r} cannot be called with the {_count(signature)}: {error}",
             where=project.where("methods", signature.method, "inputs"),
-            hint=f"it takes {parameters}",
+            hint=f"declare inputs that match the parameters {parameters}",
         ) from None
 
 
@@ -177,7 +177,10 @@ def _count(signature: Signature) -> str:
 
 @contextmanager
 def as_forward(module: torch.nn.Module, name: str) -> Iterator[None]:
-    """Make ``module.forward`` call the method ``name`` in the block; parameters and buffers keep their names."""
+    """Return a context manager: inside its ``with`` block, ``module.forward`` calls the method ``name``.
+
+    Names of parameters and buffers do not change.
+    """
     if name == "forward":
         yield
         return

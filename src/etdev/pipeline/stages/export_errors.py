@@ -93,7 +93,7 @@ def _guard(error: Exception, project: Project, user: UserCode, signature: Signat
         )
     return ExportError(
         f"the model does not work the same way for all sizes {range_text} of {dim!r}"
-        + (f": it asks whether {_condition(violated['guard'], dim)}" if violated else ""),
+        + (f": it depends on {_condition(violated['guard'], dim)}" if violated else ""),
         where=where,
         hint=_guard_remedy(text, dim),
     )
@@ -128,7 +128,7 @@ def _guard_remedy(text: str, dim: str) -> str:
 
 
 def _data_dependent(error: Exception, project: Project, user: UserCode, signature: Signature) -> ExportError:
-    """Return the error for a model that depends on the values of a tensor, which are unknown during export."""
+    """Return the error for a model whose control flow or sizes depend on the values of a tensor."""
     place = user.place(error.__traceback__)
     expression = re.search(r"data-dependent expression (.+?) \(unhinted", str(error))
     number = "extract" in str(error)[:60] or (expression is not None and expression[1].isalnum())
@@ -136,7 +136,7 @@ def _data_dependent(error: Exception, project: Project, user: UserCode, signatur
     return ExportError(
         f"method {signature.method!r} {doing}"
         + (f" at {place}" if place else "")
-        + ", which is not known before it runs"
+        + ", but the value is known only at run time"
         + (f" (the condition is {expression[1]})" if expression and not place else ""),
         where=project.where("methods", signature.method),
         hint="use torch.where or torch.cond instead of `if`; bound a size with torch._check(n <= 128)"

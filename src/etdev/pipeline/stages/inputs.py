@@ -58,7 +58,7 @@ class Call:
 
 
 def make_inputs(signature: Signature, choice: Mapping[str, int], seed: int = 0) -> Tensors:
-    """Return random inputs with the declared dtypes, made by :func:`random_tensor`; ``choice`` has the sizes."""
+    """Return random inputs with the declared dtypes; ``choice`` maps each dynamic dimension to a size."""
     import torch
 
     generator = torch.Generator().manual_seed(seed)
@@ -67,7 +67,11 @@ def make_inputs(signature: Signature, choice: Mapping[str, int], seed: int = 0) 
 
 
 def random_samples(signature: Signature) -> Iterator[Tensors]:
-    """Yield random inputs for a method without samples: of the largest, the smallest and again the largest sizes."""
+    """Yield random inputs for a method without samples.
+
+    There are two samples of the largest sizes. If the method has dynamic dimensions, a sample of the smallest sizes is
+    between them.
+    """
     yield make_inputs(signature, signature.largest(), seed=1)
     if signature.dims:
         yield make_inputs(signature, signature.smallest(), seed=2)
@@ -80,7 +84,7 @@ def read_samples(
     """Yield the tuples from a config's ``samples`` or ``calibration`` function, each checked against the declaration.
 
     Items are requested from the function one at a time. Raises ``kind`` if the user's code fails or an item does not
-    match. The error names the sample, the input and the axis.
+    match. The message identifies the sample, the input and the axis.
     """
     hint = "return or yield tuples of tensors"
     for index, sample in _items(user, function, entry, where, kind, "sample", "tuples of tensors", hint):
@@ -103,7 +107,7 @@ def samples_at(
     key: tuple[str, ...],
     kind: type[EtdevError] = LoadError,
 ) -> Iterator[Tensors]:
-    """Yield the samples of the function that the config names at ``key``; :func:`read_samples` checks them."""
+    """Yield the samples of the function in the config at ``key``; :func:`read_samples` checks the samples."""
     where = project.where(*key)
     return read_samples(user, user.get(entry, project.base(*key), where), entry, signature, where, kind)
 
@@ -114,7 +118,7 @@ def read_sessions(
     """Yield the lists of (method, inputs) from a config's ``sessions`` function, checked against the declarations.
 
     Items are requested from the function one at a time. Raises :class:`~etdev.errors.LoadError` if the user's code
-    fails or a call does not match. The error names the session and the call.
+    fails or a call does not match. The message identifies the session and the call.
     """
     hint = "return or yield sessions, each a list of pairs (method, inputs)"
     for index, session in _items(user, function, entry, where, LoadError, "session", "lists of calls", hint):
@@ -165,7 +169,8 @@ def _items(
 ) -> Iterator[tuple[int, Any]]:
     """Yield the items that a user's function returns or yields, each with its number.
 
-    Raises ``kind`` if there are no items; ``noun`` names an item in the message.
+    Raises ``kind`` if there are no items. In messages, ``noun`` is the word for one item, and ``elements`` describes
+    all items.
     """
     assert callable(function)
     with translated(user, kind, f"{entry!r} failed", where=where):

@@ -1,4 +1,4 @@
-"""Owners of the memory of inputs and outputs: converts the config's names to the linker's numbers."""
+"""Owners of the memory of inputs and outputs: converts names in the config to positions for the linker."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Mapping, Sequence
 
 from etdev.config.issues import REFERENCE
 from etdev.config.keys import KeyPath, format_key, nearest
-from etdev.config.models import Owner
+from etdev.config.tables.io import Owner
 from etdev.errors import ConfigError
 from etdev.linker import CallerOwned
 from etdev.linker.io import CallerOwnedError
 from etdev.pipeline.project import Project
-from etdev.pipeline.stages.emit import ObjectProgram
+from etdev.pipeline.stages.emit import Emitted
 from etdev.pipeline.stages.inputs import Signature
 
 _END = re.compile(r"\b(?P<kind>input|output) (?P<position>\d+)(?= of method )")
-"""The words that the linker's messages use for an input or output: ``input 0 of method``."""
+"""Pattern for an input or output in the linker's messages: ``input 0 of method``."""
 
 
 def caller_owned(
-    project: Project, target: str, method: str, objects: ObjectProgram, signatures: Mapping[str, Signature]
+    project: Project, target: str, method: str, objects: Emitted, signatures: Mapping[str, Signature]
 ) -> CallerOwned:
     """Return the owners that ``[targets.X.io.METHOD]`` sets, by the positions of inputs and outputs.
 
@@ -68,7 +68,10 @@ def _positions_of(owner: Owner, owners: Mapping[int, Owner]) -> frozenset[int]:
 def _owners(
     project: Project, key: KeyPath, owners: Owner | Mapping[str, Owner], names: Sequence[str]
 ) -> dict[int, Owner]:
-    """Return the owners that the config sets, by the position in ``names`` of the input or output."""
+    """Return the owners that the config sets, by position of the input or output.
+
+    ``names`` are the names of all inputs or of all outputs, in order.
+    """
     given = dict.fromkeys(names, owners) if isinstance(owners, str) else owners
     kinds = str(key[-1])
     for name in given:

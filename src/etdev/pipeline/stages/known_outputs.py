@@ -1,4 +1,4 @@
-"""Outputs of a quantized model, kept so that later runs need not quantize the model again for verification."""
+"""Outputs of a quantized model, stored so that later runs need not quantize the model again for verification."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from etdev.pipeline.project.torch_tensors import Tensors
 
 _MOST_BYTES = 256 << 20
-"""Maximum size of a cache entry in bytes; the next run computes again the outputs that do not fit."""
+"""Maximum size of a cache entry in bytes. Outputs that do not fit are computed again in the next run."""
 
 _PLAIN = (int, float, bool, str, type(None))
 
@@ -36,7 +36,7 @@ class KnownOutputs:
     """
 
     def __init__(self, content: bytes | None = None) -> None:
-        """Load the ``content`` of an earlier run; start empty if it is None or cannot be read."""
+        """Load the content of an earlier run; start empty if ``content`` is None or cannot be read."""
         self._found = {} if content is None else _loaded(content)
         self._used: dict[str, _Kept] = {}
         self._size = 0
@@ -56,7 +56,10 @@ class KnownOutputs:
         return Known([item.clone() if hasattr(item, "clone") else item for item in outputs], written)
 
     def add(self, key: str | None, outputs: Sequence[Any], written: Iterable[str]) -> None:
-        """Keep a call's outputs and the names of the buffers that it writes, if a file can store the outputs."""
+        """Store a call's outputs and the names of the buffers that the call writes.
+
+        Do nothing if a file cannot store the outputs, or if ``key`` is None.
+        """
         if key is None or not all(_can_be_kept(item) for item in outputs):
             return
         self.has_new = True
@@ -81,7 +84,7 @@ class KnownOutputs:
 
 
 def key_of_call(method: str, inputs: Tensors, before: str | None = "") -> str | None:
-    """Return the digest of a call that follows the calls with the digest ``before``.
+    """Return the digest of a call, given the digest ``before`` of the calls before it.
 
     Return None if the inputs of the call cannot be identified.
     """

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from etdev.decisions import ALL_ELISIONS
-from etdev.errors import LinkError
+from etdev.errors import BanksError, CapacityError, LinkError
 from etdev.kernel_trials.custom_ops import InPlaceOps
 from etdev.linker import Linked, LinkOptions, link
 from etdev.linker.io import CallerOwnedError
-from etdev.linker.planners import get_planner
+from etdev.linker.planners import get_planner, guarded
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.usercode import UserCode, translated
-from etdev.pipeline.stages.emit import ObjectProgram
+from etdev.pipeline.stages.bank_pins import target_banks
+from etdev.pipeline.stages.emit import Emitted, ObjectProgram
 from etdev.pipeline.stages.inputs import Signature
 from etdev.pipeline.stages.io_owners import caller_owned, refused_end
 from etdev.pipeline.stages.nested import NestedReport, link_nested
 from etdev.pipeline.stages.proof import prove_link
-from etdev.planner import Problem
 from etdev.program import Program
 from etdev.program.analysis.inplace import DEFAULT
 from etdev.program.data_files.assignment import DataFiles
@@ -32,13 +32,19 @@ class LinkedProgram:
 
     linked: Linked
     greedy: Mapping[str, Mapping[int, int]]
-    """Bytes that ExecuTorch's greedy planner needs for the same tensors, by method and memory id; for comparison."""
+    """Bytes that ExecuTorch's greedy planner needs for the same tensors, by method and memory id; for comparison.
+
+    Empty for a target with memory banks, which that planner does not know.
+    """
     delegate_inputs: Mapping[str, Mapping[int, int]]
     """Number of inputs of each delegate call, by method and position of the call."""
     proof: ValidationReport
     """The proof that the program computes what its object program computes."""
     debug_handles: Mapping[str, Mapping[int, tuple[int, ...]]]
-    """Debug handles, by method and position: ExecuTorch's numbers of the ops that became the instruction."""
+    """Debug handles of the ops that each instruction was emitted from, by method and position.
+
+    ExecuTorch identifies ops by debug handles.
+    """
     data: DataFiles = field(default_factory=DataFiles)
     """The data files to write next to the program."""
     nested: tuple[NestedReport, ...] = ()
@@ -55,8 +61,9 @@ def link_program(
 ) -> LinkedProgram:
     """Link an object program with the target's ``memory``, ``io``, ``elide``, ``inplace`` and ``external_weights``.
 
-    A proof shows that the result computes the same. Raises :class:`~etdev.errors.ConfigError` at a key of ``io`` that
-    the linker cannot satisfy, and :class:`~etdev.errors.LinkError` at the key of a planner that fails.
+    Also prove that the linked program computes what the object program computes. Raises
+    :class:`~etdev.errors.ConfigError` at a key of ``io`` that the linker cannot satisfy, and
+    :class:`~etdev.errors.LinkError` at the key of a planner that fails.
     """
     data = _data_files(project, target, objects)
     options = replace(_options(project, target, user, objects, signatures), inplace=inplace.table)
@@ -66,15 +73,20 @@ def link_program(
         linked = link(objects.program, options, objects.sidecar)
     except CallerOwnedError as error:
         raise refused_end(project, target, error, signatures[error.method]) from error
+    except CapacityError as error:
+        raise _refused_capacity(project, target, error) from error
     except LinkError as error:
-        where = project.where("targets", target, "memory", "planner")
+        key = "banks" if isinstance(error, BanksError) else "planner"
+        where = project.where("targets", target, "memory", key)
         place = where if error.where in (None, where) else f"{where}, {error.where}"
-        raise LinkError(error.message, where=place, hint=error.hint) from error
+        raise type(error)(error.message, where=place, hint=error.hint) from error
     linked = replace(linked, program=data.joined(linked.program))
     inputs = {name: notes.delegate_inputs for name, notes in objects.sidecar.methods.items()}
     tried = {name: donors for name, donors in inplace.table.items() if name not in DEFAULT}
     proof = prove_link(objects.program, linked, inputs, tried=tried)
-    greedy = link(objects.program, replace(options, planner="greedy", planner_name=None), objects.sidecar)
+    reordered = any(method.order is not None for method in linked.methods)
+    without = replace(options, planner="greedy", planner_name=None, banks=None, reorder=reordered)
+    greedy = None if options.banks else link(objects.program, without, objects.sidecar)
     sidecar = objects.sidecar
     for method in linked.methods:
         if method.name in sidecar.methods:
@@ -82,7 +94,7 @@ def link_program(
             sidecar = sidecar.renumbered(method.name, {**gone, **method.renumbered})
     return LinkedProgram(
         linked,
-        {method.name: {buffer.index: buffer.size for buffer in method.buffers} for method in greedy.methods},
+        _sizes(greedy) if greedy else {},
         {name: notes.delegate_inputs for name, notes in sidecar.methods.items()},
         proof,
         {name: notes.debug_handles for name, notes in sidecar.methods.items()},
@@ -91,18 +103,37 @@ def link_program(
     )
 
 
-def _aligned(program: Program) -> Program:
-    """Set the alignment of each tensor to the alignment that ExecuTorch used.
+def _refused_capacity(project: Project, target: str, error: CapacityError) -> CapacityError:
+    """Return the error at the target's banks, with the remedies that the target does not use yet."""
+    settings = project.config.targets[target]
+    remedies = list(error.remedies)
+    if settings.memory.tiling != "always":
+        remedies.append("set `memory.tiling` to `always`")
+    if settings.quantize is None:
+        remedies.append("quantize the model")
+    if error.ends_in_use and not settings.io:
+        remedies.append("let the caller own inputs and outputs with `io`, if it has memory outside of the banks")
+    where = project.where("targets", target, "memory", "banks")
+    return CapacityError(error.message, remedies=remedies, ends_in_use=error.ends_in_use, where=where)
 
-    The file does not state alignments, and an offset may be a multiple of a larger alignment by chance.
+
+def _sizes(linked: Linked) -> dict[str, dict[int, int]]:
+    return {method.name: {buffer.index: buffer.size for buffer in method.buffers} for method in linked.methods}
+
+
+def _aligned(program: Program) -> Program:
+    """Return the program with the segment and constant alignments that ExecuTorch used.
+
+    The file does not state these alignments. They cannot be derived from offsets, because an offset may be a multiple
+    of a larger power of two.
     """
     return replace(program, segment_alignment=SEGMENT_ALIGNMENT, inline_alignment=CONSTANT_ALIGNMENT)
 
 
 def _data_files(project: Project, target: str, objects: ObjectProgram) -> DataFiles:
-    """Return the data files of a target, and the data that each one gets.
+    """Return the data files of a target, with the data to store in each file.
 
-    Raises :class:`~etdev.errors.LinkError` if ``external_weights`` names a file that a backend requests.
+    Raises :class:`~etdev.errors.LinkError` if ``external_weights`` is the name of a file that a backend requests.
     """
     delegates, weights = objects.sidecar.data_files, project.config.targets[target].external_weights
     if weights is not None and weights.casefold() in map(str.casefold, delegates):
@@ -114,26 +145,35 @@ def _data_files(project: Project, target: str, objects: ObjectProgram) -> DataFi
     return DataFiles(delegates, weights)
 
 
-def _options(
-    project: Project, target: str, user: UserCode, objects: ObjectProgram, signatures: Mapping[str, Signature]
+def unplanned_options(
+    project: Project, target: str, objects: Emitted, signatures: Mapping[str, Signature]
 ) -> LinkOptions:
+    """Return the target's options of the link except its planner, its banks and its in-place ops.
+
+    Raises :class:`~etdev.errors.ConfigError` for an unknown name in ``io``.
+    """
     settings = project.config.targets[target]
-    options = LinkOptions(
+    return LinkOptions(
         alignment=settings.memory.alignment,
+        reorder=settings.memory.order == "auto",
         share_state=project.config.model.share_state,
         elide=frozenset(kind for kind in ALL_ELISIONS if getattr(settings.elide, kind)),
         caller={name: caller_owned(project, target, name, objects, signatures) for name in settings.io},
     )
-    planner = settings.memory.planner
+
+
+def _options(
+    project: Project, target: str, user: UserCode, objects: ObjectProgram, signatures: Mapping[str, Signature]
+) -> LinkOptions:
+    options = replace(
+        unplanned_options(project, target, objects, signatures),
+        banks=target_banks(project, target, objects, signatures),
+    )
+    planner = project.config.targets[target].memory.planner
     if ":" not in planner:
         return replace(options, planner=get_planner(planner), planner_name=planner)
     key = ("targets", target, "memory", "planner")
     where = project.where(*key)
     function = user.get(planner, project.base(*key), where)
-
-    def run(problem: Problem) -> Sequence[int]:
-        with translated(user, LinkError, f"the planner {planner!r} failed", where=where):
-            offsets: Sequence[int] = function(problem)
-            return offsets
-
+    run = guarded(function, lambda: translated(user, LinkError, f"the planner {planner!r} failed", where=where))
     return replace(options, planner=run, planner_name=planner)

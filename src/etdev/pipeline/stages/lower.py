@@ -9,17 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from etdev import backends
-from etdev.backends.base import Backend, OptionError
+from etdev.backends.base import Backend, OptionError, RecordsDelegates, RewritesPrograms
 from etdev.backends.devices import placed_specs
 from etdev.errors import MissingRequirementError
 from etdev.linker.planners import get_planner
 from etdev.pipeline.project import Project
+from etdev.pipeline.project.backend_options import backend_options, check_option_files
 from etdev.pipeline.project.requirements import import_package, require_packages
 from etdev.pipeline.project.usable_forms import usable_forms
 from etdev.pipeline.stages.artifacts import ExportedModel, LoweredModel, ReplacedOps
 from etdev.pipeline.stages.candidates import choose_forms
 from etdev.pipeline.stages.delegation import summarize_delegation
 from etdev.pipeline.stages.lower_errors import translated_lowering
+from etdev.pipeline.stages.quantize.ends import with_quantized_ends
 from etdev.pipeline.stages.ranges import fixed_ranges
 
 if TYPE_CHECKING:
@@ -35,35 +37,50 @@ def lower_model(
 ) -> LoweredModel:
     """Lower the given methods, or all: run the target's partitioners, and apply forms to ops outside delegates.
 
-    ``place`` is the final path of the object program. Lowering may emit object programs to compare their memory. In
-    this case, emission moves the files of the chosen one to ``place``.
+    ``place`` is the final path of the object program. Lowering may emit object programs to compare their memory. If it
+    does, emission moves the files of the chosen object program to ``place``.
 
-    Raises :class:`~etdev.errors.LowerError`, which names the backend that failed, and
+    Raises :class:`~etdev.errors.LowerError` if a backend fails, with the backend's name in the message. Raises
     :class:`~etdev.errors.MissingRequirementError` for a backend that is not installed.
     """
     steps = [_backend(project, target, index) for index in range(len(project.config.targets[target].partitioners))]
     import_package("executorch.exir")
     from executorch.exir import to_edge_transform_and_lower
 
-    programs = {name: exported.methods[name].program for name in methods or exported.methods}
+    given = with_quantized_ends(project, exported, target, list(methods or exported.methods))
+    programs = {name: given.methods[name].program for name in methods or exported.methods}
     names = [backend.name for backend in steps]
     with translated_lowering(project, target, names, exported), ExitStack() as stack:
         partitioners = {
             name: [part for index in range(len(steps)) if (part := _make(project, target, index, name)) is not None]
             for name in programs
         }
+        recorded = [
+            stack.enter_context(backend.recording(_all_options(project, target, backend)))
+            for backend in dict.fromkeys(steps)
+            if isinstance(backend, RecordsDelegates)
+        ]
         for program in programs.values():
             stack.enter_context(fixed_ranges(program))
             stack.enter_context(_kept_tables(program))
         manager = to_edge_transform_and_lower(
             programs,
             partitioner=partitioners,
-            constant_methods=dict(exported.constants) or None,
+            constant_methods=dict(given.constants) or None,
+            compile_config=next((step.compile_config() for step in steps if isinstance(step, RewritesPrograms)), None),
             generate_etrecord=project.config.targets[target].etrecord,
         )
+        for name in programs:
+            manager._edge_programs[name] = _rewritten(project, target, steps, manager.exported_program(name))
     delegations = tuple(summarize_delegation(name, manager.exported_program(name)) for name in programs)
     stateful = frozenset(name for name in programs if manager.exported_program(name).graph_signature.buffers_to_mutate)
-    lowered = LoweredModel(manager, delegations, stateful, tuple(ReplacedOps(name, {}) for name in programs))
+    lowered = LoweredModel(
+        manager,
+        delegations,
+        stateful,
+        tuple(ReplacedOps(name, {}) for name in programs),
+        records={digest: record for records in recorded for digest, record in records.items()},
+    )
     forms = usable_forms(project, target)
     if not forms:
         return lowered
@@ -77,6 +94,7 @@ def require_backends(project: Project, target: str) -> None:
     require_packages(project, [target], "building")
     for index in range(len(project.config.targets[target].partitioners)):
         _backend(project, target, index)
+    check_option_files(project, target)
     planner = project.config.targets[target].memory.planner
     if ":" not in planner:
         try:
@@ -102,7 +120,7 @@ def _backend(project: Project, target: str, index: int) -> Backend:
 def _make(project: Project, target: str, index: int, method: str) -> Any | None:
     backend = _backend(project, target, index)
     step = project.config.targets[target].partitioners[index]
-    options = backend.options.model_validate(dict(step.options))
+    options = backend_options(project, target, index)
     try:
         return backend.partitioner(options, placed_specs(backend, step.device, step.compile_specs), method)
     except OptionError as error:
@@ -116,12 +134,26 @@ def _make(project: Project, target: str, index: int, method: str) -> Any | None:
         ) from error
 
 
+def _rewritten(project: Project, target: str, steps: Sequence[Backend], program: ExportedProgram) -> ExportedProgram:
+    """Return a lowered program in which the backends without delegates have replaced ops."""
+    for index, backend in enumerate(steps):
+        if isinstance(backend, RewritesPrograms):
+            program = backend.rewrite(program, backend_options(project, target, index))
+    return program
+
+
+def _all_options(project: Project, target: str, backend: Backend) -> list[Any]:
+    """Return the options of all partitioners of a target that use a backend."""
+    steps = enumerate(project.config.targets[target].partitioners)
+    return [backend_options(project, target, index) for index, step in steps if step.backend == backend.name]
+
+
 @contextmanager
 def _kept_tables(program: ExportedProgram) -> Iterator[None]:
-    """Replace the exported program's tables of buffers with copies in the block.
+    """During the block, replace the exported program's tables of buffers with copies.
 
-    ExecuTorch 1.4.1 removes buffers from these tables if delegates own them. The next target lowers the same export and
-    needs these buffers.
+    ExecuTorch 1.4.1 and 1.5.1 remove buffers and constants from these tables if delegates own them. The next target
+    lowers the same export and needs them.
     """
     tables: Any = program._state_dict, program._constants
     program._state_dict, program._constants = map(dict, tables)

@@ -63,7 +63,8 @@ def _explain_lowering(
     kept = _KEPT_WHOLE.search(text)
     if kept:
         return LowerError(
-            f"a partitioner ({', '.join(names)}) asked to keep {kept['op']} whole, but did not take it",
+            f"a partitioner ({', '.join(names)}) requested no decomposition of {kept['op']}, but did not "
+            "delegate the op",
             where=project.where("targets", target, "partitioners"),
             hint="this happens in branches of torch.cond: move the op out of the branch, or remove this partitioner",
         )
@@ -73,7 +74,7 @@ def _explain_lowering(
         return LowerError(
             f"XNNPACK cannot fuse a batch norm into {name!r}: the name begins with a digit",
             where=where,
-            hint="name the layers: wrap the nn.Sequential in a module that has it as an attribute",
+            hint="give the layers a name: assign the nn.Sequential to an attribute of another module",
         )
     written = _IN_A_BODY.search(text)
     if written:
@@ -103,9 +104,9 @@ def _explain_lowering(
 
 
 def _unsupported_ops(project: Project, programs: Iterable[ExportedProgram], met: str, where: str) -> LowerError:
-    """Return an error that names every op outside Core ATen.
+    """Return an error that lists every op outside Core ATen.
 
-    ExecuTorch's own error names only the first such op, ``met``.
+    ExecuTorch's own error contains only the first such op, ``met``.
     """
     edge = tuple(decomposed(programs))
     ops = dict.fromkeys((met, *_outside_core(edge)))
@@ -118,7 +119,7 @@ def _unsupported_ops(project: Project, programs: Iterable[ExportedProgram], met:
 
 
 def _outside_core(programs: Iterable[ExportedProgram]) -> Iterator[str]:
-    """Yield the names of the ops that ExecuTorch's check for Core ATen rejects, as that check spells them."""
+    """Yield the ops that fail ExecuTorch's check for Core ATen, with the names from the check's messages."""
     from executorch.exir.verification.verifier import EXIRATenDialectVerifier
 
     verifier = EXIRATenDialectVerifier()
@@ -179,7 +180,7 @@ def explain_emission(error: Exception, project: Project, target: str, programs: 
         return EmitError(
             f"a size comes from a tensor's value{line} and has no upper bound, so memory cannot be planned for it",
             where=where,
-            hint="bound it in the model: torch._check(n <= 128)",
+            hint="set an upper bound in the model, for example torch._check(n <= 128)",
         )
     control = _CONTROL_FLOW.search(text)
     if control:

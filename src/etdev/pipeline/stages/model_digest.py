@@ -22,7 +22,7 @@ def digest_of_model(model: ExportedModel) -> str:
 def _digest_of(value: object, known: dict[object, str]) -> str:
     """Return the digest of a tensor; an empty text for other values.
 
-    ``known`` has the digests of weights that methods share, so that each weight is read once.
+    ``known`` contains the digests of weights that methods share, so that each weight is read once.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""The models that one build lowers: the float model, made once for all targets, and the quantized models."""
+"""The models of a build: the float model, which all targets share, and the quantized models."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from etdev.config.models import Pt2eXnnpack
+from etdev.config.tables.schemes import Pt2e
 from etdev.errors import QuantizeError
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.progress import StageClock
@@ -21,7 +21,7 @@ from etdev.pipeline.stages.quantize import quantize_exported, quantize_loaded, w
 
 
 class Models:
-    """The models of a build, each loaded and exported when it is first needed.
+    """The models of a build. Each model is loaded and exported when a target first needs it.
 
     Later targets use the same models, because no stage changes them.
     """
@@ -64,9 +64,9 @@ class Models:
             self._samples_checked = True
 
     def prepare(self, target: str, clock: StageClock) -> tuple[ExportedModel, ExportedModel]:
-        """Return the float model and the model that the target lowers.
+        """Return the float model and the model to lower for a target.
 
-        Both are the same object if the target is not quantized.
+        If the target is not quantized, return the float model twice.
         """
         loaded = self.load(clock)
         if self._exported is None:
@@ -85,9 +85,9 @@ class Models:
     ) -> tuple[ExportedModel, ExportedModel]:
         """Return the models of :meth:`prepare` without an export, for verifying a target that is only linked again.
 
-        ``outputs`` has the number of outputs of each method. The quantized model is made only if verification needs
-        outputs that are not in ``known``. If its scheme works on exported graphs, an export is made, or another
-        target's export is reused.
+        ``outputs`` is the number of outputs of each method. The quantized model is made only if verification needs
+        outputs that are not in ``known``. A scheme that works on exported graphs then needs an export, or reuses
+        another target's export.
         """
         name = self._project.config.targets[target].quantize
         if name is None or name in self._quantized or not known:
@@ -128,21 +128,22 @@ class Models:
         )
 
     def _calibration(self, exported: ExportedModel, name: str, method: str) -> Iterator[Tensors]:
-        """Return the calibration inputs of a method; without calibration, its example inputs if the scheme permits it.
+        """Return the calibration inputs of a method.
 
-        The observers must see at least one call.
+        If the config sets none, return the method's example inputs for dynamic quantization, and raise an error
+        otherwise. For a method without inputs, return one call, because the observers must see at least one.
         """
         if not exported.signatures[method].inputs:
             return iter([exported.methods[method].example])
         settings = self._project.config.quantize[name]
-        assert isinstance(settings, Pt2eXnnpack)
+        assert isinstance(settings, Pt2e)
         given = settings.calibration
         key: tuple[str, ...] = ("quantize", name, "calibration")
         if isinstance(given, dict):
             key = (*key, method)
             given = given.get(method)
         if given is None:
-            if not settings.dynamic:
+            if settings.needs_calibration:
                 raise QuantizeError(
                     f"method {method!r} has no calibration data",
                     where=self._project.where(*key[:3]),

@@ -44,13 +44,14 @@ class NestedReport:
 
 
 def link_nested(program: Program, options: LinkOptions | None = None) -> tuple[Program, tuple[NestedReport, ...]]:
-    """Link the program in each reference delegate with the same settings.
+    """Link the program in each reference delegate with ``options``, and prove each link.
 
-    Each link is proved. If several delegates refer to one blob, it is linked once. Raises
-    :class:`~etdev.errors.LinkError`, which names the delegate, if a blob is not a program or :func:`etdev.linker.link`
-    fails.
+    Instructions keep their order, because a later proof of the file has to guess which instructions correspond.
+
+    If several delegates refer to the same blob, the blob is linked once. Raises :class:`~etdev.errors.LinkError` if a
+    blob is not a program or :func:`etdev.linker.link` fails. The message identifies the delegate.
     """
-    options = replace(options or LinkOptions(), caller={}, keep={}, share_state=False)
+    options = replace(options or LinkOptions(), caller={}, keep={}, share_state=False, banks=None, reorder=False)
     linked: dict[BackendDelegateDataReference, tuple[Program, Program]] = {}
     reports = []
     for plan, index, delegate in reference_delegates(program):
@@ -91,8 +92,8 @@ def nested_program(program: Program, plan: ExecutionPlan, index: int) -> Program
 def known_delegate_inputs(program: Program, plan: ExecutionPlan) -> dict[int, int]:
     """Return the number of inputs of each delegate call, by position of the call.
 
-    The program in a reference delegate states the number. For other delegates, the instructions before the call
-    determine it.
+    The program in a reference delegate states this number. For other delegates, it is derived from the instructions
+    before the call.
     """
     found = dict(delegate_inputs(plan))
     nested: dict[int, int] = {}
@@ -107,10 +108,10 @@ def known_delegate_inputs(program: Program, plan: ExecutionPlan) -> dict[int, in
 
 
 def with_nested_of(before: Program, after: Program) -> Program:
-    """Return ``before`` with the nested programs of ``after``, where these are proved to compute the same.
+    """Replace each nested program in ``before`` by its counterpart in ``after`` if both are proved to be equivalent.
 
-    A comparison of the two programs then finds no difference in these delegates. Programs without a proof stay
-    different.
+    A comparison of ``before`` and ``after`` then finds no difference in these delegates. Nested programs without a
+    proof are not replaced.
     """
     for one, other in zip(before.execution_plan, after.execution_plan, strict=False):
         for index in range(min(len(one.delegates), len(other.delegates))):
@@ -139,7 +140,7 @@ def device_memory(program: Program) -> dict[str, tuple[int, int]]:
 def memory_by_device(reports: Sequence[NestedReport]) -> dict[str, int]:
     """Return the bytes that delegates allocate for their programs, by device.
 
-    The bytes of all delegates are added, because each delegate has its own memory.
+    Each delegate has its own memory, so the result is a sum over all delegates.
     """
     found: dict[Device, int] = defaultdict(int)
     for report in reports:
@@ -148,7 +149,10 @@ def memory_by_device(reports: Sequence[NestedReport]) -> dict[str, int]:
 
 
 def describe_nested(reports: Sequence[NestedReport]) -> Iterator[str]:
-    """Yield a note on the memory of reference delegates and on the tools that run them, if there are any."""
+    """Yield a note on reference delegates, if there are any.
+
+    The note states the memory of the delegates, and lists the commands and checks that can run them.
+    """
     if reports:
         sizes = ", ".join(f"{format_size(size)} on {device}" for device, size in memory_by_device(reports).items())
         calls = f"{len(reports)} delegates" if len(reports) > 1 else "a delegate"

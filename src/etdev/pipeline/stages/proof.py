@@ -1,4 +1,4 @@
-"""Proofs of links: a linked program computes the same as the program before the link."""
+"""Proofs of links: a link must not change the results of a program."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def compare_link(
 ) -> ValidationReport:
     """Compare a program with its linked program, and return the validator's report, including any violations.
 
-    ``delegate_inputs`` maps each method to the number of inputs of each delegate call, by the call's position in
-    ``before``. ``tried`` maps each method to the in-place kernels that trials allowed. ``foreign`` is True for programs
+    ``delegate_inputs`` maps each method to a map from the position of each delegate call in ``before`` to its number of
+    inputs. ``tried`` maps each method to the in-place kernels that trials allowed. ``foreign`` is True for programs
     that etdev did not emit.
     """
     correspondences = {
@@ -47,9 +47,9 @@ def prove_link(
     *,
     tried: Mapping[str, Sequence[Donor]] | None = None,
 ) -> ValidationReport:
-    """Run :func:`compare_link`, and raise an error unless both programs compute the same.
+    """Run :func:`compare_link`, and return the report if the link is proved.
 
-    Raises :class:`~etdev.errors.LinkError` for the first method that computes something else.
+    Raises :class:`~etdev.errors.LinkError` for the first method whose results the link changes.
     """
     found = compare_link(before, linked, delegate_inputs, tried=tried)
     for violation in found.violations:
@@ -58,7 +58,7 @@ def prove_link(
 
 
 def wrong_link(violation: Violation, where: str | None = None) -> LinkError:
-    """Return the error for a linked program that does not compute the same as the program before the link."""
+    """Return the error for a link that changes the results of a program."""
     return LinkError(
         f"the link is wrong: {violation.message}",
         where=where,

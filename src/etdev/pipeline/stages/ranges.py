@@ -1,4 +1,4 @@
-"""Protection of dynamic dimensions' ranges in stages that run a graph."""
+"""Prevention of changes to the ranges of dynamic dimensions while a stage runs a graph."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 def fixed_ranges(program: ExportedProgram) -> Iterator[None]:
     """Prevent lowering and emission from narrowing the ranges of dynamic dimensions in the block.
 
-    Both stages run the graph on fake tensors again. When torch chooses a backend for a convolution, torch asks if the
-    batch is below 16. The answer would become a bound of the dimension: a maximum of 32 was emitted as 15. Later
-    lowerings of the same export would also have that bound. Seen with executorch 1.4.1 and 1.5.1, torch 2.13.0.
+    Both stages run the graph on fake tensors again. When torch chooses a backend for a convolution, it tests if the
+    batch size is below 16. Torch records the result of this test as a bound of the dimension. For example, a maximum of
+    32 was emitted as 15, and later lowerings of the same export would have the same bound. Seen with executorch 1.4.1
+    and 1.5.1, torch 2.13.0.
     """
     import torch
     from torch.utils._pytree import tree_leaves

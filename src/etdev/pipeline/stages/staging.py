@@ -26,8 +26,8 @@ from etdev.pipeline.project.places import (
 class StagedFile:
     """A file at a temporary path next to ``target``, its final path, until the file is accepted or rejected.
 
-    This is a context manager. If the block ends earlier (an error, Ctrl-C), the temporary file is removed, and the file
-    at ``target`` is unchanged.
+    This is a context manager. If the block ends earlier, because of an error or Ctrl-C, the temporary file is removed.
+    The file at ``target`` is then unchanged.
     """
 
     path: Path
@@ -100,7 +100,10 @@ class StagedObjects:
 
     @contextmanager
     def places_named(self) -> Iterator[None]:
-        """Make the error name the file's final path if the block cannot write a file in the temporary folder."""
+        """Convert write errors in the block from a temporary path to the final path of the same file.
+
+        Errors outside the temporary folder are unchanged.
+        """
         try:
             yield
         except WriteError as error:
@@ -110,10 +113,10 @@ class StagedObjects:
             raise WriteError(error.message, where=str(self._place.with_name(path.name)), hint=error.hint) from error
 
     def settle(self, program: StagedFile) -> None:
-        """Move the files to their final paths; if there are none, an earlier build's object program stays.
+        """Move the files to their final paths.
 
-        ``program`` is the staged linked program. An earlier linked program is removed before the object program
-        changes.
+        If there are no files to move, the object program of an earlier build stays. ``program`` is the staged linked
+        program. An earlier linked program is removed before the object program changes.
         """
         last = sidecar_place(self._place).name  # If this file exists, all files belong together.
         new = sorted((path.name for path in self.folder.iterdir()), key=lambda name: (name == last, name))
@@ -133,7 +136,8 @@ class StagedObjects:
 class StagedTarget:
     """All files of a target at temporary paths; a context manager.
 
-    ``data`` are the names of the target's data files. At their final paths, files of two builds are never mixed.
+    ``data`` are the names of the target's data files. The files are moved in an order that never leaves files of two
+    builds together at the final paths.
     """
 
     def __init__(self, project: Project, target: str, objects: StagedObjects, data: Sequence[str] = ()) -> None:
@@ -166,8 +170,8 @@ class StagedTarget:
     def settle(self, *, rejected: bool) -> Path:
         """Move all files to their final paths, and return the path of the program.
 
-        Before a file changes, files that need or describe it are removed; they are moved after it. If ``rejected``, the
-        program and its data files get ``.rejected`` appended to their names.
+        Before a file is replaced, remove the earlier build's files that need or describe it. Move the new versions of
+        those files last. If ``rejected``, append ``.rejected`` to the names of the program and its data files.
         """
         self._withdraw_others()
         self._report.withdraw()
@@ -177,9 +181,9 @@ class StagedTarget:
         return place
 
     def _accept(self) -> Path:
-        """Move all files to their final paths: first the data files, then the program that needs them, then the others.
+        """Move all files to their final paths: first the data files, then the program, then the other files.
 
-        If a data file changes, first remove the earlier build's program.
+        If a data file changes, first remove the program of the earlier build.
         """
         changed = [file for file in self.data.values() if not file.is_in_place()]
         if changed:

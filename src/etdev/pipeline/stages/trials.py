@@ -1,8 +1,8 @@
 """Trial calls of a method: check that the method accepts its declared inputs, or find a declaration that works.
 
-Torch's messages on invalid inputs have many forms, and often name neither the input nor the axis. So this module does
-not parse them. Instead, it changes one part of the declaration at a time. A change with which the method runs is a
-*remedy*.
+Torch's messages on invalid inputs have many forms, and often identify neither the input nor the axis. So this module
+does not parse the messages. Instead, it changes one part of the declaration at a time. A change with which the method
+runs is a *remedy*.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Choice = Mapping[str, int]
 Call = Callable[[Signature, Choice], Any]
 """A function that calls the method on inputs of the declared types, at the chosen sizes.
 
-It raises the exception that the method raises.
+If the method raises an exception, the function raises the same exception.
 """
 
 _MOST_SECONDS = 10.0
-"""Time limit of the search for remedies in seconds; each call of a large model takes long."""
+"""Time limit in seconds for the search for remedies, because one call of a large model may take long."""
 _MOST_SIZES = 10
 """Maximum number of sizes to try for each axis, those nearest to the declared size first."""
 _MOST_INSIDE = 64
@@ -50,7 +50,10 @@ class Remedy:
 
 
 def on_fakes(function: Callable[..., Any]) -> Call:
-    """Return a :data:`Call` that uses fake tensors: it does not compute values, and misses some wrong dtypes."""
+    """Return a :data:`Call` that uses fake tensors.
+
+    Such a call does not compute values, and does not find all wrong dtypes.
+    """
 
     def call(signature: Signature, choice: Choice) -> Any:
         import torch
@@ -76,8 +79,8 @@ def on_fakes(function: Callable[..., Any]) -> Call:
 def _restored_attributes(module: torch.nn.Module | None) -> Iterator[None]:
     """Restore the attributes of a module and its submodules on exit, like ``torch.export``.
 
-    The content of dicts and lists is restored too, because a model may store results of its first call. Buffers that
-    were registered in the block stay.
+    The content of dicts and lists is also restored, because a model may store results of its first call. Buffers that
+    were registered in the block are not removed.
     """
     tables = [vars(part) for part in module.modules()] if module is not None else []
     owned = ("_parameters", "_buffers", "_modules")
@@ -98,7 +101,7 @@ def _restored_attributes(module: torch.nn.Module | None) -> Iterator[None]:
 
 
 def _contents(table: Mapping[str, Any], but: Sequence[str]) -> dict[str, tuple[Any, Any]]:
-    """Return each attribute, except those named in ``but``, with a copy of its content if it is a dict or a list."""
+    """Return all attributes except those in ``but``. Dicts and lists are paired with a copy of their content."""
     return {
         name: (value, type(value)(value) if type(value) in (dict, list) else None)
         for name, value in table.items()
@@ -167,9 +170,10 @@ def find_remedy(signature: Signature, call: Call, sizes: Iterable[int] = ()) -> 
 
 
 def _sizes_inside(signature: Signature, call: Call, sizes: Iterable[int]) -> list[dict[str, int]]:
-    """Return the first choice with which the method runs, with one dimension inside its range, as a list of one.
+    """Return the first choice of sizes with which the method runs, as a list with one element.
 
-    Return an empty list if there is none. This finds a model that works for one size only.
+    Each choice varies one dynamic dimension inside its range; the other dimensions have their minimum size. This finds
+    the size of a model that works for one size only. Return an empty list if no choice works.
     """
     end = time.monotonic() + _MOST_SECONDS
     known = sorted(set(sizes))
@@ -185,9 +189,10 @@ def _sizes_inside(signature: Signature, call: Call, sizes: Iterable[int]) -> lis
 
 
 def find_dtype(signature: Signature, call: Call) -> Remedy | None:
-    """Return the first change of a dtype with which the method runs on the smallest sizes; ``call`` may compute values.
+    """Return the first change of an input's dtype with which the method runs on the smallest sizes.
 
-    Return None if the method runs as declared, or if no such change was found.
+    Return None if the method runs as declared, or if no such change was found. ``call`` is used only with the smallest
+    sizes, so it may compute real values.
     """
     if _runs(call, signature, signature.smallest()):
         return None

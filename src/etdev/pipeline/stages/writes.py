@@ -44,11 +44,12 @@ def separate_copies(program: ExportedProgram) -> None:
 
 
 def untie_buffers(program: ExportedProgram) -> tuple[str, str, Node] | None:
-    """Give unused buffers that share memory with a written buffer their own memory.
+    """Copy the memory of unused buffers that share memory with a written buffer.
 
-    If one tensor has two names, ``torch.export`` merges them, so the graph uses only one name. If two buffers overlap
-    in part, the graph uses both, and a write to one does not change the other. This cannot be repaired: return the
-    names of the written and the other buffer, and the node that writes. Return None if there is no such pair.
+    If two buffers are the same tensor, ``torch.export`` merges them, and the graph uses only one of them. If two
+    buffers overlap in part, the graph uses both buffers, but a write to one buffer does not change the other. This
+    function cannot fix such a pair. It returns the name of the written buffer, the name of the other buffer, and the
+    node that writes. It returns None if there is no such pair.
     """
     signature, writes = program.graph_signature, _write_nodes(program)
     nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
@@ -65,9 +66,9 @@ def untie_buffers(program: ExportedProgram) -> tuple[str, str, Node] | None:
 
 
 def find_clash(program: ExportedProgram) -> tuple[str, Node] | None:
-    """Return an input that is written and has the same name as a buffer, with the node that writes it; else None.
+    """Return an input that the method writes and that has the same name as a buffer, with the writing node.
 
-    ExecuTorch 1.4.1 and 1.5.1 would write to the buffer instead.
+    Return None if there is no such input. ExecuTorch 1.4.1 and 1.5.1 would write to the buffer instead.
     """
     signature, writes = program.graph_signature, _write_nodes(program)
     buffers = {spec.target for spec in signature.input_specs if spec.kind.name == "BUFFER"}
@@ -76,10 +77,16 @@ def find_clash(program: ExportedProgram) -> tuple[str, Node] | None:
     return found[0] if found else None
 
 
-def _write_nodes(program: ExportedProgram) -> dict[Node, Node]:
-    """Return the first node that writes the memory of each written placeholder, by placeholder.
+def written_inputs(program: ExportedProgram) -> list[str]:
+    """Return the names of the inputs that the method writes. The program returns them before its own outputs."""
+    written = {node.name for node in _write_nodes(program)}
+    return [name for name in program.graph_signature.user_inputs if name in written]
 
-    In a functional graph, this is the node of the new content.
+
+def _write_nodes(program: ExportedProgram) -> dict[Node, Node]:
+    """Map each written placeholder to the first node that writes the placeholder's memory.
+
+    If a functional graph returns the new content as an output, map the placeholder to the node of that output.
     """
     found: dict[Node, Node] = {}
     for node in program.graph.nodes:
@@ -111,7 +118,7 @@ def _share_memory(one: Any, other: Any) -> bool:
 def separate_writes(program: ExportedProgram, clone: Clone) -> None:
     """Clone the written values of a functional graph that are placeholders or are written twice.
 
-    A returned value is also cloned if it is the old content of a buffer or input that the method writes.
+    Also clone a returned value that is the old content of a buffer or input, if the method writes that buffer or input.
     """
     output = program.graph.output_node()
     values: list[Any] = list(output.args[0])
@@ -128,14 +135,16 @@ def separate_writes(program: ExportedProgram, clone: Clone) -> None:
             if shared:
                 values[position] = _cloned(value, value.meta, clone)
                 spec.arg.name = values[position].name
-    output.args = (type(output.args[0])(values),)
-    program.graph_module.recompile()
+    if values != list(output.args[0]):
+        output.args = (type(output.args[0])(values),)
+        program.graph_module.recompile()
 
 
 def rename_inputs(program: ExportedProgram) -> None:
-    """Rename the inputs that have the same name as a buffer, parameter or constant.
+    """Rename each input that has the same name as a buffer, parameter or constant.
 
-    ExecuTorch 1.4.1 and 1.5.1 look up the target of a write by name among all of these. They would write to the input.
+    ExecuTorch 1.4.1 and 1.5.1 look up the target of a write only by name. If an input and a buffer have the same name,
+    a write to the buffer would go to the input.
     """
     signature = program.graph_signature
     targets = {spec.target for spec in signature.input_specs if spec.target is not None}
@@ -150,7 +159,8 @@ def rename_inputs(program: ExportedProgram) -> None:
         spec.arg.name = renamed.get(spec.arg.name, spec.arg.name)
         if spec.kind.name == "USER_INPUT_MUTATION":
             spec.target = renamed.get(spec.target, spec.target)
-    program.graph_module.recompile()
+    if renamed:
+        program.graph_module.recompile()
 
 
 def write_targets(program: ExportedProgram) -> list[Node | None]:

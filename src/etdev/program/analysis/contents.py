@@ -1,4 +1,4 @@
-"""Persistent maps from each piece of planned memory to the writes from which the bytes of the piece may come."""
+"""Possible writers of planned memory: persistent maps from pieces of memory to sets of writes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TypeAlias
 from etdev.program.analysis.persistent import Node, assigned, room, updated, value_at, values
 
 Writes: TypeAlias = frozenset[int]
-"""Numbers of writes. :data:`BEFORE` represents the content from before the method began."""
+"""Set of write numbers. :data:`BEFORE` represents the content from before the method began."""
 
 BEFORE = 0
-"""Number that represents content from before the method began. Writes count from 1."""
+"""Write number that represents content from before the method began. Actual writes have numbers from 1."""
 UNWRITTEN: Writes = frozenset({BEFORE})
 
 Pieces: TypeAlias = tuple[int, int]
@@ -21,11 +21,12 @@ Pieces: TypeAlias = tuple[int, int]
 class Memory:
     """All planned memory of a method, cut into pieces.
 
-    Each tensor's place is a range of whole pieces. Persistent maps state the writes from which each piece may come.
+    Each tensor's place is a range of whole pieces. Methods of this class return persistent maps from pieces to
+    :data:`Writes`.
     """
 
     def __init__(self, places: Mapping[int, tuple[int, int, int]]) -> None:
-        """Cut memory into pieces at every first byte and end of ``places``.
+        """Cut memory into pieces at the start and the end of each place.
 
         ``places`` maps a value to its buffer, its first byte and its end (exclusive).
         """
@@ -34,22 +35,23 @@ class Memory:
         self.pieces: dict[int, Pieces] = {
             value: (number[buffer, start], number[buffer, end]) for value, (buffer, start, end) in places.items()
         }
-        """Pieces of each value's place, by value."""
+        """Range of pieces of each place, by the value that owns the place."""
         self.size = room(len(borders))
         self._alone: dict[int, Writes] = {}
-        """Set of a single write, by number of the write."""
+        """Cached sets of one write each, by the number of the write."""
 
     def of(self, contents: Node, place: int) -> Writes:
-        """Return all writes from which any byte of a place may come."""
+        """Return all writes that may have produced bytes of a place."""
         found: Writes = frozenset()
         for writes in values(contents, self.size, *self.pieces[place]):
             found = found | writes if found else writes
         return found
 
     def part(self, contents: Node, place: int) -> Node:
-        """Return the content of one place. All other memory is unwritten in the result.
+        """Return the content of one place. In the result, all other memory is unwritten.
 
-        For a place of one piece, the map has one value for all pieces. Such a map takes no additional memory.
+        If the place is a single piece, the result has the content of that piece everywhere. Such a result takes no
+        additional memory.
         """
         start, end = self.pieces[place]
         if end - start == 1:
@@ -58,18 +60,22 @@ class Memory:
         return assigned(contents, self.size, end, self.size, UNWRITTEN) if end < self.size else contents
 
     def inside(self, place: int, pieces: Pieces) -> Pieces:
-        """Convert pieces of all memory to pieces of the result of :meth:`part` for a place."""
+        """Return the part of ``pieces`` inside a place, as a range for the result of :meth:`part`."""
         start, end = self.pieces[place]
         first, last = max(start, pieces[0]), min(end, pieces[1])
         return (0, self.size) if end - start == 1 and first < last else (first, last)
 
     def written(self, number: int, contents: Node, pieces: Pieces) -> Node:
-        """Return ``contents`` with the content of some pieces replaced by one write."""
+        """Return ``contents`` with write ``number`` as the only possible writer of ``pieces``."""
         alone = self._alone.setdefault(number, frozenset({number}))
         return assigned(contents, self.size, *pieces, alone)
 
     def added(self, number: int, keeps: Callable[[int], bool] | None, contents: Node, pieces: Pieces) -> Node:
-        """Return ``contents`` with a write added to some pieces. Drop earlier writes where ``keeps`` returns False."""
+        """Return ``contents`` with write ``number`` added to the possible writers of ``pieces``.
+
+        ``keeps`` receives the number of an earlier write in these pieces. The earlier write is dropped if ``keeps``
+        returns False.
+        """
 
         def change(known: Writes) -> Writes:
             kept = known if keeps is None else filter(keeps, known)

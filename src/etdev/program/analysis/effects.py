@@ -1,8 +1,9 @@
 """Effects of each instruction on tensors: reads, writes and aliases.
 
 Kernels follow the rules of PyTorch's ``out`` variants. The few operators without such a variant have entries of their
-own. The rules were checked by running the kernels. An unknown operator is assumed to read and write every tensor that
-it receives. The exception are outputs that a call repeats at its end: the operator only writes these.
+own. The rules were checked by running the kernels. The arguments of an ``out`` variant end with the outputs, and the
+call then repeats the outputs as return values. An unknown operator is assumed to read and write every tensor that it
+receives, with one exception. If the call repeats outputs at its end, the operator only writes these outputs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from etdev.program import signatures
 
 operator_name = signatures.operator_name
 
-OUT_NAMESPACES = frozenset({"aten", "dim_order_ops", "quantized_decomposed", "et_copy"})
+OUT_NAMESPACES = frozenset({"aten", "dim_order_ops", "quantized_decomposed", "et_copy", "cortex_m"})
 """Namespaces whose ``out`` variants are pure: they write only the outputs repeated at the end of a call."""
 
 ET_VIEW = "executorch_prim::et_view"
@@ -26,10 +27,26 @@ _SCALAR = "aten::_local_scalar_dense"
 """Operator that returns a number. Its output is not a tensor."""
 _NO_CONTENT = frozenset({"aten::empty", "dim_order_ops::_empty_dim_order"})
 _ALSO_UPDATED = {"aten::_native_batch_norm_legit.out": (3, 4), "aten::native_batch_norm.out": (3, 4)}
-"""Positions of arguments that an ``out`` variant changes in addition to its outputs. They are running statistics."""
+"""Positions of the running statistics: arguments that an ``out`` variant changes in addition to its outputs."""
+
+SCRATCH: Mapping[str, tuple[int, ...]] = {
+    f"cortex_m::quantized_{name}.out": positions
+    for names, positions in (
+        (("conv2d", "conv2d_nhwc"), (12,)),
+        (("depthwise_conv2d", "depthwise_conv2d_nhwc"), (13,)),
+        (("transpose_conv2d", "transpose_conv2d_nhwc"), (13, 14)),
+        (("avg_pool2d", "avg_pool2d_nhwc"), (8,)),
+        (("batch_matmul",), (7,)),
+    )
+    for name in names
+}
+"""Positions of the arguments that a kernel uses as scratch memory: it overwrites them, and their content is not used.
+
+Source: ``backends/cortex_m/ops/operators.yaml`` of executorch, which does not mark these arguments as written.
+"""
 
 DelegateInputs: TypeAlias = Mapping[int, int]
-"""Number of inputs among each delegate call's arguments, by instruction index. Other calls are unknown."""
+"""Number of inputs of each delegate call, by instruction index. For a missing call, the number is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +99,7 @@ def outputs(plan: m.ExecutionPlan, args: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def arguments(plan: m.ExecutionPlan, args: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the arguments of a kernel call before its outputs. If the call repeats nothing, return all arguments."""
+    """Return the arguments before the outputs of a kernel call, or all arguments if the call repeats no outputs."""
     return args[: len(args) - 1 - count] if (count := _repeated(plan, args)) else args
 
 
@@ -134,7 +151,10 @@ def _kernel(plan: m.ExecutionPlan, operator: m.Operator, args: tuple[int, ...]) 
         return Effects(fills=outs)
     before = arguments(plan, args)
     updated = tensors(plan, (before[i] for i in _ALSO_UPDATED.get(operator_name(operator), ()) if i < len(before)))
-    return Effects(reads=tensors(plan, before), writes=outs, updates=updated)
+    scratch = SCRATCH.get(operator_name(operator), ())
+    read = [value for position, value in enumerate(before) if position not in scratch]
+    overwritten = tensors(plan, (before[position] for position in scratch if position < len(before)))
+    return Effects(reads=tensors(plan, read), writes=tuple(dict.fromkeys((*outs, *overwritten))), updates=updated)
 
 
 def _unknown(plan: m.ExecutionPlan, args: tuple[int, ...], outs: tuple[int, ...]) -> Effects:

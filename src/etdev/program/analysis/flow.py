@@ -25,8 +25,7 @@ class Block:
 class FlowGraph:
     """All instructions of a method in the order of the file, and the basic blocks that they form.
 
-    Positions of instructions count through all chains. Unreachable blocks are included, but no reachable block has an
-    unreachable successor.
+    Positions of instructions are counted across all chains. The blocks include unreachable blocks.
     """
 
     instructions: tuple[m.Instruction, ...]
@@ -71,8 +70,8 @@ class FlowGraph:
     def cycles(self) -> tuple[int, ...]:
         """Return a number for each position. All instructions of a cycle have the same number.
 
-        Two instructions are in one cycle if each may run after the other. An instruction outside of all loops, or an
-        unreachable one, shares its number only with the instructions of its block. Source: Kosaraju's algorithm.
+        Two instructions are in one cycle if each may run after the other. An unreachable instruction, or an instruction
+        outside of all loops, shares its number only with the instructions of its block. Source: Kosaraju's algorithm.
         """
         reached = self.order()
         before: dict[int, list[int]] = {number: [] for number in reached}
@@ -136,7 +135,7 @@ def _blocks(count: int, targets: dict[int, tuple[int, ...]]) -> tuple[Block, ...
 
 
 def _fixed_bools(plan: m.ExecutionPlan, instructions: tuple[m.Instruction, ...]) -> dict[int, bool]:
-    """Return the truth values that no input or instruction changes. Jumps on these values are unconditional."""
+    """Return the bools that no input or instruction changes, by value index. Jumps on these bools are unconditional."""
     written = set(plan.inputs)
     for call in instructions:
         match call:

@@ -4,9 +4,9 @@ The table was measured with the kernels of executorch 1.4.1 and 1.5.1 (``benchma
 with separate memory, and ran again over its input. The sizes ranged from 1 to beyond the blocks and vectors that
 kernels work in. The results were bit-identical.
 
-An entry states that the kernel never reads an element of that input after overwriting the element. It does not state
-that the input may be lost. The linker checks that no other instruction needs the input later, and that input and output
-have the same shape.
+An entry states that the kernel never reads an element of the input after overwriting the element. The entry alone does
+not permit the reuse of the input. The linker also checks that no later instruction needs the input, and that input and
+output have the same shape.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from types import MappingProxyType
 class Donor:
     """An input whose bytes an output may reuse.
 
-    The input must have the output's shape, and no other instruction may need it any more.
+    The input must have the output's shape, and no later instruction may need the input.
     """
 
     argument: int
@@ -102,15 +102,15 @@ _SPELLED = re.compile(
     re.ASCII,
 )
 _OTHERWISE = {"default": ("out", ""), "Tensor": ("out",), "Tensor_mode": ("out_mode",)}
-"""Names of the overload with ``out`` other than ``OVERLOAD_out``, by overload without ``out``."""
+"""Possible names of the ``out`` overload in addition to ``OVERLOAD_out``, by name of the overload without ``out``."""
 
 
 def parse_operator(text: str, known: Iterable[str] = DEFAULT) -> tuple[str, ...]:
-    """Return the operators among ``known`` that a text means, or ``()`` if there are none.
+    """Return the operators in ``known`` to which a text refers, or ``()`` if there are none.
 
-    ``aten::relu.out``, ``aten.relu.default`` and ``relu`` are one operator. A text without an overload means all
-    overloads: ``add`` is ``aten::add.out`` and ``aten::add.Scalar_out``. Raises :class:`ValueError` for a text that is
-    not the name of an operator.
+    ``aten::relu.out``, ``aten.relu.default`` and ``relu`` refer to the same operator. A text without an overload refers
+    to all overloads: ``add`` is ``aten::add.out`` and ``aten::add.Scalar_out``. Raises :class:`ValueError` for a text
+    that is not the name of an operator.
     """
     spelled = _SPELLED.fullmatch(text)
     if spelled is None:

@@ -35,7 +35,7 @@ def lifetimes(found: Reaching, of: Mapping[int, int], covers: Callable[[int], bo
     instants between its first and last use. That includes branches in between that do not need the storage. So two
     storages with disjoint lifetimes are never in use at the same time.
 
-    ``of`` maps a value to its storage. ``covers`` must return True if the place of a value is its whole storage.
+    ``of`` maps a value to its storage. ``covers`` must return True for a value whose place is the whole storage.
     """
     accesses = _accesses(found, of, covers)
     reached = found.flow.order()
@@ -63,7 +63,11 @@ def lifetimes(found: Reaching, of: Mapping[int, int], covers: Callable[[int], bo
 
 
 def _stretches(points: Iterable[tuple[int, Node, Node]], size: int) -> Iterator[tuple[int, int, int]]:
-    """Yield ranges of instants at which a storage is in both sets, as ``(storage, first, last)``."""
+    """Yield ranges of instants at which a storage is in use, as ``(storage, first, last)``.
+
+    A point consists of an instant, the storages that may still be read, and the storages that may have content. A
+    storage in both sets is in use.
+    """
     since: dict[int, int] = {}
     before: tuple[int, Node, Node] = (0, False, False)
     for point in chain(points, [(0, False, False)]):
@@ -81,10 +85,10 @@ _ENTRY = -1
 
 
 def _accesses(found: Reaching, of: Mapping[int, int], covers: Callable[[int], bool]) -> dict[int, _Accesses]:
-    """Return the accesses of each block.
+    """Return the accesses of each block, by block index.
 
-    Entry :data:`_ENTRY` has the caller's writes of inputs and state. The entry for the exit has the caller's reads of
-    outputs and state.
+    The index :data:`_ENTRY` maps to the caller's writes of inputs and state. The index of the exit maps to the caller's
+    reads of outputs and state.
     """
     events: dict[int, list[tuple[int, bool]]] = defaultdict(list)  # position → storage, whether it is fully replaced
     for use in found.uses:

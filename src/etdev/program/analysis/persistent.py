@@ -26,7 +26,7 @@ def room(count: int) -> int:
 
 
 def assigned(node: Node, size: int, start: int, end: int, value: Node) -> Node:
-    """Return a map in which the integers from ``start`` (inclusive) to ``end`` (exclusive) have one value."""
+    """Return the map with ``value`` assigned to all integers from ``start`` (inclusive) to ``end`` (exclusive)."""
     if not start and end == size:
         return value
     parts = list(_parts(node))
@@ -69,7 +69,7 @@ def joined(one: Node, other: Node, join: Callable[[Node, Node], Node]) -> Node:
 
 
 def united(one: Node, other: Node) -> Node:
-    """Return the union of two sets. A set is a map to truth values."""
+    """Return the union of two sets. A set is a map from integers to truth values."""
     if one is other or one is True or other is False:
         return one
     if other is True or one is False:
@@ -80,14 +80,14 @@ def united(one: Node, other: Node) -> Node:
 
 
 def with_members(node: Node, size: int, members: Iterable[int], value: bool) -> Node:
-    """Return the set with added integers if ``value`` is true, or with removed integers otherwise."""
+    """Return the set with ``members`` added if ``value`` is true, or with ``members`` removed otherwise."""
     for member in members:
         node = with_value(node, size, member, value)
     return node
 
 
 def with_value(node: Node, size: int, index: int, value: Node) -> Node:
-    """Return the map with the value of one integer changed. This is faster than :func:`assigned`."""
+    """Return the map with ``value`` assigned to the integer ``index``. This is faster than :func:`assigned`."""
     path: list[tuple[Node, int]] = []
     at = node
     while size > 1:
@@ -138,7 +138,7 @@ def members(node: Node, size: int, start: int, end: int) -> list[int]:
 
 
 def _collect(node: Node, size: int, start: int, end: int, at: int, found: list[int]) -> None:
-    """Append the members of a set from ``start`` to ``end``. The set's range begins at the integer ``at``."""
+    """Append a set's members from ``start`` to ``end`` to ``found``. The set's range begins at the integer ``at``."""
     if type(node) is not tuple:
         if node:
             found.extend(range(at + start, at + end))
@@ -158,7 +158,7 @@ def differences(one: Node, other: Node, size: int) -> list[int]:
 
 
 def _compare(one: Node, other: Node, size: int, at: int, found: list[int]) -> None:
-    """Append the integers whose values differ. The maps' ranges begin at the integer ``at``."""
+    """Append the integers whose values differ to ``found``. The maps' ranges begin at the integer ``at``."""
     if type(one) is not tuple and type(other) is not tuple:
         if one != other:
             found.extend(range(at, at + size))

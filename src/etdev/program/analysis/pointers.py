@@ -1,7 +1,7 @@
-"""Persistent records about values that moves and views have set.
+"""Persistent records about each value that a move or a view has set.
 
-A record contains the places where a value's bytes may be, and the tensors that the value may be. Copying all records
-takes no time, since both copies share equal parts. A join shares equal parts, too.
+A record contains the places where the value's bytes may be. It also contains the tensors to which the value may refer.
+Copying all records takes no time, since both copies share equal parts. A join shares equal parts, too.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from etdev.program.analysis.persistent import (
 )
 
 Targets: TypeAlias = Mapping[int, Node]
-"""Maps each possible place of a tensor to the place's content, on the paths where the tensor is there.
+"""Possible places of a tensor, each mapped to its content on the paths on which the tensor is at that place.
 
-A place is identified by the value that owns it. :data:`ELSEWHERE` is unplanned memory.
+A place is identified by the value that owns the place. :data:`ELSEWHERE` is unplanned memory.
 """
 ELSEWHERE = -1
 """Place that represents all unplanned memory: constants, and memory of the caller."""
@@ -34,13 +34,13 @@ ELSEWHERE = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pointer:
-    """Facts about a value that a move or a view has set."""
+    """Record about one value that a move or a view has set."""
 
     value: int
     targets: Targets
     """Places where the value's bytes may be."""
     tensors: frozenset[int]
-    """Values whose tensors this value may be. If no move has set this value, that is the value itself."""
+    """Values to whose tensors this value may refer. Only the value itself, if no move has set this value."""
 
     def __eq__(self, other: object) -> bool:
         """Compare all facts, including the order of the places."""
@@ -58,13 +58,13 @@ class Layout:
     """Sizes and places that all records of one method share."""
 
     pieces: Mapping[int, Pieces]
-    """Pieces of each value's place, by value. See :class:`etdev.program.analysis.contents.Memory`."""
+    """Range of pieces of each place, by value. See :class:`etdev.program.analysis.contents.Memory`."""
     pieces_size: int
     """Size of a map with one entry per piece."""
     size: int
     """Size of a map with one entry per value."""
     views: bool
-    """Whether the method has views. Only views require the information which values may be the same tensor."""
+    """True if the method has views. Otherwise, :meth:`Pointers.same` always returns an empty set."""
 
 
 class Pointers:
@@ -76,17 +76,17 @@ class Pointers:
     __slots__ = ("_known", "_layout", "_over", "_same", "_touched")
 
     def __init__(self, layout: Layout, known: Node = None, over: Node = False, same: Node = False) -> None:
-        """Start with these records. By default, there are none."""
+        """Create an object with the given records. By default, there are none."""
         self._layout = layout
         self._known = known
         """The :class:`Pointer` of each value, or None for a value without a record."""
         self._over = over
-        """Set of pairs: a stretch of pieces (see :func:`_stretches`), and a value that may be in all of it.
+        """Index of ``_known``: pairs of a stretch of pieces, and a value whose bytes may include all of these pieces.
 
-        A pair is one integer.
+        One integer encodes a pair. See :func:`_stretches`.
         """
         self._same = same
-        """Set of pairs: a tensor, and another value that may be the same tensor."""
+        """Index of ``_known``: pairs of a tensor, and another value that may refer to the tensor."""
         self._touched: set[int] = set()
         """Values whose records were replaced after this object was copied from another one."""
 
@@ -125,7 +125,7 @@ class Pointers:
     def keep(self, needed: Callable[[int], bool], others: Iterable[int]) -> None:
         """Drop the records of values for which ``needed`` returns False.
 
-        Only ``others`` and values recorded since this object was copied are considered.
+        The method tests only ``others`` and the values whose records were replaced after this object was copied.
         """
         for value in {*self._touched, *others}:
             if not needed(value):
@@ -144,7 +144,7 @@ class Pointers:
         return sorted(found)
 
     def same(self, tensors: Iterable[int]) -> set[int]:
-        """Return the recorded values that may be one of these tensors. The tensors' own numbers are not included."""
+        """Return the recorded values that may refer to the tensor of another value in ``tensors``."""
         return {other for tensor in tensors for other in self._others(self._same, self._same_size, tensor, tensor + 1)}
 
     def joined(self, other: Pointers, join: Callable[[Pointer | None, Pointer | None], Pointer]) -> Pointers:

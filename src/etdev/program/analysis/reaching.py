@@ -1,4 +1,4 @@
-"""Data-flow analysis: where each tensor is at each instruction, and the writes that its bytes may come from.
+"""Data-flow analysis: the place of each tensor at each instruction, and the writes that may have produced its bytes.
 
 A tensor is at its own place, the allocation in the file, until a move or a view changes that. After a move, the value
 is another tensor. After a view, the tensor shares another tensor's bytes. So after a ``cond``, a value may be one of
@@ -70,39 +70,39 @@ class Use:
     """A read of a tensor by an instruction, or by the caller, who receives an output."""
 
     position: int
-    """Position of the instruction. The number of instructions is the caller, after the last instruction."""
+    """Position of the instruction. For the caller, after the last instruction, this is the number of instructions."""
     value: int
     """Tensor that is read."""
     place: int
     """Value that owns the place of the tensor's bytes."""
     writes: Writes
-    """Numbers of the writes from which the bytes may come. A number is 1 + an index into :attr:`Reaching.writes`."""
+    """Numbers of the writes that may have produced the bytes. A number is 1 + an index into :attr:`Reaching.writes`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reaching:
-    """Result of the analysis: each read of planned memory, and the writes that reach it."""
+    """Result of the analysis: the writes that reach each read of planned memory."""
 
     flow: FlowGraph
     effects: tuple[Effects, ...]
     """Effects of each instruction, by position."""
     places: Mapping[int, Place]
-    """Place of each nonempty tensor that has one."""
+    """Place of each tensor in planned memory, by value index. Empty tensors have no place."""
     writes: tuple[Write, ...]
     uses: tuple[Use, ...]
     elsewhere: frozenset[tuple[int, int]]
     """Position and tensor of each read that reaches unplanned memory on at least one path."""
     at_exit: Callable[[int], Writes]
-    """Returns the writes whose content is in a value's place at the end of the method, given the value."""
+    """Function that returns the writes whose content is in a value's place at the end of the method."""
     references: frozenset[int]
     """Tensors that a move or a view sets, directly or through another value.
 
-    Their place differs from the place in the file, always or on some paths.
+    On some or all paths, such a tensor is not at its place in the file.
     """
 
 
 _Left: TypeAlias = dict[int, tuple[frozenset[int], frozenset[int]]]
-"""Maps a value that the next call reads before setting it to its places and tensors at the end of a call."""
+"""Maps a value to its places and tensors at the end of a call, if the next call reads the value before setting it."""
 
 
 @dataclass(slots=True)
@@ -110,9 +110,9 @@ class _State:
     """Facts that hold at one point of a method."""
 
     memory: Node
-    """Writes from which each piece may come."""
+    """Possible writers of each piece. See :mod:`etdev.program.analysis.contents`."""
     pointers: Pointers
-    """Values that a move or a view has set. All other values are their own tensors, in their own places."""
+    """Records of the values that a move or a view has set. Every other value is its own tensor, at its own place."""
 
     def copy(self) -> _State:
         return _State(self.memory, self.pointers.copy())
@@ -167,7 +167,7 @@ class _Analysis:
         self._elsewhere: list[tuple[int, int]] = []
         """Reads of unplanned memory in the current block, as position and tensor."""
         self._reads: dict[int, tuple[list[Use], list[tuple[int, int]]]] = {}
-        """Both lists from the most recent visit of each block, by block or exit."""
+        """Lists ``_uses`` and ``_elsewhere`` of the most recent visit to each block, by block or exit."""
         self._steps = 0
 
     def run(self) -> Reaching:
@@ -195,7 +195,7 @@ class _Analysis:
         )
 
     def _entry(self, left: _Left) -> _State:
-        """Return the state at the start of the first or a later call, after the caller has filled the inputs."""
+        """Return the state after the caller has filled the inputs. ``left`` is from the end of the previous call."""
         state = _State(UNWRITTEN, Pointers(self._layout))
         for value, (places, others) in left.items():
             targets = {target: self._content(state, target) for target in places} | self._own(state, value)
@@ -212,7 +212,7 @@ class _Analysis:
         }
 
     def _settle(self, order: Sequence[int], entry: _State) -> dict[int, _State]:
-        """Follow all blocks. Return the state at the exit, and the states before the blocks that loops need."""
+        """Analyze all blocks. Return the state before each block and the exit; without loops, only before the exit."""
         entries = {order[0] if order else self._flow.exit: entry}
         rank = {block: number for number, block in enumerate(order)}
         waiting = [0] if order else []
@@ -240,7 +240,7 @@ class _Analysis:
             raise LinkError(
                 f"the control flow of method {self._plan.name!r} is too large to analyze: "
                 f"{len(self._flow.blocks):,} blocks, {len(self._places):,} places in memory",
-                hint="split the method, or keep the plan of the file",
+                hint="split the method into smaller methods; for a relink, use the original file",
             )
 
     def _join(self, one: _State, other: _State) -> _State:
@@ -250,7 +250,7 @@ class _Analysis:
         return _State(joined(one.memory, other.memory, self._either), one.pointers.joined(other.pointers, join))
 
     def _itself(self, state: _State, other: Pointer | None) -> Pointer:
-        """Return the record of a value that a move or a view has set only on the other path."""
+        """Return the record of a value that is not set in ``state``. ``other`` is its record on the other path."""
         assert other is not None
         return Pointer(other.value, self._own(state, other.value), frozenset({other.value}))
 
@@ -261,7 +261,7 @@ class _Analysis:
         return Pointer(one.value, {**mine, **theirs, **common}, one.tensors | other.tensors)
 
     def _either(self, one: Writes, other: Writes) -> Writes:
-        """Return the union of two sets of writes. If one set contains the other, return that set object."""
+        """Return the union of two sets of writes. If one set is the union, return that same object."""
         self._count(_TREE + len(one))
         if one >= other:
             return one
@@ -293,7 +293,7 @@ class _Analysis:
             state.pointers.put(Pointer(to, self._targets(state, origin), self._tensors(state, origin)))
 
     def _set_view(self, state: _State, of: int, out: int) -> None:
-        """Point the tensor of ``out`` to the bytes of ``of``. Do the same for values that may be the same tensor."""
+        """Point the tensor of ``out`` to the bytes of ``of``. Update all values that may refer to the same tensor."""
         owners = self._tensors(state, out)
         seen = self._targets(state, of)
         same = {out, *owners, *state.pointers.same(owners)}
@@ -305,7 +305,7 @@ class _Analysis:
             state.pointers.put(Pointer(value, {**kept, **seen}, others))
 
     def _tensors(self, state: _State, value: int) -> frozenset[int]:
-        """Return the values whose tensors this value may be."""
+        """Return the values to whose tensors this value may refer."""
         known = state.pointers.get(value)
         return known.tensors if known else frozenset({value})
 
@@ -373,10 +373,10 @@ class _Analysis:
             state.pointers.put(Pointer(value, targets, known.tensors))
 
     def _filled_with(self, position: int, place: int) -> Callable[[int], bool]:
-        """Return a function from the number of an earlier write to a bool: True if that write stays visible.
+        """Return a function that receives the number of an earlier write, and returns True if the write stays visible.
 
-        After this fill, writes to the same place stay visible. So do writes to overlapping places after the first fill
-        in the same cycle. All other earlier content is don't-care.
+        After this fill, writes to the same place stay visible. Writes to overlapping places stay visible if they come
+        after the first fill in the same cycle. All other earlier content is don't-care.
         """
         cycle = self._cycles[position]
         first = -1 if cycle in self._loops else self._first_fill[place, cycle]

@@ -1,7 +1,7 @@
-"""Liveness of references: values whose reference is read on some path before the next instruction sets it.
+"""Liveness of references: a reference is live if some path reads the value before setting its reference again.
 
-A move or a view sets the reference of a value. That reference is dead if no instruction reads the value before the next
-move or view sets it.
+A move or a view sets the reference of a value. The reference is dead if every path sets the reference again before
+reading the value.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from etdev.program.analysis.persistent import Node, differences, room, united, v
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """Live references: the reference of a value is read before the next move or view sets it."""
+    """Live references at the borders of blocks: the program reads them before the next move or view sets them."""
 
     _after: tuple[Node, ...]
     """Set of the values with a live reference at the end of each block, by block index."""
@@ -48,9 +48,10 @@ class References:
 
 
 def references(plan: m.ExecutionPlan, flow: FlowGraph, effects: Sequence[Effects]) -> References:
-    """Analyze a method backwards. The end leads to the start, because references persist from call to call.
+    """Find the live references of a method by a backward analysis.
 
-    The result covers only values that occur in moves and views.
+    The end of the method leads to its start, because references persist from call to call. The result covers only
+    values that occur in moves and views.
     """
     pairs = [pair for found in effects for pair in (found.move, found.view) if pair]
     referring = {value for pair in pairs for value in pair}

@@ -1,9 +1,9 @@
 """Storages of a method: groups of tensors that share bytes on purpose, and the lifetime of each group.
 
 A memory plan puts many tensors at the same bytes at different times. The data flow shows which tensors belong together.
-A tensor that is read belongs with the tensor whose write its bytes come from. Examples are a view, a mutated buffer and
-its result, and the parts of a concatenation. An output that overwrites an operand belongs with that operand. In an
-object program, no other tensors share bytes, so the groups are exactly the aliases.
+If a read of one tensor finds bytes that a write to another tensor produced, the two tensors belong together. Examples
+are a view, a mutated buffer and its result, and the parts of a concatenation. An output that overwrites an operand
+belongs with that operand. In an object program, no other tensors share bytes, so the groups are exactly the aliases.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ def method_memory(
 ) -> MethodMemory:
     """Find the storages of a method.
 
-    ``persistent`` contains tensors that are known to be kept between calls, even if no instruction, input or output
-    refers to them. Three more kinds of tensors are kept: tensors that are read before they are written, tensors with an
-    initial value, and tensors with the name of a buffer. Raises :class:`~etdev.errors.LinkError` if a tensor is read
-    after another tensor overwrote it, which no program does on purpose.
+    ``persistent`` contains tensors that keep their content between calls, even if no instruction, input or output
+    refers to them. Three more kinds of tensors are persistent: tensors that are read before they are written, tensors
+    with an initial value, and tensors with the name of a buffer. Raises :class:`~etdev.errors.LinkError` if a tensor is
+    read after another tensor overwrote its bytes, because no program does so on purpose.
     """
     persistent = frozenset(persistent)
     found = reaching(plan, delegate_inputs, persistent)
@@ -125,7 +125,10 @@ def _in_place(found: Reaching) -> Iterator[tuple[int, int]]:
 
 
 def _unite_persisted(found: Reaching, groups: _Groups, kept: Iterable[int]) -> None:
-    """Unite state with the tensors that a method leaves in its bytes, because the next call reads these as state."""
+    """Unite state with the tensors whose writes are in the state's bytes at the end of the method.
+
+    The next call reads these bytes as state.
+    """
     waiting = [value for value in kept if value in found.places]
     _unite_overlapping(found, groups, waiting)
     while waiting:
@@ -138,7 +141,7 @@ def _unite_persisted(found: Reaching, groups: _Groups, kept: Iterable[int]) -> N
 
 
 def _unite_overlapping(found: Reaching, groups: _Groups, kept: Iterable[int]) -> None:
-    """Unite state that overlaps in memory. Views of a buffer that is only read cannot be found from writes."""
+    """Unite state that overlaps in memory. Writes do not reveal the views of a buffer that is only read."""
     furthest: int | None = None
     for value in sorted(kept, key=lambda value: (found.places[value].buffer, found.places[value].start)):
         place = found.places[value]
@@ -152,7 +155,7 @@ def _unite_overlapping(found: Reaching, groups: _Groups, kept: Iterable[int]) ->
 
 
 def _storage(found: Reaching, values: list[int], persistent: bool) -> Storage:
-    """Return a storage. Its lifetime and writes are not set yet."""
+    """Return the storage that these values form. The storage's lifetime and writes are not set yet."""
     places = [found.places[value] for value in values]
     start = min(place.start for place in places)
     return Storage(
@@ -182,7 +185,7 @@ def _with_lifetimes(
 
 
 def _covers(storages: Sequence[Storage], places: Mapping[int, Place], of: Mapping[int, int]) -> Callable[[int], bool]:
-    """Return a function that returns True if a write to all of a value's place writes all of the value's storage."""
+    """Return a function that returns True for a value whose place has the size of the value's whole storage."""
 
     def covers(value: int) -> bool:
         place = places[value]
@@ -192,11 +195,11 @@ def _covers(storages: Sequence[Storage], places: Mapping[int, Place], of: Mappin
 
 
 def _refuse_clobbered(plan: m.ExecutionPlan, found: Reaching) -> None:
-    """Raise an error for a read of bytes that another tensor has overwritten.
+    """Raise :class:`~etdev.errors.LinkError` for a read of bytes that another tensor has overwritten.
 
-    A tensor without a full write is an alias, and holds content written through other tensors. A tensor with a full
-    write holds that content and later changes. If a tensor is filled piece by piece, the pieces that are not read yet
-    may hold anything.
+    The check skips a tensor without a complete write. Such a tensor is an alias, so its content comes from other
+    tensors. The check also skips a tensor that is filled piece by piece, because its unread pieces may have any
+    content.
     """
     filled = {write.place for write in found.writes if write.kind is Kind.FILL}
     replaced = {write.place for write in found.writes if write.kind is Kind.ALL} - filled

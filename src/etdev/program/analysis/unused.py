@@ -1,4 +1,4 @@
-"""Bytes of planned buffers that are not in use at an instruction. Runtimes fill these bytes with poison."""
+"""Bytes of planned buffers that are not in use while an instruction runs. Runtimes fill these bytes with poison."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def without(whole: tuple[int, int], taken: Iterable[tuple[int, int]]) -> list[tu
 def unused_before(plan: m.ExecutionPlan, memory: MethodMemory, kept: Iterable[Range] = ()) -> Mapping[int, list[Range]]:
     """Return the bytes that go out of use before each instruction, by position. :data:`CALL` is the start of a call.
 
-    The bytes before an instruction were in use at any instruction that may run directly before it. At the start of a
-    call, all unused bytes count. ``kept`` is the state of other methods in the same memory; these bytes do not count.
+    Such bytes were in use at some instruction that can run directly before this instruction. At the start of a call,
+    all unused bytes count. ``kept`` is the state of other methods in the same memory; these bytes do not count.
     """
     storages = [storage for storage in memory.storages if storage.size]
     found = {CALL: unused_ranges(storages, None, 0)}

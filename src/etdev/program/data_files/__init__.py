@@ -1,1 +1,1 @@
-"""External data of a program: the choice of its ``.ptd`` files, and moves of data to these files and back."""
+"""External data of a program: the content of ``.ptd`` files, and functions that move data to these files and back."""

@@ -1,4 +1,4 @@
-"""The data files of a program, and the data that each file gets."""
+"""Assignment of a program's external data to data files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Keys: TypeAlias = Mapping[str, TensorLayout | None]
 def merge_data_files(parts: Iterable[Mapping[str, Keys]]) -> dict[str, Keys]:
     """Merge the data files that the backends of several methods request.
 
-    If several files request the same name, only the first file gets the data. ExecuTorch does the same.
+    If several files contain the same name, only the first file stores the data. ExecuTorch does the same.
     """
     taken: set[str] = set()
     merged: dict[str, dict[str, TensorLayout | None]] = {}
@@ -64,6 +64,6 @@ class DataFiles:
         return program, dict(sorted(files.items()))
 
     def joined(self, program: Program) -> Program:
-        """Return the program that a reader gets after :meth:`split`, by joining the files with the program again."""
+        """Return the program that a reader gets from the program and the files that :meth:`split` returns."""
         program, files = self.split(program)
         return internalize(program, *files.values()) if files else program

@@ -1,4 +1,4 @@
-"""Moves of constants and named data from a program to a data file, and back.
+"""Functions that move constants and named data from a program to a data file, and back.
 
 The runtime finds an external constant by its name and layout. A delegate finds its data by a key. A tensor keeps its
 name if no other data has that name. Otherwise, the tensor's name is a digest of its layout and bytes, like the names
@@ -8,6 +8,8 @@ share a segment.
 Some data stays in the program:
 
 * initial values of state, which are copied only once, when a method is loaded;
+* constants that a method returns, because loaders such as the stock runtime's treat an external constant among the
+  outputs as memory of the caller, and replace its bytes;
 * data inside the flatbuffer;
 * named data in a segment that has other users;
 * empty data.
@@ -44,10 +46,11 @@ def externalize(program: m.Program, reserved: Collection[str] = ()) -> tuple[m.P
         raise ProgramError(
             "some data of the program is already in a data file", hint="join the program and its data file first"
         )
-    contents = dict(_constants(program))
+    contents = {place: found for place, found in _constants(program) if not _is_returned(program, place)}
     keys = _keys(program, contents, reserved)
     tensors = {place: _outside(_tensor(program, place), key) for place, key in keys.items()}
-    outside = _without_constants(_with_tensors(program, tensors))
+    kept = {place: blob for place, (_, blob) in _constants(program) if place not in keys}
+    outside = _without_constants(_with_tensors(program, tensors), kept)
     moved = _movable_data(outside)
     pool: dict[Blob, int] = {}
     named: dict[str, NamedData] = {}
@@ -86,7 +89,7 @@ def internalize(program: m.Program, *files: FlatTensor) -> m.Program:
     places: dict[_Place, NamedData] = {}
     sizes: dict[int, int] = {}  # Index of a segment → bytes that the largest tensor in it needs.
     for place, tensor in _tensors(program):
-        if tensor.is_external and tensor.is_constant:
+        if _is_outside(tensor):
             item = places[place] = _checked_data(program.execution_plan[place[0]].name, place[1], tensor, known)
             sizes[item.segment_index] = max(sizes.get(item.segment_index, 0), tensor.nbytes)
     count = len(program.constant_segment.offsets) or 1 if program.constant_segment else 1
@@ -166,11 +169,20 @@ def _users(program: m.Program) -> Counter[int]:
 
 
 def _constants(program: m.Program) -> Iterator[tuple[_Place, _Content]]:
-    """Yield the constants that can be moved."""
+    """Yield the constants with data outside of the flatbuffer."""
     for place, tensor in _tensors(program):
         data = constant_data(program, tensor)
         if data is not None and len(data):
             yield place, (_layout(tensor), data)
+
+
+def _is_returned(program: m.Program, place: _Place) -> bool:
+    return place[1] in program.execution_plan[place[0]].outputs
+
+
+def returns_external_constant(program: m.Program) -> bool:
+    """Return True if a method returns a constant whose data is in another file."""
+    return any(_is_returned(program, place) and _is_outside(tensor) for place, tensor in _tensors(program))
 
 
 def _movable_data(program: m.Program) -> list[m.NamedData]:
@@ -190,7 +202,7 @@ def _is_key(name: str | None) -> bool:
 
 
 def _keys(program: m.Program, contents: Mapping[_Place, _Content], reserved: Collection[str]) -> dict[_Place, str]:
-    """Return the key of each constant in the data file, in the order of the constants.
+    """Return the data file's key for each constant, in the order of the constants.
 
     Constants that can keep their names get their keys first. All other constants get digests.
     """
@@ -222,12 +234,13 @@ def _outside(tensor: m.Tensor, key: str) -> m.Tensor:
     return replace(tensor, data_buffer_idx=0, extra_tensor_info=info)
 
 
-def _without_constants(program: m.Program) -> m.Program:
-    """Return the program with an empty constant segment. All constants in the program must be empty."""
+def _without_constants(program: m.Program, kept: Mapping[_Place, Blob]) -> m.Program:
+    """Return the program with only the constants ``kept``. All other constants in the program must be empty."""
     found = program.constant_segment
     if found is None or not found.offsets or program.constant_buffer:
         return program
-    empty = {place: replace(tensor, data_buffer_idx=1) for place, tensor in _tensors(program) if _is_inside(tensor)}
+    inside = {place: replace(tensor, data_buffer_idx=1) for place, tensor in _tensors(program) if _is_inside(tensor)}
+    empty = inside.keys() - kept.keys()
     blobs = [segment.data for segment in program.segments]
     index = found.segment_index
     if _is_shared(program, index):
@@ -236,11 +249,18 @@ def _without_constants(program: m.Program) -> m.Program:
     blobs[index] = Blob()
     constants = m.SubsegmentOffsets(index, (0, 0) if empty else (0,))
     segments = laid_out(blobs, SEGMENT_ALIGNMENT)
-    return replace(_with_tensors(program, empty), constant_segment=constants, segments=segments)
+    pool = {blob: number for number, blob in enumerate(dict.fromkeys(kept.values()), start=len(constants.offsets))}
+    inside |= {place: replace(inside[place], data_buffer_idx=pool[blob]) for place, blob in kept.items()}
+    made = replace(_with_tensors(program, inside), constant_segment=constants, segments=segments)
+    return _with_constants(made, pool) if pool else made
 
 
 def _is_inside(tensor: m.Tensor) -> bool:
     return tensor.is_constant and not tensor.is_external
+
+
+def _is_outside(tensor: m.Tensor) -> bool:
+    return tensor.is_constant and tensor.is_external
 
 
 def _is_shared(program: m.Program, constants: int) -> bool:
@@ -300,7 +320,7 @@ def _one_file(files: Sequence[FlatTensor]) -> FlatTensor:
 
 
 def _checked_data(method: str, value: int, tensor: m.Tensor, known: Mapping[str, NamedData]) -> NamedData:
-    """Return the data of a constant. Like the runtime, raise an error for missing data or another layout."""
+    """Return the data of a constant. Like the runtime, raise an error if the data is missing or has a wrong layout."""
     info = tensor.extra_tensor_info
     key = (info.fully_qualified_name if info is not None else None) or ""
     whose = f"{key!r}, the data of value {value} of method {method!r},"
@@ -327,7 +347,7 @@ def _described(layout: TensorLayout) -> str:
 def _with_constants(program: m.Program, added: Iterable[Blob]) -> m.Program:
     """Return the program with more constants, which follow the existing ones."""
     if program.constant_buffer:
-        raise ProgramError("it has constants both inside the flatbuffer and in another file, which no runtime supports")
+        raise ProgramError("constants are both inside the flatbuffer and in another file, which no runtime supports")
     blobs = [segment.data for segment in program.segments]
     found = program.constant_segment
     if found is None or not found.offsets:

@@ -19,7 +19,10 @@ from etdev.program.schema import Field, Many, Table, Text
 _XNNPACK_HEADER = Struct("<4x4sHIIIQ")
 _XNNPACK_MAGIC = b"XH00"
 _MOST_KEYS_OF_AOTI = 64 << 10
-"""Maximum size in bytes of a valid AOTInductor blob. The blob contains two names of less than a hundred bytes each."""
+"""Maximum size in bytes of a delegate blob of AOTInductor.
+
+Such a blob contains two keys of less than a hundred bytes each. The data of the delegate is stored under these keys.
+"""
 _AOTI_SUFFIXES = ("_so_blob", "_weights_blob")
 
 _CONSTANT = Table("ConstantDataOffset", lambda key: key, lambda key: (key,), (Field(2, "named_key", Text()),))

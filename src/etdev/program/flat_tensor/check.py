@@ -42,7 +42,7 @@ def _check_layout(layout: TensorLayout, room: int) -> None:
     if any(size < 0 for size in layout.sizes):
         raise FlawError(f"expected sizes of 0 or more, found {list(layout.sizes)}", "tensor_layout", "sizes")
     if sorted(layout.dim_order) != list(range(len(layout.sizes))):
-        message = f"expected an order of {len(layout.sizes)} dimensions, found {list(layout.dim_order)}"
+        message = f"expected each of {len(layout.sizes)} dimensions once, found {list(layout.dim_order)}"
         raise FlawError(message, "tensor_layout", "dim_order")
     if layout.nbytes > room:
         raise FlawError(f"the tensor has {layout.nbytes} bytes, but its segment has {room}", "tensor_layout", "sizes")

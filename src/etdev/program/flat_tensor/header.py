@@ -25,7 +25,7 @@ class Header:
     """Fields of the header."""
 
     length: int
-    """Size of the header in bytes that the header states: 40 or more."""
+    """Size of the header in bytes, as stated in the header: 40 or more."""
     flatbuffer_offset: int
     """Number of bytes that the header and its padding add to the flatbuffer."""
     flatbuffer_size: int
@@ -65,7 +65,7 @@ def parse_header(content: memoryview) -> Header:
     header = Header(*numbers)
     if not LENGTH <= header.length <= header.flatbuffer_offset:
         raise FlawError(
-            f"expected a number from {LENGTH} to flatbuffer_offset, {header.flatbuffer_offset}, found {header.length}",
+            f"expected a number from {LENGTH} to {header.flatbuffer_offset} (flatbuffer_offset), found {header.length}",
             "header.length",
         )
     if HEADER_OFFSET + header.length > header.program_size or header.program_size > len(content):

@@ -32,7 +32,7 @@ def write(data: FlatTensor, path: str | os.PathLike[str]) -> None:
 def write_into(data: FlatTensor, path: Path) -> None:
     """Write to a file that no reader has open. For all other files, use :func:`write`.
 
-    Does not translate :class:`OSError`.
+    Raises :class:`OSError` if the file cannot be written.
     """
     head, base = _checked_head(data)
     write_parts(head, base, data.segments, path)

@@ -27,7 +27,8 @@ Calls methods of @PROGRAM@ in the order given, on one state, and prints their ou
 
   --call METHOD  begins a call, to which the options after it belong (default: @DEFAULT@)
   --times N      repeats the call (default: 1)
-  --in I=FILE    the bytes of input I, counted from 0, as they are in memory; without it, zeros
+  --in I=FILE    the bytes of input I, counted from 0, as they are in memory (the
+                 README states the order of dimensions); without it, zeros
   --shape I=2x3  the sizes of input I (default: the largest)
   --out DIR      also writes output I of call N to DIR/N.METHOD.I.bin
   --memory       shows how much of each pool was used

@@ -6,6 +6,9 @@
 #include <cstdint>
 
 // Attributes of each arena, for firmware: for example __attribute__((section(".sram"))).
+//@if banks
+// With @MACRO@_BANK_SECTIONS, each arena is in the section of its memory bank. README.md has the linker script for them.
+//@end
 @ATTRIBUTES@
 // Bytes that are added to each measured pool. A pool that is one byte too small fails while the program is loaded or
 // called, and the error names its constant. Raise this for another compiler or another version of ExecuTorch.
@@ -27,7 +30,11 @@ inline constexpr size_t kFileAlignment = @FILE_ALIGNMENT@;
 inline constexpr size_t kMethodCount = @METHOD_COUNT@;
 @METHODS@
 
+//@if banks
+// Arenas: planned memory. They have the names of their memory banks.
+//@else
 // Arenas: planned memory. Their number is the program's memory id.
+//@end
 inline constexpr size_t kArenaAlignment = @ARENA_ALIGNMENT@;
 @ARENAS@
 

@@ -206,7 +206,7 @@ class DataFiles final : public rt::NamedDataMap {
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Memory: all static memory of the project. For firmware, give each arena the attribute that puts it into its section:
-// @MACRO@_ARENA_1_ATTRIBUTES and so on, defined before @NAME@_memory.h or on the command line of the compiler.
+// @MACRO@_@FIRST_ARENA@_ATTRIBUTES and so on, defined before @NAME@_memory.h or on the command line of the compiler.
 // ---------------------------------------------------------------------------------------------------------------------
 
 @MEMORY@

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from etdev.runtime.interpreter.values import Values
 
 Given = dict[int, DeviceMemoryBuffer]
-"""Maps the position of an output to the device memory that was allocated for it."""
+"""Maps the position of an output to the device memory that was allocated for this output."""
 
 
 class Inputs:
@@ -30,7 +30,7 @@ class Inputs:
         self._own: list[Any] = []
 
     def begin(self) -> None:
-        """Remember the method's input tensors, because move instructions can replace them in the list of values."""
+        """Record the method's input tensors, because move instructions can replace them in the list of values."""
         self._own = [self._machine.values[index] for index in self._plan.inputs]
 
     def set(self, inputs: Sequence[Any]) -> None:
@@ -46,7 +46,7 @@ class Inputs:
                 self._machine.values[index] = self._number(index, given, where)
 
     def bind(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Set the inputs to tensors on ``home``; copy each input that overlaps an output."""
+        """Set the inputs to tensors on the method's device; copy each input that overlaps an output."""
         self._check_count(inputs)
         for position, (index, given) in enumerate(zip(self._plan.inputs, inputs, strict=True)):
             own = self._own[position]
@@ -87,7 +87,7 @@ class Inputs:
         self._take(own, caller, where)
 
     def _take(self, own: RunTensor, given: RunTensor, where: str) -> None:
-        """Copy an input to its planned memory; if it has none, use the bytes of ``given`` if possible."""
+        """Copy an input to its planned memory; without planned memory, use the memory of ``given`` if possible."""
         declared = own.declared
         if given.device != own.device:
             raise RunError(f"{where} must be on {own.device}, but is on {given.device}")
@@ -137,7 +137,7 @@ class Outputs:
         """Maps the position of an output to its tensor, for outputs without planned memory."""
 
     def begin(self) -> None:
-        """Find the outputs that have no planned memory."""
+        """Record the outputs that have no planned memory."""
         inputs = set(self._plan.inputs)
         self._callers = {
             position: tensor
@@ -174,7 +174,7 @@ class Outputs:
         return Memory(device, given[position].data(), size, allocator=given[position].allocator)
 
     def drop(self, given: Given) -> None:
-        """Free the device memory of outputs."""
+        """Free the device memory that was allocated for outputs."""
         for buffer in given.values():
             buffer.close()
 
@@ -192,7 +192,7 @@ class Outputs:
             else:
                 memory = value.memory
                 if memory is None or memory.allocator is None:
-                    raise RunError(f"output {position}, {value.describe()}, has no memory")
+                    raise RunError(f"output {position} has no memory: {value.describe()}")
                 owned = given.get(position)
                 if owned is not None and value is not self._callers.get(position):
                     owned.close()
@@ -212,7 +212,7 @@ class Outputs:
         return tuple(found)
 
     def direct(self, targets: Sequence[Any]) -> None:
-        """Place outputs without planned memory in ``targets``, or in temporary memory if they do not fit there."""
+        """Let each output without planned memory use its target's memory, or temporary memory if it does not fit."""
         self._check(targets)
         for position, tensor in self._callers.items():
             target: RunTensor = targets[position]
@@ -224,7 +224,7 @@ class Outputs:
                 tensor.place(scratch(tensor.capacity, tensor.device, self._machine.torch_device))
 
     def deliver(self, targets: Sequence[Any]) -> None:
-        """Copy each output to its target, unless both have the same place."""
+        """Copy each output to its target, unless the output already is in the target's memory."""
         for target, index in zip(targets, self._plan.outputs, strict=True):
             value = self._machine.tensor(index)
             if target.declared.scalar_type is not value.declared.scalar_type:

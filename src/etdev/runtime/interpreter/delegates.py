@@ -1,4 +1,4 @@
-"""Executors of delegates: the built-in executor, and those of plugins."""
+"""Executors of delegates: the built-in executor, and executors of plugins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from etdev.runtime.interpreter.settings import DelegateContext, DelegateExecutor
 
 
 def executors() -> Mapping[str, ExecutorFactory]:
-    """Return the executor factory of each backend; a plugin is imported when its first delegate is loaded."""
+    """Return the executor factory of each backend; a plugin is imported before its first delegate is loaded."""
     others = (name for name in plugins.names(EXECUTORS) if name not in EXECUTORS.built_in)
     return {reference.BACKEND: reference.load, **{name: partial(_load_plugin, name) for name in others}}
 

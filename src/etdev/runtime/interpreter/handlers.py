@@ -92,7 +92,7 @@ def _identity(machine: Values, args: tuple[int, ...]) -> None:
 
 
 def _as_strided_copy(machine: Values, args: tuple[int, ...]) -> None:
-    """Copy a strided view; the offset counts from the first element of the tensor, not of PyTorch's storage."""
+    """Copy a strided view of a tensor; the offset is relative to the first element of the tensor."""
     source, out = machine.tensor(args[0]), machine.tensor(args[-1])
     sizes, steps = machine.integers(args[1]), machine.integers(args[2])
     start = machine.values[args[3]] or 0
@@ -163,13 +163,13 @@ def _copied(machine: Values, args: tuple[int, ...]) -> tuple[RunTensor, RunTenso
         if tensor.nbytes and tensor.memory is None:
             raise RunError(f"{_where(tensor)} has no memory")
         if tensor.memory is not None and tensor.offset + tensor.nbytes > tensor.memory.size:
-            raise RunError(f"{_where(tensor)} is out of bounds of its memory")
+            raise RunError(f"{_where(tensor)} extends beyond the end of its memory")
     return source, out
 
 
 @contextmanager
 def _naming(tensor: RunTensor) -> Iterator[None]:
-    """Add the tensor on the device, and its planned buffer, to each :class:`DeviceCopyError` in the block."""
+    """Add the tensor's description, device and planned buffer to each :class:`DeviceCopyError` in the block."""
     try:
         yield
     except DeviceCopyError as error:

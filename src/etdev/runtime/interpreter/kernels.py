@@ -7,9 +7,10 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from etdev.program import model as m
-from etdev.program.analysis.effects import arguments, operator_name
+from etdev.program.analysis.effects import SCRATCH, arguments, operator_name
 from etdev.program.analysis.inplace import DEFAULT, Donor
 from etdev.runtime.errors import RunError
+from etdev.runtime.interpreter.cortex_m import find_cortex_m
 from etdev.runtime.interpreter.layout import torch_dtype
 from etdev.runtime.interpreter.quantized import find_quantized
 from etdev.runtime.interpreter.schemas import Kernel, Parameter, find_kernel
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 InPlaceTable = Mapping[str, tuple[Donor, ...]]
 """Maps a kernel to the operands whose bytes its outputs may reuse."""
 
+_SCRATCH_BYTE = 0xA5
+"""Content of scratch memory after a kernel."""
 _KEPT_SIZES = 4096
 """Maximum number of entries in the cache of result sizes."""
 _ON_STORAGE = frozenset(
@@ -34,13 +37,17 @@ _ON_STORAGE = frozenset(
 In the interpreter, that storage is a whole planned buffer, which also contains other tensors.
 """
 _ALWAYS_TAKEN = 1 << 26
-"""Number of bytes of results that are always computed, even if the outputs are smaller."""
+"""Maximum size in bytes of results that are computed even if much less memory is planned for them."""
 
 
 def resolve(operator: m.Operator) -> Kernel | None:
     """Return the PyTorch function for an operator; None if there is none."""
     name = operator_name(operator)
-    return find_quantized(name) if name.startswith("quantized_decomposed::") else find_kernel(name)
+    if name.startswith("quantized_decomposed::"):
+        return find_quantized(name)
+    if name.startswith("cortex_m::"):
+        return find_cortex_m(name)
+    return find_kernel(name)
 
 
 class KernelRun:
@@ -72,6 +79,9 @@ class KernelRun:
         check_overlaps(self._name, operands, outs, self._donors)
         for out, result in zip(outs, results, strict=True):
             machine.write(out, result)
+        for position in SCRATCH.get(self._name, ()):  # As a kernel on a device does, overwrite the scratch memory.
+            for tensor in operands[position]:
+                machine.write(tensor, tensor.view(machine.home).new_full(tensor.sizes, _SCRATCH_BYTE))
 
     def _arguments(self, outs: Sequence[RunTensor]) -> tuple[list[Any], dict[str, Any]]:
         args: list[Any] = []
@@ -116,7 +126,10 @@ class KernelRun:
 def check_overlaps(
     name: str, operands: Sequence[Sequence[RunTensor]], outs: Sequence[RunTensor], donors: set[tuple[int, int]]
 ) -> None:
-    """Raise an error if two outputs overlap, or if an output overlaps an operand that it must not overwrite."""
+    """Raise an error if two outputs overlap, or if an output and an operand overlap that are not in ``donors``.
+
+    Each pair in ``donors`` is the position of an operand, and the position of an output that may have the same bytes.
+    """
     for position, inputs in enumerate(operands):
         for tensor in inputs:
             for number, out in enumerate(outs):

@@ -31,7 +31,7 @@ _NAMES = {
     m.ScalarType.UINT32: "uint32",
     m.ScalarType.UINT64: "uint64",
 }
-"""PyTorch's names of the element types that PyTorch can compute with."""
+"""Maps an element type that PyTorch can compute with to the name of the dtype in PyTorch."""
 
 
 @cache

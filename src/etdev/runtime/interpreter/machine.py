@@ -46,7 +46,7 @@ class Machine:
         self.plan, self.home, self.torch_device = plan, home, torch_device
         self.values: list[Any] = []
         self.known_sizes: dict[Any, int] = {}
-        """Sizes in bytes of the results of kernel calls, by operator and operands."""
+        """Maps the operator and operands of a kernel call to the size of the results in bytes."""
         self.poison: Poison | None = None
         self._delegates, self._table, self._bounds = delegates, table, bounds
         self._descriptions: list[str] = []
@@ -76,7 +76,7 @@ class Machine:
                     f"the method did not end within {self._bounds.steps} instructions; "
                     f"it is at {self._descriptions[at]}",
                     where=f"method {self.plan.name!r}",
-                    hint="check its loops, or raise `Bounds.steps`",
+                    hint="check the method's loops, or raise `Bounds.steps`",
                 )
             if self.poison:
                 self.poison.between(before, at + 1)
@@ -232,7 +232,7 @@ class Machine:
             raise self._foreign(tensor, "reads") from None
 
     def write(self, tensor: RunTensor, content: torch.Tensor, *, convert: bool = False) -> None:
-        """Write the content to a tensor of the same sizes, and poison the planned bytes after it."""
+        """Write the content to a tensor of the same sizes, and poison the unused rest of the tensor's planned bytes."""
         import torch
 
         self._writable(tensor)

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from etdev.runtime.interpreter.tensors import Memory
 
 _PATTERN = b"\xff\x7f"
-"""The byte at even addresses and the byte at odd addresses."""
+"""Two bytes of poison: the first for even addresses, the second for odd addresses."""
 
 State = tuple["Memory", int, int]
-"""Memory, first byte, end (exclusive)."""
+"""A byte range of state: its memory, first byte, and end (exclusive)."""
 
 
 def fill(memory: Memory, start: int, end: int) -> None:
@@ -29,8 +29,8 @@ def fill(memory: Memory, start: int, end: int) -> None:
 class Poison:
     """Poison for the planned buffers of one method; bytes are overwritten as soon as they are no longer in use.
 
-    ``memories`` are the buffers by index. State is never overwritten, including state of other methods in the same
-    memory.
+    ``memories`` contains the memory of each planned buffer, by the buffer's index. State is never overwritten,
+    including the state of other methods in the same memory.
     """
 
     def __init__(self, found: MethodMemory, memories: Sequence[Memory | None]) -> None:
@@ -38,7 +38,7 @@ class Poison:
         self._memories = memories
         self._known: dict[tuple[int | None, int], tuple[Range, ...]] = {}
         self._kept: dict[int, list[tuple[int, int]]] = {}
-        """Sorted ranges of state in each memory, by the memory's ``id``."""
+        """Maps the ``id`` of a memory to the sorted byte ranges of state in that memory."""
         self.spare(self.state())
 
     def state(self) -> list[State]:
@@ -51,7 +51,7 @@ class Poison:
         return found
 
     def spare(self, state: Iterable[State]) -> None:
-        """Never overwrite these bytes."""
+        """Exclude byte ranges of state from poison."""
         for memory, start, end in state:
             self._kept.setdefault(id(memory), []).append((start, end))
         for spans in self._kept.values():

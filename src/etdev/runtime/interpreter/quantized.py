@@ -1,4 +1,4 @@
-"""Kernels of ``quantized_decomposed``: PyTorch's own, and functions here for the kernels that PyTorch lacks."""
+"""Kernels of ``quantized_decomposed``: PyTorch's functions, and replacements for functions that PyTorch lacks."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _embedding(bits: int) -> Callable[..., torch.Tensor]:
 
 
 def _unpacked(rows: torch.Tensor, bits: int) -> torch.Tensor:
-    """Unpack weights; with 4 bits, the upper half of a byte is first, and with 2 bits, the lowest two bits."""
+    """Unpack weights: in a byte, 4-bit weights begin with the highest bits, and 2-bit weights with the lowest bits."""
     import torch
 
     if bits == 8:
@@ -125,4 +125,4 @@ _HERE: dict[str, tuple[Callable[..., Any], str]] = {
         for overload, more in (("out", ""), ("dtype_out", " dtype"))
     },
 }
-"""Maps a kernel to the function that computes it and to the names of its parameters."""
+"""Maps a kernel to the function that computes its results, and to the names of the kernel's parameters."""

@@ -21,7 +21,7 @@ _DEEPEST = 8
 
 
 class ReferenceExecutor(MoveOnly):
-    """A nested program that is loaded on the delegate's device."""
+    """Executor of a delegate that is a nested program; loads the program on the delegate's device."""
 
     def __init__(self, context: DelegateContext) -> None:
         settings = replace(context.settings, depth=context.settings.depth + 1)

@@ -1,4 +1,4 @@
-"""Search for the PyTorch function that computes the same as a kernel and allocates its results."""
+"""Search for the PyTorch function that computes the results of a kernel and allocates memory for them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 _DTYPES = frozenset({"dtype", "out_dtype", "output_dtype"})
 """Names of parameters that are dtypes, which files store as numbers."""
 _IGNORED = frozenset({"memory_format", "layout", "device", "pin_memory", "non_blocking"})
-"""Names of parameters for the layout or device of the result, which the program's outputs determine instead."""
+"""Names of parameters that are ignored, because the program's outputs determine layout and device of the result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a kernel; parameters have the order of the call's arguments."""
+    """A parameter of a kernel. A kernel's parameters have the order of the arguments in a call."""
 
     name: str
     is_dtype: bool
@@ -26,7 +26,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A PyTorch function that computes the same as a kernel."""
+    """PyTorch's replacement for an ExecuTorch kernel: the function, and the parameters of the kernel."""
 
     function: Callable[..., Any]
     parameters: tuple[Parameter, ...]
@@ -40,7 +40,7 @@ class Kernel:
 def find_kernel(name: str) -> Kernel | None:
     """Return the function for a kernel such as ``aten::add.out``; None if PyTorch has none.
 
-    The function is the overload without ``out`` parameters that has the kernel's other parameters.
+    The function has all parameters of the kernel except the ``out`` parameters.
     """
     import torch
 

@@ -25,7 +25,7 @@ class Bounds:
     steps: int = 2_000_000
     """Maximum number of instructions in one call."""
     memory: int = 1 << 33
-    """Maximum size in bytes of all planned buffers together, and of each tensor without planned memory."""
+    """Maximum total size of all planned buffers, and maximum size of each tensor without planned memory, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Settings:
     """Settings of the interpreter."""
 
     poison: bool = True
-    """True to overwrite unused bytes."""
+    """True to overwrite unused bytes with poison."""
     bounds: Bounds = field(default_factory=Bounds)
     inplace: InPlaceTable = field(default_factory=lambda: DEFAULT)
     """Maps a kernel to the operands whose bytes its outputs may reuse."""
@@ -52,7 +52,7 @@ class DelegateContext:
     data: Blob
     compile_specs: tuple[m.CompileSpec, ...]
     device: Device
-    """Device on which the delegate runs and on which its arguments are."""
+    """Device that runs the delegate, and that contains the delegate's arguments."""
     registry: Registry
     """Allocators of device memory."""
     settings: Settings
@@ -64,7 +64,7 @@ class DelegateExecutor(Protocol):
 
     @property
     def input_count(self) -> int:
-        """Number of inputs among a call's arguments; the arguments after them are outputs."""
+        """Number of inputs among a call's arguments; all later arguments are outputs."""
 
     def execute(self, arguments: Sequence[RunTensor | int | float | bool | None]) -> None:
         """Compute the outputs from the inputs.

@@ -22,7 +22,7 @@ Pattern = bytes
 
 
 class ForeignMemoryError(RunError):
-    """Error for code that accesses memory of a device on which it does not run."""
+    """Error for code that accesses the memory of another device."""
 
 
 def fill_bytes(target: torch.Tensor, pattern: Pattern) -> None:
@@ -34,8 +34,8 @@ def fill_bytes(target: torch.Tensor, pattern: Pattern) -> None:
 class Memory:
     """Contiguous memory of one device.
 
-    Code on that device accesses the memory with :meth:`bytes`. Other code copies it with ``allocator``. Memory of the
-    caller and temporary memory have no allocator.
+    Code that runs on this device accesses the memory with :meth:`bytes`. Other code copies the memory with
+    ``allocator``. Memory of the caller and temporary memory have no allocator.
     """
 
     __slots__ = ("_bytes", "address", "allocator", "device", "size", "writable")
@@ -78,7 +78,7 @@ class Memory:
         return self._bytes
 
     def check_writable(self) -> None:
-        """Raise an error if the memory is read-only; to be called before an allocator writes to it."""
+        """Raise an error if the memory is read-only; call this method before an allocator writes to the memory."""
         if not self.writable:
             raise refuse_write()
 
@@ -104,7 +104,7 @@ class RunTensor:
         self.constant = tensor.is_constant
         self.memory: Memory | None = None
         self.offset = 0
-        """Position of the first byte in ``memory``."""
+        """Offset of the tensor's first byte in ``memory``."""
         unbounded = tensor.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND
         self.capacity: int | None = None if unbounded else tensor.nbytes
         """Maximum number of bytes; None if unbounded."""
@@ -187,7 +187,7 @@ class RunTensor:
         return found.view(self.dtype).as_strided(self.sizes, strides(self.sizes, self.dim_order))
 
     def write(self, at: Device, content: torch.Tensor) -> None:
-        """Write content of the same sizes, with code on the device ``at``; convert it to the tensor's type."""
+        """Write content of the same sizes on the device ``at``; convert the content to the tensor's element type."""
         import torch
 
         if not self.nbytes:
@@ -207,7 +207,7 @@ class RunTensor:
             raise RunError(f"{self.describe()} has no memory")
         end = self.offset + self.nbytes
         if end > self.memory.size:
-            raise RunError(f"{self.describe()} is out of bounds of its memory")
+            raise RunError(f"{self.describe()} extends beyond the end of its memory")
         return self.memory.bytes(at)[self.offset : end]
 
     def _torch_device(self, at: Device) -> torch.device | str:
@@ -222,7 +222,7 @@ def scratch(nbytes: int, at: Device, torch_device: str) -> Memory:
 
 
 def dense_in(tensor: torch.Tensor, dim_order: Sequence[int]) -> torch.Tensor:
-    """Return the tensor if it is dense in a dimension order, otherwise a copy that is."""
+    """Return the tensor if it is dense in this dimension order; otherwise return a dense copy in this order."""
     import torch
 
     wanted = strides(tensor.shape, dim_order)

@@ -1,4 +1,4 @@
-"""The part of a running method that kernels and handlers use."""
+"""Interface through which kernels and handlers access a running method."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Values(Protocol):
-    """Part of :class:`~etdev.runtime.interpreter.machine.Machine` that kernels, handlers and calls use."""
+    """Interface of :class:`~etdev.runtime.interpreter.machine.Machine` for kernels, handlers and calls."""
 
     plan: m.ExecutionPlan
     home: Device
@@ -25,7 +25,7 @@ class Values(Protocol):
     values: list[Any]
     """The method's values, by index."""
     known_sizes: dict[Any, int]
-    """Sizes in bytes of the results of kernel calls, by operator and operands."""
+    """Maps the operator and operands of a kernel call to the size of the results in bytes."""
     poison: Poison | None
 
     def tensor(self, index: int) -> RunTensor: ...

@@ -2,8 +2,8 @@
 
 from etdev.runtime.native.client import Fault, NativeRuntime, Pools
 from etdev.runtime.native.executable import host_executable
+from etdev.runtime.native.measure import lookup_bytes, measure_memory
 from etdev.runtime.native.measured import Called, Left, Opened
-from etdev.runtime.native.pools import lookup_bytes, measure_pools
 from etdev.runtime.native.toolchain import Missing, find_toolchain
 
 __all__ = [
@@ -17,5 +17,5 @@ __all__ = [
     "find_toolchain",
     "host_executable",
     "lookup_bytes",
-    "measure_pools",
+    "measure_memory",
 ]

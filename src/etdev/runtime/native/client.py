@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import RLock, local
 from typing import Any, BinaryIO, Literal, Self
 
 from etdev.devices import Device, DeviceType
@@ -13,18 +14,23 @@ from etdev.errors import MissingRequirementError
 from etdev.program.analysis.effects import DelegateInputs
 from etdev.program.data_files.joined import read_joined
 from etdev.runtime.child import LIMIT, Child, ProgramFailureError, RuntimeCrashError
+from etdev.runtime.dim_orders import DimOrder, arrange_inputs
 from etdev.runtime.native.devices import NO_DEVICES, Devices
 from etdev.runtime.native.measured import Called, DeviceCounts, Left, Opened, PlannedBuffer
-from etdev.runtime.native.unused import Unused, unused_bytes
+from etdev.runtime.native.unused import MethodUnused, Unused, unused_bytes
 from etdev.runtime.native.wire import Answer, Kind, RefusedError, Request, receive
+from etdev.runtime.native_libraries import compile_hint
 
 ALIGNMENT = 16
-"""Alignment of planned buffers on the host, in bytes. Like most platforms' ``malloc``."""
+"""Alignment of planned buffers on the host in bytes, equal to that of ``malloc`` on most platforms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Failure of the ``nth`` operation of a kind on devices, counted from 1; of all later ones too if ``lasting``."""
+    """A simulated failure of a device operation.
+
+    The call number ``nth`` of ``operation`` fails, counted from 1. If ``lasting``, all later calls fail, too.
+    """
 
     operation: Literal["allocate", "copy_host_to_device", "copy_device_to_host"]
     nth: int = 1
@@ -43,32 +49,35 @@ class Pools:
     method: int | None = None
     temporary: int | None = None
     failing: int = 0
-    """Number of the allocation from each pool that fails, counted from 1; 0 for none."""
+    """Number of the allocation that fails in each pool, counted from 1; 0 if no allocation fails."""
 
 
 class NativeRuntime:
-    """ExecuTorch's C++ runtime in a child process. A context manager, whose end kills the child.
+    """ExecuTorch's C++ runtime in a child process; a context manager that finally kills the child.
 
-    Each planned buffer has exactly its size, between pages that cannot be accessed. With ``watch``, bytes that no
-    instruction has written yet hold poison, and a crash names its instruction. ``executable`` is that of
-    :func:`~etdev.runtime.native.executable.host_executable`. ``devices`` says what the program's devices are.
+    Each planned buffer has exactly its declared size, between pages that cannot be accessed. With ``watch``, bytes that
+    no instruction has written yet contain poison, and the report of a crash includes the instruction. ``executable`` is
+    the path that :func:`~etdev.runtime.native.executable.host_executable` returns. ``libraries`` are shared libraries
+    with backends and kernels that ExecuTorch's wheel does not have. ``devices`` are the devices that the program can
+    use.
 
     Errors are those of the stock runtime: :class:`~etdev.runtime.child.ProgramFailureError` and
-    :class:`~etdev.runtime.child.RuntimeCrashError`. If the executable cannot start, the first request raises
-    :class:`~etdev.errors.MissingRequirementError`.
+    :class:`~etdev.runtime.child.RuntimeCrashError`. If the executable cannot start, or if a library cannot be used, the
+    first request raises :class:`~etdev.errors.MissingRequirementError`.
     """
 
     def __init__(
         self,
         executable: Path,
         *,
+        libraries: Sequence[Path] = (),
         devices: Devices = NO_DEVICES,
         watch: bool = True,
         pools: Mapping[str, Pools] | None = None,
         alignment: int = ALIGNMENT,
         limit: float = LIMIT,
     ) -> None:
-        self._executable = executable
+        self._executable, self._libraries = executable, tuple(libraries)
         self._child = Child(
             lambda reading, writing: [os.fspath(executable), str(reading), str(writing)],
             limit=limit,
@@ -77,19 +86,22 @@ class NativeRuntime:
         self._devices, self._watch, self._alignment = devices, watch, alignment
         self._pools = dict(pools or {})
         self._program: tuple[Path, tuple[Path, ...], bool] | None = None
-        self._unused: dict[str, Unused] = {}
+        self._unused: dict[str, MethodUnused] = {}
         self._inputs: Mapping[str, DelegateInputs] = {}
+        self._orders: dict[str, tuple[DimOrder | None, ...]] = {}
+        """Method → dimension order of each input."""
         self._crash: str | None = None
-        """Description of the crash, after the loaded program crashed the child."""
+        """Description of the crash if the loaded program has crashed the child; otherwise None."""
         self._operators: frozenset[str] = frozenset()
         self._backends: frozenset[str] = frozenset()
         self._usable: frozenset[str] = frozenset()
         self.counts_heap = True
-        """True if the heap is counted, which needs glibc."""
+        """True if the child counts heap bytes, which requires glibc."""
         self.opened: dict[str, Opened] = {}
-        """Memory of each method that was loaded."""
-        self.called: Called | None = None
-        """Figures of the last call."""
+        """Maps the name of a loaded method to its memory."""
+        self._lock = RLock()
+        """Lock for one request at a time with the state of this object that belongs to it."""
+        self._figures = local()
 
     def __enter__(self) -> Self:
         return self
@@ -99,7 +111,7 @@ class NativeRuntime:
 
     @property
     def process_id(self) -> int:
-        """Process id of the child. A new child has another one."""
+        """Process id of the child; changes when a new child starts."""
         self._start()
         return self._child.process_id
 
@@ -117,18 +129,30 @@ class NativeRuntime:
 
     @property
     def usable_backends(self) -> frozenset[str]:
-        """Names of the backends that work on this machine. The others lack their libraries."""
+        """Names of the backends that work on this machine; the libraries of other backends are missing."""
         self._start()
         return self._usable
 
     @property
+    def called(self) -> Called | None:
+        """Time and memory of this thread's last calls; None before its first call."""
+        return getattr(self._figures, "called", None)
+
+    @called.setter
+    def called(self, called: Called) -> None:
+        self._figures.called = called
+
+    @property
     def poisoned(self) -> frozenset[str]:
-        """Names of the methods whose unused bytes hold poison. The data flow of the others cannot be followed."""
+        """Names of the methods whose unused bytes contain poison.
+
+        A method is missing if its data flow cannot be analyzed.
+        """
         return frozenset(self._unused)
 
     @property
     def seconds(self) -> float:
-        """Seconds that the last request's calls spent in the runtime, in all."""
+        """Total time in seconds that this thread's last calls spent in the runtime."""
         return sum(self.called.seconds) if self.called else 0.0
 
     def load(
@@ -141,44 +165,47 @@ class NativeRuntime:
     ) -> tuple[str, ...]:
         """Load a program with its data files. Return the names of its methods, including constant methods.
 
-        With ``shared``, all methods use the same planned buffers. ``inputs`` has the number of inputs of each delegate
-        call, by method and position. Without it, the numbers are derived from the file.
+        With ``shared``, all methods use the same planned buffers. ``inputs`` maps a method to the number of inputs of
+        each delegate call, by the call's position. By default, these numbers are derived from the file.
         """
-        self._crash, self._program, self.opened = None, (file, tuple(data), shared), {}
-        self._unused = {}
-        self._inputs = inputs or {}
-        request = Request(Kind.LOAD)
-        request.text(os.path.abspath(file))
-        request.texts([os.path.abspath(path) for path in data])
-        request.add("BQ", shared, self._alignment)
-        self._devices.add_to(request)
-        names = self._ask(request).texts()
-        if self._watch and self._devices.host_can_write:
-            self._unused = unused_bytes(read_joined(file, data), self._inputs, shared=shared)
-        if shared:
-            # Load all methods before the first call, because loading a method writes its initial state again.
-            for name in names:
-                self._open(name)
-        return names
+        with self._lock:
+            self._crash, self._program, self.opened = None, (file, tuple(data), shared), {}
+            self._unused = {}
+            self._inputs = inputs or {}
+            request = Request(Kind.LOAD)
+            request.text(os.path.abspath(file))
+            request.texts([os.path.abspath(path) for path in data])
+            request.add("BQ", shared, self._alignment)
+            self._devices.add_to(request)
+            names = self._ask(request).texts()
+            if self._watch and self._devices.host_can_write:
+                self._unused = unused_bytes(read_joined(file, data), self._inputs, shared=shared)
+            if shared:
+                # Load all methods before the first call, because loading a method writes its initial state again.
+                for name in names:
+                    self._open(name)
+            return names
 
     def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False, repeat: int = 1) -> tuple[Any, ...]:
         """Call a method and return its outputs: tensors and plain values.
 
-        ``fresh`` resets all state first. ``repeat`` calls the method several times and returns the outputs of the last
-        call. A crash loses all state, so only a ``fresh`` call can follow it.
+        With ``fresh``, all state is reset first. ``repeat`` is the number of calls with the same inputs; only the
+        outputs of the last call are returned. A crash loses all state, so the next call must be ``fresh``. Raises
+        :class:`~etdev.errors.UsageError` for an input that no program can take.
         """
-        if self._crash is not None:
-            if not fresh or self._program is None:
-                raise RuntimeCrashError(self._crash)
-            file, data, shared = self._program
-            self.load(file, shared=shared, data=data, inputs=self._inputs)
-        if method not in self.opened:
-            self._open(method)
-        request = Request(Kind.CALL)
-        request.text(method)
-        request.add("BI", fresh, repeat)
-        request.values(inputs)
-        answer = self._ask(request)
+        with self._lock:
+            if self._crash is not None:
+                if not fresh or self._program is None:
+                    raise RuntimeCrashError(self._crash)
+                file, data, shared = self._program
+                self.load(file, shared=shared, data=data, inputs=self._inputs)
+            if method not in self.opened:
+                self._open(method)
+            request = Request(Kind.CALL)
+            request.text(method)
+            request.add("BI", fresh, repeat)
+            request.inputs(method, arrange_inputs(inputs, self._orders[method]))
+            answer = self._ask(request)
         seconds = answer.take(f"{answer.number('I')}d")
         method_pool, temporary_pool, heap, heap_peak = answer.take("QQqq")
         damages, devices = answer.texts(), _device_counts(answer)
@@ -186,26 +213,29 @@ class NativeRuntime:
         return answer.values()
 
     def open(self, method: str) -> Opened:
-        """Load a method, again if it was loaded before, and return what that took."""
-        return self._open(method)
+        """Load a method, even if it is already loaded, and return the memory that it uses."""
+        with self._lock:
+            return self._open(method)
 
     def fail(self, faults: Iterable[Fault]) -> None:
-        """Make operations of devices fail from now on. Only for simulated devices and tests."""
+        """Make device operations fail from now on; only for tests with simulated devices."""
         found = list(faults)
         request = Request(Kind.FAULTS)
         request.add("I", len(found))
         for fault in found:
             request.add("BQB", _OPERATIONS.index(fault.operation), fault.nth, fault.lasting)
-        self._ask(request)
+        with self._lock:
+            self._ask(request)
 
     def unload(self) -> Left:
         """Unload the program and return the memory that is still allocated."""
-        answer = self._ask(Request(Kind.UNLOAD))
-        self._program, self.opened = None, {}
+        with self._lock:
+            answer = self._ask(Request(Kind.UNLOAD))
+            self._program, self.opened = None, {}
         return Left(answer.number("q"), _device_counts(answer))
 
     def register_twice(self) -> None:
-        """Register the allocator of devices a second time. ExecuTorch ends the process. For tests."""
+        """Register the allocator of devices a second time, so that ExecuTorch ends the process; only for tests."""
         self._ask(Request(Kind.REGISTER_TWICE))
 
     def _open(self, method: str) -> Opened:
@@ -214,13 +244,13 @@ class NativeRuntime:
         request.text(method)
         sizes = (_NO_LIMIT if size is None else size for size in (pools.method, pools.temporary))
         request.add("QQQB", *sizes, pools.failing, self._watch)
-        unused = self._unused.get(method, {})
-        request.add("I", len(unused))
-        for position, ranges in unused.items():
-            request.add("qI", position, len(ranges))
-            for buffer, start, end in ranges:
-                request.add("IQQ", buffer - 1, start, end - start)
+        unused = self._unused.get(method, MethodUnused())
+        _add_unused(request, unused.own)
+        request.add("I", len(unused.nested))
+        for nested in unused.nested:
+            _add_unused(request, nested)
         answer = self._ask(request)
+        self._orders[method] = tuple(_order(answer) for _ in range(answer.number("I")))
         buffers = [
             PlannedBuffer(Device(DeviceType(kind), index), size)
             for kind, index, size in (answer.take("bbQ") for _ in range(answer.number("I")))
@@ -229,17 +259,33 @@ class NativeRuntime:
         return self.opened[method]
 
     def _start(self) -> None:
-        if self._child.is_running:
-            return
+        with self._lock:
+            if self._child.is_running:
+                return
+            try:
+                self._child.start()
+                answer = self._exchange(Request(Kind.HELLO))
+            except (OSError, ProgramFailureError) as error:
+                raise MissingRequirementError(
+                    f"the native runtime cannot start: {error}", where=os.fspath(self._executable), hint=_UNUSABLE
+                ) from error
+            if self._libraries:
+                for library in self._libraries:
+                    self._open_library(library)
+                answer = self._exchange(Request(Kind.HELLO))  # Now with what the libraries have registered.
+            self._operators, self._backends, self._usable = (frozenset(answer.texts()) for _ in range(3))
+            self.counts_heap = bool(answer.number("B"))
+
+    def _open_library(self, library: Path) -> None:
+        request = Request(Kind.LIBRARY)
+        request.text(os.path.abspath(library))
         try:
-            self._child.start()
-            answer = self._exchange(Request(Kind.HELLO))
-        except (OSError, ProgramFailureError) as error:
+            self._exchange(request)
+        except ProgramFailureError as error:
+            self._child.stop()  # It lacks the library, so no request may reach it.
             raise MissingRequirementError(
-                f"the native runtime cannot start: {error}", where=os.fspath(self._executable), hint=_UNUSABLE
+                f"the native runtime cannot use this library: {error}", where=os.fspath(library), hint=compile_hint()
             ) from error
-        self._operators, self._backends, self._usable = (frozenset(answer.texts()) for _ in range(3))
-        self.counts_heap = bool(answer.number("B"))
 
     def _ask(self, request: Request) -> Answer:
         self._start()
@@ -263,6 +309,19 @@ class NativeRuntime:
         return answer
 
 
+def _add_unused(request: Request, unused: Unused) -> None:
+    request.add("I", len(unused))
+    for position, ranges in unused.items():
+        request.add("qI", position, len(ranges))
+        for buffer, start, end in ranges:
+            request.add("IQQ", buffer - 1, start, end - start)
+
+
+def _order(answer: Answer) -> DimOrder | None:
+    rank = answer.number("i")
+    return None if rank < 0 else answer.take(f"{rank}B")
+
+
 def _device_counts(answer: Answer) -> dict[Device, DeviceCounts]:
     return {
         Device(DeviceType.CUDA, index): DeviceCounts(*numbers)
@@ -271,7 +330,7 @@ def _device_counts(answer: Answer) -> dict[Device, DeviceCounts]:
 
 
 def _environment() -> dict[str, str]:
-    """Return the variables that tell OpenVINO's backend where its library is."""
+    """Return the environment variables with which OpenVINO's backend finds its library; empty if none is needed."""
     import importlib.util
 
     spec = importlib.util.find_spec("openvino")

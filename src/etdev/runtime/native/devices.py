@@ -1,4 +1,4 @@
-"""What the devices of a program are in the native runtime: absent, simulated, or CUDA's."""
+"""Devices that a program uses in the native runtime: simulated devices, CUDA devices or none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ABSENT, _SIMULATED, _CUDA = range(3)
 
 @dataclass(frozen=True, slots=True)
 class Devices:
-    """The devices of one type that a program uses; CUDA is the only type that programs name."""
+    """The devices that a program uses: none, simulated devices or CUDA devices."""
 
     kind: int = _ABSENT
     count: int = 0
@@ -30,7 +30,7 @@ class Devices:
     library: str = ""
     """Path of CUDA's runtime library."""
     ordinals: Mapping[int, int] = field(default_factory=dict)
-    """Device index of the program → number of the device on this machine."""
+    """Maps a device index of the program to the number of a CUDA device on this machine."""
 
     @property
     def host_can_write(self) -> bool:
@@ -50,7 +50,7 @@ class Devices:
 
 
 NO_DEVICES = Devices()
-"""No device but the host."""
+"""Value for a program that uses only the host."""
 
 
 def simulated_devices(count: int = 1, capacity: int = _CAPACITY) -> Devices:
@@ -59,7 +59,7 @@ def simulated_devices(count: int = 1, capacity: int = _CAPACITY) -> Devices:
 
 
 def devices_for(named: Sequence[Device], device_map: DeviceMap) -> Devices:
-    """Return the devices for a program that names the devices ``named``.
+    """Return the devices for a program that uses the devices ``named``.
 
     Raises :class:`~etdev.errors.MissingRequirementError` if CUDA's runtime library is not found.
     """
@@ -72,9 +72,9 @@ def devices_for(named: Sequence[Device], device_map: DeviceMap) -> Devices:
 
 
 def cuda_runtime_library() -> str:
-    """Return the path or name of CUDA's runtime library: the one of torch's packages, or the system's.
+    """Return CUDA's runtime library: a path in NVIDIA's Python packages, or the name of the system's library.
 
-    Raises :class:`~etdev.errors.MissingRequirementError` if there is none.
+    Raises :class:`~etdev.errors.MissingRequirementError` if the library is not found.
     """
     spec = importlib.util.find_spec("nvidia")
     folders = [Path(folder) for folder in spec.submodule_search_locations or ()] if spec else []

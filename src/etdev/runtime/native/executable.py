@@ -1,4 +1,4 @@
-"""Executable of the native host. It is compiled on first use and kept in the user's cache."""
+"""Executable of the native host, which is compiled on first use and stored in the user's cache."""
 
 from __future__ import annotations
 
@@ -16,23 +16,29 @@ from etdev.files import CACHE_VARIABLE, cache_folder, describe_os_error, locked,
 from etdev.runtime.native.toolchain import NATIVE_EXTRA, Missing, Toolchain, find_toolchain, version_text
 
 HOST_VARIABLE = "ETDEV_NATIVE_HOST"
-"""Environment variable that names an executable of the native host."""
+"""Environment variable with the path of a native host to use instead of the one in the cache."""
 _NAME = "etdev-native-host"
+_VARIABLES = ("CXXFLAGS", "LDFLAGS", "CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH")
+"""Environment variables that change what CMake and the compiler make of the sources."""
 _SECONDS = 600
 _TAIL = 20
-"""Lines of the compiler's output that an error shows."""
+"""Number of lines of cmake's output in an error message."""
 
 Notify = Callable[[str], None]
-"""Function that is called with a sentence before something slow happens."""
+"""Function that is called with a message before a slow operation."""
 
 
-def host_executable(notify: Notify = lambda _: None) -> Path:
-    """Return the path of the native host. Compile it if the cache does not have it.
+def ignore_notice(_: str) -> None:
+    """Do nothing, for callers that show no progress."""
 
-    The environment variable ``ETDEV_NATIVE_HOST`` names an executable to use instead, for machines without a compiler.
-    A kept executable belongs to one version of executorch at one place, one compiler, and one version of the sources.
-    Raises :class:`~etdev.errors.MissingRequirementError` if a tool is missing, if compilation fails, or if the cache
-    cannot be written.
+
+def host_executable(notify: Notify = ignore_notice) -> Path:
+    """Return the path of the native host; compile the host if it is not in the cache.
+
+    If the environment variable ``ETDEV_NATIVE_HOST`` is set, return its path instead, so that no compiler is needed.
+    The cache contains one executable for each combination of executorch, compiler and sources of the host. Raises
+    :class:`~etdev.errors.MissingRequirementError` if a tool is missing, if compilation fails, or if the cache cannot be
+    written.
     """
     named = os.environ.get(HOST_VARIABLE)
     if named:
@@ -54,7 +60,7 @@ def host_executable(notify: Notify = lambda _: None) -> Path:
                     _keep(build, folder)
     except OSError as error:
         raise MissingRequirementError(
-            f"the native runtime cannot be kept in the cache: {describe_os_error(error)[0]}",
+            f"the native runtime cannot be stored in the cache: {describe_os_error(error)[0]}",
             where=os.fspath(folder),
             hint=f"set {CACHE_VARIABLE} to a folder that you can write to",
         ) from error
@@ -66,7 +72,7 @@ def _named_host(path: Path) -> Path:
         raise MissingRequirementError(
             f"{os.fspath(path)!r} is not an executable file",
             where=HOST_VARIABLE,
-            hint=f"set {HOST_VARIABLE} to the path of a native host that was compiled before, or unset it",
+            hint=f"set {HOST_VARIABLE} to the path of a compiled native host, or unset the variable",
         )
     return path.absolute()
 
@@ -79,7 +85,8 @@ def _key(tools: Toolchain, sources: list[Path]) -> str:
     digest = hashlib.sha256()
     for text in (metadata.version("executorch"), os.fspath(tools.package), version_text(tools.compiler)):
         digest.update(text.encode() + b"\0")
-    digest.update(os.environ.get("CXXFLAGS", "").encode() + b"\0")
+    for text in (*tools.arguments, *(f"{name}={os.environ.get(name, '')}" for name in _VARIABLES)):
+        digest.update(os.fsencode(text) + b"\0")
     for path in sources:
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:32]
@@ -100,7 +107,8 @@ def _compile(tools: Toolchain, build: Path) -> None:
         "-B",
         os.fspath(build),
         f"-DCMAKE_PREFIX_PATH={tools.package}",
-        f"-DCMAKE_CXX_COMPILER={tools.compiler}",
+        f"-DCMAKE_CXX_COMPILER={';'.join([os.fspath(tools.compiler), *tools.arguments])}",
+        f"-DCMAKE_CXX_COMPILER_LAUNCHER={';'.join(map(os.fspath, tools.launchers))}",
         "-DCMAKE_BUILD_TYPE=Release",
     ]
     if tools.ninja is not None:
@@ -130,7 +138,7 @@ _HINT = f"install a C++ compiler for C++17 (`apt install g++`) and CMake (`{NATI
 
 @contextmanager
 def _named_errors(what: str) -> Iterator[None]:
-    """Raise an error with a remedy if cmake cannot be started or takes too long."""
+    """Raise an error with a hint if cmake cannot be started or takes too long; ``what`` is the failed step."""
     try:
         yield
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -140,7 +148,7 @@ def _named_errors(what: str) -> Iterator[None]:
 
 
 def _keep(build: Path, folder: Path) -> None:
-    """Move the executable into the cache. The folder appears complete or not at all."""
+    """Move the executable from ``build`` to the cache folder ``folder``, which is created atomically."""
     with temporary_folder(folder) as complete:
         os.rename(build / _NAME, complete / _NAME)
         os.rename(complete, folder)

@@ -1,4 +1,4 @@
-"""Measurement of the memory that a program takes outside of its planned buffers."""
+"""Measurement of a program's memory outside of its planned buffers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from etdev.program import Program
+from etdev.program import model as m
 from etdev.runtime.native.client import NativeRuntime
-from etdev.runtime.native.pools import lookup_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Outside:
     method_pool: int
     temporary_pool: int
     heap: int | None
-    """Largest number of heap bytes in use at once, at load or in a call. None if the heap is not counted."""
+    """Largest number of heap bytes in use at once, during loading or calls; None if the heap is not counted."""
 
 
 def measure_memory(
@@ -30,11 +30,11 @@ def measure_memory(
     *,
     data: Sequence[Path] = (),
 ) -> dict[str, Outside]:
-    """Return the smallest memory with which these calls work, by method.
+    """Return the memory that each method needs for these calls, by the method's name.
 
-    ``calls`` are methods with their inputs; a method with dynamic shapes needs a call with its largest sizes. The
-    temporary pool has at least :func:`~etdev.runtime.native.pools.lookup_bytes`, which keeps the method pool small.
-    ``runtime`` must not watch the instructions, because delegates then take more memory.
+    ``calls`` are method names with inputs. A method with dynamic shapes needs a call with its largest sizes. The result
+    for the temporary pool is at least :func:`lookup_bytes`, because a smaller pool would require a larger method pool.
+    ``runtime`` must have been created without ``watch``, which increases the memory of delegates.
 
     Raises :class:`~etdev.runtime.child.ProgramFailureError` if a call fails.
     """
@@ -52,3 +52,14 @@ def measure_memory(
             peak if peak is None or before is None or before.heap is None else max(peak, before.heap),
         )
     return found
+
+
+def lookup_bytes(plan: m.ExecutionPlan, word: int = 8) -> int:
+    """Return the size of the temporary pool that the runtime needs to look up a method's kernels.
+
+    ``word`` is the size of a pointer in bytes. For each argument of a kernel call, the runtime needs memory for a
+    ``TensorMeta`` and the largest dimension order. If the pool is smaller, ``Method::resolve_operator`` of executorch
+    1.5.1 allocates from the method pool. That memory is never freed.
+    """
+    calls = (len(call.args) for call in plan.instructions if isinstance(call, m.KernelCall))
+    return max(calls, default=0) * (3 * word + m.MAX_RANK)

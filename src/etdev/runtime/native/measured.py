@@ -9,7 +9,7 @@ from etdev.devices import Device
 
 @dataclass(frozen=True, slots=True)
 class DeviceCounts:
-    """Allocations and copies of a device since the program was loaded."""
+    """Allocations and copies on a device since the program was loaded."""
 
     allocations: int
     allocated_bytes: int
@@ -26,7 +26,7 @@ class DeviceCounts:
 
 @dataclass(frozen=True, slots=True)
 class PlannedBuffer:
-    """Planned buffer as the runtime allocated it."""
+    """A planned buffer that the runtime has allocated."""
 
     device: Device
     size: int
@@ -38,11 +38,11 @@ class Opened:
     """Memory of a method after it was loaded."""
 
     buffers: tuple[PlannedBuffer, ...]
-    """Planned buffers, from memory id 1."""
+    """Planned buffers in the order of their memory ids, which start at 1."""
     method_pool: int
-    """Bytes of the method allocator in use: values, tensors, and what delegates take from it."""
+    """Bytes in use in the method pool: values, tensors, and memory that delegates allocate there."""
     heap: int
-    """Heap bytes that loading has left allocated, for example packed weights of delegates."""
+    """Heap bytes that remain allocated after loading, such as packed weights of delegates."""
     heap_peak: int
     """Largest number of heap bytes in use at once during loading."""
 
@@ -52,17 +52,17 @@ class Called:
     """Time and memory of the calls of one request."""
 
     seconds: tuple[float, ...]
-    """Seconds of each call, without Python."""
+    """Duration of each call in seconds, without time spent in Python."""
     method_pool: int
-    """Largest number of bytes of the method allocator in use so far."""
+    """Largest number of bytes in use in the method pool, up to the end of these calls."""
     temporary_pool: int
-    """Largest number of bytes of the temporary allocator in use at once in calls so far."""
+    """Largest number of bytes in use at once in the temporary pool, in these and earlier calls."""
     heap: int
-    """Heap bytes that the calls have left allocated."""
+    """Heap bytes that the calls allocated and did not free."""
     heap_peak: int
-    """Largest number of heap bytes in use at once during the calls, above those before."""
+    """Largest number of heap bytes in use at once during the calls, minus the bytes in use before them."""
     damages: tuple[str, ...]
-    """A sentence for each buffer with a write outside of its bytes."""
+    """One sentence for each buffer in which a write was out of bounds."""
     devices: dict[Device, DeviceCounts]
 
 
@@ -71,5 +71,5 @@ class Left:
     """Memory that is still allocated after a program was unloaded."""
 
     heap: int
-    """Heap bytes. Libraries may keep some for the next program."""
+    """Heap bytes that are still allocated; libraries may reuse some of them for the next program."""
     devices: dict[Device, DeviceCounts]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,12 +18,14 @@ from etdev import compat
 NATIVE_EXTRA = 'pip install "etdev[native]"'
 _CMAKE = (3, 28)
 """First version of CMake that writes the run-time paths of ExecuTorch's libraries correctly."""
+_LAUNCHERS = frozenset({"ccache", "sccache", "distcc", "icecc"})
+_CXX_HINT = "set CXX to a C++ compiler, with a launcher such as ccache before it and arguments after it, or unset CXX"
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Tool that this machine lacks."""
+    """Description of a missing tool: the reason for the error, and the remedy."""
 
     reason: str
     remedy: str
@@ -36,13 +39,17 @@ class Toolchain:
     """Folder of the package ``executorch``, with ``lib`` and ``share/cmake``."""
     cmake: Path
     compiler: Path
+    arguments: tuple[str, ...]
+    """Arguments of every call of the compiler, from ``CXX``."""
+    launchers: tuple[Path, ...]
+    """Programs that call the compiler, such as ccache, from ``CXX``."""
     ninja: Path | None
     """Ninja; None if CMake has to use make."""
 
 
 @cache
 def find_toolchain() -> Toolchain | Missing:
-    """Return the tools for the native host, or the first one that is missing."""
+    """Return the tools for the native host, or a :class:`Missing` for the first tool that was not found."""
     if not sys.platform.startswith("linux"):
         return Missing("the native runtime needs Linux", "run it on Linux, for example in a container")
     package = _package()
@@ -54,12 +61,12 @@ def find_toolchain() -> Toolchain | Missing:
     if cmake is None:
         return Missing("no CMake of version 3.28 or later was found", NATIVE_EXTRA)
     compiler = _compiler()
-    if compiler is None:
-        return _no_compiler()
+    if isinstance(compiler, Missing):
+        return compiler
     ninja = _executable("ninja")
     if ninja is None and shutil.which("make") is None:
         return Missing("neither ninja nor make was found", NATIVE_EXTRA)
-    return Toolchain(package, cmake, compiler, ninja)
+    return Toolchain(package, cmake, *compiler, ninja)
 
 
 def _package() -> Path | None:
@@ -70,26 +77,40 @@ def _package() -> Path | None:
 
 
 def _cmake() -> Path | None:
-    """Return CMake from this environment or from ``PATH``, if it is new enough."""
+    """Return the path of CMake in this environment or on ``PATH``; None if no version is new enough."""
     found = (Path(sys.executable).parent / "cmake", *map(Path, filter(None, [shutil.which("cmake")])))
     return next((path for path in found if path.exists() and _version(path) >= _CMAKE), None)
 
 
-def _compiler() -> Path | None:
-    named = os.environ.get("CXX")
-    names = [named] if named else ["c++", "g++", "clang++"]
-    return next((Path(found) for name in names if (found := shutil.which(name))), None)
+def _compiler() -> tuple[Path, tuple[str, ...], tuple[Path, ...]] | Missing:
+    """Return the compiler, its arguments and its launchers.
 
-
-def _no_compiler() -> Missing:
-    named = os.environ.get("CXX")
-    if named:
-        return Missing(f"CXX is {named!r}, which is no program", "set CXX to the path of a C++ compiler, or unset it")
-    return Missing("no C++ compiler was found", "apt install g++, or name a compiler in CXX")
+    Like CMake, accept a value of ``CXX`` with arguments. A known launcher, such as ccache, may precede the compiler.
+    """
+    named = os.environ.get("CXX", "").strip()
+    if not named:
+        found = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+        if found is None:
+            return Missing("no C++ compiler was found", "apt install g++, or name a compiler in CXX")
+        return Path(found), (), ()
+    try:
+        words = shlex.split(named)
+    except ValueError as error:
+        return Missing(f"CXX is {named!r}: {error}", "close the quotation in CXX, or unset CXX")
+    count = next((place for place, word in enumerate(words) if Path(word).name not in _LAUNCHERS), len(words))
+    if count == len(words):
+        return Missing(f"CXX is {named!r}, which does not name a compiler", f'write it last: `CXX="{named} g++"`')
+    programs = [shutil.which(word) for word in words[: count + 1]]
+    for word, program in zip(words, programs, strict=False):
+        if program is None:
+            which = "is not a program" if words == [named] else f"names {word!r}, which is not a program"
+            return Missing(f"CXX is {named!r}, which {which}", _CXX_HINT)
+    *launchers, compiler = map(Path, filter(None, programs))
+    return compiler, tuple(words[count + 1 :]), tuple(launchers)
 
 
 def _executable(name: str) -> Path | None:
-    """Return a program from this environment, or from ``PATH``."""
+    """Return the path of a program in this environment or on ``PATH``; None if it is not found."""
     own = Path(sys.executable).parent / name
     found = str(own) if own.exists() else shutil.which(name)
     return None if found is None else Path(found)
@@ -102,7 +123,7 @@ def _version(program: Path) -> tuple[int, ...]:
 
 
 def version_text(program: Path) -> str:
-    """Return what ``program --version`` prints; empty if it fails."""
+    """Return the output of ``program --version``; empty if the program cannot be run."""
     try:
         run = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -1,31 +1,42 @@
-"""Bytes that the native host fills with poison, found from the data flow of a program's methods."""
+"""Unused bytes of a program's methods, which the native host fills with poison."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 from etdev.errors import EtdevError, LinkError
 from etdev.program import Program, parse
 from etdev.program import model as m
 from etdev.program.analysis.effects import DelegateInputs
-from etdev.program.analysis.flow import flow_graph
+from etdev.program.analysis.flow import FlowGraph, flow_graph
 from etdev.program.analysis.storage import MethodMemory, method_memory
-from etdev.program.analysis.unused import Range, unused_before
+from etdev.program.analysis.unused import CALL, Range, is_live, unused_before, without
 from etdev.program.delegates import delegate_inputs
 
 _REFERENCE = "EtdevReferenceBackend"
-"""Id of the delegates whose blob is a program. It says how many inputs a call has."""
+"""Backend id of delegates whose blob is a program, which states the number of inputs."""
 
 Unused = Mapping[int, list[Range]]
-"""Position of an instruction → bytes that go out of use before it."""
+"""Maps the position of an instruction to the byte ranges that become unused before it runs."""
 
 
-def unused_bytes(program: Program, known: Mapping[str, DelegateInputs], *, shared: bool) -> dict[str, Unused]:
-    """Return the unused bytes of each method whose data flow can be followed.
+@dataclass(frozen=True, slots=True)
+class MethodUnused:
+    """Unused bytes of a method, and of the programs in its delegates of the backend ``EtdevReferenceBackend``."""
 
-    ``known`` has the number of inputs of delegate calls, by method and position. If methods share their planned buffers
-    (``shared``), the state of one is never unused in another, and all data flows must be known.
+    own: Unused = field(default_factory=dict)
+    nested: tuple[Unused, ...] = ()
+    """For each of these delegates, in the order of the method's delegates. Empty for a program without analysis."""
+
+
+def unused_bytes(program: Program, known: Mapping[str, DelegateInputs], *, shared: bool) -> dict[str, MethodUnused]:
+    """Return the unused bytes of each method whose data flow can be analyzed, by the method's name.
+
+    ``known`` maps a method to the number of inputs of its delegate calls, by the call's position. If ``shared``,
+    methods share their planned buffers. Then the state of a method counts as used in all other methods, and the result
+    is empty unless all data flows can be analyzed.
     """
     memories: dict[str, tuple[m.ExecutionPlan, MethodMemory]] = {}
     for plan in program.execution_plan:
@@ -43,12 +54,68 @@ def unused_bytes(program: Program, known: Mapping[str, DelegateInputs], *, share
             for storage in each.storages
             if shared and other != name and storage.persistent
         ]
-        found[name] = unused_before(plan, memory, kept)
+        own = _observed(plan, memory, unused_before(plan, memory, kept))
+        found[name] = MethodUnused(own, tuple(_nested(program, plan)))
     return found
 
 
+def _nested(program: Program, plan: m.ExecutionPlan) -> Iterator[Unused]:
+    for delegate in plan.delegates:
+        if delegate.id == _REFERENCE:
+            found: Unused = {}
+            with suppress(EtdevError):
+                inner = parse(program.delegate_data(delegate))
+                unused = unused_bytes(inner, {}, shared=False).get(inner.execution_plan[0].name)
+                found = {} if unused is None else unused.own
+            yield found
+
+
+def _observed(plan: m.ExecutionPlan, memory: MethodMemory, unused: Unused) -> Unused:
+    """Move each position to the next calls of kernels and delegates, before which the host can fill bytes.
+
+    ExecuTorch reports no other instruction. Bytes that are in use again at such a call are left out.
+    """
+    graph = flow_graph(plan)
+    found: dict[int, list[Range]] = {}
+    for position, ranges in unused.items():
+        for call in [CALL] if position == CALL else _next_calls(graph, position):
+            if call == position:
+                found.setdefault(call, []).extend(ranges)
+                continue
+            for buffer, start, end in ranges:
+                live = sorted(
+                    (storage.offset, storage.offset + storage.size)
+                    for storage in memory.storages
+                    if storage.memory_id == buffer and storage.size and is_live(storage, 1 + call)
+                )
+                found.setdefault(call, []).extend((buffer, *part) for part in without((start, end), live))
+    return {position: ranges for position, ranges in found.items() if ranges}
+
+
+def _next_calls(graph: FlowGraph, position: int) -> list[int]:
+    """Return the positions of the first calls of kernels and delegates that may run at or after a position."""
+    found, seen, waiting = [], {position}, [position]
+    while waiting:
+        at = waiting.pop()
+        if isinstance(graph.instructions[at], m.KernelCall | m.DelegateCall):
+            found.append(at)
+            continue
+        for following in _successors(graph, at):
+            if following not in seen:
+                seen.add(following)
+                waiting.append(following)
+    return sorted(found)
+
+
+def _successors(graph: FlowGraph, position: int) -> list[int]:
+    block = next(block for block in graph.blocks if block.start <= position < block.end)
+    if position + 1 < block.end:
+        return [position + 1]
+    return [graph.blocks[number].start for number in block.successors if number != graph.exit]
+
+
 def _inputs(program: Program, plan: m.ExecutionPlan, known: DelegateInputs) -> DelegateInputs | None:
-    """Return the number of inputs of each delegate call, by position; None if one is not known."""
+    """Return the number of inputs of each delegate call, by position; None if a number is unknown."""
     found = {**delegate_inputs(plan), **known}
     for position, call in enumerate(flow_graph(plan).instructions):
         if not isinstance(call, m.DelegateCall):

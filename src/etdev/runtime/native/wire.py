@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from etdev.errors import MissingRequirementError
+from etdev.errors import MissingRequirementError, UsageError
 from etdev.program.model import ScalarType
 from etdev.runtime.child import Crash
+from etdev.runtime.dim_orders import from_memory_order
 from etdev.runtime.interpreter.layout import scalar_type_of, torch_dtype
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 _HEADER = struct.Struct("<IHHQ")
 _MAGIC = 0x484E5445
-VERSION = 1
-"""Version of the protocol: ``kVersion`` of the host."""
+VERSION = 4
+"""Version of the protocol, equal to ``kVersion`` in ``host/wire.h``."""
 
 
 class Kind(IntEnum):
@@ -35,6 +36,7 @@ class Kind(IntEnum):
     UNLOAD = 5
     REGISTER_TWICE = 6
     FAULTS = 7
+    LIBRARY = 8
     ANSWER = 100
     ERROR = 101
     CRASH = 102
@@ -57,11 +59,11 @@ class Request:
         self._parts: list[bytes | memoryview] = []
 
     def add(self, form: str, *numbers: float) -> None:
-        """Add numbers with the types of a ``struct`` format."""
+        """Add numbers in the ``struct`` format ``form``."""
         self._parts.append(struct.pack(f"<{form}", *numbers))
 
     def text(self, value: str) -> None:
-        """Add a string. A path may have bytes that are not UTF-8."""
+        """Add a string, which may be a path with bytes that are not UTF-8."""
         content = value.encode(errors="surrogateescape")
         self.add("I", len(content))
         self._parts.append(content)
@@ -72,29 +74,49 @@ class Request:
         for value in values:
             self.text(value)
 
-    def values(self, values: Sequence[Any]) -> None:
-        """Add a list of tensors, numbers and None. Raises :class:`TypeError` for another value."""
-        self.add("I", len(values))
-        for value in values:
-            self._value(value)
+    def inputs(self, method: str, values: Sequence[Any]) -> None:
+        """Add the inputs of a method: tensors, numbers, strings and None.
 
-    def _value(self, value: Any) -> None:
+        Raises :class:`~etdev.errors.UsageError`, with the input, for a value of another type or an int of more than 64
+        bits.
+        """
+        self.add("I", len(values))
+        for position, value in enumerate(values):
+            self._value(value, f"input {position} of method {method!r}")
+
+    def _value(self, value: Any, called: str) -> None:
         if hasattr(value, "data_ptr"):
-            self._tensor(value)
+            self._tensor(value, called)
         elif value is None:
             self.add("B", _Value.NONE)
         elif isinstance(value, bool):
             self.add("BB", _Value.BOOL, value)
         elif isinstance(value, int):
+            if not -(1 << 63) <= value < 1 << 63:
+                raise UsageError(
+                    f"{called} is {value}, which is not an integer of 64 bits",
+                    hint="pass a number from -2^63 to 2^63 - 1",
+                )
             self.add("Bq", _Value.INT, value)
         elif isinstance(value, float):
             self.add("Bd", _Value.DOUBLE, value)
+        elif isinstance(value, str):
+            self.add("B", _Value.STRING)
+            self.text(value)
         else:
-            raise TypeError(f"a {type(value).__name__} cannot be an input of a program")
+            raise UsageError(
+                f"{called} is a {type(value).__name__}, which no program takes",
+                hint="pass a tensor, a number, a string or None",
+            )
 
-    def _tensor(self, tensor: torch.Tensor) -> None:
+    def _tensor(self, tensor: torch.Tensor, called: str) -> None:
         import torch
 
+        if any(size >> 31 for size in tensor.shape):
+            raise UsageError(
+                f"{called} is {list(tensor.shape)}, and a dimension of a program has at most 2^31 - 1 elements",
+                hint="pass a smaller tensor",
+            )
         tensor = tensor.detach().contiguous()
         self.add("Bb", _Value.TENSOR, scalar_type_of(tensor.dtype))
         self.add(f"I{tensor.dim()}i", tensor.dim(), *tensor.shape)
@@ -117,24 +139,24 @@ class Answer:
         self._payload, self._at = memoryview(payload), 0
 
     def take(self, form: str) -> tuple[Any, ...]:
-        """Return numbers with the types of a ``struct`` format."""
+        """Read the next numbers, in the ``struct`` format ``form``."""
         size = struct.calcsize(f"<{form}")
         return struct.unpack(f"<{form}", self._bytes(size))
 
     def number(self, form: str) -> Any:
-        """Return one number."""
+        """Read the next number, in the ``struct`` format ``form``."""
         return self.take(form)[0]
 
     def text(self) -> str:
-        """Return a string."""
+        """Read the next string."""
         return bytes(self._bytes(self.number("I"))).decode(errors="replace")
 
     def texts(self) -> tuple[str, ...]:
-        """Return a list of strings."""
+        """Read the next list of strings."""
         return tuple(self.text() for _ in range(self.number("I")))
 
     def values(self) -> tuple[Any, ...]:
-        """Return a list of tensors, numbers, strings and None."""
+        """Read the next list of tensors, numbers, strings and None."""
         return tuple(self._value() for _ in range(self.number("I")))
 
     def _value(self) -> Any:
@@ -157,13 +179,11 @@ class Answer:
 
         dtype = torch_dtype(ScalarType(self.number("b")))
         dimensions = [self.take("iB") for _ in range(self.number("I"))]
-        shape, order = [size for size, _ in dimensions], [number for _, number in dimensions]
+        shape, order = [size for size, _ in dimensions], tuple(number for _, number in dimensions)
         content = self._bytes(self.number("Q"))
         if not content:
             return torch.empty(shape, dtype=dtype)
-        # The bytes are in the order of the dimensions in memory, from the outermost to the innermost.
-        flat = torch.frombuffer(bytearray(content), dtype=dtype).reshape([shape[number] for number in order])
-        return flat.permute([order.index(number) for number in range(len(order))]).contiguous()
+        return from_memory_order(torch.frombuffer(bytearray(content), dtype=dtype).reshape(shape), order)
 
     def _bytes(self, size: int) -> memoryview:
         found = self._payload[self._at : self._at + size]
@@ -172,7 +192,7 @@ class Answer:
 
 
 class RefusedError(Exception):
-    """Error that the host answered with."""
+    """Error that the host returns as its answer."""
 
 
 def receive(stream: BinaryIO) -> Answer:
@@ -185,8 +205,8 @@ def receive(stream: BinaryIO) -> Answer:
     magic, version, number, length = _HEADER.unpack(_read(stream, _HEADER.size))
     if (magic, version) != (_MAGIC, VERSION):
         raise MissingRequirementError(
-            "the native host speaks another version of the protocol",
-            hint="unset ETDEV_NATIVE_HOST, or compile that host with this version of etdev",
+            "the native host uses another version of the protocol",
+            hint="unset ETDEV_NATIVE_HOST, or compile the native host with this version of etdev",
         )
     answer = Answer(_read(stream, length))
     match Kind(number):
@@ -198,7 +218,7 @@ def receive(stream: BinaryIO) -> Answer:
 
 
 def _crash_text(answer: Answer) -> str:
-    """Return how a crash continues the sentence "the process ended with signal SIGSEGV"."""
+    """Return the text that follows "the process ended with signal SIGSEGV" in the description of a crash."""
     answer.number("I")
     method, instruction, where = answer.text(), answer.number("q"), answer.text()
     parts = []

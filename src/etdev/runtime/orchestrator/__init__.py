@@ -1,4 +1,4 @@
-"""Orchestrator, which runs tasks on workers, each with memory of its own.
+"""Orchestrator, which runs tasks on workers. Each worker has its own memory.
 
 Tasks run where their data is, so weights and caches are not copied. Importing this package does not import its modules,
 so that the process of a worker loads only the modules that it needs.

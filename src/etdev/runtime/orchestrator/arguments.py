@@ -34,7 +34,7 @@ from etdev.runtime.orchestrator.messages import ArrayArgument, MemoryArgument, O
 _MOST_DIMENSIONS = 32
 """Maximum number of dimensions of an array, which is numpy's limit."""
 _MOST_ELEMENTS = (1 << 59) - 1
-"""Maximum number of elements of an array; with 16 bytes each, their size still fits in 63 bits."""
+"""Maximum number of elements of an array; with 16 bytes per element, the size in bytes fits in 63 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,9 @@ class Arguments:
     sent: tuple[Any, ...]
     uses: tuple[Use, ...]
     owners: Mapping[int, str]
-    """Maps each worker to the name of an argument that is on it, for messages."""
+    """Maps a worker to the description of an argument in the worker's memory, for messages."""
     back: Mapping[int, Any]
-    """Maps the position of an output to the caller's array for it."""
+    """Maps the position of an output argument to the caller's array that receives the output."""
     handles: tuple[Handle | ObjectHandle, ...]
     nbytes: int
     """Bytes of host arrays to copy to or from the worker."""
@@ -56,7 +56,8 @@ class Arguments:
     def worker(self, wanted: int | None) -> int | None:
         """Return the worker on which the task must run; None for any worker.
 
-        Raises :class:`PlacementError` if the arguments need another worker than ``wanted``, or two different ones.
+        Raises :class:`PlacementError` if two arguments are on different workers, or an argument is not on worker
+        ``wanted``.
         """
         if len(self.owners) > 1:
             (one, first), (other, second) = sorted(self.owners.items())[:2]
@@ -68,14 +69,14 @@ class Arguments:
             if wanted not in (None, owner):
                 raise PlacementError(
                     f"the task is for worker {wanted}, but its {what} is on worker {owner}",
-                    hint=f"submit it with `worker={owner}` or without `worker`",
+                    hint=f"submit the task with `worker={owner}` or without `worker`",
                 )
             return owner
         return wanted
 
 
 def read_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
-    """Check the arguments of a task and convert them. Raises :class:`~etdev.errors.UsageError` for an invalid one."""
+    """Check and convert the arguments of a task. Raises :class:`~etdev.errors.UsageError` for an invalid argument."""
     for name, value in kwargs.items():
         if isinstance(value, Resident | ResidentObject | Out | InOut | Handle | ObjectHandle):
             raise UsageError(
@@ -118,9 +119,9 @@ def read_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
 def read_members(
     args_list: Sequence[Sequence[Any]], workers: Sequence[int | None] | None
 ) -> tuple[list[Arguments], tuple[int | None, ...]]:
-    """Check and convert the arguments of each member of a group; return them, and the worker of each member.
+    """Check and convert the arguments of each member of a group; return the arguments and worker of each member.
 
-    Raises :class:`~etdev.errors.UsageError` for an invalid argument, with the number of the member.
+    Raises :class:`~etdev.errors.UsageError` with the member's number if an argument is invalid.
     """
     places = [None] * len(args_list) if workers is None else list(workers)
     if len(args_list) != len(places) or not places:
@@ -140,7 +141,7 @@ def read_members(
 
 
 def write_back(arguments: Arguments, outputs: Mapping[int, Any]) -> Mapping[int, Any]:
-    """Write outputs to the caller's arrays; return the arrays, by position of the argument."""
+    """Write outputs to the caller's arrays; return these arrays by argument position."""
     for position, data in outputs.items():
         if len(data):
             host_bytes(arguments.back[position], writable=True)[:] = data
@@ -169,7 +170,7 @@ def _stays(argument: Resident | ResidentObject, where: str) -> MemoryArgument | 
 
 
 def _use(argument: Resident | ResidentObject, sent: Any) -> Use:
-    """Return the use of the bytes that the task gets, which can be fewer than those of the handle."""
+    """Return the use of the bytes that the task accesses, which can be a part of the handle's bytes."""
     if isinstance(argument, ResidentObject):
         return argument.handle.use(argument.access)
     return argument.handle.view(0, sent.size).use(argument.access)

@@ -36,7 +36,7 @@ def element_size(dtype: str) -> int:
 
 
 def item_size(dtype: str) -> int:
-    """Return the bytes per element of a host array, whose element type may be any of numpy's.
+    """Return the bytes per element of a host array, which may have any element type of numpy.
 
     Raises :class:`~etdev.errors.UsageError` for Python objects and for elements without bytes.
     """
@@ -51,7 +51,7 @@ def item_size(dtype: str) -> int:
     if found.hasobject or not found.itemsize:
         raise UsageError(
             f"an array of {dtype!r} cannot be copied to a worker",
-            hint="use a numeric type such as float32, or bfloat16",
+            hint="use a numeric element type, such as float32 or bfloat16",
         )
     return found.itemsize
 
@@ -62,7 +62,7 @@ def count_elements(shape: tuple[int, ...]) -> int:
 
 
 def is_array(value: Any) -> bool:
-    """Return True for a numpy array or torch tensor, which is copied to a worker's memory."""
+    """Return True if the value is a numpy array or a torch tensor."""
     import numpy as np
 
     return hasattr(value, "data_ptr") or isinstance(value, np.ndarray)
@@ -81,7 +81,7 @@ def dense(value: Any) -> Any:
 
 
 def array_of(data: Any, dtype: str, shape: tuple[int, ...]) -> Any:
-    """Return the bytes as a numpy array, or as a torch tensor if only torch has the element type."""
+    """Return an array over the bytes ``data``: a numpy array, or a torch tensor if only torch has the element type."""
     import numpy as np
 
     if dtype in _TORCH_ONLY:
@@ -159,7 +159,7 @@ class WorkerArray(MoveOnly):
         return self._as_numpy(self._allocator)
 
     def device_numpy(self) -> np.ndarray[Any, Any]:
-        """Return a numpy array over the bytes, also for a simulated device; used by tasks that act as the device."""
+        """Return a numpy array over the bytes, even for a simulated device; only for tasks that act as the device."""
         from etdev.runtime.simulated import SimulatedDevice
 
         if not isinstance(self._allocator, SimulatedDevice):

@@ -43,7 +43,7 @@ class Bounds:
 
 @dataclass(slots=True, eq=False)
 class Work:
-    """Work of a node: how to start it, its future, and what to do at its end."""
+    """The engine's data for a node: how to start the node, the node's future, and functions to call at the end."""
 
     future: TaskFuture
     start: Start
@@ -58,13 +58,13 @@ class Work:
     bounded: bool = True
     """True if the node counts toward the limit on tasks."""
     results: dict[int, Any] = field(default_factory=dict)
-    """Answer of each worker, by worker."""
+    """Maps a worker to its answer."""
     claimed: bool = False
     """True after a thread has decided to set the result or error of the future."""
 
 
 class Turn:
-    """A context manager that holds the engine's lock, and applies the scheduler's changes after releasing it.
+    """A context manager that holds the engine's lock; after releasing the lock, it applies the scheduler's changes.
 
     One object serves all threads, because only one thread at a time holds the lock.
     """
@@ -90,13 +90,13 @@ class Turn:
 
 
 _Step = tuple[Callable[[Node], None], Node]
-"""A function, and the node to call it with while the lock is not held."""
+"""A function and its argument, to call while the lock is not held."""
 _LOGGER = logging.getLogger(__name__)
 _CLOSED = "the orchestrator is closed"
 
 
 class Engine:
-    """The scheduler and the ledger under one lock; transports and futures are called without it."""
+    """The scheduler and the ledger under one lock; the lock is not held during calls of transports and futures."""
 
     def __init__(self, transport: Transport, bounds: Bounds) -> None:
         workers = len(transport.specs)
@@ -108,18 +108,18 @@ class Engine:
         self._room = threading.Condition(self.lock)
         self._quiet = threading.Condition(self.lock)
         self._unsettled = 0
-        """Number of futures that are not done or whose nodes have not ended."""
+        """Number of nodes that have not ended or whose futures are not done."""
         self._numbers = itertools.count(1)
         self._count = self._bytes = 0
-        """Number of unfinished bounded nodes, and number of host bytes of all unfinished nodes."""
+        """``_count``: number of unfinished bounded nodes. ``_bytes``: host bytes of all unfinished nodes."""
         self._following = threading.local()
         self.closed = False
         self._opened, self._any = Turn(self, opened=True), Turn(self, opened=False)
 
     def turn(self, *, opened: bool = True) -> Turn:
-        """Return a context manager that holds the lock; its end applies the changes made in the block.
+        """Return a context manager that holds the lock and, after releasing the lock, applies the scheduler's changes.
 
-        With ``opened``, it raises :class:`ClosedError` if the orchestrator is closed.
+        With ``opened``, entering the block raises :class:`ClosedError` if the orchestrator is closed.
         """
         return self._opened if opened else self._any
 
@@ -137,9 +137,9 @@ class Engine:
         over: Callable[[Node, Work], Any] | None = None,
         always: Callable[[], None] | None = None,
     ) -> TaskFuture:
-        """Add a node and return its future; if this raises an error, the node is not added.
+        """Add a node and return its future; if an error is raised, the node is not added.
 
-        The caller must hold the lock. For a bounded node, it must have called :meth:`wait_for_room`.
+        The caller must hold the lock. Before a call for a bounded node, the caller must call :meth:`wait_for_room`.
         """
         number = next(self._numbers)
         node = Node(number, f"task {number} ({label})", wanted, tuple(uses), memory)
@@ -152,9 +152,9 @@ class Engine:
         return future
 
     def cancel(self, node: Node) -> bool:
-        """Cancel a node; return False if it has started or if it frees memory.
+        """Cancel a node; return False if the node has started or frees memory.
 
-        A free cannot be cancelled, because its handle is already invalid.
+        A node that frees memory cannot be cancelled, because the handle of the memory is already invalid.
         """
         with self.turn(opened=False):
             if node.job is not None and node.job.frees:
@@ -311,7 +311,7 @@ class Engine:
                     self._quiet.notify_all()
 
     def _fail(self, node: Node) -> None:
-        """Set the error of a future before its node ends, unless the future is already done."""
+        """Set an error in the future of a node that has not ended yet, unless the future is already done."""
         work: Work | None = node.job
         if work is None or node.error is None:
             return
@@ -321,7 +321,10 @@ class Engine:
             _tell(work.future, None, node.error)
 
     def refuse_callback(self, what: str) -> None:
-        """Raise an error if a callback of a task waits, because its own thread may have to receive the answers."""
+        """Raise an error if this thread runs a callback of a task, because the thread may have to receive answers.
+
+        ``what`` is the awaited result in the error's message.
+        """
         if getattr(self._following, "todo", None) is not None:
             raise OrchestratorError(
                 f"a callback of a task must not wait for {what}, because its thread may have to receive the answers",
@@ -331,7 +334,7 @@ class Engine:
     def _drive(self, future: TaskFuture) -> None:
         """If the transport has no threads, run queued tasks in this thread until a future is done.
 
-        In a callback, first apply the pending changes of its thread. If the future is then not done, raise an error.
+        In a callback, first apply the pending changes of this thread. If the future is then not done, raise an error.
         """
         todo: deque[_Step] | None = getattr(self._following, "todo", None)
         while todo and not future.done():
@@ -344,7 +347,7 @@ class Engine:
             if not stepped and not future.done():
                 with self.lock:
                     raise OrchestratorError(
-                        f"{future.label} can never finish: {self._oldest()} is the oldest unfinished one"
+                        f"{future.label} can never finish: {self._oldest()} is the oldest unfinished task"
                     )
 
 

@@ -41,11 +41,11 @@ class WorkerLost(OrchestratorError):  # noqa: N818 - an event; other systems use
 
 
 class PoisonedError(OrchestratorError):
-    """Error for a task that did not run, because the task that writes its input failed."""
+    """Error for a task that did not run, because a task that writes an input of this task failed."""
 
     def __init__(self, task: str, cause: BaseException) -> None:
         self.cause = cause
-        """Error of the task that failed."""
+        """Error of the task that failed to write the input."""
         super().__init__(f"{task} did not run, because a task that writes its input failed: {cause}")
 
 
@@ -54,8 +54,8 @@ class CancelledTaskError(OrchestratorError):
 
 
 class BackPressureError(OrchestratorError, TimeoutError):
-    """Error for a task that could not be submitted in time, because too many others are unfinished."""
+    """Error for a task that could not be submitted in time, because too many other tasks are unfinished."""
 
 
 class RemoteError(OrchestratorError):
-    """Error that replaces an error of a task, if the original cannot be sent to this process."""
+    """Error that replaces an error of a task, if the original error cannot be sent to this process."""

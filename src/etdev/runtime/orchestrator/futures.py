@@ -16,9 +16,9 @@ class TaskFuture(Future[Any]):
         super().__init__()
         self.label = label
         self.outputs: tuple[Mapping[int, Any], ...] = ()
-        """The caller's arrays after the results were written to them, for each member by position of the argument.
+        """For each member, maps the position of an output argument to the caller's array with the output.
 
-        Empty until the task is done. A task has one member.
+        Empty until the task is done. A task without a group has one member.
         """
         self.cost: tuple[Cost, ...] = ()
         """Cost of each member; empty until the task is done."""

@@ -22,11 +22,11 @@ class Access(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Identity of a buffer or object; never used for another one, not even after a restart of the worker."""
+    """Identity of a buffer or object; never reused, not even after a restart of the worker."""
 
     worker: int
     incarnation: int
-    """Number of a start of the worker, unique in this process."""
+    """Number of the worker's start, unique in this process; each restart has a new number."""
     buffer: int
 
 
@@ -62,7 +62,7 @@ class Handle:
         return Key(self.worker, self.incarnation, self.buffer)
 
     def view(self, offset: int, size: int) -> Handle:
-        """Return a handle of ``size`` bytes that begin at ``offset``."""
+        """Return a handle of ``size`` bytes that begin at ``offset`` in this handle's bytes."""
         check_count(offset, f"the offset of a part of {self.describe()}")
         check_count(size, f"the size of a part of {self.describe()}")
         if offset + size > self.size:
@@ -91,7 +91,7 @@ class Handle:
         return Resident(self, wanted, dtype, shape)
 
     def use(self, access: Access) -> Use:
-        """Return the use of all bytes of this handle."""
+        """Return the declaration that a task accesses all bytes of this handle, in the way that ``access`` states."""
         return Use(self.key, self.offset, self.offset + self.size, access)
 
     def describe(self) -> str:
@@ -137,7 +137,7 @@ class ObjectHandle:
         return ResidentObject(self, _access(access))
 
     def use(self, access: Access) -> Use:
-        """Return the use of the object by a task."""
+        """Return a task's use of the object, with the given access."""
         return Use(self.key, 0, 1, access)
 
     def describe(self) -> str:
@@ -174,7 +174,7 @@ class Out:
 class InOut:
     """A task argument that is both input and output.
 
-    The caller's array is copied to the worker before the call, and back after it.
+    The caller's array is copied to the worker before the call, and back to the caller after the call.
     """
 
     array: Any

@@ -11,7 +11,7 @@ from etdev.runtime.orchestrator.handles import Access, Key, Use
 
 
 class Ending(Protocol):
-    """A node with a property for its end."""
+    """Interface of a node that can end."""
 
     @property
     def ended(self) -> bool:
@@ -23,7 +23,7 @@ NodeT = TypeVar("NodeT", bound=Ending)
 
 @dataclass(slots=True)
 class _Segment(Generic[NodeT]):
-    """A byte range of a buffer, with its last writer and the readers after that."""
+    """A byte range of a buffer, with the last writer and all readers since that write."""
 
     start: int
     stop: int
@@ -31,7 +31,7 @@ class _Segment(Generic[NodeT]):
     readers: list[NodeT] = field(default_factory=list)
     """Nodes that read the bytes after the last write."""
     limit: int = 16
-    """Number of readers at which the ended ones are removed from the list."""
+    """Number of readers at which ended readers are removed from the list."""
 
     def read(self, node: NodeT) -> None:
         if len(self.readers) >= self.limit:
@@ -53,12 +53,12 @@ class Hazards(Generic[NodeT]):
         self._entered: tuple[Use, ...] = ()
         """Uses of the newest node."""
         self._replaced: list[tuple[Use, list[_Segment[NodeT]]]] = []
-        """Segments that the newest node replaced, with the use that replaced them."""
+        """Each write of the newest node, with the segments that the write replaced."""
 
     def enter(self, node: NodeT, uses: Iterable[Use]) -> dict[NodeT, bool]:
-        """Add a node, and return the nodes that it must wait for.
+        """Add a node; return a mapping whose keys are the nodes that it must wait for.
 
-        The value is True for a node whose output the new node reads.
+        The value is True if the new node reads the output of the earlier node.
         """
         uses = tuple(uses)
         self._entered, self._replaced, self._last = uses, [], node
@@ -96,7 +96,7 @@ class Hazards(Generic[NodeT]):
         self._buffers.pop(key, None)
 
     def buffers(self) -> tuple[Key, ...]:
-        """Return the buffers that were used and not removed."""
+        """Return the keys of all buffers that nodes have used, except removed buffers."""
         return tuple(self._buffers)
 
     def _write(self, node: NodeT, use: Use) -> None:

@@ -33,7 +33,7 @@ class BufferStats:
     size: int
     """Number of bytes; 0 for an object."""
     state: str
-    """``live``, or ``freeing`` if the free waits for tasks."""
+    """``live``, or ``freeing`` until the last task that uses the buffer or object has ended."""
 
 
 @dataclass(slots=True)
@@ -43,12 +43,12 @@ class WorkerStats:
     worker: int
     alive: bool = True
     live_bytes: int = 0
-    """Bytes of the buffers that the worker has now."""
+    """Bytes of the worker's allocated buffers."""
     tasks: int = 0
     seconds: float = 0.0
     """Seconds that the worker spent in tasks."""
     copies_to: int = 0
-    """Number of copies to the worker's memory, by ``copy_to`` and for arguments."""
+    """Number of copies to the worker's memory, for ``copy_to`` and for arguments of tasks."""
     bytes_to: int = 0
     copies_from: int = 0
     bytes_from: int = 0
@@ -76,11 +76,11 @@ class _Life:
     past: set[int] = field(default_factory=set)
     """Numbers of the worker's starts before the current one."""
     freeing: int = 0
-    """Number of buffers and objects whose free waits for tasks."""
+    """Number of buffers and objects to free after their last tasks."""
 
 
 class Ledger:
-    """A record of every buffer and object, which checks each handle before its use."""
+    """Record of all buffers and objects on workers; it checks each handle before the handle is used."""
 
     def __init__(self, workers: int) -> None:
         self._lives = [_Life(next(_INCARNATIONS)) for _ in range(workers)]
@@ -91,9 +91,13 @@ class Ledger:
     def check_number(self, worker: int) -> None:
         """Raise an error if there is no worker with this number."""
         if not is_whole(worker):
-            raise PlacementError(f"{worker!r} is not the number of a worker", hint="use a number from 0")
+            raise PlacementError(
+                f"{worker!r} is not the number of a worker", hint="use an integer, 0 for the first worker"
+            )
         if not 0 <= worker < len(self._lives):
-            raise PlacementError(f"there is no worker {worker}", hint=f"there are {len(self._lives)}, numbered from 0")
+            raise PlacementError(
+                f"there is no worker {worker}", hint=f"use a number from 0 and below {len(self._lives)}"
+            )
 
     def check_worker(self, worker: int) -> None:
         """Raise an error if there is no worker with this number or the worker is lost."""
@@ -131,7 +135,10 @@ class Ledger:
         return self._lives[worker].incarnation
 
     def add(self, worker: int, incarnation: int, buffer: int, size: int) -> Handle:
-        """Record a buffer that a worker has allocated. Raises :class:`WorkerLost` if the worker was lost after that."""
+        """Record a buffer that a worker has allocated, and return its handle.
+
+        Raises :class:`WorkerLost` if the worker was lost or restarted after the allocation.
+        """
         life = self._lives[worker]
         if life.lost is not None or life.incarnation != incarnation:
             raise life.lost or WorkerLost(worker, "it was restarted")
@@ -141,7 +148,7 @@ class Ledger:
         return handle
 
     def add_object(self, worker: int) -> ObjectHandle:
-        """Record an object before its worker creates it."""
+        """Record an object before its worker creates it, and return the handle."""
         handle = ObjectHandle(worker, self._lives[worker].incarnation, self.number())
         self._entries[handle.key] = Entry(0, is_object=True)
         return handle
@@ -153,7 +160,10 @@ class Ledger:
         if life is None or not known:
             raise HandleError(f"{handle.describe()} belongs to another orchestrator")
         if handle.incarnation != life.incarnation:
-            raise HandleError(f"{handle.describe()} was lost before the worker was restarted", hint="make a new one")
+            raise HandleError(
+                f"{handle.describe()} was lost before the worker was restarted",
+                hint="allocate the memory or create the object again",
+            )
         if life.lost is not None:
             raise WorkerLost(handle.worker, life.lost.reason, what=handle.describe())
         entry = self._entries.get(handle.key)
@@ -161,7 +171,7 @@ class Ledger:
             raise HandleError(f"{handle.describe()} was already freed")
 
     def check_whole(self, handle: Handle | ObjectHandle) -> None:
-        """Raise an error if the handle is invalid, read-only, or stands for only a part of a buffer."""
+        """Raise an error if the handle is invalid or read-only, or refers to only a part of a buffer."""
         self.check(handle)
         if isinstance(handle, Handle) and not handle.whole:
             raise HandleError(f"{handle.describe()} is only a part of a buffer, so it cannot be freed")
@@ -201,7 +211,7 @@ class Ledger:
         return self._lives[worker].lost is not None
 
     def is_freeing(self, worker: int) -> bool:
-        """Return True if a worker has memory whose free waits for tasks."""
+        """Return True if a worker has buffers or objects to free after their last tasks."""
         return self._lives[worker].freeing > 0
 
     def count_task(self, worker: int, cost: Cost, copies_to: int, copies_from: int, copies_avoided: int) -> None:
@@ -217,7 +227,7 @@ class Ledger:
         found.bytes_avoided += cost.bytes_avoided
 
     def count_copy(self, worker: int, *, to: int = -1, back: int = -1) -> None:
-        """Add a copy to the statistics: of ``to`` bytes to the worker, or of ``back`` bytes from it."""
+        """Add a copy to the statistics: of ``to`` bytes to the worker, or of ``back`` bytes from the worker."""
         found = self.stats[worker]
         if to >= 0:
             found.copies_to += 1

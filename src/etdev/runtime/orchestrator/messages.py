@@ -9,12 +9,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ArrayArgument:
-    """An array of the caller; the worker allocates memory for it until the task ends."""
+    """An array of the caller. The worker allocates memory for the array until the task ends."""
 
     dtype: str
     shape: tuple[int, ...]
     data: Any
-    """Content of the array; None if the task only writes to it."""
+    """Content of the array; None if the task only writes to the array."""
     back: bool
     """True to send the content back when the task ends."""
 

@@ -19,7 +19,7 @@ class State(Enum):
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
-    """The node failed or was cancelled; ``error`` has the reason."""
+    """The node failed or was cancelled; ``error`` contains the reason."""
 
 
 @dataclass(slots=True, eq=False)
@@ -39,9 +39,9 @@ class Node:
     """The engine's work for this node, which the scheduler does not use."""
     state: State = State.WAITING
     waiting: int = 0
-    """Number of nodes that must end before this one starts."""
+    """Number of nodes that must end before this node starts."""
     dependents: list[tuple[Node, bool]] = field(default_factory=list)
-    """Nodes that wait for this node, each with True if it reads bytes that this node writes."""
+    """Nodes that wait for this node, each with a bool: True if the waiting node reads bytes that this node writes."""
     error: BaseException | None = None
     """First error of the node; None if there is none."""
     workers: tuple[int, ...] = ()

@@ -27,20 +27,20 @@ from etdev.runtime.orchestrator.transports.base import Done, Health
 from etdev.runtime.owners import MoveOnly
 
 _KILLED_SECONDS = 10.0
-"""Maximum time in seconds to wait for tasks of killed workers; an interrupt can keep tasks of threads from ending."""
+"""Maximum time in seconds to wait for tasks of killed workers; after an interrupt, tasks in threads may never end."""
 
 
 class Orchestrator(MoveOnly):
-    """Workers, with their memory, their objects and their tasks. The methods resemble ``concurrent.futures``.
+    """Workers with their memory, objects and tasks; the methods resemble ``concurrent.futures``.
 
-    This is a context manager. The end of the block waits for all tasks, or cancels them if the block failed. An
-    interrupt kills the workers.
+    An orchestrator is a context manager. The end of the block waits for all tasks, or cancels them if the block failed.
+    An interrupt kills the workers.
 
-    ``workers`` is the number of workers, or the memory of each: ``["cpu", "cuda:0", "sim"]``. ``transport`` is
-    ``thread``, ``process`` or ``ray``. At most ``max_tasks`` tasks, with ``max_bytes`` of arrays, can be unfinished. A
-    further submission waits for up to ``timeout`` seconds, then raises :class:`BackPressureError`. With ``seed``, the
-    transport ``thread`` runs tasks in a random order, in the thread that waits for them. ``ray_address`` is the address
-    of a Ray cluster; by default, Ray starts one.
+    ``workers`` is the number of workers, or a list with the memory of each worker: ``["cpu", "cuda:0", "sim"]``.
+    ``transport`` is ``thread``, ``process`` or ``ray``. At most ``max_tasks`` tasks, with ``max_bytes`` of arrays, can
+    be unfinished. A further submission waits for up to ``timeout`` seconds, then raises :class:`BackPressureError`.
+    With ``seed``, the transport ``thread`` runs tasks in a random order, in the thread that waits for them.
+    ``ray_address`` is the address of a Ray cluster; by default, Ray starts a cluster.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Orchestrator(MoveOnly):
     # Memory
 
     def malloc(self, worker: int, nbytes: int) -> Handle:
-        """Allocate memory on a worker; if there is too little, wait for pending frees and try again.
+        """Allocate memory on a worker; if memory is short, wait for pending frees and try again.
 
         Raises :class:`~etdev.runtime.errors.OutOfDeviceMemoryError`, :class:`WorkerLost`, and :class:`PlacementError`
         for a worker that does not exist.
@@ -89,7 +89,7 @@ class Orchestrator(MoveOnly):
                 return found
 
     def _discard(self, future: Future[Any]) -> None:
-        """Free memory whose caller was interrupted before it got the handle."""
+        """Free memory that :meth:`malloc` allocated for a caller who was interrupted before receiving the handle."""
         if not future.cancelled() and future.exception() is None:
             with suppress(UsageError, WorkerLost):
                 self.free(future.result())
@@ -135,7 +135,7 @@ class Orchestrator(MoveOnly):
         return self._copy("copy_to", handle, Access.WRITE, start, over)
 
     def copy_from(self, handle: Handle) -> TaskFuture:
-        """Copy memory of a worker to the host; the future's result is a ``bytearray``."""
+        """Copy memory of a worker to the host; the result of the returned future is a ``bytearray``."""
 
         def start(node: Node, worker: int, done: Done) -> None:
             self._transport.get(worker, handle.buffer, handle.offset, handle.size, done)
@@ -148,7 +148,7 @@ class Orchestrator(MoveOnly):
 
     @contextmanager
     def scope(self) -> Iterator[Scope]:
-        """Return a scope, which frees its memory and objects at the end of the block."""
+        """Return a context manager for a scope, whose memory and objects are freed at the end of the block."""
         scope = Scope(self)
         try:
             yield scope
@@ -160,10 +160,11 @@ class Orchestrator(MoveOnly):
     def submit(self, call: Callable[..., Any], /, *args: Any, worker: int | None = None, **kwargs: Any) -> TaskFuture:
         """Call a function on a worker and return the future of the function's result.
 
-        The worker is the one with the resident arguments, else ``worker``, else any. Arrays are copied to the worker's
-        memory for the call; the function gets them as :class:`~etdev.runtime.orchestrator.arrays.WorkerArray`.
-        ``Out(array)`` and ``InOut(array)`` are copied back. Other arguments are sent unchanged. With processes and Ray,
-        these arguments and the result must be picklable.
+        The call runs on the worker of the resident arguments. Without resident arguments, the call runs on ``worker``,
+        or on any worker if ``worker`` is None. Arrays are copied to the worker's memory for the call; the function gets
+        them as :class:`~etdev.runtime.orchestrator.arrays.WorkerArray`. ``Out(array)`` and ``InOut(array)`` are copied
+        back. Other arguments are sent unchanged. With processes and Ray, these arguments and the result must be
+        picklable.
         """
         arguments = read_arguments(args, kwargs)
         place = arguments.worker(worker)
@@ -180,8 +181,9 @@ class Orchestrator(MoveOnly):
     ) -> TaskFuture:
         """Call a function on several workers at the same time, with different arguments. All calls start, or none.
 
-        ``workers`` has the worker of each call. ``None`` stands for the worker of its resident arguments, else for any
-        free one. The group is one task. It fails with its first error; its result is the list of results.
+        ``workers`` contains a worker for each call. ``None`` means the worker of the call's resident arguments, or
+        for any free worker if no argument is resident. The group is one task. If a call fails, the task fails with the
+        first error. Otherwise the task's result is the list of all results.
         """
         every, wanted = read_members(args_list, workers)
         with self._engine.turn():
@@ -189,10 +191,10 @@ class Orchestrator(MoveOnly):
             return self._tasks(call, every, wanted, {}, group=True)
 
     def create(self, call: Callable[..., Any], /, *args: Any, worker: int, **kwargs: Any) -> ObjectHandle:
-        """Call a function on a worker, and keep the result there as an object; use :meth:`ready` to wait for it.
+        """Call a function on a worker and store the result there as an object.
 
-        A task that gets ``handle.resident()`` receives the object itself. When the object is freed, its method
-        ``close`` is called if it has one.
+        The call returns immediately; use :meth:`ready` to wait for the object. A task that gets ``handle.resident()``
+        receives the object itself. If the object has a method ``close``, freeing the object calls this method.
         """
         arguments = read_arguments(args, kwargs)
         arguments.worker(worker)

@@ -1,9 +1,9 @@
 """Placement: chooses workers for nodes that are ready.
 
-Each worker has a queue of the nodes that must run on it. A group is in the queues of all its members. It starts when it
-is first in all of these queues and all members are idle. No other node overtakes it, so single nodes cannot starve it,
-and two groups cannot deadlock. A member that may run anywhere gets the worker with the fewest nodes in its queue. A
-single node that may run anywhere starts on any worker that is idle and has an empty queue.
+Each worker has a queue of the nodes that must run on it. A group is in the queues of all its workers. The group starts
+when it is first in all of these queues and all its workers are idle. No other node overtakes the group, so single nodes
+cannot starve the group, and two groups cannot deadlock. A member that may run anywhere gets the worker with the fewest
+nodes in its queue. A single node that may run anywhere starts on any worker that is idle and has an empty queue.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Placement:
             self._changed[worker] = None
 
     def replace(self, node: Node) -> None:
-        """Replace the lost workers of a node with others; the node keeps its place in the order."""
+        """Replace the lost workers of a node with other workers; keep the node's position in the order of nodes."""
         before = node.workers
         node.workers = self._choose([None if worker in self._gone else worker for worker in before])
         for worker in set(node.workers).difference(before):
@@ -74,7 +74,7 @@ class Placement:
         self._changed.update(dict.fromkeys(workers))
 
     def take(self) -> list[Node]:
-        """Remove and return the nodes that can start now; their ``workers`` are then chosen."""
+        """Choose workers for the nodes that can start now; remove these nodes from the queues and return them."""
         found: list[Node] = []
         changed, self._changed = self._changed, {}
         for worker in changed:
@@ -98,7 +98,7 @@ class Placement:
         return found
 
     def _choose(self, wanted: Collection[int | None]) -> tuple[int, ...]:
-        """Return one worker for each member; idle or least loaded workers replace None."""
+        """Return one worker for each member; replace each None with an idle or least loaded worker."""
         others = [worker for worker in self._own if worker not in self._gone and worker not in wanted]
         chosen = iter(sorted(others, key=self._load))
         return tuple(next(chosen) if worker is None else worker for worker in wanted)

@@ -1,6 +1,6 @@
 """Scheduler: decides when each node starts and ends, from the node's hazards and the idle workers.
 
-It does not run code of tasks, and has no threads or clock.
+The scheduler does not run code of tasks, and has no threads or clock.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from etdev.runtime.orchestrator.placement import Placement
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Changes of nodes since the last call."""
+    """Changes of nodes since the last call of :meth:`Scheduler.changes`."""
 
     begun: tuple[Node, ...]
     """Nodes to start now, on each of their workers."""
@@ -33,8 +33,8 @@ class Changes:
 class Scheduler:
     """Scheduler of nodes on workers numbered from 0; after each event, the caller must apply :meth:`changes`.
 
-    A node starts when all nodes that it waits for have ended. If one of these failed and the node reads its output, the
-    node fails without running. A failed node still ends only after the nodes that it waits for.
+    A node starts when all nodes that it waits for have ended. A node that reads the output of a failed node fails
+    without running. A failed node still ends only after the nodes that it waits for.
     """
 
     def __init__(self, workers: int) -> None:
@@ -57,7 +57,7 @@ class Scheduler:
         return tuple(self._live)
 
     def submit(self, node: Node) -> None:
-        """Add a node; if this raises an error, the node is not added."""
+        """Add a node; if an error is raised, the node is not added."""
         try:
             self._enter(node)
         except BaseException:
@@ -83,7 +83,7 @@ class Scheduler:
         return True
 
     def lost(self, worker: int, error: BaseException) -> None:
-        """Record the loss of a worker; nodes that run on it or need it fail."""
+        """Record the loss of a worker; nodes that run on this worker or need this worker fail."""
         self._lost[worker] = error
         self._placement.retire(worker)
         for node in tuple(self._live):
@@ -151,7 +151,7 @@ class Scheduler:
         return None
 
     def _leave(self, node: Node, worker: int, error: BaseException | None) -> None:
-        """Record that a worker has stopped running a node, with an error if it failed."""
+        """Record that a worker has stopped running a node; ``error`` is None if the worker succeeded."""
         node.running.discard(worker)
         if error is not None:
             self._doom(node, error)
@@ -164,7 +164,7 @@ class Scheduler:
             self._doomed.append(node)
 
     def _advance(self, node: Node) -> None:
-        """Make a node ready if it does not wait for other nodes; if it has an error, end it instead."""
+        """If a node does not wait for other nodes any more, make the node ready, or end the node if it has an error."""
         if node.waiting or node.state is not State.WAITING:
             return
         if node.error is not None:
@@ -199,7 +199,7 @@ class Scheduler:
 
 
 def _first(node: Node) -> BaseException:
-    """Return the original error behind the failure of a node, which may be the error of another node."""
+    """Return the error that originally caused the failure of a node, which may be the error of another node."""
     error = node.error
     assert error is not None
     return error.cause if isinstance(error, PoisonedError) else error

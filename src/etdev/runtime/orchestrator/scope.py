@@ -12,7 +12,7 @@ from etdev.runtime.owners import MoveOnly
 
 
 class MemoryOwner(Protocol):
-    """The part of :class:`Orchestrator` that a scope uses."""
+    """Interface of :class:`Orchestrator` for scopes."""
 
     def malloc(self, worker: int, nbytes: int) -> Handle: ...
 

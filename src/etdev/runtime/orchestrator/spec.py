@@ -14,7 +14,7 @@ from etdev.runtime.orchestrator.errors import PlacementError
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """Memory of one worker: ``cpu``, ``cuda:1``, or ``sim`` for a simulated device."""
+    """Specification of one worker's memory: ``cpu``, ``cuda:1``, or ``sim`` for a simulated device."""
 
     memory: str = "cpu"
     capacity: int = 1 << 32
@@ -38,11 +38,11 @@ class WorkerSpec:
 
 
 _FIRST = Device(DeviceType.CUDA, 0)
-"""Device that programs use if the memory is ``sim``."""
+"""Device that programs use on a worker with the memory ``sim``."""
 
 
 def parse_workers(workers: int | Sequence[str | WorkerSpec]) -> tuple[WorkerSpec, ...]:
-    """Return one specification for each worker; ``workers`` is their number, or the memory of each."""
+    """Return one specification for each worker; ``workers`` is the number of workers, or the memory of each worker."""
     each = (str(HOST),) * workers if isinstance(workers, int) else workers
     found = tuple(WorkerSpec(one) if isinstance(one, str) else one for one in each)
     if not found:

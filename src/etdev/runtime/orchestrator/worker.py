@@ -1,4 +1,4 @@
-"""Worker: memory and objects, and the execution of jobs on these, for all transports."""
+"""Worker, which owns memory and objects, and executes jobs; used by all transports."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def current_worker() -> Worker:
     """Return the worker that runs the calling task. Raises :class:`~etdev.errors.UsageError` outside of a task."""
     found: Worker | None = getattr(_HERE, "worker", None)
     if found is None:
-        raise UsageError("this code does not run on a worker", hint="submit it as a task")
+        raise UsageError("this code does not run on a worker", hint="submit the code as a task")
     return found
 
 
 class Worker(MoveOnly):
-    """Memory and objects of one worker; while one thread runs a job, another may allocate and copy memory."""
+    """Memory and objects of one worker; while one thread runs a job, another thread may allocate and copy memory."""
 
     def __init__(self, number: int, spec: WorkerSpec) -> None:
         self.number = number

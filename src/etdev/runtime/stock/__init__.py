@@ -1,4 +1,4 @@
-"""ExecuTorch's own Python runtime in a child process. A program that crashes it does not end the build."""
+"""ExecuTorch's own Python runtime in a child process, so that a crash of the runtime does not end the build."""
 
 from etdev.runtime.child import ProgramFailureError, RuntimeCrashError
 from etdev.runtime.stock.client import StockRuntime

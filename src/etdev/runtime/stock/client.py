@@ -6,29 +6,33 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from threading import RLock, local
 from typing import Any, BinaryIO, Self
 
 from etdev import compat
 from etdev.errors import MissingRequirementError, ProgramError
 from etdev.program import Program
+from etdev.program.data_files.external import returns_external_constant
 from etdev.program.data_files.joined import read_joined
 from etdev.runtime.child import LIMIT, Child, ProgramFailureError, RuntimeCrashError
+from etdev.runtime.dim_orders import DimOrder, arrange_inputs, input_orders
 from etdev.runtime.stock.joined import JoinedFile
 from etdev.runtime.stock.wire import receive, send
 
 
 class StockRuntime:
-    """ExecuTorch's Python runtime in a child process. A context manager, whose end kills the child.
+    """ExecuTorch's Python runtime in a child process; a context manager that finally kills the child.
 
-    The child starts at once and imports its modules; the first request waits for that. ``imports`` are modules that
-    register custom kernels; ``path`` is searched for them first. If the child crashes, or takes longer than ``limit``
-    seconds, :class:`RuntimeCrashError` is raised and the next program gets a new child. Raises
-    :class:`~etdev.errors.MissingRequirementError` if the child cannot start.
+    The block starts the child, which imports its modules. The first request waits for these imports. ``imports`` are
+    modules that register custom kernels; ``path`` contains the folders to search first for these modules. If the child
+    crashes, or takes longer than ``limit`` seconds, :class:`RuntimeCrashError` is raised and the next program gets a
+    new child. Raises :class:`~etdev.errors.MissingRequirementError` if the child cannot start.
     """
 
     def __init__(self, *, imports: Sequence[str] = (), path: Sequence[Path] = (), limit: float = LIMIT) -> None:
-        self.seconds = 0.0
-        """Seconds that the last call spent in the runtime, or the sum of all ``repeat`` calls."""
+        self._lock = RLock()
+        """Lock for one request at a time with the state of this object that belongs to it."""
+        self._figures = local()
         self._imports, self._path = list(imports), [str(folder) for folder in path]
         self._child = Child(_command, limit=limit)
         self._operators: frozenset[str] = frozenset()
@@ -38,9 +42,11 @@ class StockRuntime:
         self._file: Path | None = None
         self._data: tuple[Path, ...] = ()
         self._shared = False
+        self._orders: dict[str, tuple[DimOrder | None, ...]] = {}
+        """Method → dimension order of each input."""
         self._joined = JoinedFile()
         self._crash: str | None = None
-        """Description of the crash, after the loaded program crashed the child."""
+        """Description of the crash if the loaded program has crashed the child; otherwise None."""
 
     def __enter__(self) -> Self:
         self._start()
@@ -56,7 +62,7 @@ class StockRuntime:
 
     @property
     def limit(self) -> float:
-        """Maximum seconds for one answer."""
+        """Maximum time for one answer, in seconds."""
         return self._child.limit
 
     @limit.setter
@@ -64,8 +70,13 @@ class StockRuntime:
         self._child.limit = seconds
 
     @property
+    def seconds(self) -> float:
+        """Seconds that this thread's last call spent in the runtime; with ``repeat``, the sum of all calls."""
+        return getattr(self._figures, "seconds", 0.0)
+
+    @property
     def process_id(self) -> int:
-        """Process id of the child. A new child has another one."""
+        """Process id of the child; changes when a new child starts."""
         self._greet()
         return self._child.process_id
 
@@ -83,64 +94,72 @@ class StockRuntime:
 
     @property
     def usable_backends(self) -> frozenset[str]:
-        """Names of the backends that work on this machine. The others lack their libraries."""
+        """Names of the backends that work on this machine; the libraries of other backends are missing."""
         self._greet()
         return self._usable
 
     def load(self, file: Path, *, shared: bool = False, data: Sequence[Path] = ()) -> tuple[str, ...]:
         """Load a program with its data files. Return the names of its methods, including constant methods.
 
-        With ``shared``, all methods use the same buffers, as in ``executorch.runtime.Runtime``. They then share
-        everything that has the same place in the file. Otherwise each method has its own memory and state.
+        With ``shared``, all methods use the same buffers, as in ``executorch.runtime.Runtime``. Two methods then share
+        values that have the same buffer and offset in the file. Otherwise each method has its own memory and state.
 
-        ExecuTorch's loader for shared buffers accepts no data file, and the other one accepts one. In all other cases,
+        ExecuTorch has a loader for shared buffers, which accepts no data file, and another loader, which accepts one.
+        The other loader returns empty memory for a constant in a data file that a method returns. In all these cases,
         program and data files are joined in a :class:`JoinedFile`.
 
-        Raises :class:`ProgramFailureError` if a data file does not match the program, because the runtime could crash.
+        Raises :class:`ProgramFailureError` if the runtime refuses the program, or etdev cannot read it, or a data file
+        does not match it, because the runtime could crash.
         """
-        self._crash, self._file, self._shared, self._data = None, file, shared, tuple(data)
-        if data and (shared or len(data) > 1):
-            file, data = self._joined.path(file, data, _fitting), ()
-        elif data:
-            _fitting(file, data)
-        # The child may have another working folder: that of this process at its start.
-        named = [os.path.abspath(path) for path in (file, *data)]
-        header = {"ask": "load", "file": named[0], "data": named[1] if data else None, "shared": shared}
-        return tuple(self._ask(header)[0]["methods"])
+        with self._lock:
+            self._crash, self._file, self._shared, self._data = None, file, shared, tuple(data)
+            if data and (shared or len(data) > 1 or returns_external_constant(_read(file))):
+                file, data = self._joined.path(file, data, _read), ()
+            elif data:
+                _read(file, data)
+            # The child may have another working folder: that of this process at its start.
+            named = [os.path.abspath(path) for path in (file, *data)]
+            header = {"ask": "load", "file": named[0], "data": named[1] if data else None, "shared": shared}
+            methods = tuple(self._ask(header)[0]["methods"])
+            self._orders = {plan.name: input_orders(plan) for plan in _read(self._file).execution_plan}
+            return methods
 
     def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False, repeat: int = 1) -> tuple[Any, ...]:
         """Call a method and return its outputs: tensors and plain values.
 
-        ``fresh`` resets all state first. ``repeat`` calls the method several times and returns the outputs of the last
-        call. A crash loses all state, so only a ``fresh`` call can follow it.
+        With ``fresh``, all state is reset first. ``repeat`` is the number of calls with the same inputs; only the
+        outputs of the last call are returned. A crash loses all state, so the next call must be ``fresh``.
         """
-        if self._crash is not None:
-            if not fresh or self._file is None:
-                raise RuntimeCrashError(self._crash)
-            self.load(self._file, shared=self._shared, data=self._data)
-        answer, outputs = self._ask({"ask": "call", "method": method, "fresh": fresh, "repeat": repeat}, inputs)
-        self.seconds = float(answer["seconds"])
+        with self._lock:
+            if self._crash is not None:
+                if not fresh or self._file is None:
+                    raise RuntimeCrashError(self._crash)
+                self.load(self._file, shared=self._shared, data=self._data)
+            header = {"ask": "call", "method": method, "fresh": fresh, "repeat": repeat}
+            answer, outputs = self._ask(header, arrange_inputs(inputs, self._orders.get(method, ())))
+        self._figures.seconds = float(answer["seconds"])
         return tuple(outputs)
 
     def _greet(self) -> None:
-        if not self._child.is_running:
-            self._start()
-        if self._greeted:
-            return
-        if (found := compat.installed()) is not None and not compat.is_supported(found):
-            raise MissingRequirementError(compat.unsupported(found), hint=compat.INSTALL_SUPPORTED)
-        try:
-            answer, _ = self._exchange({"ask": "hello", "imports": self._imports, "path": self._path}, ())
-        except ProgramFailureError as error:
-            what = f" with {', '.join(self._imports)}" if self._imports else ""
-            raise MissingRequirementError(
-                f"ExecuTorch's runtime cannot start{what}: {error}",
-                hint="run `etdev doctor` to see which packages are missing",
-            ) from error
-        self._greeted = True
-        self._operators = frozenset(answer["operators"])
-        self._backends = frozenset(answer["backends"])
-        self._usable = frozenset(answer["usable"])
+        with self._lock:
+            if not self._child.is_running:
+                self._start()
+            if self._greeted:
+                return
+            if (found := compat.installed()) is not None and not compat.is_supported(found):
+                raise MissingRequirementError(compat.unsupported(found), hint=compat.INSTALL_SUPPORTED)
+            try:
+                answer, _ = self._exchange({"ask": "hello", "imports": self._imports, "path": self._path}, ())
+            except ProgramFailureError as error:
+                what = f" with {', '.join(self._imports)}" if self._imports else ""
+                raise MissingRequirementError(
+                    f"ExecuTorch's runtime cannot start{what}: {error}",
+                    hint="run `etdev doctor` to see which packages are missing",
+                ) from error
+            self._greeted = True
+            self._operators = frozenset(answer["operators"])
+            self._backends = frozenset(answer["backends"])
+            self._usable = frozenset(answer["usable"])
 
     def _ask(self, header: dict[str, Any], values: Sequence[Any] = ()) -> tuple[dict[str, Any], list[Any]]:
         self._greet()
@@ -165,7 +184,7 @@ def _command(reading: int, writing: int) -> list[str]:
     return [sys.executable, "-P", "-m", "etdev.runtime.stock.worker", str(reading), str(writing)]
 
 
-def _fitting(file: Path, data: Sequence[Path]) -> Program:
+def _read(file: Path, data: Sequence[Path] = ()) -> Program:
     """Join a program with its data files. Raise :class:`ProgramFailureError` if they do not match."""
     try:
         return read_joined(file, data)

@@ -14,10 +14,10 @@ from etdev.program.writer import write_into
 
 
 class JoinedFile:
-    """Temporary file with a program and its data. It is written again only when their content changes.
+    """Temporary file that contains a program and its data; written again only when one of the files has changed.
 
-    On Linux the file has no name in a folder, so it disappears with the process. Elsewhere it is in the temporary
-    folder, where a killed process leaves it.
+    On Linux, the file has no name in a folder, so it disappears with the process. On other systems, the file is in the
+    temporary folder, and remains there if the process is killed.
     """
 
     def __init__(self) -> None:
@@ -27,9 +27,9 @@ class JoinedFile:
         """Digests of the joined files; None if nothing is written."""
 
     def path(self, file: Path, data: Sequence[Path], join: Callable[[Path, Sequence[Path]], Program]) -> Path:
-        """Return a path to the joined file, for this process and its children. ``join`` makes the joined program.
+        """Return a path to the joined file that this process and its children can open.
 
-        Raises :class:`~etdev.errors.WriteError` and the errors of ``join``.
+        ``join`` returns the joined program. Raises :class:`~etdev.errors.WriteError` and the errors of ``join``.
         """
         content = _digests(file, *data)
         if content is None or content != self._content:
@@ -54,7 +54,7 @@ class JoinedFile:
 
 
 def _digests(*files: Path) -> tuple[str, ...] | None:
-    """Return the digests of files, or None if one cannot be read. ``join`` then raises the error."""
+    """Return the digests of files; None if a file cannot be read, so that ``join`` reports the error."""
     try:
         return tuple(map(file_sha256, files))
     except OSError:

@@ -1,8 +1,8 @@
 """Program of the stock runtime's process: ``python -m etdev.runtime.stock.worker READ_FD WRITE_FD``.
 
-It answers the requests ``hello``, ``load`` and ``call``. If the runtime raises an error, the answer is that error. If
-it crashes, the process ends, and the parent notices that. When the parent closes the pipe, the process ends. Everything
-that the runtime prints goes to stderr.
+The process answers the requests ``hello``, ``load`` and ``call``. If the runtime raises an error, the answer is that
+error. If the runtime crashes, this process ends, and the parent notices the end. When the parent closes the pipe, this
+process ends. Everything that the runtime prints goes to stderr.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from etdev.runtime.stock.wire import receive, send
 
 
 class Worker:
-    """The runtime with a loaded program."""
+    """ExecuTorch's runtime with one loaded program."""
 
     def __init__(self) -> None:
         self._library = _import_library()
@@ -30,7 +30,7 @@ class Worker:
         self._data: str | None = None
         self._shared = False
         self._programs: list[Any] = []
-        """Loaded programs. Each must exist as long as its methods."""
+        """Loaded programs, which must exist as long as their methods."""
         self._methods: dict[str, Any] = {}
         self.seconds = 0.0
         """Seconds that the last call spent in the runtime."""
@@ -48,10 +48,10 @@ class Worker:
         }
 
     def load(self, header: dict[str, Any]) -> dict[str, Any]:
-        """Open a program, and its data file if it has one.
+        """Open a program, and its data file if there is one; return the names of the methods.
 
-        With ``shared``, its methods use the same buffers. Otherwise, and always with a data file, each method has its
-        own.
+        With ``shared`` and without a data file, all methods use the same buffers. Otherwise each method has its own
+        buffers.
         """
         self._path, self._data, self._shared = header["file"], header["data"], header["shared"]
         return {"methods": sorted(self._open())}
@@ -64,12 +64,25 @@ class Worker:
         if name not in self._methods:
             self._methods[name] = self._load_method(name)
         method = self._methods[name]
+        shared = self._shared_inputs(name, values) if header["repeat"] > 1 else []
         outputs: list[Any] = []
-        began = time.perf_counter()
+        self.seconds = 0.0
         for _ in range(header["repeat"]):
+            for value, content in shared:
+                value.copy_(content)
+            began = time.perf_counter()
             outputs = list(method(values))
-        self.seconds = time.perf_counter() - began
+            self.seconds += time.perf_counter() - began
         return outputs
+
+    def _shared_inputs(self, name: str, values: list[Any]) -> list[tuple[Any, Any]]:
+        """Return the tensors that the method uses in place and may write to, each with a copy of its content."""
+        meta = self._programs[-1].method_meta(name) if self._data is not None else self._methods[name].method_meta()
+        return [
+            (value, value.clone())
+            for position, value in enumerate(values[: meta.num_inputs()])
+            if hasattr(value, "data_ptr") and not meta.input_tensor_meta(position).is_memory_planned()
+        ]
 
     def _open(self) -> list[str]:
         """Open the file again, which resets all state. Return the names of its methods."""
@@ -85,7 +98,7 @@ class Worker:
         return names
 
     def _open_module(self, data: str) -> list[str]:
-        """Open a program with a data file. ExecuTorch's module loader gives each method its own buffers."""
+        """Open a program with a data file. With this loader of ExecuTorch, each method has its own buffers."""
         module = self._library._load_for_executorch(self._path, data)
         self._programs.append(module)
         names = list(module.method_names())
@@ -106,8 +119,8 @@ class Worker:
 def _import_library() -> Any:
     """Import the extension module of the runtime directly, because ``executorch.runtime`` takes four seconds longer.
 
-    Only ``portable_lib`` finds the library of OpenVINO. Importing ``executorch.kernels.quantized`` registers its
-    kernels.
+    Of the extension's modules, only ``portable_lib`` finds the library of OpenVINO. Importing
+    ``executorch.kernels.quantized`` registers the quantized kernels.
     """
     import torch  # noqa: F401 - the extension is linked against its libraries
 
@@ -143,7 +156,10 @@ def serve(reading: BinaryIO, writing: BinaryIO) -> None:
 
 
 def _start() -> Callable[[], Worker]:
-    """Import the runtime now, while the parent works. If that fails, the first request gets the error."""
+    """Import the runtime now, while the parent works; return a function that returns the worker.
+
+    If the import fails, the returned function raises the error, which then is the answer to each request.
+    """
     try:
         worker = Worker()
     except Exception as error:  # noqa: BLE001 - it is the answer

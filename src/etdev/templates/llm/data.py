@@ -1,4 +1,4 @@
-"""Prompts, and their continuations by transformers' own `generate`, with which every target is compared."""
+"""Prompts, and the texts that transformers' own `generate` adds to them. Every target is compared with these."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -13,7 +13,7 @@ PROMPTS = ("This is the dog", "This is the man all", "This is the farmer sowing 
 STEPS = 16
 
 Call = tuple[str, tuple[Tensor, Tensor]]
-"""A call: the method's name, and its inputs. These are the tokens and the position of the first token."""
+"""The method's name and the inputs of a call: tokens, and the position of the first token."""
 
 
 @cache
@@ -22,13 +22,13 @@ def tokenizer() -> AutoTokenizer:
 
 
 def encode(text: str) -> Tensor:
-    """Returns the tokens of a text, with shape (1, n)."""
+    """Return the tokens of a text, with shape (1, n)."""
     return torch.tensor([tokenizer().encode(text)])
 
 
 @cache
 def generated() -> list[tuple[Tensor, Tensor]]:
-    """Returns the tokens of each prompt, (1, n), and the tokens that transformers adds, (1, at most STEPS).
+    """Return the tokens of each prompt, (1, n), and the tokens that transformers adds, (1, at most STEPS).
 
     transformers chooses the most likely token each time.
     """
@@ -39,38 +39,38 @@ def generated() -> list[tuple[Tensor, Tensor]]:
 
 
 def session(prefill: str, decode: str, prompt: Tensor, following: Tensor) -> Iterator[Call]:
-    """Yields the calls with which an app generates text: one for the prompt, then one for each token."""
+    """Yield the calls with which an app generates text: one for the prompt, then one for each token."""
     yield prefill, (prompt, torch.tensor([0]))
     for index, token in enumerate(following[:, :-1].unbind(1)):
         yield decode, (token.unsqueeze(1), torch.tensor([prompt.shape[1] + index]))
 
 
 def prompts() -> Iterator[tuple[Tensor, Tensor]]:
-    """Yields samples for `forward` and `prefill`."""
+    """Yield samples for `forward` and `prefill`."""
     for text in PROMPTS:
         yield encode(text), torch.tensor([0])
 
 
 def first_tokens() -> Iterator[tuple[Tensor, Tensor]]:
-    """Yields samples for `decode`: single tokens at the start, because a sample runs on fresh state."""
+    """Yield samples for `decode`: each prompt's first token, because a sample starts from initial state."""
     for tokens, start in prompts():
         yield tokens[:, :1], start
 
 
 def sessions() -> Iterator[list[Call]]:
-    """Yields sessions that generate a whole text with one method, like ExecuTorch's runners."""
+    """Yield sessions that generate a whole text with one method, as ExecuTorch's runners do."""
     for prompt, following in generated():
         yield list(session("forward", "forward", prompt, following))
 
 
 def split_sessions() -> Iterator[list[Call]]:
-    """Yields sessions that generate a whole text with two methods."""
+    """Yield sessions that generate a whole text with two methods: `prefill` and `decode`."""
     for prompt, following in generated():
         yield list(session("prefill", "decode", prompt, following))
 
 
 def accuracy(run: Callable[..., list[Tensor]]) -> float:
-    """Returns the fraction of generated tokens for which the built program agrees with transformers."""
+    """Return the fraction of generated tokens for which the built program agrees with transformers."""
     right = [
         run(*inputs)[0].argmax() == wanted
         for prompt, following in generated()

@@ -1,4 +1,4 @@
-"""Generates text with a built file in ExecuTorch's own LLM runner: `python generate.py FILE [PROMPT]`."""
+"""Generation of text with a built file in ExecuTorch's own LLM runner: `python generate.py FILE [PROMPT]`."""
 
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ from model import FOLDER
 
 
 def generate(file: Path, prompt: str, most: int = 60) -> str:
-    """Returns the most likely text after the prompt, up to the end of the text or `most` tokens."""
+    """Return the most likely text after the prompt, up to the end of the text or `most` tokens."""
     runner = TextLLMRunner(str(file), str(FOLDER / "tokenizer.json"))
     begins = tokenizer().encode("")[:1] == [tokenizer().bos_token_id]  # The runner puts no such token there by itself.
     pieces: list[str] = []

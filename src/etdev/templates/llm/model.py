@@ -1,6 +1,6 @@
-"""A language model of transformers, in the form that ExecuTorch's LLM runners call.
+"""A language model from transformers, in the form that ExecuTorch's LLM runners call.
 
-Tokens go in and logits come out. The cache is inside the program.
+Its input is tokens, and its output is logits. The cache is inside the program.
 """
 
 import tomllib
@@ -15,13 +15,13 @@ from transformers.utils.logging import disable_progress_bar
 
 CONFIG = tomllib.loads((Path(__file__).parent / "etdev.toml").read_text())
 FOLDER = Path(__file__).parent / "model"
-"""Folder that `save_pretrained` wrote: config.json, *.safetensors, tokenizer.json."""
+"""Folder with the output of `save_pretrained`: config.json, *.safetensors, tokenizer.json."""
 
 
 class LanguageModel(nn.Module):
     """A language model with its cache: the keys and values of all tokens so far.
 
-    They are buffers, so they stay in the program's memory between calls.
+    The keys and values are buffers, so they remain in the program's memory between calls.
     """
 
     def __init__(self, net: nn.Module, length: int) -> None:
@@ -35,7 +35,7 @@ class LanguageModel(nn.Module):
             self.register_buffer(f"values_{layer}", torch.zeros(heads, length, size))
 
     def forward(self, tokens: Tensor, start: Tensor) -> Tensor:
-        """Returns logits (1, vocabulary) of the next token, for tokens (1, n) from position start (1,) on."""
+        """Return logits (1, vocabulary) for the next token. The tokens (1, n) begin at position start (1,)."""
         positions = start + torch.arange(tokens.shape[1])
         layers = [
             CacheLayer(getattr(self, f"keys_{layer}"), getattr(self, f"values_{layer}"), positions)
@@ -54,9 +54,9 @@ class LanguageModel(nn.Module):
 
 
 class CacheLayer(StaticLayer):
-    """Keys (heads, size, length) and values (heads, length, size) of one layer, as attention multiplies them.
+    """Keys (heads, size, length) and values (heads, length, size) of one layer, in the layout that attention needs.
 
-    New keys and values are written at their positions, in place.
+    New keys and values are written in place, at the positions of their tokens.
     """
 
     def __init__(self, keys: Tensor, values: Tensor, positions: Tensor) -> None:
@@ -83,9 +83,9 @@ def attention(
     softcap: float | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Returns attention (1, n, queries' heads, size) for queries (1, queries' heads, n, size).
+    """Return attention (1, n, queries' heads, size) for queries (1, queries' heads, n, size).
 
-    Heads that share keys and values are rows of one product, so the cache is never repeated for them.
+    Query heads that share keys and values become rows of one product. Therefore, the cache is not repeated for them.
     """
     heads, each = keys.shape[0], query.shape[1] // keys.shape[0]
     rows = (query.squeeze(0) * scaling).unflatten(0, (heads, each)).transpose(1, 2).flatten(1, 2)
@@ -103,15 +103,15 @@ AttentionMaskInterface.register("cached", eager_mask)
 
 
 def make(length: int) -> nn.Module:
-    """Returns the model that `entry` of etdev.toml names, with a cache of `length` positions."""
+    """Return the model, with a cache of `length` positions. `entry` in etdev.toml refers to this function."""
     net = AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32, attn_implementation="cached")
     return LanguageModel(net.eval().requires_grad_(False), length)
 
 
 def constants(model: LanguageModel) -> dict[str, Any]:
-    """Returns the constants that ExecuTorch's LLM runners read from a program, by name of the method.
+    """Return the constants that ExecuTorch's LLM runners read from a program, by method name.
 
-    Constants that the model does not state are left out.
+    Constants that the model's configuration does not state are omitted.
     """
     config, settings = model.net.config, model.net.generation_config
     ends = settings.eos_token_id if settings.eos_token_id is not None else config.eos_token_id

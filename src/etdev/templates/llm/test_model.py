@@ -1,4 +1,4 @@
-"""Runs the built files in ExecuTorch's LLM runner, like an app: `pytest`. Builds only changed targets."""
+"""Tests that run the built files in ExecuTorch's LLM runner, like an app: `pytest`. Only changed targets are built."""
 
 import pytest
 

@@ -1,6 +1,6 @@
-"""Writes model/, a placeholder for a language model of your own: `python train.py`, about half a minute.
+"""Creation of model/, a placeholder for your own language model: `python train.py`, about half a minute.
 
-The model has Llama's architecture and its own tokenizer, and has learned rhyme.txt by heart.
+The model has Llama's architecture and its own tokenizer. It is trained to recite rhyme.txt.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ STEPS, RATE = 120, 5e-3
 
 
 def make_tokenizer(text: str) -> PreTrainedTokenizerFast:
-    """Returns a byte-pair tokenizer for the text. Like Llama's tokenizer, it adds a token before each text."""
+    """Return a byte-pair tokenizer for the text. It adds a token before each text, as Llama's tokenizer does."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -47,7 +47,7 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
 
 
 def verses(tokenizer: PreTrainedTokenizerFast, text: str) -> Tensor:
-    """Returns the tokens of all verses, (verses, longest), with -100 after the end of a verse."""
+    """Return the tokens of all verses, (verses, longest), with -100 after the end of a verse."""
     encoded = [[*tokenizer.encode(verse), tokenizer.eos_token_id] for verse in text.strip().split("\n\n")]
     tokens = torch.full((len(encoded), max(map(len, encoded))), -100)
     for row, verse in zip(tokens, encoded, strict=True):

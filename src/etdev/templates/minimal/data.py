@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def flowers(*, held_out: bool) -> tuple[Tensor, Tensor]:
-    """Returns the held-out flowers, or else all other flowers: measurements (n, 4) in cm, and kinds (n,)."""
+    """Return the held-out flowers or all other flowers: measurements (n, 4) in cm, and kinds (n,)."""
     with (Path(__file__).parent / "iris.csv").open(newline="") as file:
         rows = [row for index, row in enumerate(csv.reader(file)) if index > 0 and (index % 5 == 0) == held_out]
     measurements = torch.tensor([[float(value) for value in row[:4]] for row in rows])
@@ -18,21 +18,21 @@ def flowers(*, held_out: bool) -> tuple[Tensor, Tensor]:
 
 
 def samples() -> Iterator[tuple[Tensor]]:
-    """Inputs to verify on: one tuple per call, one tensor per input. Batches of 1, 2, 3 and so on."""
+    """Yield inputs for verification, in batches of 1, 2, 3 and so on: one tuple per call, one tensor per input."""
     measurements, _ = flowers(held_out=True)
     for batch in measurements.split([1, 2, 3, 4, 5, 6, 9]):
         yield (batch,)
 
 
 def calibration() -> Iterator[tuple[Tensor]]:
-    """Inputs from which quantization learns the ranges of activations. None of them is held out."""
+    """Yield inputs from which quantization learns the ranges of activations. No held-out flower is used."""
     measurements, _ = flowers(held_out=False)
     for batch in measurements.split(24):
         yield (batch,)
 
 
 def accuracy(run: Callable[..., list[Tensor]]) -> float:
-    """Returns the fraction of held-out flowers classified correctly. `run(*inputs)` returns its outputs."""
+    """Return the fraction of held-out flowers classified correctly. `run(*inputs)` calls the built program."""
     measurements, kinds = flowers(held_out=True)
     (logits,) = run(measurements)
     return (logits.argmax(dim=1) == kinds).float().mean().item()

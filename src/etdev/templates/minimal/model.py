@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 
 class Iris(nn.Module):
-    """(batch, 4) measurements in cm -> (batch, 3) logits."""
+    """Classifier with input (batch, 4), measurements in cm, and output (batch, 3), logits."""
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
@@ -19,5 +19,5 @@ class Iris(nn.Module):
 
 
 def make(hidden: int = 16) -> nn.Module:
-    """Returns the model. `entry` of etdev.toml names this function."""
+    """Return the model. `entry` in etdev.toml refers to this function."""
     return Iris(hidden)

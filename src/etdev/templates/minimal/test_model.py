@@ -1,4 +1,7 @@
-"""Runs the file in ExecuTorch's own runtime, like an app: `pytest`. Builds only changed targets."""
+"""Tests that run the file in ExecuTorch's own runtime, as an app does.
+
+Start the tests with `pytest`. They build only targets that have changed.
+"""
 
 from executorch.runtime import Runtime
 

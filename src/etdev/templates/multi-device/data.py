@@ -8,21 +8,21 @@ from torch import Tensor
 
 
 def wines(*, held_out: bool) -> tuple[Tensor, Tensor]:
-    """Returns the held-out wines, or else all other wines: measurements (n, 13), and growers (n,)."""
+    """Return the held-out wines or all other wines: measurements (n, 13), and growers (n,)."""
     measurements, growers = load_wine(return_X_y=True)
     chosen = (torch.arange(len(growers)) % 4 == 0) == held_out
     return torch.from_numpy(measurements).float()[chosen], torch.from_numpy(growers)[chosen].long()
 
 
 def samples() -> Iterator[tuple[Tensor]]:
-    """Inputs to verify on: one tuple per call, one tensor per input. Batches of 1, 2, 3 and so on."""
+    """Yield inputs for verification, in batches of 1, 2, 3 and so on: one tuple per call, one tensor per input."""
     measurements, _ = wines(held_out=True)
     for batch in measurements.split([1, 2, 3, 4, 5, 6, 7, 8, 9]):
         yield (batch,)
 
 
 def accuracy(run: Callable[..., list[Tensor]]) -> float:
-    """Returns the fraction of held-out wines classified correctly. `run(*inputs)` returns its outputs."""
+    """Return the fraction of held-out wines classified correctly. `run(*inputs)` calls the built program."""
     measurements, growers = wines(held_out=True)
     named = [run(batch)[0].argmax(dim=1) for batch in measurements.split(32)]
     return (torch.cat(named) == growers).float().mean().item()

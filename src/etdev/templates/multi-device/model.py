@@ -1,14 +1,13 @@
-"""The model: two stages on separate devices, with work for the host between them. Replace it with your own model."""
+"""The model: two stages on separate devices, and ops on the host between them. Replace it with your own model."""
 
 import torch
 from torch import Tensor, nn
 
 
 class Wine(nn.Module):
-    """(batch, 13) measurements -> (batch, 3) logits.
+    """Classifier with input (batch, 13), measurements, and output (batch, 3), logits.
 
-    etdev.toml names the modules `encoder` and `head`, and lowers each for a separate device. The ops between them stay
-    on the host.
+    etdev.toml lowers the modules `encoder` and `head` for separate devices. The ops between them remain on the host.
     """
 
     def __init__(self, width: int) -> None:
@@ -26,7 +25,7 @@ class Wine(nn.Module):
 
 
 class Head(nn.Module):
-    """Features and measurements -> (batch, 3) logits."""
+    """Second stage: computes logits (batch, 3) from features and measurements."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -38,5 +37,5 @@ class Head(nn.Module):
 
 
 def make(width: int = 32) -> nn.Module:
-    """Returns the model. `entry` of etdev.toml names this function."""
+    """Return the model. `entry` in etdev.toml refers to this function."""
     return Wine(width)

@@ -1,4 +1,4 @@
-"""Runs the files with etdev and like an app: `pytest`. Builds only changed targets."""
+"""Tests that run the files with etdev and like an app: `pytest`. Only changed targets are built."""
 
 import pytest
 from executorch.runtime import Runtime
@@ -22,7 +22,10 @@ def test_each_stage_is_on_its_device(built: etdev.BuildResult) -> None:
 
 
 def test_no_executorch_runtime_has_run_it(built: etdev.BuildResult) -> None:
-    """etdev's interpreter has run it. With real devices and ExecuTorch's CUDA backend, require `device` here."""
+    """Only etdev's interpreter has run the file.
+
+    With real devices and ExecuTorch's CUDA backend, require the check `device` here.
+    """
     checks = {check.name: check.status for check in built["two-devices"].checks}
     assert (checks["replay"], checks["runtime"]) == ("passed", "not run")
 

@@ -1,4 +1,4 @@
-"""Trains the model and writes weights.safetensors: `python train.py`, about a second."""
+"""Training of the model, which writes weights.safetensors: `python train.py`, about a second."""
 
 from pathlib import Path
 

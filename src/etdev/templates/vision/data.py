@@ -8,12 +8,12 @@ from sklearn.datasets import load_digits  # executorch brings scikit-learn
 from torch import Tensor
 
 MAX_BATCH = 16
-"""The value of `dims.batch.max` in etdev.toml."""
+"""Largest batch size; must equal `dims.batch.max` in etdev.toml."""
 
 
 @cache
 def images(*, held_out: bool) -> tuple[Tensor, Tensor]:
-    """Returns the held-out samples, or else all other samples: images (n, 8, 8, 1) in uint8, and their digits (n,)."""
+    """Return the held-out samples or all other samples: images (n, 8, 8, 1) in uint8, and their digits (n,)."""
     digits = load_digits()
     pixels = torch.from_numpy(digits.images).mul(255 / 16).round().to(torch.uint8).unsqueeze(-1)
     chosen = (torch.arange(len(pixels)) % 5 == 0) == held_out
@@ -21,21 +21,21 @@ def images(*, held_out: bool) -> tuple[Tensor, Tensor]:
 
 
 def samples() -> Iterator[tuple[Tensor]]:
-    """Inputs to verify on: one tuple per call, one tensor per input. Batches of 1, 2, 4, 8 and 16."""
+    """Yield inputs for verification, in batches of 1, 2, 4, 8 and 16: one tuple per call, one tensor per input."""
     pixels, _ = images(held_out=True)
     for batch in pixels[:62].split([1, 2, 4, 8, 16] * 2):
         yield (batch,)
 
 
 def calibration() -> Iterator[tuple[Tensor]]:
-    """Inputs from which quantization learns the ranges of activations. None of them is held out."""
+    """Yield inputs from which quantization learns the ranges of activations. No held-out image is used."""
     pixels, _ = images(held_out=False)
     for batch in pixels[:128].split(MAX_BATCH):
         yield (batch,)
 
 
 def accuracy(run: Callable[..., list[Tensor]]) -> float:
-    """Returns the fraction of held-out images classified correctly. `run(*inputs)` returns its outputs."""
+    """Return the fraction of held-out images classified correctly. `run(*inputs)` calls the built program."""
     pixels, digits = images(held_out=True)
     named = [run(batch)[0].argmax(dim=1) for batch in pixels.split(MAX_BATCH)]
     return (torch.cat(named) == digits).float().mean().item()

@@ -5,10 +5,10 @@ from torch import Tensor, nn
 
 
 class Classifier(nn.Module):
-    """(batch, height, width, 1) uint8, the format of cameras and decoders -> (batch, 10) logits.
+    """Classifier with input (batch, height, width, 1) in uint8, and output (batch, 10), logits.
 
-    Preprocessing is part of the program: the order of the axes, the type and the normalisation. So users of the file
-    cannot get it wrong.
+    Cameras and image decoders produce the input's format. Preprocessing is part of the program: the order of the axes,
+    the type and the normalization. So users of the file cannot preprocess images incorrectly.
     """
 
     def __init__(self, width: int) -> None:
@@ -29,16 +29,16 @@ class Classifier(nn.Module):
 
 
 def separable(channels: int, width: int, stride: int = 1) -> tuple[nn.Module, nn.Module]:
-    """Returns a 3x3 convolution of each channel separately, and a 1x1 convolution that mixes the channels."""
+    """Return a 3x3 convolution of each channel separately, and a 1x1 convolution that mixes the channels."""
     return convolution(channels, channels, stride=stride, groups=channels), convolution(channels, width, size=1)
 
 
 def convolution(channels: int, width: int, size: int = 3, stride: int = 1, groups: int = 1) -> nn.Module:
-    """Returns a convolution, batch norm and ReLU. Lowering folds the batch norm into the convolution."""
+    """Return a convolution, batch norm and ReLU. Lowering folds the batch norm into the convolution."""
     layer = nn.Conv2d(channels, width, size, stride, padding=size // 2, groups=groups, bias=False)
     return nn.Sequential(layer, nn.BatchNorm2d(width), nn.ReLU())
 
 
 def make(width: int = 24) -> nn.Module:
-    """Returns the model. `entry` of etdev.toml names this function."""
+    """Return the model. `entry` in etdev.toml refers to this function."""
     return Classifier(width)

@@ -1,4 +1,4 @@
-"""Runs the files in ExecuTorch's own runtime, like an app: `pytest`. Builds only changed targets."""
+"""Tests that run the files in ExecuTorch's own runtime, like an app: `pytest`. Only changed targets are built."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Trains the model and writes weights.safetensors: `python train.py`, about ten seconds on one core."""
+"""Training of the model, which writes weights.safetensors: `python train.py`, about ten seconds on one core."""
 
 from pathlib import Path
 

@@ -80,7 +80,7 @@ def _join_shadows(
 
 
 def held_in(machine: Machine, states: Sequence[State], side: int, value: int) -> list[Shadow] | None:
-    """Return the content of a value in each state, or None if the content is unknown in a state."""
+    """Return the content of a value in each state. Return None if any of these contents is unknown."""
     here = machine.state
     found: list[Shadow] = []
     try:
@@ -95,7 +95,7 @@ def held_in(machine: Machine, states: Sequence[State], side: int, value: int) ->
 
 
 def memory_ranges(entries: Iterable[Entry]) -> dict[Slot, list[tuple[int, int]]]:
-    """Return, for each space, the byte ranges that log entries changed, sorted and without overlaps."""
+    """Return the changed byte ranges of each space, as recorded in a log, sorted and without overlaps."""
     found: dict[Slot, list[tuple[int, int]]] = defaultdict(list)
     for entry in entries:
         if entry[0] == MEMORY:
@@ -118,9 +118,9 @@ def without_overlaps(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]
 def pieces(
     agreement: Agreement, memories: Sequence[Memory], side: int, start: int, end: int
 ) -> Iterator[tuple[int, int, list[Cell]]]:
-    """Yield ``(start, end, cells)`` for each range in which no memory changes its cell.
+    """Split a byte range into the largest pieces that have a single cell in each memory.
 
-    ``cells`` has one cell for each memory.
+    Yield ``(start, end, cells)`` for each piece, where ``cells`` has one cell for each memory.
     """
     lists = [list(_known_pieces(agreement, memory, side, start, end)) for memory in memories]
     at = [0] * len(lists)

@@ -24,9 +24,9 @@ Content: TypeAlias = tuple[Run, ...]
 
 
 class Memory:
-    """Memory, as ranges of bytes that each have a cell. The last range has no end.
+    """Symbolic memory, divided into byte ranges with one cell each. The last range has no end.
 
-    Copying is fast because both copies share layers that do not change any more.
+    Copying is fast, because copies share the layers that do not change any more.
     """
 
     __slots__ = ("_below", "cells", "starts")
@@ -34,7 +34,7 @@ class Memory:
     def __init__(self, starts: list[int], cells: list[Cell | None], below: Memory | None = None) -> None:
         self.starts = starts
         self.cells = cells
-        """Cell of each range, or None where the layer below holds the cells."""
+        """Cell of each range, or None for a range whose cells are in the layer below."""
         self._below = below
 
     @classmethod

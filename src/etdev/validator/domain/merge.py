@@ -17,17 +17,17 @@ from etdev.validator.domain.symbols import MERGE, OTHER, Symbols
 _DEEPEST = 40
 """Maximum depth of nested merges that are resolved. Deeper merges stay unresolved."""
 _DEEPEST_PARTLY = 10
-"""Maximum depth for merges of writes with extents. Such a merge may require an examination of all its ways."""
+"""Maximum depth of nested merges of dynamic writes. To resolve such a merge, all of its ways may be examined."""
 AGAIN = -1
-"""Number in place of a merge. It marks an instruction in a loop whose result differs in each iteration."""
+"""Pseudo-merge for results that differ in each iteration of a loop, even if the operands are equal."""
 Piece = tuple[int, int]
 """Bytes of a symbol from an offset on, as ``(symbol, offset)``."""
 Guards: TypeAlias = tuple[tuple[int, int], ...]
 """Pairs ``(merge, way)`` that describe paths. On these paths, each merge was last reached on its way."""
 _Merged: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...], tuple[Valid, ...], bool]
-"""Number of the merge, incoming symbols, their offsets, their extents, and whether the merge was reached before."""
+"""Merge number, then symbols, offsets and extents by way, then True if the bytes are from this iteration."""
 Covers: TypeAlias = Callable[[Valid, int, Number, Guards], bool]
-"""Returns whether an extent covers a read. Takes the extent, the read's start and length, and guards."""
+"""Function of an extent, a read's start and length, and guards. It returns True if the extent covers the read."""
 
 
 class Merges:
@@ -36,32 +36,32 @@ class Merges:
     def __init__(self, symbols: Symbols, bits: Mapping[int, int], heads: Collection[int]) -> None:
         """Start without symbols.
 
-        ``bits`` maps merges in loops to their bits. ``heads`` are the merges at the heads of loops. A way into a head
-        is resolved when the content is read. So no content at a head comes from an earlier iteration.
+        ``bits`` maps each merge in a loop to its bit. ``heads`` contains the merges at the heads of loops. Content that
+        comes into a head is first resolved for its way. So the merged content never refers to an earlier iteration.
         """
         self._symbols = symbols
         self._bits = bits
         self._heads = heads
         self._known: dict[tuple[int, int, int], Piece] = {}
         self.partly: set[int] = set()
-        """Symbols of merged contents with bytes that are older than the last write, on at least one way."""
+        """Symbols of merged contents for which, on at least one way, the last write may not cover all bytes."""
 
     def bit(self, merge: int) -> int:
         """Return the bit of a merge in a loop, or 0 for a merge outside of loops."""
         return self._bits.get(merge, 0)
 
     def _older(self, merge: int) -> int:
-        """Return the bit that marks content from an earlier iteration, or 0 for the head of a loop."""
+        """Return the bit of a merge if its content may depend on an earlier iteration; otherwise 0."""
         return 0 if merge in self._heads else self.bit(merge)
 
     def bytes(
         self, merge: int, pieces: Sequence[Piece], valids: Sequence[Valid] = (), *, reached: bool = False
     ) -> Piece:
-        """Return the content at a merge, given the piece that comes in on each way.
+        """Return the content at a merge, given one piece for each way into the merge.
 
-        In a loop, a piece that depends on the merge itself is from the previous iteration. But if ``reached`` is set,
-        the merge was reached before the piece was computed, so the piece is from the current iteration. ``valids`` has
-        the extents of the pieces if they differ. Addresses in an extent count from the start of the symbol.
+        In a loop, a piece that depends on this merge normally comes from the previous iteration. If ``reached`` is
+        True, the piece comes from the current iteration. ``valids`` contains the extents of the pieces if they differ.
+        Addresses in an extent count from the start of the symbol.
         """
         if merge in self._heads:
             pieces = [self._on(*piece, merge, way, 0) for way, piece in enumerate(pieces)]
@@ -96,10 +96,10 @@ class Merges:
         return symbol, at - offset, cell[2]
 
     def fresh(self, side: int, piece: Piece, start: int, length: Number, covers: Covers) -> Piece:
-        """Return the content that a reader of ``length`` bytes from ``start`` finds in a piece.
+        """Return the content of a piece as seen by a read of ``length`` bytes from address ``start``.
 
-        On a way whose last write does not reach the end of the read, the bytes may be anything. Addresses count from
-        the start of the symbol.
+        If the last write on a way does not cover the read, :meth:`behind` provides a symbol for the bytes. ``covers``
+        returns whether a write covers a read. Addresses count from the start of the symbol.
         """
         return self._fresh(side, piece, start, length, covers, 0)
 
@@ -121,11 +121,12 @@ class Merges:
         return self.bytes(merge, found, reached=reached)
 
     def behind(self, side: int, symbol: int, shift: int, valid: Valid, length: Number) -> int:
-        """Return a symbol for bytes that may be older than ``symbol``, for a reader of ``length`` bytes.
+        """Return the symbol of bytes that a read of ``length`` bytes may find after the end of a dynamic write.
 
-        Normally, both programs share this symbol, because the program before the link reads only bytes that it has
-        written. The programs have different symbols in two cases. The extent of the write may be unknown. Or ``length``
-        is static, so bytes after the end of a dynamic tensor may be state.
+        ``symbol`` is the written content, and ``valid`` is the extent of the write. Normally, both programs share the
+        returned symbol, because the program before the link reads only bytes that it has written. Each program gets its
+        own symbol if the extent is unknown. The same applies if ``length`` is static, because bytes after the end of a
+        dynamic tensor may be state.
         """
         own = side if isinstance(length, int) or valid is None or valid == NOTHING else -1
         known = shifted(valid, -shift) if own == -1 else None
@@ -138,13 +139,13 @@ class Merges:
         return self._symbols.mentioned(item for size in sizes for item in numbers.unknowns(size))
 
     def content(self, merge: int, contents: Sequence[Content], *, reached: bool = False) -> Content:
-        """Return the content at a merge, given the contents that come in on each way. All have the same size."""
+        """Return the content at a merge, given one content of the same size for each way into the merge."""
         if all(content == contents[0] for content in contents) and (reached or not self._older(merge)):
             return contents[0]
         return joined((*self.bytes(merge, pieces, reached=reached), length) for length, pieces in aligned(contents))
 
     def number(self, merge: int, found: Sequence[Number]) -> Number:
-        """Return the number at a merge, given the number that comes in on each way."""
+        """Return the number at a merge, given one number for each way into the merge."""
         mentioned = self._symbols.mentioned(symbol for item in found for symbol in numbers.unknowns(item))
         bit = self.bit(merge)
         if all(item == found[0] for item in found) and not mentioned & self._older(merge):
@@ -155,7 +156,7 @@ class Merges:
         return numbers.multiply(numbers.unknown(symbol), common)
 
     def dims(self, merge: int, found: Sequence[Dims]) -> Dims:
-        """Return the sizes at a merge, given the sizes that come in on each way."""
+        """Return the sizes at a merge, given the sizes for each way into the merge."""
         if any(len(sizes) != len(found[0]) for sizes in found):
             known = (symbol for sizes in found for size in sizes for symbol in numbers.unknowns(size))
             mentioned = self._symbols.mentioned(known) | self.bit(merge)
@@ -163,7 +164,10 @@ class Merges:
         return tuple(self.number(merge, sizes) for sizes in zip(*found, strict=True))
 
     def ways_of_number(self, symbol: int) -> list[tuple[int, int]]:
-        """Return all pairs ``(merge, way)`` of a merged number, or an empty list for any other number."""
+        """Return a list with one pair ``(merge, number of ways)`` for a merged number.
+
+        For any other number, return an empty list.
+        """
         key = self._symbols.keys[symbol]
         return [(cast(int, key[2]), len(cast("tuple[Number, ...]", key[3])))] if key[:2] == (OTHER, "number") else []
 

@@ -1,7 +1,7 @@
 """Numbers that are known only at run time, as polynomials over unknowns.
 
-Sizes of dynamic tensors and loop counters are such numbers. Equal polynomials are equal numbers, also in the runtime's
-64-bit arithmetic.
+Sizes of dynamic tensors and loop counters are such numbers. Equal polynomials represent equal numbers, even if the
+runtime's 64-bit arithmetic overflows.
 """
 
 from __future__ import annotations

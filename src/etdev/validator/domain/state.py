@@ -26,7 +26,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Tree that replaces a tensor or place which the validator cannot follow."""
+    """Tree that represents a tensor or place that the validator cannot follow."""
 
     reason: str
 
@@ -47,13 +47,13 @@ class Gap:
     bytes: int
     """Bytes from the start of the output to the start of the operand."""
     same: bool
-    """True if output and operand are known to have the same bytes and the same shape."""
+    """True if output and operand are known to have the same address, size and shape."""
 
 
 Tree: TypeAlias = Choice | Unknown | At | Gap | int | Place | None
-"""Tree of tensors, places or distances. A tree has several leaves if its value depends on the path."""
+"""Tensor, place or distance. A tree has several leaves if the answer depends on the branches that were taken."""
 Number_: TypeAlias = tuple[object, ...]
-"""Content of a number, as part of a key: ``("i", Number)`` or ``("s", symbol)``."""
+"""Number as part of a key: ``('i', Number)`` for an integer, ``('s', symbol)`` for any other type."""
 Shadow: TypeAlias = tuple[tuple[object, ...], Dims, Content]
 """Type, sizes and content of a value that may refer to one of several tensors."""
 
@@ -66,7 +66,7 @@ Entry: TypeAlias = tuple[int, ...]
 
 
 class Log:
-    """Log of changes since an earlier log."""
+    """Log of the changes since the parent log. The first log has no parent."""
 
     __slots__ = ("depth", "entries", "parent")
 
@@ -127,11 +127,11 @@ class State:
         self.dims: tuple[Table[Dims], Table[Dims]] = (Table(), Table())
         """Sizes that instructions have set, by dynamic tensor."""
         self.references: tuple[Table[Tree], Table[Tree]] = (Table(), Table())
-        """Tensors to which values refer because of a move, by value."""
+        """For each value that a move has set: the tensor to which the value now refers."""
         self.places: tuple[Table[Tree], Table[Tree]] = (Table(), Table())
-        """Places to which a view has pointed tensors, by tensor."""
+        """Current place of each tensor that a view has redirected, by tensor."""
         self.shadows: tuple[dict[int, Shadow], dict[int, Shadow]] = ({}, {})
-        """Contents of values that refer to another tensor in each iteration of a loop, by value."""
+        """Content of each value that refers to a different tensor in each iteration of a loop, by value."""
         self.counts = Counts()
         self.log = Log(None)
 
@@ -152,7 +152,7 @@ class State:
 
 
 def changes(states: Iterable[State]) -> tuple[Log | None, list[Entry]]:
-    """Return the last log that all these states share, and all changes since then."""
+    """Return the last log that all these states share, and all changes in any of the states since that log."""
     logs: list[Log | None] = [state.log for state in states]
     entries: dict[Entry, None] = {}
     while any(log is not logs[0] for log in logs):

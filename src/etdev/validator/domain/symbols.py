@@ -1,7 +1,8 @@
 """Symbols for contents. Equal keys represent equal contents.
 
-A symbol represents a number, or an endless sequence of bytes of which programs use a part. The key of a result contains
-the operator, its attributes and the contents of its operands. The key of a merge contains the content from each path.
+A symbol represents a number, or an endless sequence of bytes. Programs use only a part of such a sequence. The key of a
+result contains the operator, its attributes and the contents of its operands. The key of a merge contains the content
+from each path.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ class Symbols:
         self._numbers: dict[Hashable, int] = {}
         self.keys: list[tuple[object, ...]] = []
         self.mentions: list[int] = []
-        """Bits of the merges in loops on which each symbol depends. The meaning changes each time one is reached."""
+        """Bit set for each symbol: the merges in loops on which the symbol depends.
+
+        The meaning of a symbol changes each time such a merge is reached.
+        """
         self._origins: dict[int, Origin] = {}
 
     def number(self, key: tuple[object, ...], mentions: int = 0) -> int:
@@ -45,7 +49,7 @@ class Symbols:
         return found
 
     def name(self, symbol: int, origin: Origin) -> None:
-        """Record the origin of a symbol, unless the symbol has an origin."""
+        """Record the origin of a symbol, unless the symbol already has an origin."""
         self._origins.setdefault(symbol, origin)
 
     def origin(self, symbol: int) -> Origin | None:

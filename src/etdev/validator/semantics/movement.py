@@ -1,8 +1,8 @@
 """Operators that only move bytes, so that their outputs consist of bytes of their operands.
 
 If an output consists of a few contiguous runs of bytes, the validator follows these bytes. Otherwise, for example for a
-transposition, it treats the operator like a computation. A copy between host and device keeps the content. Source:
-``kernels/portable/cpu/op_*_copy.cpp`` of executorch.
+transposition, the validator treats the operator like a computation. A copy between host and device keeps the content.
+Source: ``kernels/portable/cpu/op_*_copy.cpp`` of executorch.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import TypeAlias, cast
 
 from etdev.validator.domain import numbers
 from etdev.validator.domain.memory import Content, joined, part, size
-from etdev.validator.domain.numbers import Dims
+from etdev.validator.domain.numbers import Dims, Number
 from etdev.validator.facts import TensorFacts
 from etdev.validator.reading import Part
 
 Rule: TypeAlias = Callable[[Sequence[Part], Sequence[TensorFacts]], list[Content] | None]
-"""Function that returns the content of each output, or None if an output is not a few contiguous runs."""
+"""Function that returns the content of each output, or None if an output needs more than a few contiguous runs."""
 
 
 def moved(name: str, parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
@@ -55,13 +55,24 @@ def content(found: Part) -> Content:
 def integer(found: Part, absent: int | None = None) -> int:
     """Return an operand as an integer, or ``absent`` if the operand has no value.
 
-    Raise :class:`ValueError` if the operand is not a known integer.
+    Raise :class:`ValueError` if the operand is not an integer whose value is known.
     """
     if found == ("none",) and absent is not None:
         return absent
     if found[0] != "i" or not isinstance(found[1], int):
-        raise ValueError("not a known number")
+        raise ValueError("the operand is not an integer whose value is known")
     return found[1]
+
+
+def any_integer(found: Part) -> Number:
+    """Return an operand as an integer that may be known only at run time.
+
+    Raise :class:`ValueError` if the operand may be anything other than an integer, because a caller or an instruction
+    sets it.
+    """
+    if found[0] != "i":
+        raise ValueError("the operand is not known to be an integer")
+    return cast(Number, found[1])
 
 
 def truth(found: Part) -> bool:
@@ -72,14 +83,14 @@ def truth(found: Part) -> bool:
     if found == ("none",):
         return False
     if found[0] != "b" or not isinstance(found[1], bool):
-        raise ValueError("not a known truth value")
+        raise ValueError("the operand is not a known bool")
     return found[1]
 
 
 def _static(found: Part) -> tuple[int, ...]:
     """Return the sizes of a static tensor. Raise :class:`ValueError` if a size is known only at run time."""
     if not is_tensor(found) or not all(isinstance(item, int) for item in dims(found)):
-        raise ValueError("sizes that are not known")
+        raise ValueError("a size of the operand is not known")
     return cast("tuple[int, ...]", dims(found))
 
 
@@ -220,9 +231,10 @@ def _unbind(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content]
 def _cut(
     source: Part, dim: int, pieces: Sequence[tuple[int, int]], outs: Sequence[TensorFacts]
 ) -> list[Content] | None:
-    """Return, for each output, the bytes of its range of dimension ``dim``.
+    """Return, for each output, the bytes of a range of dimension ``dim``.
 
-    The bytes are one run if all dimensions before ``dim`` have size 1.
+    ``pieces`` contains the range of each output, as ``(start, size)``. Return None unless all dimensions before ``dim``
+    have size 1, because the bytes of a range are contiguous only then.
     """
     sizes = _static(source)
     if len(pieces) != len(outs) or not _is_plain(source) or prod(sizes[:dim]) != 1:
@@ -313,7 +325,7 @@ KEEPS_COUNT = frozenset(name for name, rule in RULES.items() if rule in (_clone,
 
 
 def joined_dims(parts: Sequence[Part], sizes: Dims) -> list[tuple[Dims, Dims]]:
-    """Return pairs for the tensors that ``cat`` joins: a tensor's own sizes, and the sizes that the output implies."""
+    """Return, for each tensor that ``cat`` joins, the tensor's own sizes and the sizes that the output implies."""
     try:
         dim = integer(parts[1], 0) % len(sizes)
     except (IndexError, ValueError, ZeroDivisionError):

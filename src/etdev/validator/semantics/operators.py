@@ -1,6 +1,6 @@
 """Table of operators and their effects on their arguments.
 
-In the known namespaces, an ``out`` variant reads its arguments. It writes all of the outputs at the end of the call.
+In the known namespaces, an ``out`` variant reads its arguments, and writes all of its outputs at the end of the call.
 Sources: the schemas of PyTorch's operators; ``kernels/`` and ``kernels/prim_ops`` of executorch.
 """
 
@@ -23,18 +23,18 @@ class Act(Enum):
     NUMBER = auto()
     """Sets a number."""
     SIZE = auto()
-    """Sets a number to a size of a tensor, without reading its bytes."""
+    """Sets a number to a size of a tensor, without reading the tensor's bytes."""
     RESIZE = auto()
     """Sets the sizes of a tensor and writes no bytes."""
     UNKNOWN = auto()
-    """May do anything to its arguments."""
+    """May read or change any of its arguments."""
     DELEGATE = auto()
     MOVE = auto()
     JUMP = auto()
     FREE = auto()
 
 
-NAMESPACES = frozenset({"aten", "dim_order_ops", "quantized_decomposed", "et_copy"})
+NAMESPACES = frozenset({"aten", "dim_order_ops", "quantized_decomposed", "et_copy", "cortex_m"})
 """Namespaces in which the effect of an operator follows from its ``out`` variant."""
 PRIM = "executorch_prim"
 
@@ -69,7 +69,21 @@ _RANDOM = frozenset(
 )
 """Operators with random results."""
 ALSO_CHANGED = {"aten::_native_batch_norm_legit.out": (3, 4), "aten::native_batch_norm.out": (3, 4)}
-"""Arguments that an ``out`` variant changes in addition to its outputs, by operator. They are running statistics."""
+"""Arguments that an ``out`` variant changes in addition to its outputs: running statistics, by operator."""
+
+
+def _with_nhwc(**positions: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    return {f"cortex_m::quantized_{name}{layout}.out": at for name, at in positions.items() for layout in ("", "_nhwc")}
+
+
+OVERWRITTEN = {
+    **_with_nhwc(conv2d=(12,), depthwise_conv2d=(13,), transpose_conv2d=(13, 14), avg_pool2d=(8,)),
+    "cortex_m::quantized_batch_matmul.out": (7,),
+}
+"""Arguments that an ``out`` variant overwrites without reading them: scratch memory, by operator.
+
+Source: the C++ kernels in ``backends/cortex_m/ops`` of executorch.
+"""
 
 
 def is_random(name: str) -> bool:
@@ -130,6 +144,9 @@ read a row before they write it. Contractions, pools, gathers, flips and broadca
 
 READS_FIRST = frozenset({"EtdevReferenceBackend"})
 """Backends whose delegates read all inputs before they write any output."""
+
+STATELESS = frozenset({"EthosUBackend", "EtdevReferenceBackend", "XnnpackBackend"})
+"""Backends whose delegates have no effects except on their outputs and their own state."""
 
 POINTWISE = frozenset(
     {

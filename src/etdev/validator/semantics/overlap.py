@@ -14,10 +14,10 @@ from etdev.validator.run import Run
 from etdev.validator.semantics import operators as ops
 
 Key: TypeAlias = tuple[int, int, int]
-"""Key of an overlap: ``(argument, tensor in it, output)``.
+"""Key of an overlap: ``(argument, tensor in the argument, output)``.
 
-The second number is 0 if the argument is a tensor. In a list of tensors, the tensors are numbered from 1. A negative
-first number represents another output.
+The second number is 0 if the argument is a tensor. In a list of tensors, the tensors are numbered from 1. If the first
+number is negative, the overlap is with another output.
 """
 
 
@@ -48,7 +48,7 @@ class Overlaps:
     def check(self, one: Code | None, other: Code, known: Mapping[Key, Tree], dims: Sequence[Dims]) -> None:
         """Report overlaps after the link that the operator forbids.
 
-        ``known`` contains the overlaps of the program before the link. These overlaps are allowed, too.
+        ``known`` contains the overlaps before the link. An overlap that also existed before the link is not reported.
         """
         for key, tree in self.forbidden(other, self.find(1, other, dims)).items():
             if key in known and _gaps(known[key]) == _gaps(tree):
@@ -82,7 +82,7 @@ class Overlaps:
 def _is_allowed(code: Code, key: Key, tree: Tree, tried: Collection[tuple[int, int]]) -> bool:
     """Return whether the operator may overwrite the operand with its output, on all paths.
 
-    ``tried`` contains further ``(argument, output)`` pairs for which the operator may do so.
+    ``tried`` contains additional ``(argument, output)`` pairs that trials of the kernel allow to overlap.
     """
     argument, item, output = key
     if isinstance(code.call, m.DelegateCall) and code.name in ops.READS_FIRST and argument >= 0:
@@ -94,7 +94,7 @@ def _is_allowed(code: Code, key: Key, tree: Tree, tried: Collection[tuple[int, i
 
 
 def _gaps(tree: Tree) -> Tree:
-    """Return a tree of only the distances between operand and output."""
+    """Return the tree with each :class:`Gap` replaced by its distance in bytes."""
     return each_leaf(tree, lambda leaf: leaf.bytes if isinstance(leaf, Gap) else leaf)
 
 

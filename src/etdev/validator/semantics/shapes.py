@@ -6,15 +6,24 @@ If a size cannot be computed, it becomes an unknown that depends on the operator
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from etdev.validator.domain import numbers
 from etdev.validator.domain.numbers import Dims, Number
 from etdev.validator.reading import Part
-from etdev.validator.semantics.movement import dims, integer, is_tensor, truth
+from etdev.validator.semantics.movement import any_integer, dims, integer, is_tensor, truth
 from etdev.validator.semantics.operators import POINTWISE
 
-Partly: TypeAlias = Sequence[Number | None]
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """Size of a dimension to which tensors of several unknown sizes are broadcast."""
+
+    sizes: frozenset[Number]
+
+
+Partly: TypeAlias = Sequence[Number | Broadcast | None]
 """Sizes of a tensor, with None for a size that cannot be computed."""
 Rule: TypeAlias = Callable[[Sequence[Part], int], Partly | None]
 """Function that computes the sizes of an output from the operands and the output's rank."""
@@ -67,7 +76,7 @@ def _sizes(parts: Sequence[Part], rank: int) -> Partly | None:
 
 def _broadcast(parts: Sequence[Part], rank: int) -> Partly | None:
     tensors = [dims(part) for part in parts if is_tensor(part)]
-    found: list[Number] = []
+    found: list[Number | Broadcast] = []
     for place in range(-max(map(len, tensors)), 0):
         sizes = {size[place] for size in tensors if len(size) >= -place} - {1}
         known = [size for size in sizes if isinstance(size, int)]
@@ -75,7 +84,7 @@ def _broadcast(parts: Sequence[Part], rank: int) -> Partly | None:
             # The other sizes broadcast to this one, because it is known and not 1.
             found.append(known[0])
         elif len(sizes) > 1:
-            return None
+            found.append(Broadcast(frozenset(sizes)))
         else:
             found.append(sizes.pop() if sizes else 1)
     return tuple(found)
@@ -149,7 +158,7 @@ def _variance(parts: Sequence[Part], rank: int) -> Partly | None:
 def _expanded(parts: Sequence[Part], rank: int) -> Partly | None:
     sizes, wanted = dims(parts[0]), cast("tuple[Part, ...]", parts[1][1:])
     own = [None] * (rank - len(sizes)) + list(sizes)
-    return [mine if item == ("i", -1) else cast(Number, item[1]) for item, mine in zip(wanted, own, strict=True)]
+    return [mine if item == ("i", -1) else any_integer(item) for item, mine in zip(wanted, own, strict=True)]
 
 
 def _padded(parts: Sequence[Part], rank: int) -> Partly | None:
@@ -186,7 +195,7 @@ def _sliced(parts: Sequence[Part], rank: int) -> Partly | None:
 
 
 def _indexed(parts: Sequence[Part], rank: int) -> Partly | None:
-    """Return the output sizes for ``(self, indices)`` if ``indices`` has one tensor, for the first dimension."""
+    """Return the output sizes for ``(self, indices)``, where a single tensor indexes the first dimension."""
     (index,) = cast("tuple[Part, ...]", parts[1][1:])
     return (*dims(index), *dims(parts[0])[1:])
 

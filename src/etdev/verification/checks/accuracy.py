@@ -1,4 +1,4 @@
-"""Check *accuracy*: computes the config's metric on the metric's own data, and compares it with the limits."""
+"""Check *accuracy*: runs the user's metric on its own data, and compares its value with the config's limits."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from etdev.config.models import Accuracy
 from etdev.errors import MissingRequirementError, VerifyError
+from etdev.execution.float_ends import Ends, float_outputs, quantized_inputs
 from etdev.execution.runtimes import Runtime, open_replay
 from etdev.pipeline.project.progress import Count
 from etdev.pipeline.project.usercode import translated
@@ -21,6 +22,7 @@ from etdev.verification.answers import failed, not_run, passed
 from etdev.verification.check import Check, Need
 from etdev.verification.jobs import Jobs, jobs_for
 from etdev.verification.subject import BuiltTarget, Subject
+from etdev.verification.tosa.own_ops import own_ops_executors
 
 _FLOAT_HINT = "check the metric's data and the model's weights; the check `runtime` shows whether the program is wrong"
 _QUANTIZED_HINT = (
@@ -31,18 +33,18 @@ _QUANTIZED_HINT = (
 
 @dataclass
 class _Tally:
-    """Progress of a metric: the number of calls so far, and the total number if known."""
+    """Progress of a metric: the number of calls made, and the total number of calls if known."""
 
     count: Count
     done: int = 0
     total: int | None = None
 
     def announce(self, samples: object) -> None:
-        """Add the number of ``samples`` to the total; if ``samples`` has no length, the total becomes unknown."""
+        """Add the number of ``samples`` to the total. If ``samples`` has no length, set the total to unknown."""
         self.total = max(self.total or 0, self.done) + len(samples) if isinstance(samples, Sized) else None
 
     def add(self) -> None:
-        """Count a call, and report the new number."""
+        """Increment the number of calls, and report the new number."""
         self.done += 1
         self.count(self.done, self.total if self.total is None or self.done <= self.total else None)
 
@@ -50,25 +52,29 @@ class _Tally:
 class Run:
     """The built program as a function for the user's metric: ``run(*inputs) -> outputs``.
 
-    The first call uses the program's initial state. Each further call continues from the state of the call before.
+    Inputs and outputs are floats, even if the program takes and returns quantized integers. The first call uses the
+    program's initial state. Each later call continues from the state of the previous call.
     """
 
-    def __init__(self, runtime: Runtime, model: ExportedModel, method: str, jobs: Jobs | None, tally: _Tally) -> None:
-        self._runtime, self._model, self._method = runtime, model, method
+    def __init__(
+        self, runtime: Runtime, model: ExportedModel, method: str, jobs: Jobs | None, tally: _Tally, ends: Ends
+    ) -> None:
+        self._runtime, self._model, self._method, self._ends = runtime, model, method, ends
         self._jobs = jobs if jobs is not None and jobs.active else None
         self._tally = tally
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        """Run one call, and return the outputs of the model as a tuple.
+        """Call the program, and return the outputs of the model as a tuple.
 
-        The built program also returns inputs that the call changed, before the model's outputs. These are omitted.
+        The built program also returns the inputs that the call changed. They precede the model's outputs and are
+        omitted.
         """
         return self._own(self._runtime.call(self._method, self._checked(inputs)))
 
     def map(self, samples: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-        """Return an iterator over the outputs for each tuple of inputs, in order.
+        """Call the program for each tuple of inputs, and return an iterator over the outputs, in order.
 
-        If there are several workers, the calls run on these.
+        If there are several workers, the workers make the calls in parallel.
         """
         self._tally.announce(samples)
         if self._jobs is None:
@@ -79,22 +85,23 @@ class Run:
         problem = check_sample(inputs, self._model.signatures[self._method])
         if problem is not None:
             raise ValueError(f"method {self._method!r} does not accept these inputs: {problem}")
-        return inputs
+        return quantized_inputs(self._ends, self._method, inputs)
 
     def _own(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Count a call, and return the model's own outputs, which are the last ones."""
+        """Count a call, and return the model's own outputs as floats. They are the last elements of ``outputs``."""
         self._tally.add()
+        outputs = float_outputs(self._ends, self._method, outputs)
         return outputs[len(outputs) - self._model.outputs[self._method] :]
 
     def method(self, name: str) -> Run:
         """Return a callable for another method of the same program, on the same state."""
         if name not in self._model.signatures:
             raise ValueError(f"the program has no method {name!r}; its methods are {', '.join(self._model.signatures)}")
-        return Run(self._runtime, self._model, name, self._jobs, self._tally)
+        return Run(self._runtime, self._model, name, self._jobs, self._tally, self._ends)
 
 
 class AccuracyCheck(Check):
-    """Does the config's own metric, on the config's own data, meet the config's limits?"""
+    """Does the user's metric, on the metric's own data, meet the config's limits?"""
 
     name = "accuracy"
     needs = (Need.CONFIG, Need.PROGRAM)
@@ -102,8 +109,8 @@ class AccuracyCheck(Check):
     def applies(self, subject: Subject) -> str | None:
         """Return the reason why the metric is not computed; None if it is computed.
 
-        The metric calls the program in the stock runtime. If the stock runtime cannot run the program, the metric calls
-        it in the replay, provided that the check *replay* passed.
+        The metric calls the program in the stock runtime. If the stock runtime cannot run the program, the metric uses
+        the replay. Then the check *replay* must have passed.
         """
         obstacle = subject.stock_obstacle
         if obstacle is not None and subject.results["replay"].status != "passed":
@@ -118,17 +125,19 @@ class AccuracyCheck(Check):
         if subject.stock_obstacle is None:
             return check_accuracy(built, subject.program, subject.stock, alone=False)
         try:
-            with open_replay(subject.device_map, built.inplace) as replay:
+            own = own_ops_executors(subject.program, built.records)
+            with open_replay(subject.device_map, built.inplace, others=own) as replay:
                 return check_accuracy(built, subject.program, replay, alone=True)
         except MissingRequirementError as error:
             return not_run(self.name, error.message, lacking=True)
 
 
 def check_accuracy(built: BuiltTarget, program: Program, runtime: Runtime, *, alone: bool) -> CheckResult:
-    """Compute the metric with a runtime; ``alone`` is True if only the replay can run the program.
+    """Compute the metric with ``runtime``, and compare its value with the config's limits.
 
-    Raises :class:`~etdev.errors.VerifyError` if the metric itself fails or does not return a number. If the program
-    fails in the runtime, the file is broken, and the check fails.
+    ``alone`` is True if ``runtime`` is the replay because the stock runtime cannot run the program. If the program
+    fails in the runtime, the check fails, because the file is broken. Raises :class:`~etdev.errors.VerifyError` if the
+    metric itself fails or does not return a number.
     """
     project, user, model, gate = built.project, built.user, built.reference, built.settings.accuracy
     assert gate is not None
@@ -140,7 +149,7 @@ def check_accuracy(built: BuiltTarget, program: Program, runtime: Runtime, *, al
         note = ", computed by the replay" if alone else ""
         try:
             with translated(user, VerifyError, f"{gate.fn!r} failed", where=where):
-                value = _protected(function, Run(runtime, model, method, jobs, _Tally(built.count)))
+                value = _protected(function, Run(runtime, model, method, jobs, _Tally(built.count), built.ends))
         except _ProgramFailedError as error:
             hint = f"add the inputs that {gate.fn!r} passes to it to the samples: the check `runtime` then "
             remedy = built.remedy(where, f"{hint}shows which inputs fail")

@@ -11,6 +11,7 @@ from functools import partial
 from etdev.devices import HOST
 from etdev.inspection.breakdown import (
     Parts,
+    bank_parts,
     copy_parts,
     memory_parts,
     section_parts,
@@ -38,7 +39,7 @@ class BudgetCheck(Check):
     needs = (Need.CONFIG,)
 
     def run(self, subject: Subject) -> CheckResult:
-        """Check each limit; if the file cannot be read, check only the limit on its size."""
+        """Check each limit; if the program cannot be read, check only the limit on the file's size."""
         built = subject.built
         return check_budget(built.project, built.target, built.measured(subject.found), lambda: subject.outside)
 
@@ -48,8 +49,8 @@ def check_budget(
 ) -> CheckResult:
     """Compare a file with each limit of ``[targets.X.budget]``, except the limits on growth and latency.
 
-    ``outside`` measures the memory of each method outside of its planned buffers, or returns the reason why this is
-    impossible. It is called only for the limit ``ram``.
+    ``outside`` returns the memory of each method outside of its planned buffers, or the reason why this memory cannot
+    be measured. ``outside`` is called only if the config sets the limit ``ram``.
     """
     limits, unjudged = _Limits(project, target, measured), []
     budget = limits.budget
@@ -71,11 +72,14 @@ def check_budget(
         asked = {name: getattr(budget, name) for name in ("weights", "memory", "ram", "copies", "delegated")}
         unread = (name for name, limit in asked.items() if limit not in (None, {}))
         unjudged += [Unjudged(("budget", name), "the check `bytes` failed") for name in unread]
+    for judged in limits.of_scratch():
+        found += [judged] if isinstance(judged, Limit) else []
+        unjudged += [judged] if isinstance(judged, Unjudged) else []
     return judge("budget", project, target, found, unjudged)
 
 
 class _Limits:
-    """Limits of one target, each with the figure of the file."""
+    """The limits of one target, each with the file's figure."""
 
     def __init__(self, project: Project, target: str, measured: Measured) -> None:
         self._project, self._target, self._measured = project, target, measured
@@ -93,7 +97,12 @@ class _Limits:
             parts = partial(weight_parts, program)
             yield self._bytes("weights", figures.weights, budget.weights, parts, "weights")
         inside = device_memory(program) if budget.memory else {}
+        numbers = {name: index for index, name in self._measured.banks.items()}
         for device, limit in budget.memory.items():
+            if device in numbers:
+                found, parts = (figures.banks or {})[device], partial(bank_parts, program, numbers[device])
+                yield self._bytes(f"memory of bank {device}", found, limit, parts, "memory", device)
+                continue
             _, nested = inside.get(device, (0, 0))
             name = f"memory of {device}" + (f", including {format_size(nested)} in delegates" if nested else "")
             parts = partial(memory_parts, program, device)
@@ -103,11 +112,22 @@ class _Limits:
             yield self._bytes(name, copied, budget.copies or 0, partial(copy_parts, plan), "copies")
 
     def planned(self, program: Program) -> int:
-        """Return the planned bytes on the host."""
+        """Return the number of planned bytes on the host."""
         return self._measured.figures(program).memory.get(str(HOST), 0)
 
     def of_ram(self, parts: Parts, limit: int) -> Limit:
         return self._bytes("ram", sum(size for _, size in parts.items), limit, lambda: parts, "ram")
+
+    def of_scratch(self) -> Iterator[Limit | Unjudged]:
+        """Compare the scratch memory of the delegate that needs most with the limits."""
+        for key, limit in (("scratch", self.budget.scratch), ("fast_scratch", self.budget.fast_scratch)):
+            if limit is not None:
+                sizes = self._measured.delegate_sizes(key)
+                if isinstance(sizes, str):
+                    yield Unjudged(("budget", key), sizes)
+                else:
+                    name, found = key.replace("_", " "), max(sizes.values(), default=0)
+                    yield self._bytes(name, found, limit, partial(Parts, tuple(sizes.items())), key)
 
     def of_delegation(self, program: Program, least: float) -> Limit:
         figures, methods = self._measured.figures(program), self._measured.methods

@@ -20,7 +20,10 @@ class BytesCheck(Check):
     name = "bytes"
 
     def run(self, subject: Subject) -> CheckResult:
-        """Check the contents of the files; the check fails if a file has changed since the build."""
+        """Read the files back, and look for missing data.
+
+        The check also fails if a file has changed since the build.
+        """
         contents, origin = subject.contents, subject.origin
         problems, more = contents.problems[:_LISTED], len(contents.problems) - 1
         devices = None if contents.program is None or problems else tuple(map(str, named_devices(contents.program)))

@@ -1,7 +1,8 @@
-"""Check *device*: allocates and tests the program's memory on its devices, and includes the result of its replay there.
+"""Check *device*: allocates and tests the program's memory on real devices.
 
-The check runs only on real devices. The memory test is in :mod:`etdev.verification.allocations`; it can also run on
-simulated devices. The check *replay* runs the program on the devices.
+The result also includes the checks *replay* and *native*, which run the program on these devices: etdev's interpreter
+and ExecuTorch's C++ runtime, each in the devices' memory. The memory test is in
+:mod:`etdev.verification.allocations`. That test can also run on simulated devices.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ from etdev.units import format_size
 from etdev.verification.allocations import Allocations, DelegateInputs, check_allocations
 from etdev.verification.answers import failed, not_run, passed
 from etdev.verification.check import Check, Need
+from etdev.verification.standalone_native import native_alone
 from etdev.verification.subject import Subject
 
 _ALIGNMENT = 16
 """Default alignment of planned buffers on devices, in bytes."""
+_NATIVE = "ExecuTorch's C++ runtime on the device"
 _HINT = "check whether other processes use the device (`nvidia-smi`), and whether another device behaves the same"
 
 
 class DeviceCheck(Check):
-    """Can the program's devices allocate its memory and keep the content, and does the program run there?"""
+    """Do the devices allocate the program's memory and preserve its content, and does the program run on them?"""
 
     name = "device"
     needs = (Need.PROGRAM, Need.SOUND)
@@ -36,15 +39,20 @@ class DeviceCheck(Check):
         return device_obstacle(subject.program, subject.device_map)
 
     def run(self, subject: Subject) -> CheckResult:
-        """Test the memory, and combine the test's result with that of the check *replay* on the same devices."""
+        """Test the devices' memory, and combine the test's result with those of the checks *replay* and *native*.
+
+        Without a config, *native* does not run. Then the program runs here in the native runtime, on random inputs.
+        """
         program, registry, replay = subject.program, registry_for(subject.device_map), subject.results["replay"]
         built = subject.origin
         if built is None:
-            return check_memory(program, registry, replay, alignment=_ALIGNMENT)
+            native = native_alone(subject.path, subject.data, program, subject.device_map)
+            return check_memory(program, registry, replay, native, alignment=_ALIGNMENT)
         return check_memory(
             program,
             registry,
             replay,
+            subject.results["native"],
             alignment=built.project.config.targets[built.target].memory.alignment,
             inputs=None if built.linked is None else built.linked.delegate_inputs,
             **built.remedy(built.place("partitioners"), _HINT),
@@ -52,7 +60,7 @@ class DeviceCheck(Check):
 
 
 def device_obstacle(program: Program, device_map: DeviceMap) -> str | None:
-    """Return the reason why there are no real devices to test; None if there are some."""
+    """Return the reason why the memory cannot be tested on real devices; None if it can be tested."""
     devices = named_devices(program)
     if not devices:
         return NO_DEVICES
@@ -67,15 +75,18 @@ def check_memory(
     program: Program,
     registry: Registry,
     replay: CheckResult,
+    native: CheckResult,
     *,
     alignment: int,
     inputs: DelegateInputs | None = None,
     **remedy: Any,
 ) -> CheckResult:
-    """Test the memory of a registry's devices, and combine the test's result with that of the replay on them.
+    """Test the memory of the devices, and combine the test's result with ``replay`` and ``native``.
 
-    ``replay`` is the result of the check *replay* on the devices. ``remedy`` has the location and help for a failure.
-    The other parameters are those of :func:`~etdev.verification.allocations.check_allocations`.
+    ``registry`` provides the devices' allocators. ``replay`` and ``native`` are the results of these checks on the
+    devices. If neither of them ran, the result is ``not run``.
+    ``remedy`` has the location of the cause and the help for a failure. ``alignment`` and ``inputs`` are those of
+    :func:`~etdev.verification.allocations.check_allocations`.
     """
     try:
         found = check_allocations(program, registry, alignment=alignment, inputs=inputs)
@@ -84,6 +95,8 @@ def check_memory(
     problems = found.problems
     if replay.status == "failed":
         problems = (*problems, *(f"the replay on the device failed: {text}" for text in replay.problems))
+    if native.status == "failed":
+        problems = (*problems, *(f"{_NATIVE} failed: {text}" for text in native.problems))
     more: dict[str, Any] = {
         "outputs": replay.outputs,
         "allocations": found.buffers,
@@ -91,19 +104,24 @@ def check_memory(
     }
     if problems:
         return failed("device", problems, **more, **remedy)
-    if replay.status == "not run":
+    if replay.status == native.status == "not run":
         return not_run(
             "device",
-            f"the memory test passed, but the program was not replayed on the device: {replay.summary}",
+            f"the memory test passed, but the program was not replayed on the device: {replay.summary}; nor did "
+            f"{_NATIVE} run it: {native.summary}",
             **more,
         )
-    return passed("device", _summary(found, replay), **more)
+    runs = "; ".join(
+        f"{'not run: ' if result.status == 'not run' else ''}{name}: {result.summary}"
+        for name, result in (("replay on the device", replay), (_NATIVE, native))
+    )
+    return passed("device", f"{_memory(found)}; {runs}", **more)
 
 
-def _summary(found: Allocations, replay: CheckResult) -> str:
+def _memory(found: Allocations) -> str:
     if not found.buffers:
-        return f"no planned buffer is on a device; replay on the device: {replay.summary}"
+        return "no planned buffer is on a device"
     buffers = ", ".join(f"{item.device} {format_size(item.size)} in {item.memory}" for item in found.buffers)
     extents = sum(item.extents for item in found.buffers)
     written = f"{extents:,} extent{'s' * (extents != 1)} written and read back"
-    return f"{buffers}; {written}, all freed; replay on the device: {replay.summary}"
+    return f"{buffers}; {written}, all freed"

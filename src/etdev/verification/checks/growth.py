@@ -1,14 +1,14 @@
-"""Check *growth*: compares a target with its baseline, and its growth with the config's limits."""
+"""Check *growth*: compares a target's figures with its baseline, and checks the config's limits on their growth."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from etdev.config.types import allowed_growth
-from etdev.inspection.breakdown import Parts, copy_parts, memory_parts, section_parts, weight_parts
+from etdev.inspection.breakdown import Parts, bank_parts, copy_parts, memory_parts, section_parts, weight_parts
 from etdev.inspection.transfers import transfers_per_call
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.baseline_source import judges_growth
@@ -25,7 +25,7 @@ from etdev.verification.subject import Subject
 
 
 class GrowthCheck(Check):
-    """Does each figure exceed the baseline's figure by at most the amount that the config allows?"""
+    """Is the growth of each figure since the baseline within the config's limit?"""
 
     name = "growth"
     needs = (Need.CONFIG, Need.PROGRAM)
@@ -40,9 +40,9 @@ class GrowthCheck(Check):
 
 
 def check_growth(project: Project, target: str, measured: Measured, program: Program) -> CheckResult:
-    """Compare a file, whose content is ``program``, with the baseline.
+    """Compare the figures of a file with those of the target's baseline.
 
-    The check does not run if there is no baseline. Raises the errors of
+    ``program`` is the content of the file. If there is no baseline, the check does not run. Raises the errors of
     :func:`~etdev.verification.baseline.find_baseline`.
     """
     baseline = find_baseline(project, target)
@@ -54,23 +54,35 @@ def check_growth(project: Project, target: str, measured: Measured, program: Pro
 
 
 @dataclass(frozen=True)
+class _File:
+    """A built file: the new one, or that of the baseline."""
+
+    program: Program
+    path: Path
+    banks: Mapping[int, str]
+    """Names of its memory banks, by its own memory ids."""
+
+
+@dataclass(frozen=True)
 class _Figure:
-    """One figure in the baseline and in the new file."""
+    """One figure of a target: its value in the baseline and its value in the new file."""
 
     name: str
     before: int
     found: int
-    parts: Callable[[Program, Path], Parts]
-    """Function that takes a program and its file, and returns the parts of the figure."""
+    parts: Callable[[_File], Parts]
+    """Function that returns the breakdown of the figure in a file."""
     is_least: bool = False
-    """True if the figure of the baseline is only a lower bound."""
-    device: tuple[str, ...] = ()
-    """Name of the device, if the figure is memory on a device; empty for other figures."""
+    """True if ``before`` is only a lower bound of the baseline's figure."""
+    place: tuple[str, ...] = ()
+    """Name of the device or the bank, if the figure is memory; empty for other figures."""
+    is_bank: bool = False
+    """True if ``place`` is a bank."""
 
 
 @dataclass(frozen=True)
 class _Comparison:
-    """Comparison of a target's file with its baseline."""
+    """Comparison of a target's new file with the baseline."""
 
     project: Project
     target: str
@@ -79,12 +91,15 @@ class _Comparison:
     baseline: Baseline
 
     def judged(self) -> tuple[list[Limit], list[Unjudged]]:
-        """Return the limits that were checked, and the limits for which the baseline's figures are not exact enough."""
+        """Return the limits that were checked, and the limits that could not be checked.
+
+        A limit cannot be checked if the baseline's figure is only a lower bound and the limit appears exceeded.
+        """
         limits: list[Limit] = []
         unjudged: list[Unjudged] = []
         found, reason = self.measured.figures(self.program), self.baseline.more_weights
         for key, allowed in self.project.config.targets[self.target].budget.growth:
-            for figure in () if allowed is None else _figures(key, self.baseline, found):
+            for figure in () if allowed is None else _figures(key, self.baseline, found, self.measured.banks):
                 limit = self._limit(key, allowed, figure)
                 if limit.missed is not None and figure.is_least and reason is not None:
                     unjudged.append(Unjudged(limit.key, reason))
@@ -106,42 +121,54 @@ class _Comparison:
             _change(figure, allowed),
             missed if more > allowed else None,
             partial(self._cause, figure),
-            advise(self.project, self.target, self.program, f"budget.growth.{key}", key, *figure.device),
+            advise(self.project, self.target, self.program, f"budget.growth.{key}", key, *figure.place),
         )
 
     def _cause(self, figure: _Figure) -> str:
-        """Return the parts that grew or, if the baseline's file does not tell, the largest parts of the new file."""
-        parts = figure.parts(self.program, self.measured.path)
-        if self.baseline.program is not None and self.baseline.file is not None:
-            grown = parts.grown_since(figure.parts(self.baseline.program, self.baseline.file))
+        """Return, as text, the parts that grew. If these are unknown, return the largest parts of the new file."""
+        parts, before = figure.parts(_File(self.program, self.measured.path, self.measured.banks)), self.baseline
+        is_known = not figure.is_bank or set(figure.place) <= set(before.banks.values())
+        if before.program is not None and before.file is not None and is_known:
+            grown = parts.grown_since(figure.parts(_File(before.program, before.file, before.banks)))
             if grown:
                 return grown
         return parts.largest()
 
 
-def _figures(key: str, baseline: Baseline, found: Figures) -> Iterator[_Figure]:
+def _figures(key: str, baseline: Baseline, found: Figures, banks: Mapping[int, str]) -> Iterator[_Figure]:
     before = baseline.figures
     match key:
         case "file":
-            yield _Figure("file", before.file, found.file, lambda _, file: section_parts(file))
+            yield _Figure("file", before.file, found.file, lambda file: section_parts(file.path))
         case "weights":
             is_least = baseline.more_weights is not None
-            yield _Figure("weights", before.weights, found.weights, lambda program, _: weight_parts(program), is_least)
+            yield _Figure("weights", before.weights, found.weights, lambda file: weight_parts(file.program), is_least)
         case "copies":
-            yield _Figure("copies in a call", before.copies, found.copies, lambda program, _: _most_copies(program))
+            yield _Figure("copies in a call", before.copies, found.copies, _most_copies)
         case "memory":
             for device, size in found.memory.items():
                 parts = partial(_memory_of, device)
-                yield _Figure(f"memory of {device}", before.memory.get(device, 0), size, parts, device=(device,))
+                yield _Figure(f"memory of {device}", before.memory.get(device, 0), size, parts, place=(device,))
+            known = before.banks or {}
+            for name in banks.values():
+                if name in known:
+                    parts = partial(_memory_of_bank, name)
+                    size = (found.banks or {})[name]
+                    yield _Figure(f"memory of bank {name}", known[name], size, parts, place=(name,), is_bank=True)
 
 
-def _memory_of(device: str, program: Program, _: Path) -> Parts:
-    return memory_parts(program, device)
+def _memory_of(device: str, file: _File) -> Parts:
+    return memory_parts(file.program, device)
 
 
-def _most_copies(program: Program) -> Parts:
-    """Return the copies between the host and devices, for the method that copies the most bytes."""
-    plans = program.execution_plan
+def _memory_of_bank(name: str, file: _File) -> Parts:
+    index = next(index for index, bank in file.banks.items() if bank == name)
+    return bank_parts(file.program, index)
+
+
+def _most_copies(file: _File) -> Parts:
+    """Return the copies between the host and devices in one method: the method that copies the most bytes."""
+    plans = file.program.execution_plan
     return copy_parts(max(plans, key=lambda plan: transfers_per_call(plan).total)) if plans else Parts(())
 
 

@@ -1,18 +1,20 @@
-"""Check *kernels*: compares the operators and backends that a file names with those of the target's runtime."""
+"""Check *kernels*: compares the operators and backends that a program needs with those in the target's runtime."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from etdev.backends.base import BUILD_EXTRA, find_packages
+from etdev.backends.kernels import listed_operators
 from etdev.backends.reference import DELEGATE_ID
 from etdev.errors import MissingRequirementError
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.runtime_contents import (
     _BACKENDS,
     _PRIMITIVE,
+    WHEEL,
     Requirements,
     RuntimeContents,
     library_operators,
@@ -27,11 +29,11 @@ from etdev.verification.subject import BuiltTarget, Subject
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-_LIBRARIES = ("portable", "optimized", "quantized")
+_LIBRARIES = ("portable", "optimized", "quantized", "cortex-m")
 
 
 class KernelsCheck(Check):
-    """Does the target's runtime have every operator and backend that the file names?"""
+    """Does the target's runtime have every operator and backend that the program needs?"""
 
     name = "kernels"
     needs = (Need.PROGRAM,)
@@ -63,16 +65,23 @@ class KernelsCheck(Check):
         if found.status == "not run":
             named = {name for names in subject.required.delegates.values() for name in names}
             unknown = ", ".join(sorted(named - contents.backends))
-            return not_run(self.name, f"the wheel's runtime does not have {unknown}")
+            return not_run(self.name, f"the wheel's runtime does not have {unknown}" if unknown else found.summary)
         hint = "if the file is for another runtime, describe that runtime in a config: `targets.NAME.runtime`"
         return found.result(self.name, hint=hint)
 
 
 def check_kernels(contents: RuntimeContents, required: Requirements) -> Finding:
-    """Compare the operators and backends that each method needs with those of the runtime."""
+    """Compare the operators and backends that each method needs with the runtime's, and return the finding."""
     problems = []
     unknown = set()
-    for method, names in missing_operators(contents, required).items():
+    missing = missing_operators(contents, required)
+    if missing and contents.operators_label == WHEEL and _all_of_cortex_m(missing):
+        return Finding(
+            "not run",
+            f"{WHEEL} lacks ExecuTorch's library cortex-m, which the program needs; list the libraries of the target's "
+            "runtime in `runtime.kernels`",
+        )
+    for method, names in missing.items():
         problems.append(f"method {method!r} needs operators that {contents.operators_label} lacks: {', '.join(names)}")
     for method, ids in required.delegates.items():
         absent = sorted(set(ids) - contents.backends)
@@ -92,6 +101,10 @@ def check_kernels(contents: RuntimeContents, required: Requirements) -> Finding:
     return Finding.of(problems, _summary(contents, required))
 
 
+def _all_of_cortex_m(missing: Mapping[str, Sequence[str]]) -> bool:
+    return {name for names in missing.values() for name in names} <= listed_operators("cortex-m")
+
+
 def _summary(contents: RuntimeContents, required: Requirements) -> str:
     count = len({name for names in required.operators.values() for name in names})
     used = sorted({name for ids in required.delegates.values() for name in ids})
@@ -105,7 +118,7 @@ def _summary(contents: RuntimeContents, required: Requirements) -> str:
 
 
 def missing_operators(contents: RuntimeContents, required: Requirements) -> dict[str, list[str]]:
-    """Return the operators that the runtime lacks, sorted, by method; methods that lack none are omitted."""
+    """Map each method to its operators that the runtime lacks, sorted. Omit methods that lack no operators."""
     missing = {
         method: sorted(name for name in names if not _has_operator(contents, name))
         for method, names in required.operators.items()
@@ -118,9 +131,10 @@ def _has_operator(contents: RuntimeContents, name: str) -> bool:
 
 
 def _remedy(built: BuiltTarget, missing: dict[str, list[str]], wheel: frozenset[str]) -> tuple[str, str]:
-    """Return a location and help for a runtime that lacks operators, or backends if ``missing`` is empty.
+    """Return the location and the help for a runtime that lacks operators or backends.
 
-    The location is the lines of the model that need the operators. If these lines are unknown, it is the config's key.
+    ``missing`` maps methods to missing operators; it is empty if only backends are missing. The location is the model's
+    lines that need the operators, or a key of the config if these lines are unknown.
     """
     if not missing:
         return built.place("runtime", "backends"), (
@@ -150,12 +164,12 @@ def _remedy(built: BuiltTarget, missing: dict[str, list[str]], wheel: frozenset[
 
 
 def _libraries(operators: set[str], wheel: frozenset[str]) -> list[str]:
-    """Return the kernel libraries that each have all of these operators."""
+    """Return the names of the kernel libraries that contain all of these operators."""
     return [library for library in _LIBRARIES if operators <= library_operators(library, wheel)]
 
 
 def _model_line(project: Project, program: ExportedProgram, operator: str) -> str:
-    """Return the line of the user's code that needs an operator: ``model.py:12, in forward``; empty if unknown."""
+    """Return the line of the user's code that needs an operator, such as ``model.py:12, in forward``, or ``""``."""
     line = _first_line(project, [program], operator)
     if not line:
         with suppress(Exception):  # This only adds details to a failure, so it must not raise an error.
@@ -164,9 +178,9 @@ def _model_line(project: Project, program: ExportedProgram, operator: str) -> st
 
 
 def _first_line(project: Project, programs: Iterable[ExportedProgram], operator: str) -> str:
-    """Return the first line of the model that needs an operator.
+    """Return the first line of the user's code that needs an operator; empty if unknown.
 
-    An operator ``aten::view_copy.out`` comes from a node ``aten.view_copy.default`` or ``aten.view.default``.
+    The operator ``aten::view_copy.out`` comes from a node ``aten.view_copy.default`` or ``aten.view.default``.
     """
     programs = tuple(programs)
     namespace, _, rest = operator.partition("::")

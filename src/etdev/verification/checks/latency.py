@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from etdev.config.budget import Latency
+from etdev.execution.float_ends import quantized_inputs
 from etdev.execution.timing import Thoroughness, measure_latency
 from etdev.pipeline.project.machine import describe_load, describe_machine
 from etdev.pipeline.results.result import NO_LIMIT, CheckResult, LatencyResult
@@ -18,11 +19,11 @@ from etdev.verification.subject import BuiltTarget, Subject
 _ADVICE = "measure more calls (`etdev bench`), let delegates take more ops (partitioners), or raise budget.latency"
 
 _MOST_SAMPLES = 32
-"""Maximum number of samples kept in memory; the calls use these samples in turn."""
+"""Maximum number of samples kept in memory. The calls cycle through these samples."""
 
 
 class LatencyCheck(Check):
-    """In the stock runtime on this machine, is the time of a call within the config's limits?"""
+    """Is the latency of a call in the stock runtime on this machine within the config's limits?"""
 
     name = "latency"
     needs = (Need.CONFIG, Need.PROGRAM)
@@ -31,7 +32,7 @@ class LatencyCheck(Check):
         return NO_LIMIT if _budget(subject.built) is None else None
 
     def run(self, subject: Subject) -> CheckResult:
-        """Measure the method that the config names, and compare the percentiles that have a limit.
+        """Measure the method that the config selects, and compare each percentile that has a limit.
 
         If the method keeps state, each call continues from the state of the previous call.
         """
@@ -44,7 +45,8 @@ class LatencyCheck(Check):
         machine = describe_machine()
         try:
             built.load(runtime, shared=built.project.config.model.share_state)
-            samples = tuple(islice(built.samples(method), _MOST_SAMPLES))
+            given = islice(built.samples(method), _MOST_SAMPLES)
+            samples = tuple(quantized_inputs(built.ends, method, sample) for sample in given)
             found, _ = measure_latency(runtime, method, samples, Thoroughness())
         except ProgramFailureError as error:
             return _unjudged(built, f"the program fails when it is called repeatedly: {error}")

@@ -1,15 +1,19 @@
-"""Check *native*: run the program in ExecuTorch's own C++ runtime, in memory of exactly the planned sizes.
+"""Check *native*: runs the program in ExecuTorch's own C++ runtime, in memory of exactly the planned sizes.
 
-The runtime allocates the planned buffers on the devices that the file names, copies between them and runs the delegates
-there. Bytes around the buffers are guarded, and bytes that are not in use hold poison. The outputs are compared with
-eager PyTorch's, as in the check *runtime*, and bit by bit with the stock Python runtime's if that can run the program.
+The runtime allocates the planned buffers on the program's devices. It copies data between the host and the devices, and
+runs each delegate on its device. Guard bytes surround the buffers, and unused bytes contain poison. The outputs are
+compared with those of eager PyTorch, as in the check *runtime*. If the stock Python runtime can run the program, its
+outputs must be bit-identical.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from etdev.devices import Device
@@ -17,6 +21,7 @@ from etdev.errors import MissingRequirementError
 from etdev.execution.availability import named, simulated
 from etdev.execution.native import open_native
 from etdev.inspection.transfers import transfers
+from etdev.pipeline.project.places import native_library_places
 from etdev.pipeline.results.result import CheckResult
 from etdev.program import Program
 from etdev.program import model as m
@@ -33,13 +38,13 @@ from etdev.verification.subject import Subject
 
 
 class NativeCheck(Check):
-    """Does ExecuTorch's C++ runtime compute what PyTorch computes, in memory of exactly the planned sizes?"""
+    """Does ExecuTorch's C++ runtime compute the same as PyTorch, in memory of exactly the planned sizes?"""
 
     name = "native"
     needs = (Need.CONFIG, Need.PROGRAM, Need.SOUND, Need.TORCH)
 
     def run(self, subject: Subject) -> CheckResult:
-        """Run as many samples as the check *replay* does, and compare the outputs."""
+        """Run as many samples as the check *replay* runs, and compare the outputs."""
         program, built = subject.program, subject.built
         stock = None if subject.stock_obstacle else subject.stock
         built = replace(built, effort=effort(program, alone=stock is None))
@@ -47,57 +52,73 @@ class NativeCheck(Check):
         note = "; equal to the stock runtime's, bit by bit" if stock else ""
         note += f"; {named(mapped)} simulated" if mapped else ""
         try:
-            with open_native(program, subject.device_map) as native:
-                outside = subject.outside if isinstance(subject.outside, tuple) else ()
-                runtime = _Witnessed(program, native, stock)
+            libraries = native_library_places(built.project)
+            with open_native(program, subject.device_map, libraries=libraries) as native:
+                outside = subject.outside
+                if isinstance(outside, str):
+                    note, outside = f"{note}; memory outside of the plan is not known: {outside}", ()
+                runtime = WitnessedRuntime(program, native, stock)
                 return compare_with_model(self.name, built, runtime, note, memory_outside=outside)
         except MissingRequirementError as error:
             return not_run(self.name, error.message, hint=error.hint)
 
 
-class _Witnessed:
-    """The native runtime, whose calls fail if they leave their memory or differ from the stock runtime's."""
+class WitnessedRuntime:
+    """The native runtime with extra checks of each call.
+
+    A call fails if it writes outside of the program's memory. It also fails if its outputs differ from those of the
+    stock runtime.
+    """
 
     def __init__(self, program: Program, native: NativeRuntime, stock: StockRuntime | None) -> None:
         self._plans = {plan.name: plan for plan in program.execution_plan}
         self._native, self._stock = native, stock
         self._copied: dict[Device, DeviceCounts] = {}
+        self._lock = Lock()
+        """Lock for one call at a time in both runtimes, because a metric may call the program from several threads."""
 
     def load(self, file: Path, *, shared: bool = False, data: Sequence[Path] = ()) -> tuple[str, ...]:
         if self._stock is not None:
-            self._stock.load(file, shared=shared, data=data)
+            with _of_stock():
+                self._stock.load(file, shared=shared, data=data)
         self._copied = {}
         return self._native.load(file, shared=shared, data=data)
 
     def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False) -> tuple[Any, ...]:
-        outputs = self._native.call(method, inputs, fresh=fresh)
-        called = self._native.called
-        assert called is not None
-        if called.damages:
-            raise ProgramFailureError("; ".join(called.damages))
-        plan = self._plans[method]
-        self._check_buffers(plan)
-        self._check_copies(plan, called.devices)
-        if self._stock is not None:
-            _compare(outputs, self._stock.call(method, inputs, fresh=fresh))
-        return outputs
+        with self._lock:
+            outputs = self._native.call(method, inputs, fresh=fresh)
+            called = self._native.called
+            assert called is not None
+            if called.damages:
+                raise ProgramFailureError("; ".join(called.damages))
+            plan = self._plans[method]
+            self._check_buffers(plan)
+            self._check_copies(plan, called.devices)
+            if self._stock is not None:
+                with _of_stock():
+                    expected = self._stock.call(method, inputs, fresh=fresh)
+                _compare(outputs, expected)
+            return outputs
 
     def _check_buffers(self, plan: m.ExecutionPlan) -> None:
-        """Raise an error if the runtime has allocated other planned buffers than the file states."""
+        """Raise an error if the allocated buffers do not match the planned buffers in the file."""
         planned = [(plan.buffer_device(index), size) for index, size in enumerate(plan.non_const_buffer_sizes) if index]
         found = [(buffer.device, buffer.size) for buffer in self._native.opened[plan.name].buffers]
         if len(found) < len(planned):
-            raise ProgramFailureError(f"{len(found)} planned buffers were allocated, not {len(planned)}")
+            raise ProgramFailureError(
+                f"the runtime allocated {len(found)} planned buffers, but the file states {len(planned)}"
+            )
         for number, (wanted, has) in enumerate(zip(planned, found, strict=False), 1):
             if wanted[0] != has[0] or wanted[1] > has[1]:
                 raise ProgramFailureError(
-                    f"planned buffer {number} has {has[1]} bytes on {has[0]}, not {wanted[1]} on {wanted[0]}"
+                    f"the runtime allocated {has[1]} bytes on {has[0]} for planned buffer {number}, but the file "
+                    f"states {wanted[1]} bytes on {wanted[0]}"
                 )
 
     def _check_copies(self, plan: m.ExecutionPlan, devices: dict[Device, DeviceCounts]) -> None:
-        """Raise an error if the runtime has copied other bytes than the copies of the method.
+        """Raise an error if the last call did not copy exactly the bytes that the file states.
 
-        Only for methods without jumps and dynamic shapes: the copies of others depend on the call.
+        Methods with jumps or dynamic shapes are not checked, because the bytes that they copy depend on the call.
         """
         before, self._copied = self._copied, devices
         values = [tensor for _, tensor in plan.tensors()]
@@ -105,25 +126,38 @@ class _Witnessed:
             tensor.shape_dynamism is not m.TensorShapeDynamism.STATIC for tensor in values
         ):
             return
-        for device, counts in devices.items():
-            there = sum(item.nbytes for item in transfers(plan) if item.to_device and item.device == str(device))
-            back = sum(item.nbytes for item in transfers(plan) if not item.to_device and item.device == str(device))
-            earlier = before.get(device)
-            found = (
-                counts.bytes_in - (earlier.bytes_in if earlier else 0),
-                counts.bytes_out - (earlier.bytes_out if earlier else 0),
-            )
-            if found != (there, back):
+        stated: Counter[tuple[str, bool]] = Counter()
+        for item in transfers(plan):
+            stated[item.device, item.to_device] += item.nbytes
+        made: Counter[tuple[str, bool]] = Counter()
+        for sign, counts in ((1, devices), (-1, before)):
+            for device, each in counts.items():
+                made[str(device), True] += sign * each.bytes_in
+                made[str(device), False] += sign * each.bytes_out
+        for name in sorted({name for name, _ in (*stated, *made)}):
+            found, wanted = ([counts[name, to_device] for to_device in (True, False)] for counts in (made, stated))
+            if found != wanted:
                 raise ProgramFailureError(
-                    f"a call copied {found[0]:,} bytes to {device} and {found[1]:,} back; "
-                    f"the file states {there:,} and {back:,}"
+                    f"a call copied {found[0]:,} bytes to {name} and {found[1]:,} bytes back, but "
+                    f"the file states {wanted[0]:,} bytes and {wanted[1]:,} bytes"
                 )
 
 
+@contextmanager
+def _of_stock() -> Iterator[None]:
+    """In this context, add to the text of errors that the stock runtime raised them."""
+    try:
+        yield
+    except ProgramFailureError as error:
+        raise ProgramFailureError(f"the stock runtime, which runs for comparison, failed: {error}") from error
+
+
 def _compare(outputs: Sequence[Any], expected: Sequence[Any]) -> None:
-    """Raise an error if outputs are not those of the stock runtime, bit by bit."""
+    """Raise an error if the outputs are not bit-identical to ``expected``, the outputs of the stock runtime."""
     if len(outputs) != len(expected):
-        raise ProgramFailureError(f"{len(outputs)} outputs, and {len(expected)} in the stock runtime")
+        raise ProgramFailureError(
+            f"the native runtime returned {len(outputs)} outputs, but the stock runtime returned {len(expected)}"
+        )
     for position, (found, wanted) in enumerate(zip(outputs, expected, strict=True)):
         if not same_bits(found, wanted):
-            raise ProgramFailureError(f"output {position} is not that of the stock runtime, bit by bit")
+            raise ProgramFailureError(f"output {position} is not bit-identical to that of the stock runtime")

@@ -1,5 +1,7 @@
 """Check *placement*: compares the devices of tensors, planned buffers, copies and delegate arguments.
 
+If the target has memory banks, it also compares the file with their sizes and with the pins.
+
 This check does not use devices: it only reads the file. The check *device* allocates memory on devices.
 """
 
@@ -17,6 +19,7 @@ from etdev.program.devices import named_devices
 from etdev.program.footprint import planned_memory
 from etdev.units import format_size
 from etdev.verification.answers import Finding
+from etdev.verification.bank_rules import bank_problems
 from etdev.verification.check import Check, Need
 from etdev.verification.placement_rules import (
     agreement_problems,
@@ -30,7 +33,7 @@ _MOST_PROBLEMS = 20
 
 
 class PlacementCheck(Check):
-    """Do tensors, planned buffers, copies and arguments of delegates agree on their devices?"""
+    """Do tensors, planned buffers, copies and arguments of delegates agree on their devices and banks?"""
 
     name = "placement"
     needs = (Need.PROGRAM,)
@@ -38,12 +41,17 @@ class PlacementCheck(Check):
     def run(self, subject: Subject) -> CheckResult:
         """Check the file against the target's alignment and memory limits.
 
-        The check *budget* has the help for a missed limit.
+        If a limit is missed, the help is in the result of the check *budget*.
         """
         origin = subject.origin
         if origin is None:
             return check_placement(subject.program).result(self.name)
         settings = origin.project.config.targets[origin.target]
+        names = {name: [item.name for item in of.inputs] for name, of in origin.reference.signatures.items()}
+        wrong = tuple(bank_problems(subject.program, settings.memory, names))
+        if wrong:
+            hint = f"build it again (`etdev build {origin.target}`) with the current `memory` of the config"
+            return Finding.of(wrong).result(self.name, where=origin.place("memory"), hint=hint)
         found = check_placement(subject.program, alignment=settings.memory.alignment, capacity=settings.budget.memory)
         if found.gate:
             return found.result(self.name)
@@ -54,10 +62,10 @@ class PlacementCheck(Check):
 
 
 def check_placement(program: Program, *, alignment: int = 1, capacity: Mapping[str, int] | None = None) -> Finding:
-    """Check every table of the file that locates memory, and every instruction that depends on such a table.
+    """Check the devices and addresses that a file states, and every instruction that depends on them.
 
     Addresses of tensors on devices must be multiples of ``alignment`` bytes. ``capacity`` maps each device to its
-    available bytes. A plan that needs more misses a limit, which is a failed gate.
+    available bytes. If the memory plan exceeds a device's capacity, the finding is a missed limit.
     """
     problems = list(islice(_problems(program, alignment), _MOST_PROBLEMS + 1))
     if len(problems) > _MOST_PROBLEMS:
@@ -76,7 +84,7 @@ def _problems(program: Program, alignment: int) -> Iterator[str]:
 def _over_capacity(program: Program, capacity: Mapping[str, int]) -> Iterator[str]:
     """Yield one sentence for each device whose planned memory exceeds its capacity.
 
-    The host is omitted: the check *budget* checks its limit.
+    The host is omitted, because the check *budget* compares its memory with the limit.
     """
     for device, sizes in device_memory(program).items() if capacity else ():
         if device != str(HOST) and device in capacity and sum(sizes) > capacity[device]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from etdev.errors import LinkError, ProgramError
 from etdev.pipeline.project.places import object_place
+from etdev.pipeline.results.report import find_report, report_beside
 from etdev.pipeline.results.result import CheckResult
 from etdev.pipeline.stages.nested import known_delegate_inputs, with_nested_of
 from etdev.pipeline.stages.proof import summarize_proof
@@ -20,7 +21,7 @@ from etdev.program.devices import named_devices
 from etdev.program.model import DelegateCall, ExecutionPlan
 from etdev.program.sidecar import read_sidecar
 from etdev.units import format_size
-from etdev.validator import ValidationReport, guess_correspondences, validate_file, validate_link
+from etdev.validator import Correspondence, ValidationReport, guess_correspondences, validate_file, validate_link
 from etdev.verification.answers import Finding
 from etdev.verification.check import Check, Need
 from etdev.verification.subject import Subject
@@ -36,7 +37,10 @@ class PlanCheck(Check):
     needs = (Need.PROGRAM,)
 
     def run(self, subject: Subject) -> CheckResult:
-        """Check the file's memory plan; if its object program is available, prove that both compute the same."""
+        """Check the memory plan of the file.
+
+        If the object program is available, also prove that the file computes the same as the object program.
+        """
         program, origin = subject.program, subject.origin
         if origin is None:
             return check_alone(program, foreign=True).result(self.name)
@@ -55,11 +59,13 @@ class PlanCheck(Check):
 def check_memory_plan(
     program: Program, inputs: Mapping[str, Mapping[int, int]] | None = None, *, foreign: bool = False
 ) -> Finding:
-    """Recover storages and lifetimes from the program, and look for overlaps.
+    """Derive the storages and their lifetimes from the program, and look for overlaps.
 
-    ``inputs`` maps each method to the number of inputs of each delegate call. Without it, the numbers are derived from
-    the file. Some loaders give all methods the same buffers. Then one method may overwrite another method's state. That
-    is a failure, or only a note for a ``foreign`` program, which another tool built.
+    ``inputs`` maps each method to the number of inputs of each delegate call. If ``inputs`` is None, the numbers are
+    derived from the file. ``foreign`` is True for a program that another tool built.
+
+    Some loaders use the same buffers for all methods, so one method may overwrite the state of another. Such an
+    overwrite is only a note for a foreign program, and a failure for any other program.
     """
     problems: list[str] = []
     memories: dict[str, MethodMemory] = {}
@@ -98,7 +104,7 @@ def check_memory_plan(
 def check_linked(program: Program, linked: LinkedProgram) -> Finding:
     """Check the memory plan of the file that was just written.
 
-    The file must contain exactly the program for which the link was proved.
+    Also check that the file contains exactly the linked program, because the link's proof applies only to that program.
     """
     check = check_memory_plan(program, linked.delegate_inputs)
     if check.status != "passed":
@@ -111,10 +117,10 @@ def check_linked(program: Program, linked: LinkedProgram) -> Finding:
 
 
 def check_existing(program: Program, objects: Path, *, share_state: bool) -> Finding:
-    """Check the memory plan of a file of an earlier build, and compare it with the object program at ``objects``.
+    """Check the memory plan of a file of an earlier build, and compare the file with its object program.
 
-    If the object program is missing or belongs to another file, only the file is checked. ``share_state`` is True if
-    state tensors of the same name share memory across methods.
+    ``objects`` is the path of the object program. If the object program is missing or belongs to another file, check
+    only the plan. ``share_state`` is True if state tensors of the same name share memory across methods.
     """
     compared = _compare(program, objects, share_state=share_state)
     if isinstance(compared, str):
@@ -130,10 +136,11 @@ def check_existing(program: Program, objects: Path, *, share_state: bool) -> Fin
 
 
 def check_alone(program: Program, *, foreign: bool = False) -> Finding:
-    """Check the memory plan of a file without its object program; ``foreign`` is as in :func:`check_memory_plan`.
+    """Check the memory plan of a file without its object program.
 
-    In addition, an instruction must not read a value after another value was written to the same bytes. If the program
-    has memory on devices, an instruction must not read bytes that no instruction writes.
+    Also check that no instruction reads a value after its bytes were overwritten. If the program has memory on devices,
+    all bytes that instructions read must also be written by instructions. ``foreign`` has the same meaning as in
+    :func:`check_memory_plan`.
     """
     inputs = {plan.name: known_delegate_inputs(program, plan) for plan in program.execution_plan}
     check = check_memory_plan(program, inputs, foreign=foreign)
@@ -158,8 +165,8 @@ def _compare(
 ) -> tuple[ValidationReport, dict[str, dict[int, int]]] | str:
     """Prove that the file computes the same as its object program.
 
-    Return the proof, and the number of inputs of each delegate call by the call's position in the file. If there is no
-    proof, return the reason.
+    Return the proof, and the numbers of inputs of delegate calls, by method and position in the file. If the proof
+    fails, return the reason.
     """
     try:
         before, sidecar = read(objects), read_sidecar(objects.with_suffix(".json"))
@@ -167,7 +174,7 @@ def _compare(
         return error.message
     inputs = {name: notes.delegate_inputs for name, notes in sidecar.methods.items()}
     before = with_nested_of(before, program)
-    found = guess_correspondences(before, program, inputs)
+    found = guess_correspondences(before, program, inputs) | _reported_correspondences(objects, inputs)
     states = Counter(state.name for notes in sidecar.methods.values() for state in notes.state)
     shared = [name for name, methods in states.items() if methods > 1] if share_state else []
     proof = validate_link(before, program, found, shared_state=shared)
@@ -179,6 +186,20 @@ def _compare(
         for name, item in found.items()
     }
     return proof, placed
+
+
+def _reported_correspondences(objects: Path, inputs: Mapping[str, Mapping[int, int]]) -> dict[str, Correspondence]:
+    """Return the corresponding instructions of each method whose instructions are in a new order.
+
+    They come from the report next to the object program. A report on another file can only make the proof fail.
+    """
+    report = find_report(report_beside(objects))
+    return {
+        method.name: Correspondence(method.renumbered, inputs.get(method.name, {}))
+        for target in (report.targets if report is not None else ())
+        for method in target.methods
+        if method.order is not None
+    }
 
 
 def _delegate_calls(plan: ExecutionPlan) -> int:
@@ -200,7 +221,7 @@ def _collisions(plan: ExecutionPlan, memory: MethodMemory) -> Iterator[str]:
 
 
 def _disturbed_state(memories: Mapping[str, MethodMemory]) -> Iterator[str]:
-    """Yield a sentence for each state that another method overwrites if a loader gives all methods the same buffers."""
+    """Yield a sentence for each state that another method overwrites if all methods use the same buffers."""
     for name, memory in memories.items():
         kept = [storage for storage in memory.storages if storage.persistent]
         for other, others in memories.items():
@@ -213,8 +234,8 @@ def _disturbed_state(memories: Mapping[str, MethodMemory]) -> Iterator[str]:
 def _disturbs(found: Storage, state: Storage) -> bool:
     """Return True if ``found``, a storage of another method, overwrites the storage ``state``.
 
-    In buffer 1, which each method has for itself, any overlap overwrites the state. Other buffers may be shared on
-    purpose: one storage may be inside the other.
+    In buffer 1, which methods never share on purpose, any overlap overwrites the state. In other buffers, an overlap is
+    intended if one storage contains the other.
     """
     end, state_end = found.offset + found.size, state.offset + state.size
     if found.memory_id != state.memory_id or found.offset >= state_end or state.offset >= end:

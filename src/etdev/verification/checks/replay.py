@@ -1,7 +1,7 @@
 """Check *replay*: runs the program in the interpreter, in the planned buffers, with poison in unused bytes.
 
-The outputs are compared like in the check *runtime*. If the stock runtime also runs the program, *runtime* uses all
-samples and the replay uses only a few. Otherwise only the replay runs the program.
+The outputs are compared as in the check *runtime*. The replay uses only a few samples if the check *runtime* can run
+the program, because that check uses all samples.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from etdev.verification.check import Check, Need
 from etdev.verification.checks.runtime import compare_with_model
 from etdev.verification.standalone_replay import replay_alone
 from etdev.verification.subject import Effort, Subject
+from etdev.verification.tosa.own_ops import own_ops_executors
 
 STEPS_BESIDE, STEPS_ALONE = 2_000, 100_000
 """Maximum number of instructions to replay, over all samples; at least one sample is always replayed.
 
-The first number applies if the stock runtime also runs the program, the second if it does not.
+``STEPS_BESIDE`` applies if the stock runtime also runs the program, and ``STEPS_ALONE`` if only the replay runs it.
 """
 _CALLS_BESIDE = 4
 """Maximum number of session calls to replay if the stock runtime also runs the program."""
@@ -43,24 +44,26 @@ class ReplayCheck(Check):
         program, device_map, built = subject.program, subject.device_map, subject.origin
         if built is None:
             return replay_alone(program, device_map)
-        obstacle = replay_obstacle(program, device_map)
+        own = own_ops_executors(program, built.records)
+        obstacle = replay_obstacle(program, device_map, own)
         if obstacle is not None:
             return not_run(self.name, obstacle.reason, hint=obstacle.remedy)
         built = replace(built, effort=effort(program, alone=subject.stock_obstacle is not None))
         mapped = simulated(named_devices(program), device_map)
         note = f"; {named(mapped)} simulated" if mapped else ""
+        note += f"; {', '.join(own)} replaced by the kernels of its ops" if own else ""
         try:
-            with open_replay(device_map, built.inplace) as replay:
+            with open_replay(device_map, built.inplace, others=own) as replay:
                 return compare_with_model(self.name, built, replay, note)
         except MissingRequirementError as error:
             return not_run(self.name, error.message, lacking=True)
 
 
 def effort(program: Program, *, alone: bool) -> Effort:
-    """Return the numbers of samples and session calls to replay, and the limits to check.
+    """Return the extent of the replay: samples, session calls, and checks of the config's limits.
 
-    ``alone`` is True if the stock runtime cannot run the program. Only then does the replay check the config's limits.
-    Otherwise the check *runtime* does this, over all samples.
+    ``alone`` is True if the stock runtime cannot run the program. Otherwise, the replay does not check the config's
+    limits, because the check *runtime* checks them over all samples.
     """
     longest = max((len(plan.instructions) for plan in program.execution_plan), default=0)
     most = max((STEPS_ALONE if alone else STEPS_BESIDE) // max(longest, 1), 1)

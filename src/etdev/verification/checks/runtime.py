@@ -5,12 +5,15 @@ The check *replay* makes the same comparison with the interpreter.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from etdev.execution.float_ends import FloatEnds
 from etdev.execution.runtimes import Runtime
-from etdev.pipeline.results.result import CheckResult
+from etdev.pipeline.results.result import CheckResult, OutputError
 from etdev.pipeline.stages.eager import compute
 from etdev.pipeline.stages.inputs import Call, Signature
+from etdev.pipeline.stages.quantize.ends import wanted_inputs
 from etdev.runtime.stock import ProgramFailureError
 from etdev.verification.answers import failed, passed
 from etdev.verification.check import Check, Need
@@ -38,16 +41,17 @@ class RuntimeCheck(Check):
 def compare_with_model(check: str, built: BuiltTarget, runtime: Runtime, note: str = "", **more: Any) -> CheckResult:
     """Run every method on every sample from initial state, then every session, and compare every output.
 
-    If a method writes to state, all methods are also called one after another on one state.
+    If a method writes to state, also call all methods one after another on one state. If the samples lack the smallest
+    or largest sizes, also run the methods at these sizes, on random inputs. These random runs do not affect the
+    figures, and the config's limits do not apply to them.
 
-    A crash, a wrong shape or dtype, or an error above the dtype's default tolerance means that the file is broken. An
-    error beyond the config's own ``atol``, ``rtol`` or ``min_snr_db`` means a missed gate. If the samples do not
-    include the ends of a dynamic range, the methods also run at these sizes, on random inputs. The figures and the
-    config's limits ignore those runs.
+    The file is broken after a crash, a wrong shape or dtype, or an error above the dtype's default tolerance. An error
+    that exceeds only the config's own ``atol``, ``rtol`` or ``min_snr_db`` is a missed limit.
 
-    If the check passes, ``note`` is appended to the summary, and ``more`` are other fields of the result.
+    ``note`` is appended to the summary of a passed check, and ``more`` sets other fields of that result.
     """
-    problem = _load(built, runtime, check)
+    runtime = FloatEnds(runtime, built.ends)
+    problem = _load(built, runtime, check) or _lacking_end(built)
     if problem is not None:
         hint = f"build it again: `etdev build {built.target}`"
         return failed(check, (problem,), **built.remedy(built.place(), hint))
@@ -71,8 +75,12 @@ def compare_with_model(check: str, built: BuiltTarget, runtime: Runtime, note: s
 
 
 def _load(built: BuiltTarget, runtime: Runtime, check: str) -> str | None:
-    """Load the file; return the problem if loading fails or the config has other methods, else None."""
-    declared = sorted({*built.reference.signatures, *built.reference.constants})
+    """Load the file; return the problem, or None if there is none.
+
+    It is a problem if loading fails, or if the file and the config declare different methods.
+    """
+    described = {name for method, ends in built.ends.items() for end in ends for name in end.constants(method)}
+    declared = sorted({*built.reference.signatures, *built.reference.constants, *described})
     try:
         found = sorted(built.load(runtime))
     except ProgramFailureError as error:
@@ -80,6 +88,27 @@ def _load(built: BuiltTarget, runtime: Runtime, check: str) -> str | None:
     if found == declared:
         return None
     return f"the file has the methods {', '.join(found)}, but the config declares {', '.join(declared)}"
+
+
+def _lacking_end(built: BuiltTarget) -> str | None:
+    """Return the problem with an input or output that is not quantized although the config requires it."""
+    settings = built.project.config.targets[built.target].io
+    for method, ends in built.ends.items():
+        found = {(end.side, end.position) for end in ends}
+        quantized, signature = settings[method].quantized, built.reference.signatures[method]
+        wanted: dict[tuple[str, int], str] = {
+            ("input", position): f"input {signature.inputs[position].name!r}"
+            for position in wanted_inputs(quantized, signature)
+        }
+        names = {item.name for item in signature.inputs}
+        for name in quantized if quantized != "all" else ():
+            if name not in names:
+                position = int(name.removeprefix("output"))
+                wanted["output", position] = f"output {position}"
+        for end, name in wanted.items():
+            if end not in found:
+                return f"{name} of method {method!r} is not quantized, but the config requires it"
+    return None
 
 
 def _check_method(built: BuiltTarget, runtime: Runtime, method: str, signature: Signature, findings: Findings) -> None:
@@ -135,6 +164,7 @@ def _summary(built: BuiltTarget, findings: Findings) -> str:
     if built.quantized:
         to_float = [output.float_snr_db for output in findings.outputs if output.float_snr_db is not None]
         parts[-1] += f" against the quantized model, {min(to_float):.1f} dB against float" if to_float else ""
+    parts.extend(_in_steps(findings.outputs))
     if ends and built.quantized:
         parts.append(f"at the {ends} sizes, only shapes and dtypes are compared")
     if findings.untried:
@@ -145,6 +175,17 @@ def _summary(built: BuiltTarget, findings: Findings) -> str:
     if weak:
         parts.append(f"weak: random inputs for {', '.join(sorted(weak))}")
     return "; ".join(parts)
+
+
+def _in_steps(outputs: Sequence[OutputError]) -> Iterator[str]:
+    """Yield a text about outputs that kernels compute in fixed point, if there are any."""
+    found = [item for item in outputs if item.steps is not None and item.allowed_steps is not None]
+    if found:
+        worst = max(found, key=lambda item: (item.steps or 0) - (item.allowed_steps or 0))
+        yield (
+            f"output {worst.output} is at most {_count(worst.steps or 0, 'step')} of {worst.step:.3g} from the "
+            f"quantized model, of {worst.allowed_steps} allowed, because kernels scale in fixed point"
+        )
 
 
 def _count(number: int, noun: str) -> str:

@@ -58,6 +58,7 @@ class Case:
     backend: str = "portable"
     more: str = ""
     """A further line of the config, outside of tables."""
+    lowering: str = "kernels"
     dims: str = ""
     """A further line of every method's table."""
     share: bool = False
@@ -77,7 +78,12 @@ class Case:
                 dtype, _, shape = kind.partition(" ")
                 lines.append(f'    {{ name = "{name}", dtype = "{dtype}", shape = {shape} }},')
             lines += ["]", self.dims]
-        return "\n".join([*lines, "[targets.cpu]", f'partitioners = [{{ backend = "{self.backend}" }}]', ""])
+        lines += [
+            "[targets.cpu]",
+            f'partitioners = [{{ backend = "{self.backend}" }}]',
+            f'lowering = "{self.lowering}"',
+        ]
+        return "\n".join([*lines, ""])
 
 
 @dataclass(frozen=True)

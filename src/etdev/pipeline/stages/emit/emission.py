@@ -15,6 +15,7 @@ from etdev.pipeline.project import Project
 from etdev.pipeline.project.places import record_place, sidecar_place
 from etdev.pipeline.stages.artifacts import EmittedFiles, ExportedModel, LoweredModel
 from etdev.pipeline.stages.emit.dim_orders import edge_clone, set_plain_orders, set_written_orders
+from etdev.pipeline.stages.emit.direct import Emitted, emit_directly
 from etdev.pipeline.stages.emit.external_data import data_names, put_data_inside
 from etdev.pipeline.stages.emit.instructions import MismatchError
 from etdev.pipeline.stages.emit.method_notes import describe_method
@@ -30,22 +31,19 @@ from etdev.program import Program, read, write
 from etdev.program.data_files.assignment import merge_data_files
 from etdev.program.merge import merge_methods
 from etdev.program.model import ExecutionPlan, Tensor
+from etdev.program.segments import SEGMENT_ALIGNMENT
 from etdev.program.sidecar import MethodNotes, Sidecar, read_sidecar, write_sidecar
 
 if TYPE_CHECKING:
     from executorch.exir import ExecutorchProgramManager
 
 
-@dataclass(frozen=True)
-class ObjectProgram:
-    """An object program: the output of emission and the input of the link."""
+@dataclass(frozen=True, slots=True)
+class ObjectProgram(Emitted):
+    """An emitted program in a file. Weights and blobs are read from the file only when needed."""
 
     path: Path
-    """Path of the ``.object.pte``."""
-    program: Program
-    """Content of the file at ``path``; weights and blobs are read from the file only when needed."""
-    sidecar: Sidecar
-    """Content of the ``.object.json`` next to ``path``."""
+    """Path of the ``.object.pte``. The ``.object.json`` next to it contains the sidecar."""
 
 
 def emit_object(
@@ -54,8 +52,8 @@ def emit_object(
     """Emit the lowered methods to ``path``, and write the sidecar next to it.
 
     ``lowered`` cannot be used again, because its graphs change. The sidecar is written last: if it exists, all files
-    belong together. If the target asks for an ETRecord, it is written too; otherwise an earlier build's ETRecord is
-    removed.
+    belong together. If the target's config requests an ETRecord, write the ETRecord; otherwise remove the ETRecord of
+    an earlier build.
 
     Raises :class:`~etdev.errors.WriteError`, and :class:`~etdev.errors.EmitError` in these cases:
 
@@ -68,6 +66,9 @@ def emit_object(
     """
     if lowered.emitted is not None:
         return _moved(lowered.emitted, path)
+    direct = _emit_plain(project, lowered, exported, target)
+    if direct is not None:
+        return _written(project, direct, exported, path)
     plannings = {name: VirtualAddresses(find_state(project, lowered, exported, name)) for name in lowered.methods}
     with hidden_devices(lowered):
         manager = _to_executorch(project, lowered, exported, target, plannings)
@@ -76,7 +77,7 @@ def emit_object(
         with temporary.open("wb") as file:
             manager.write_to_file(file)
         program, data_files = put_data_inside(project, target, manager, temporary)
-        sidecar = Sidecar(_describe(project, manager, program, target, plannings), data_files)
+        sidecar = Sidecar(_describe(project, manager, program, target, plannings), data_files, lowered.records)
         program = _completed(program, sidecar, temporary)
         for name in lowered.methods:
             _check_planned_sizes(project, program.method(name), exported)
@@ -89,11 +90,62 @@ def emit_object(
             notes_place.unlink(missing_ok=True)
             record_place(path).unlink(missing_ok=True)
     write_sidecar(sidecar, notes_place)
-    return ObjectProgram(path, program, sidecar)
+    return ObjectProgram(replace(program, segment_alignment=SEGMENT_ALIGNMENT), sidecar, path)
+
+
+def emit_trial(project: Project, lowered: LoweredModel, exported: ExportedModel, target: str) -> Emitted | None:
+    """Emit the lowered methods to memory, to measure their costs; return None if only ExecuTorch can emit them.
+
+    ``lowered`` cannot be used again. The sidecar has only the facts that the link needs. Raises
+    :class:`~etdev.errors.EmitError` in the same cases as :func:`emit_object`.
+    """
+    return _emit_plain(project, lowered, exported, target, is_trial=True)
+
+
+def read_object(path: Path) -> Program:
+    """Return the object program at ``path``.
+
+    ExecuTorch and etdev align the segments of object programs to the same number of bytes. A file may have a larger
+    alignment only by chance, and linked programs do not keep it. Raises :class:`~etdev.errors.ProgramError`.
+    """
+    return replace(read(path), segment_alignment=SEGMENT_ALIGNMENT)
+
+
+def _emit_plain(
+    project: Project, lowered: LoweredModel, exported: ExportedModel, target: str, *, is_trial: bool = False
+) -> Emitted | None:
+    import torch
+
+    try:
+        with torch.no_grad():
+            for name in lowered.methods:
+                program = lowered.manager.exported_program(name)
+                with fixed_ranges(exported.methods[name].program):
+                    rename_inputs(program)
+                    separate_writes(program, edge_clone)
+                    set_plain_orders(program.graph_module)
+                    set_written_orders(program)
+    except Exception as error:
+        programs = [lowered.manager.exported_program(name) for name in lowered.methods]
+        raise explain_emission(error, project, target, programs) from error
+    return emit_directly(project, lowered, exported, target, is_trial=is_trial)
+
+
+def _written(project: Project, direct: Emitted, exported: ExportedModel, path: Path) -> ObjectProgram:
+    """Write a program that was emitted directly to ``path``, and the sidecar next to it."""
+    notes_place = sidecar_place(path)
+    with atomic_path(path) as temporary:
+        write(direct.program, temporary)
+        for plan in direct.program.execution_plan:
+            _check_planned_sizes(project, plan, exported)
+        notes_place.unlink(missing_ok=True)
+        record_place(path).unlink(missing_ok=True)
+    write_sidecar(direct.sidecar, notes_place)
+    return ObjectProgram(read_object(path), direct.sidecar, path)
 
 
 def _moved(emitted: EmittedFiles, path: Path) -> ObjectProgram:
-    """Move the files of an object program that lowering emitted to their final paths, the sidecar last."""
+    """Move an object program's files from the temporary folder of lowering to the final paths, the sidecar last."""
     sidecar_place(path).unlink(missing_ok=True)
     record_place(path).unlink(missing_ok=True)
     notes = sidecar_place(emitted.path)
@@ -103,26 +155,27 @@ def _moved(emitted: EmittedFiles, path: Path) -> ObjectProgram:
         except OSError as error:
             message, hint = describe_os_error(error)
             raise WriteError(message, where=str(path), hint=hint) from error
-    return ObjectProgram(path, read(path), read_sidecar(sidecar_place(path)))
+    return ObjectProgram(read_object(path), read_sidecar(sidecar_place(path)), path)
 
 
 def merge_objects(parts: Mapping[str, Path], path: Path) -> ObjectProgram:
-    """Merge object programs with one method each, by method name, into one object program at ``path``.
+    """Merge object programs with one method each into one object program at ``path``.
 
-    The result equals that of :func:`emit_object` for all methods, except that it has no ETRecord. Raises
-    :class:`~etdev.errors.WriteError`.
+    ``parts`` maps each method to the path of its object program. The result equals that of :func:`emit_object` for all
+    methods, except that it has no ETRecord. Raises :class:`~etdev.errors.WriteError`.
     """
     sidecars = {name: read_sidecar(sidecar_place(part)) for name, part in parts.items()}
     program = merge_methods({name: read(part) for name, part in parts.items()})
     known = {name: notes for sidecar in sidecars.values() for name, notes in sidecar.methods.items()}
     notes = {plan.name: known[plan.name] for plan in program.execution_plan}
-    sidecar = Sidecar(notes, merge_data_files([one.data_files for one in sidecars.values()]))
+    records = {digest: record for one in sidecars.values() for digest, record in one.delegates.items()}
+    sidecar = Sidecar(notes, merge_data_files([one.data_files for one in sidecars.values()]), records)
     with atomic_path(path) as temporary:
         write(program, temporary)
         sidecar_place(path).unlink(missing_ok=True)
         record_place(path).unlink(missing_ok=True)
     write_sidecar(sidecar, sidecar_place(path))
-    return ObjectProgram(path, read(path), sidecar)
+    return ObjectProgram(read_object(path), sidecar, path)
 
 
 def _to_executorch(
@@ -146,11 +199,6 @@ def _to_executorch(
         with torch.no_grad(), ExitStack() as stack:
             for name in lowered.methods:
                 stack.enter_context(fixed_ranges(exported.methods[name].program))
-                program = lowered.manager.exported_program(name)
-                rename_inputs(program)
-                separate_writes(program, edge_clone)
-                set_plain_orders(program.graph_module)
-                set_written_orders(program)
             manager: ExecutorchProgramManager = lowered.manager.to_executorch(config)
     except Exception as error:
         programs = [lowered.manager.exported_program(name) for name in lowered.methods]
@@ -186,7 +234,10 @@ def _describe(
 
 
 def _completed(program: Program, sidecar: Sidecar, path: Path) -> Program:
-    """Add the names of states and devices, which emission omits; write the file again if they change the program."""
+    """Add the names of states, and restore the keys of devices, in the emitted program.
+
+    If the program changes, write it to ``path`` again.
+    """
     plans = tuple(with_names(with_devices(plan), sidecar.methods[plan.name]) for plan in program.execution_plan)
     if plans == program.execution_plan:
         return program
@@ -208,6 +259,6 @@ def _check_planned_sizes(project: Project, plan: ExecutionPlan, exported: Export
                 f"the emitted method {plan.name!r} takes {item.name!r} up to {found}, but the config declares "
                 f"{list(shape)}",
                 where=project.where("methods", plan.name, "inputs"),
-                hint="a pass of the lowering narrowed a dynamic dimension; fix its size, or report this and "
-                "attach the model",
+                hint="lowering narrowed a dynamic dimension; declare a fixed size for the dimension, or report "
+                "this and attach the model",
             )

@@ -1,7 +1,7 @@
-"""Data that ExecuTorch would write to separate files; this module puts it into the program.
+"""Storage of all data in the object program, including data that ExecuTorch would write to separate files.
 
 A backend may tag data for a separate file. ExecuTorch does not write such a file together with the program. The object
-program therefore has all data, and its sidecar assigns the data to files.
+program therefore contains all data. The sidecar assigns the tagged data to files.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def put_data_inside(
 ) -> tuple[Program, dict[str, Keys]]:
     """Put the data that ExecuTorch would write to separate files into the program at ``path``.
 
-    Returns the program, and a mapping from each separate file to the keys of the data that a backend tagged for it.
-    Raises :class:`~etdev.errors.EmitError` if a tag cannot be a file name.
+    Returns the program, and a mapping from each separate file to the keys of its data. Raises
+    :class:`~etdev.errors.EmitError` if a tag cannot be a file name.
     """
     program = read(path)
     cords: Mapping[str, Any] = manager._tensor_data or {}

@@ -17,7 +17,10 @@ def graph_modules(graph_module: GraphModule) -> Iterator[GraphModule]:
 
 
 def lowered_modules(graph_module: GraphModule) -> Iterator[Any]:
-    """Yield the ``LoweredBackendModule`` of every delegate in a graph, its branches and loop bodies, each once."""
+    """Yield the ``LoweredBackendModule`` of every delegate in a graph, its branches and its loop bodies.
+
+    Yield each module only once.
+    """
     from executorch.exir.lowered_backend_module import LoweredBackendModule
 
     return (module for module in graph_module.modules() if isinstance(module, LoweredBackendModule))

@@ -1,9 +1,9 @@
 """Mapping from each instruction of an emitted method to its node in the graph.
 
 ExecuTorch's own maps cover only kernel and delegate calls outside branches and loop bodies. Inside a body, ExecuTorch
-counts positions from the body's start, so its numbers cannot be used. So this module visits the graph in the same order
-as ExecuTorch's emitter (``exir/emit/_emitter.py``, equal in executorch 1.4.1 and 1.5.1). It checks that every
-instruction fits its node.
+counts positions from the start of the body, so these positions are not unique. This module visits the graph in the same
+order as ExecuTorch's emitter (``exir/emit/_emitter.py``, equal in executorch 1.4.1 and 1.5.1). It checks that every
+instruction matches its node.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Origin:
     Jumps, moves and the counter of a branch or loop belong to the ``cond``, ``map`` or ``scan`` node.
     """
     whole: bool
-    """True if the node became only this instruction."""
+    """True if the node was emitted as this instruction alone."""
 
 
 class MismatchError(Exception):
-    """Error for instructions that do not fit their graph."""
+    """Error for instructions that do not match their graph."""
 
 
 def match_instructions(graph_module: GraphModule, plan: ExecutionPlan) -> list[Origin]:

@@ -1,16 +1,18 @@
-"""The sidecar's notes on an emitted method: facts that the ``.pte`` cannot hold."""
+"""The sidecar's notes on an emitted method: facts that the ``.pte`` format has no field for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from etdev.pipeline.stages.emit.debug_handles import Handles
+from etdev.pipeline.stages.emit.graphs import lowered_module
 from etdev.pipeline.stages.emit.instructions import MismatchError, Origin, match_instructions
 from etdev.pipeline.stages.emit.mutable_state import State
 from etdev.pipeline.stages.emit.source_lines import SourceLines
 from etdev.pipeline.stages.emit.virtual_addresses import MEMORY_ID, VirtualAddresses
-from etdev.program.model import DelegateCall, ExecutionPlan
+from etdev.program.model import ExecutionPlan
 from etdev.program.sidecar import MethodNotes, Source, StateNote
 
 if TYPE_CHECKING:
@@ -26,20 +28,27 @@ def describe_method(
     does not match ``graph_module``.
     """
     origins = match_instructions(graph_module, plan)
+    return replace(describe_origins(origins, planning.handles, lines), state=_state(plan, planning.places))
+
+
+def describe_origins(origins: list[Origin], handles: Handles, lines: SourceLines | None) -> MethodNotes:
+    """Return the notes that depend only on the origins of a method's instructions.
+
+    ``handles`` are the debug handles of the nodes. Without ``lines``, the notes contain no source lines.
+    """
     return MethodNotes(
-        delegate_inputs=_delegate_inputs(plan, origins),
-        state=_state(plan, planning.places),
-        sources=_sources(origins, lines),
-        debug_handles=_debug_handles(origins, planning.handles),
+        delegate_inputs=_delegate_inputs(origins),
+        sources={} if lines is None else _sources(origins, lines),
+        debug_handles=_debug_handles(origins, handles),
     )
 
 
-def _delegate_inputs(plan: ExecutionPlan, origins: list[Origin]) -> dict[int, int]:
+def _delegate_inputs(origins: list[Origin]) -> dict[int, int]:
     # The first argument of the node is the lowered module, which is not a value of the program.
     return {
-        index: len(origins[index].node.args) - 1
-        for index, instruction in enumerate(plan.chains[0].instructions)
-        if isinstance(instruction, DelegateCall)
+        index: len(origin.node.args) - 1
+        for index, origin in enumerate(origins)
+        if lowered_module(origin.module, origin.node) is not None
     }
 
 

@@ -1,4 +1,4 @@
-"""State: buffers that keep their content from one call to the next."""
+"""State: buffers that retain their content from one call to the next."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class State:
 def find_state(project: Project, lowered: LoweredModel, exported: ExportedModel, method: str) -> dict[str, State]:
     """Return the state buffers of a method, by the names of their placeholders in the lowered graph.
 
-    These are the buffers that the method changes. If methods share state, the result includes buffers that this method
-    reads and another method changes. Raises :class:`~etdev.errors.EmitError` if a delegate has its own copy of a state,
-    because no instruction updates that copy.
+    The result contains all buffers that the method changes. If methods share state, it also contains buffers that this
+    method reads and another method changes. Raises :class:`~etdev.errors.EmitError` if a delegate has its own copy of a
+    state, because no instruction updates that copy.
     """
     program = lowered.manager.exported_program(method)
     buffers: Mapping[str, str] = program.graph_signature.inputs_to_buffers
@@ -60,7 +60,7 @@ def find_state(project: Project, lowered: LoweredModel, exported: ExportedModel,
 
 
 def with_names(plan: ExecutionPlan, notes: MethodNotes) -> ExecutionPlan:
-    """Return the emitted method with the name of each state added to its tensor.
+    """Return the emitted method, with the name of each state in the state's tensor.
 
     ExecuTorch's ``emit_mutable_buffer_names`` would set the same names.
     """
@@ -76,7 +76,7 @@ def with_names(plan: ExecutionPlan, notes: MethodNotes) -> ExecutionPlan:
 def find_common(lowered: LoweredModel, exported: ExportedModel) -> dict[str, list[str]]:
     """Return the buffers that several methods use and at least one of these methods changes.
 
-    The result maps each buffer to the methods that use it, in order.
+    The result maps each buffer to the methods that use the buffer, in order.
     """
     if len(exported.methods) < 2:
         return {}
@@ -101,7 +101,7 @@ def _changed(program: ExportedProgram) -> Iterator[str]:
 
 
 def _changed_unlowered(program: ExportedProgram) -> Iterator[str]:
-    """Yield the buffers that a method changes, for a method that this process has exported but not lowered."""
+    """Yield the buffers that an exported method changes. The method must not have been lowered."""
     yield from program.run_decompositions({}).graph_signature.buffers_to_mutate.values()
 
 

@@ -58,7 +58,7 @@ def save_record(
 def _delegates(graph_module: GraphModule, plan: ExecutionPlan) -> dict[int, DelegateMap]:
     """Return, for every delegate call, the map from the backend's own op numbers to debug handles.
 
-    Calls in branches and loop bodies are included. The keys are the calls' positions.
+    The keys of the result are the positions of the calls. Calls in branches and loop bodies are included.
     """
     origins = match_instructions(graph_module, plan)
     found: dict[int, DelegateMap] = {}
@@ -71,7 +71,10 @@ def _delegates(graph_module: GraphModule, plan: ExecutionPlan) -> dict[int, Dele
 
 
 def _cause(error: BaseException) -> str:
-    """Return the message of the root cause; executorch wraps it in other errors, which print whole graphs."""
+    """Return the message of an error's root cause.
+
+    executorch wraps the root cause in other errors, whose messages contain whole graphs.
+    """
     while error.__cause__ is not None:
         error = error.__cause__
     return str(error) or type(error).__name__

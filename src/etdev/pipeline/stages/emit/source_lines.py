@@ -28,10 +28,10 @@ class SourceLines:
     """A lookup of source lines: the innermost frame in the user's code, or else in an installed package."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
-        """Remember ``root``, the project's folder, and the folders of the packages in ``_TRACING``.
+        """Create a lookup for the project's folder ``root``.
 
-        Files below ``root`` are named relative to it. Other files are named relative to the entry of ``sys.path`` from
-        which they were imported. So the names do not depend on the machine.
+        Paths of files below ``root`` are relative to ``root``. Paths of other files are relative to the entry of
+        ``sys.path`` from which they were imported. Therefore the paths do not depend on the machine.
         """
         self._root = PurePath(os.path.realpath(root))
         self._packages = tuple(
@@ -64,7 +64,10 @@ class SourceLines:
         return installed
 
     def _name(self, file: str) -> tuple[str | None, bool]:
-        """Return a file's name, and True if an installed package contains it; the name is None for ignored files."""
+        """Return a file's relative path, and True if an installed package contains the file.
+
+        The path is None for ignored files.
+        """
         if file.startswith("<"):  # Torch generates code for branches, for example.
             return None, False
         path = PurePath(os.path.realpath(file))

@@ -1,4 +1,4 @@
-"""Virtual addresses: planned memory in which tensors share bytes only if the graph makes them one tensor."""
+"""Virtual addresses: planned memory in which different tensors of a graph never share bytes."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class VirtualAddresses:
     """A replacement for ExecuTorch's memory planning of one method that never reuses a byte.
 
     Every ``TensorSpec`` gets its own address, from one counter for the graph, its branches and its loop bodies. Nodes
-    with the same spec object are one tensor, such as a buffer and the result of ``copy_`` into it. Each state is marked
-    so that emission keeps its initial value or its name.
+    with the same spec object are one tensor, such as a buffer and the result of ``copy_`` into it. Marks on the states
+    make emission keep their initial values or names.
     """
 
     def __init__(self, state: Mapping[str, State]) -> None:
@@ -77,10 +77,10 @@ class VirtualAddresses:
         self._end = next_address(self._end, spec.nbytes())
 
     def _place_state(self, node: Node, state: State) -> None:
-        """Give a state its address, and mark the state so that emission keeps its initial value or its name.
+        """Assign an address to a state, and mark the state so that emission keeps its initial value or name.
 
-        If a state has a name, emission looks up its initial value among the constants, and would take any constant with
-        the same bytes. So a state with an initial value gets its name later, from
+        For a state with a name, emission searches the constants for the state's initial value. It would use any
+        constant with the same bytes. So a state with an initial value gets its name later, from
         :func:`~etdev.pipeline.stages.emit.mutable_state.with_names`.
         """
         from executorch.exir.schema import ExtraTensorInfo

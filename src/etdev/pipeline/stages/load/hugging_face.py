@@ -22,8 +22,8 @@ EXTRA = 'pip install "etdev[hf]"'
 _DEFAULTS = {"use_cache": False, "attn_implementation": "eager"}
 """Default attributes of the transformers configuration; ``model.kwargs`` may override them.
 
-The default attention of transformers, sdpa, makes GPT-2 fail in lowering (``Cannot view a tensor with shape …``,
-executorch 1.4.1 and transformers 5.23).
+The default attention of transformers, sdpa, makes GPT-2 fail in lowering (``Cannot view a tensor with shape …``) with
+executorch 1.4.1 and transformers 5.23. With executorch 1.5.1, a small GPT-2 with sdpa lowers and computes correctly.
 """
 
 _HUB_HINT = "connect to the network, or put the hub model's files into the local cache"
@@ -57,9 +57,9 @@ def load_transformers(project: Project) -> LoadedModel:
 
 
 def _is_cached(name: str, revision: str) -> bool:
-    """Return True if the local cache has all files of a model with a pinned revision.
+    """Return True if the local cache has all required files of a model with a pinned revision.
 
-    Then no query for optional files has to wait for the network.
+    If it does, transformers need not query the network for optional files.
     """
     from huggingface_hub import try_to_load_from_cache
 
@@ -110,7 +110,7 @@ def _load(
         raise MismatchError(
             f"the weights in {source} do not match {model_class.__name__}: {problem}",
             where=where,
-            hint="compare `architectures` in its config.json and `model.kwargs` with the weights",
+            hint="compare `architectures` in the model's config.json and `model.kwargs` with the weights",
         )
     unused = misfit(unexpected=sorted(found["unexpected_keys"]))
     return model, (f"weights that {model_class.__name__} does not use: {unused}",) if unused is not None else ()
@@ -174,7 +174,7 @@ def _model_class(transformers: Any, config: Any, source: str, where: str) -> Any
 
 
 def _by_name(project: Project, model: torch.nn.Module) -> None:
-    """Make each method of the config take its inputs by position and return only tensors."""
+    """Replace each method of the config by a method that accepts inputs by position and returns only tensors."""
     for name, method in project.config.methods.items():
         original = getattr(type(model), name, None)
         if callable(original):
@@ -184,7 +184,10 @@ def _by_name(project: Project, model: torch.nn.Module) -> None:
 
 
 def _check_names(project: Project, method: str, names: list[str], original: Callable[..., Any]) -> None:
-    """Raise an error for inputs that the model does not name; its ``**kwargs`` would accept and ignore them."""
+    """Raise an error for an input that is not a named parameter of the model's method.
+
+    Otherwise the method's ``**kwargs`` would accept and ignore the input.
+    """
     known = list(inspect.signature(original).parameters.values())[1:]
     own = [parameter.name for parameter in known if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
     for index, name in enumerate(names):
@@ -201,7 +204,7 @@ def _check_names(project: Project, method: str, names: list[str], original: Call
 def _flat(original: Callable[..., Any], names: list[str]) -> Callable[..., tuple[Any, ...]]:
     """Return a method that calls ``original`` with named inputs and returns a flat tuple of tensors.
 
-    The result refers to the model only as ``self``. Therefore, a copy of the model calls the copy's method.
+    The returned method refers to the model only as ``self``, so that it also works on a copy of the model.
     """
     from etdev.pipeline.project.torch_tensors import iter_tensors
 

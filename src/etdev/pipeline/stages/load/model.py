@@ -78,9 +78,9 @@ def _load_entry(project: Project, user: UserCode, entry: str) -> LoadedModel:
 
 
 def _check_kwargs(project: Project, make: Callable[..., Any], entry: str, kwargs: Mapping[str, Any]) -> None:
-    """Raise an error at ``model.kwargs`` if the callable that makes the model does not accept them.
+    """Raise an error at ``model.kwargs`` if the callable ``make`` does not accept these arguments.
 
-    Otherwise Python would raise a TypeError, which does not name the key.
+    Python's own TypeError would not show the location in the config.
     """
     try:
         signature = inspect.signature(make)
@@ -90,9 +90,9 @@ def _check_kwargs(project: Project, make: Callable[..., Any], entry: str, kwargs
     for name in () if takes_any else kwargs.keys() - signature.parameters.keys():
         near = difflib.get_close_matches(name, signature.parameters, n=1)
         raise MismatchError(
-            f"{entry!r} takes no argument {name!r}",
+            f"{entry!r} does not accept the argument {name!r}",
             where=project.where("model", "kwargs", name),
-            hint=f"did you mean {near[0]!r}?" if near else f"its arguments are {signature}",
+            hint=f"did you mean {near[0]!r}?" if near else f"set arguments that match the parameters {signature}",
         )
     try:
         signature.bind(**kwargs)
@@ -100,7 +100,7 @@ def _check_kwargs(project: Project, make: Callable[..., Any], entry: str, kwargs
         raise MismatchError(
             f"{entry!r} cannot be called with `model.kwargs`: {error}",
             where=project.where("model", "kwargs"),
-            hint=f"its arguments are {signature}",
+            hint=f"set arguments that match the parameters {signature}",
         ) from None
 
 
@@ -131,7 +131,7 @@ def _load_saved_program(project: Project) -> LoadedModel:
         raise MismatchError(
             f"{path} is not a program that this torch ({torch.__version__}) can load: {describe_exception(error)}",
             where=where,
-            hint="save it again with torch.export.save, from the same version of torch",
+            hint="use this version of torch to save the program again with torch.export.save",
         ) from error
     separate_copies(program)
     separate_writes(program, aten_clone)

@@ -43,7 +43,7 @@ def signature_of_program(project: Project, program: ExportedProgram, declared: M
 
 
 def _disagreement(stated: Signature, found: Signature) -> str | None:
-    """Return the first difference between the declared inputs and the program's inputs; None if they agree.
+    """Return the first difference between the declared inputs and the program's inputs; None if there is none.
 
     The minimum of a declared range may be larger than the program's minimum.
     """

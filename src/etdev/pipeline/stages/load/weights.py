@@ -19,15 +19,15 @@ _WRAPPERS = {
     "model.": "Lightning adds this prefix to a module's attribute `model`",
     "_orig_mod.": "torch.compile adds this prefix",
 }
-"""Prefixes of tensor names, with a text on the wrapper that adds each prefix."""
+"""Prefixes of tensor names, each with a description of the wrapper that adds the prefix."""
 
 
 def load_weights(module: torch.nn.Module, path: Path, where: str) -> tuple[str, ...]:
     """Copy the tensors in the file ``path`` to the module's state, and return notes for the report.
 
     If tensors share storage in the module (tied weights), the file needs only one of them. Raises
-    :class:`~etdev.errors.MismatchError`, with the names that are missing, unexpected or of another shape; the module is
-    then unchanged.
+    :class:`~etdev.errors.MismatchError` if the file lacks a tensor, has an unexpected tensor, or has a tensor of
+    another shape. After an error, the module is unchanged.
     """
     stored = _read(path, where)
     state = _tensors(module)
@@ -81,7 +81,7 @@ def _prefix_hint(stored: Iterable[str], state: Iterable[str]) -> str | None:
 
 
 def _prefix(longer: Set[str], shorter: Set[str]) -> str | None:
-    """Return the prefix whose removal turns all longer names into the shorter ones; None if there is none."""
+    """Return the prefix whose removal turns all longer names into the shorter names; None if no prefix does."""
     for name in sorted(longer)[:1]:
         for short in shorter:
             prefix = name.removesuffix(short)
@@ -93,7 +93,7 @@ def _prefix(longer: Set[str], shorter: Set[str]) -> str | None:
 
 
 def _tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Return the module's state, without values of ``get_extra_state`` that are not tensors."""
+    """Return the tensors in the module's state dict, by name; omit extra state that is not a tensor."""
     import torch
 
     state: dict[str, object] = module.state_dict(keep_vars=True)
@@ -118,7 +118,10 @@ def _read(path: Path, where: str) -> Mapping[str, torch.Tensor]:
 
 
 def _tied_names(state: Mapping[str, torch.Tensor]) -> dict[str, set[str]]:
-    """Return the other names of each tensor: the names with the same memory, shape and strides."""
+    """Map the name of each tensor to the other names of the same tensor.
+
+    Two names refer to the same tensor if address, shape and strides are equal.
+    """
     groups: dict[object, set[str]] = {}
     for name, tensor in state.items():
         key = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride()) if tensor.numel() else name

@@ -1,4 +1,4 @@
-"""Stage *quantize*: the schemes that a config can name; each scheme works before or after export.
+"""Stage *quantize*: the quantization schemes; each scheme works before or after export.
 
 A new scheme needs three parts: a model of its keys in :mod:`etdev.config.models`, a module here, and a line in one of
 the two tables below.
@@ -27,7 +27,9 @@ Calibration = Callable[[str], Iterable[Tensors]]
 _BEFORE_EXPORT = {"8da4w": "etdev.pipeline.stages.quantize.int8_int4:quantize_module"}
 """Schemes that change the eager module, each with its function."""
 
-_AFTER_EXPORT = {"pt2e-xnnpack": "etdev.pipeline.stages.quantize.pt2e_xnnpack:quantize_program"}
+_AFTER_EXPORT = dict.fromkeys(
+    ("pt2e-xnnpack", "arm-ethos-u", "cortex-m"), "etdev.pipeline.stages.quantize.pt2e:quantize_program"
+)
 """Schemes that change the exported graph, each with its function."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING
 
-from etdev.config.models import Int8DynamicInt4Weight
+from etdev.config.tables.schemes import Int8DynamicInt4Weight
 from etdev.errors import QuantizeError
 from etdev.pipeline.stages.quantize import quantize_failure
 
@@ -56,7 +56,8 @@ def quantize_module(module: torch.nn.Module, settings: Int8DynamicInt4Weight, wh
 def _takes(part: torch.nn.Module) -> bool:
     """Return True if torchao quantizes this module.
 
-    An attention's output projection is of a subclass of the linear layer, which torchao does not quantize.
+    torchao does not quantize the output projection of an attention layer, although its class is derived from
+    ``Linear``.
     """
     import torch
     from torch.nn.modules.linear import NonDynamicallyQuantizableLinear

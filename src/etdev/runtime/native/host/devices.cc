@@ -58,8 +58,10 @@ class SimulatedMemory final : public DeviceMemory {
     }
     block.inside = block.around + page;
     block.offset = (block.mapped - size) / alignment * alignment;
+    std::memset(block.inside, kCanary, block.offset);
+    std::memset(block.inside + block.offset + size, kCanary, block.mapped - block.offset - size);
     uint8_t* address = block.outside + page + block.offset;
-    const std::string name = device_name(type_, index) + "'s memory (" + std::to_string(size) + " bytes)";
+    const std::string name = block_name(block);
     add_region(block.outside, block.reserved, name);
     add_region(block.around, page, "the guard page before " + name);
     add_region(block.inside + block.mapped, page, "the guard page after " + name);
@@ -92,6 +94,24 @@ class SimulatedMemory final : public DeviceMemory {
     }
     std::memcpy(target, inside, size);
     return true;
+  }
+
+  std::vector<std::string> damages() const override {
+    const auto changed = [](uint8_t byte) { return byte != kCanary; };
+    std::vector<std::string> found;
+    for (const auto& [address, block] : blocks_) {
+      const uint8_t* begin = block.inside + block.offset;
+      const uint8_t* end = block.inside + block.mapped;
+      const uint8_t* after = std::find_if(begin + block.size, end, changed);
+      if (after != end) {
+        found.push_back(
+            block_name(block) + " was written " + std::to_string(after - begin - static_cast<ptrdiff_t>(block.size) + 1) +
+            " bytes past its end");
+      } else if (std::find_if<const uint8_t*>(block.inside, begin, changed) != begin) {
+        found.push_back(block_name(block) + " was written before its begin");
+      }
+    }
+    return found;
   }
 
   uint8_t* device_view(const void* memory, size_t size, DeviceIndex index) override {
@@ -128,6 +148,10 @@ class SimulatedMemory final : public DeviceMemory {
     remove_region(block.inside + block.mapped);
     unmap(block);
     blocks_.erase(at);
+  }
+
+  std::string block_name(const Block& block) const {
+    return device_name(type_, block.index) + "'s memory (" + std::to_string(block.size) + " bytes)";
   }
 
   static uint8_t* reserve(size_t size) {

@@ -51,6 +51,10 @@ class DeviceMemory {
   virtual bool copy_out(void* target, const void* source, size_t size, DeviceIndex index) = 0;
   // Returns where code of the device finds these bytes; null if the host cannot play the device.
   virtual uint8_t* device_view(const void* memory, size_t size, DeviceIndex index) = 0;
+  // Returns a sentence for each allocation that was written outside of its bytes, as far as that can be seen.
+  virtual std::vector<std::string> damages() const {
+    return {};
+  }
 };
 
 // Devices of which each has `capacity` bytes. Their addresses cannot be accessed: a second mapping holds the bytes.
@@ -76,6 +80,9 @@ class Devices final : public rt::DeviceAllocator {
   }
   void reset_counts();
   uint8_t* device_view(const void* memory, size_t size, DeviceIndex index);
+  std::vector<std::string> damages() const {
+    return memory_ == nullptr ? std::vector<std::string>() : memory_->damages();
+  }
   // Copies of the caller, which provides inputs on a device and reads outputs there, and of delegates. They are not
   // counted.
   void provide(void* target, const void* source, size_t size, DeviceIndex index);

@@ -1,9 +1,5 @@
 #include "loaded.h"
 
-#include <executorch/extension/data_loader/mmap_data_loader.h>
-#include <executorch/extension/flat_tensor/flat_tensor_data_map.h>
-#include <executorch/extension/named_data_map/merged_data_map.h>
-#include <executorch/runtime/core/event_tracer.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,91 +7,18 @@
 
 #include "crash.h"
 #include "heap.h"
+#include "reference.h"
 #include "results.h"
 #include "values.h"
+#include "watch.h"
 
 namespace etdev {
 namespace {
 
 using executorch::aten::Tensor;
-using executorch::extension::FlatTensorDataMap;
-using executorch::extension::MmapDataLoader;
-using MergedMap = executorch::extension::merged_data_map::MergedDataMap;
 using rt::Error;
 using rt::Span;
 using rt::Tag;
-
-std::unique_ptr<rt::DataLoader> open_file(const std::string& path) {
-  return std::make_unique<MmapDataLoader>(
-      checked(MmapDataLoader::from(path.c_str(), MmapDataLoader::MlockConfig::NoMlock), path + " cannot be opened"));
-}
-
-// Follows the instructions of a method. ExecuTorch says at which instruction it is before each kernel and delegate.
-class Watch final : public rt::EventTracer {
- public:
-  Watch(const std::map<int64_t, std::vector<Range>>& unused, const std::vector<uint8_t*>& buffers)
-      : unused_(unused), buffers_(buffers) {}
-
-  void begin_call() {
-    fill(-1);
-  }
-
-  rt::EventTracerEntry start_profiling(const char*, rt::ChainID, rt::DebugHandle) override {
-    // The debug handle is only set within an instruction.
-    if (chain_id_ != rt::kUnsetChainId) {
-      note_instruction(static_cast<int64_t>(debug_handle_));
-      fill(static_cast<int64_t>(debug_handle_));
-    }
-    return {};
-  }
-
-  void create_event_block(const char*) override {}
-  void end_profiling(rt::EventTracerEntry) override {}
-  rt::EventTracerEntry start_profiling_delegate(const char*, rt::DelegateDebugIntId) override {
-    return {};
-  }
-  void end_profiling_delegate(rt::EventTracerEntry, const void*, size_t) override {}
-  void log_profiling_delegate(
-      const char*, rt::DelegateDebugIntId, et_timestamp_t, et_timestamp_t, const void*, size_t) override {}
-  void track_allocation(rt::AllocatorID, size_t) override {}
-  rt::AllocatorID track_allocator(const char*) override {
-    return 0;
-  }
-  rt::Result<bool> log_evalue(const EValue&, rt::LoggedEValueType) override {
-    return false;
-  }
-  rt::Result<bool> log_intermediate_output_delegate(const char*, rt::DelegateDebugIntId, const Tensor&) override {
-    return false;
-  }
-  rt::Result<bool> log_intermediate_output_delegate(
-      const char*, rt::DelegateDebugIntId, const executorch::runtime::ArrayRef<Tensor>) override {
-    return false;
-  }
-  rt::Result<bool> log_intermediate_output_delegate(const char*, rt::DelegateDebugIntId, const int&) override {
-    return false;
-  }
-  rt::Result<bool> log_intermediate_output_delegate(const char*, rt::DelegateDebugIntId, const bool&) override {
-    return false;
-  }
-  rt::Result<bool> log_intermediate_output_delegate(const char*, rt::DelegateDebugIntId, const double&) override {
-    return false;
-  }
-  void set_delegation_intermediate_output_filter(rt::EventTracerFilterBase*) override {}
-
- private:
-  void fill(int64_t position) {
-    const auto found = unused_.find(position);
-    if (found == unused_.end()) {
-      return;
-    }
-    for (const Range& range : found->second) {
-      poison(buffers_[range.buffer], range.offset, range.size);
-    }
-  }
-
-  const std::map<int64_t, std::vector<Range>>& unused_;
-  const std::vector<uint8_t*>& buffers_;
-};
 
 }  // namespace
 
@@ -107,7 +30,7 @@ struct Loaded::Arena {
   std::vector<Span<uint8_t>> spans;
   std::vector<Device> devices;
   // Where the host can write a buffer's bytes, as the device would.
-  std::vector<uint8_t*> views;
+  std::vector<Span<uint8_t>> views;
 
   void add(const PlannedBuffer& buffer, uint64_t alignment) {
     const std::string name = "planned buffer " + std::to_string(planned.size() + 1);
@@ -117,7 +40,7 @@ struct Loaded::Arena {
       host.push_back(std::make_unique<GuardedBuffer>(buffer.size, alignment, name));
       std::memset(host.back()->data(), 0, buffer.size);
       spans.push_back({host.back()->data(), buffer.size});
-      views.push_back(host.back()->data());
+      views.push_back(spans.back());
       return;
     }
     device.push_back(checked(
@@ -126,8 +49,8 @@ struct Loaded::Arena {
             device_name(buffer.device.type(), buffer.device.index())));
     auto* allocator = Devices::of(buffer.device.type());
     spans.push_back(device.back().as_span());
-    views.push_back(allocator->device_view(device.back().data(), buffer.size, buffer.device.index()));
-    if (views.back() == nullptr) {  // Memory of a simulated device is zero from the start.
+    views.push_back({allocator->device_view(device.back().data(), buffer.size, buffer.device.index()), buffer.size});
+    if (views.back().data() == nullptr) {  // Memory of a simulated device is zero from the start.
       const std::vector<uint8_t> zeros(buffer.size);
       allocator->provide(device.back().data(), zeros.data(), zeros.size(), buffer.device.index());
     }
@@ -143,6 +66,8 @@ struct Loaded::Open {
   std::unique_ptr<rt::MemoryManager> memory;
   std::unique_ptr<Watch> watch;
   std::unique_ptr<rt::Method> method;
+  // Outputs whose memory the caller provides.
+  std::vector<size_t> provided;
   Opened took;
 };
 
@@ -150,18 +75,8 @@ Loaded::Loaded(const std::string& path, const std::vector<std::string>& data, bo
     : loader_(open_file(path)), shared_(shared), alignment_(alignment) {
   program_ = std::make_unique<rt::Program>(checked(
       rt::Program::load(loader_.get(), rt::Program::Verification::InternalConsistency), "the program is refused"));
-  for (const std::string& file : data) {
-    data_loaders_.push_back(open_file(file));
-    data_.push_back(std::make_unique<FlatTensorDataMap>(
-        checked(FlatTensorDataMap::load(data_loaders_.back().get()), file + " is refused")));
-  }
-  if (data_.size() > 1) {
-    std::vector<const rt::NamedDataMap*> maps;
-    for (const auto& map : data_) {
-      maps.push_back(map.get());
-    }
-    merged_ = std::make_unique<MergedMap>(
-        checked(MergedMap::load({maps.data(), maps.size()}), "the data files do not fit together"));
+  if (!data.empty()) {
+    data_ = std::make_unique<DataFiles>(data);
   }
 }
 
@@ -212,17 +127,6 @@ Opened Loaded::open(const std::string& name, const OpenOptions& options) {
   added->options = options;
   added->arena = arena(name);
   Arena& arena = *added->arena;
-  for (const auto& [position, ranges] : options.unused) {
-    for (const Range& range : ranges) {
-      if (range.buffer >= arena.planned.size() || range.offset > arena.planned[range.buffer].size ||
-          range.size > arena.planned[range.buffer].size - range.offset) {
-        throw HostError("the bytes to poison at " + std::to_string(position) + " are outside of the planned buffers");
-      }
-      if (arena.views[range.buffer] == nullptr) {
-        throw HostError("the host cannot poison memory of a device that is not simulated");
-      }
-    }
-  }
   added->planned = std::make_unique<rt::HierarchicalAllocator>(
       Span<Span<uint8_t>>(arena.spans.data(), arena.spans.size()),
       Span<const Device>(arena.devices.data(), arena.devices.size()));
@@ -231,25 +135,38 @@ Opened Loaded::open(const std::string& name, const OpenOptions& options) {
   added->memory =
       std::make_unique<rt::MemoryManager>(added->pool.get(), added->planned.get(), added->temporary.get());
   if (options.watch) {
-    added->watch = std::make_unique<Watch>(added->options.unused, arena.views);
+    added->watch = std::make_unique<Watch>(added->options.unused, arena.views, true);
   }
-  const rt::NamedDataMap* data = merged_ != nullptr ? merged_.get() : data_.empty() ? nullptr : data_[0].get();
+  const NestedWatches watches(options.watch ? options.nested : std::vector<Unused>());
   note_method(name.c_str());
   const int64_t before = heap_in_use();
   reset_heap_peak();
-  auto method = program_->load_method(name.c_str(), added->memory.get(), added->watch.get(), data);
+  auto method = program_->load_method(name.c_str(), added->memory.get(), added->watch.get(), data_.get());
   added->took.heap = heap_in_use() - before;
   added->took.heap_peak = heap_peak() - before;
   if (!method.ok()) {
-    const std::string& pool = added->pool->failure();
-    fail("method '" + name + "' cannot be loaded" + (pool.empty() ? "" : ": " + pool), method.error());
+    fail("method '" + name + "' cannot be loaded" + cause(*added), method.error());
   }
   added->method = std::make_unique<rt::Method>(std::move(method.get()));
+  for (size_t i = 0; i < added->method->inputs_size(); ++i) {
+    added->took.orders.push_back(order_of(input_of(*added->method, i)));
+  }
+  added->provided = provided_outputs(*added->method);
   added->took.buffers = arena.planned;
   added->took.method_pool = added->pool->most_used();
   added->temporary->forget();
   open_[name] = std::move(added);
   return open_[name]->took;
+}
+
+std::string Loaded::cause(const Open& open) {
+  std::string found = open.pool->failure();
+  if (found.empty() && data_ != nullptr) {
+    const auto inside = program_->get_named_data_map();
+    found = data_->take_missing(inside.ok() ? *inside : nullptr);
+    found = found.empty() ? found : "no data file has '" + found + "'";
+  }
+  return found.empty() ? found : ": " + found;
 }
 
 void Loaded::close() {
@@ -298,31 +215,33 @@ Called Loaded::call(const std::string& name, uint32_t repeat, Reader& reader, Wr
     const auto tag = meta.input_tag(i);
     const bool planned = tag.ok() && *tag == Tag::Tensor && meta.input_tensor_meta(i)->is_memory_planned();
     // ExecuTorch copies into planned memory from the host.
-    const Device device = planned ? Device(DeviceType::CPU, 0) : device_of(input_of(method, i));
-    read_value(reader, inputs[i], i, device, alignment_);
+    const EValue& declared = input_of(method, i);
+    const Device device = planned ? Device(DeviceType::CPU, 0) : device_of(declared);
+    read_value(reader, inputs[i], i, declared, device, alignment_);
+    inputs[i].shared = !planned && inputs[i].bytes != nullptr;
   }
   std::vector<std::unique_ptr<Provided>> outputs;
-  for (size_t i = 0; i < method.outputs_size(); ++i) {
-    const auto tag = meta.output_tag(i);
-    if (!tag.ok() || *tag != Tag::Tensor) {
-      continue;
+  for (const size_t i : open.provided) {
+    const std::string output = "output " + std::to_string(i);
+    const size_t size = checked(meta.output_tensor_meta(i), output).nbytes();
+    outputs.push_back(std::make_unique<Provided>(size, device_of(method.get_output(i)), alignment_, output));
+    if (open.watch != nullptr) {
+      outputs.back()->poison();
     }
-    const auto info = checked(meta.output_tensor_meta(i), "output " + std::to_string(i));
-    if (!info.is_memory_planned()) {
-      outputs.push_back(std::make_unique<Provided>(
-          info.nbytes(), device_of(method.get_output(i)), alignment_, "output " + std::to_string(i)));
-      if (open.watch != nullptr) {
-        outputs.back()->poison();
-      }
-      // An output that is an input or a constant has memory already and refuses this.
-      static_cast<void>(method.set_output_data_ptr(outputs.back()->data(), info.nbytes(), i));
-    }
+    check(
+        method.set_output_data_ptr(outputs.back()->data(), size, i),
+        "the memory for " + output + " of method '" + name + "' is refused");
   }
   Called took;
   took.seconds.reserve(repeat);
   const int64_t before = heap_in_use();
   reset_heap_peak();
   for (uint32_t turn = 0; turn < repeat; ++turn) {
+    for (Input& input : inputs) {
+      if (turn > 0 && input.shared) {
+        input.bytes->fill(input.given);  // The call before may have written over it.
+      }
+    }
     if (open.watch != nullptr) {
       open.watch->begin_call();
     }
@@ -341,22 +260,9 @@ Called Loaded::call(const std::string& name, uint32_t repeat, Reader& reader, Wr
   took.heap_peak = heap_peak() - before;
   took.method_pool = open.pool->most_used();
   took.temporary_pool = open.temporary->most_used();
-  const auto inspect = [&](const auto& buffer) {
-    const std::string damage = buffer.damage();
-    if (!damage.empty()) {
-      took.damages.push_back(damage);
-    }
-  };
-  for (const auto& buffer : open.arena->host) {
-    inspect(*buffer);
-  }
-  for (const Input& input : inputs) {
-    if (input.bytes != nullptr) {
-      inspect(*input.bytes);
-    }
-  }
-  for (const auto& buffer : outputs) {
-    inspect(*buffer);
+  took.damages = damages();
+  for (const std::string& damage : Devices::of(DeviceType::CUDA)->damages()) {
+    took.damages.push_back(damage);
   }
   writer.number(static_cast<uint32_t>(method.outputs_size()));
   for (size_t i = 0; i < method.outputs_size(); ++i) {

@@ -8,21 +8,16 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "data_files.h"
 #include "devices.h"
 #include "memory.h"
 #include "wire.h"
 
 namespace etdev {
-
-// Bytes of a planned buffer.
-struct Range {
-  uint32_t buffer;
-  uint64_t offset;
-  uint64_t size;
-};
 
 // How a method is opened.
 struct OpenOptions {
@@ -33,8 +28,9 @@ struct OpenOptions {
   uint64_t failing = 0;
   // Whether instructions are watched: the last one is known after a crash, and unused bytes are filled with poison.
   bool watch = false;
-  // Bytes that are not in use before each instruction. -1 stands for the begin of a call.
-  std::map<int64_t, std::vector<Range>> unused;
+  Unused unused;
+  // Unused bytes of the programs in EtdevReferenceBackend's delegates, in the order of the method's delegates.
+  std::vector<Unused> nested;
 };
 
 // A planned buffer as it was allocated.
@@ -45,6 +41,8 @@ struct PlannedBuffer {
 
 // What loading a method took.
 struct Opened {
+  // Dimension order of each input; none for an input that is not a tensor.
+  std::vector<std::optional<std::vector<uint8_t>>> orders;
   std::vector<PlannedBuffer> buffers;
   uint64_t method_pool = 0;
   int64_t heap = 0;
@@ -81,13 +79,13 @@ class Loaded {
 
   std::shared_ptr<Arena> arena(const std::string& name);
   Open& opened(const std::string& name);
+  // Why a method could not be loaded, with ": " before it; empty if that is not known.
+  std::string cause(const Open& open);
   void close();
 
   std::unique_ptr<rt::DataLoader> loader_;
   std::unique_ptr<rt::Program> program_;
-  std::vector<std::unique_ptr<rt::DataLoader>> data_loaders_;
-  std::vector<std::unique_ptr<rt::NamedDataMap>> data_;
-  std::unique_ptr<rt::NamedDataMap> merged_;
+  std::unique_ptr<DataFiles> data_;
   bool shared_;
   uint64_t alignment_;
   // Whether a method was called since the methods were loaded.

@@ -16,6 +16,7 @@
 #include "crash.h"
 #include "devices.h"
 #include "heap.h"
+#include "libraries.h"
 #include "loaded.h"
 #include "reference.h"
 #include "wire.h"
@@ -39,6 +40,8 @@ class Host {
         return unload(answer);
       case Kind::kFaults:
         return faults(request);
+      case Kind::kLibrary:
+        return open_library(request.text());
       case Kind::kRegisterTwice:
         return rt::register_device_allocator(Devices::of(DeviceType::CUDA));
       default:
@@ -123,6 +126,21 @@ class Host {
     return *loaded_;
   }
 
+  static Unused read_unused(Reader& request) {
+    Unused found;
+    const auto moments = request.number<uint32_t>();
+    for (uint32_t i = 0; i < moments; ++i) {
+      auto& ranges = found[request.number<int64_t>()];
+      ranges.resize(request.number<uint32_t>());
+      for (Range& range : ranges) {
+        range.buffer = request.number<uint32_t>();
+        range.offset = request.number<uint64_t>();
+        range.size = request.number<uint64_t>();
+      }
+    }
+    return found;
+  }
+
   void open(Reader& request, Writer& answer) {
     const std::string name = request.text();
     OpenOptions options;
@@ -135,17 +153,19 @@ class Host {
     }
     options.failing = request.number<uint64_t>();
     options.watch = request.number<uint8_t>() != 0;
-    const auto moments = request.number<uint32_t>();
-    for (uint32_t i = 0; i < moments; ++i) {
-      auto& ranges = options.unused[request.number<int64_t>()];
-      ranges.resize(request.number<uint32_t>());
-      for (Range& range : ranges) {
-        range.buffer = request.number<uint32_t>();
-        range.offset = request.number<uint64_t>();
-        range.size = request.number<uint64_t>();
-      }
+    options.unused = read_unused(request);
+    options.nested.resize(request.number<uint32_t>());
+    for (Unused& unused : options.nested) {
+      unused = read_unused(request);
     }
     const Opened took = loaded().open(name, options);
+    answer.number(static_cast<uint32_t>(took.orders.size()));
+    for (const auto& order : took.orders) {
+      answer.number(order.has_value() ? static_cast<int32_t>(order->size()) : int32_t{-1});
+      if (order.has_value()) {
+        answer.bytes(order->data(), order->size());
+      }
+    }
     answer.number(static_cast<uint32_t>(took.buffers.size()));
     for (const PlannedBuffer& buffer : took.buffers) {
       answer.number(static_cast<int8_t>(buffer.device.type()));

@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <set>
 
 #include "wire.h"
 
 namespace etdev {
 namespace {
 
-constexpr uint8_t kCanary = 0xc5;
 constexpr size_t kMaxRegions = 65536;
 constexpr size_t kUnlimited = size_t{1} << 30;
 
@@ -23,6 +23,8 @@ Region* regions() {
   return table;
 }
 size_t region_count = 0;
+
+std::set<const GuardedBuffer*> guarded_buffers;
 
 size_t page_size() {
   static const size_t size = static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -85,9 +87,11 @@ GuardedBuffer::GuardedBuffer(size_t size, size_t alignment, const std::string& n
   std::memset(data_ + size, kCanary, static_cast<size_t>(last_ - data_) - size);
   add_region(mapping_, page, "the guard page before " + name);
   add_region(last_, page, "the guard page after " + name);
+  guarded_buffers.insert(this);
 }
 
 GuardedBuffer::~GuardedBuffer() {
+  guarded_buffers.erase(this);
   remove_region(mapping_);
   remove_region(last_);
   munmap(mapping_, mapped_);
@@ -108,16 +112,28 @@ std::string GuardedBuffer::damage() const {
   return "";
 }
 
+std::vector<std::string> damages() {
+  std::vector<std::string> found;
+  for (const GuardedBuffer* buffer : guarded_buffers) {
+    const std::string damage = buffer->damage();
+    if (!damage.empty()) {
+      found.push_back(damage);
+    }
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
 Pool* Pool::create(uint64_t limit, const std::string& name, uint64_t failing) {
   const size_t size = limit == kNoLimit ? kUnlimited : limit;
   if (size == 0) {
-    return new Pool(0, nullptr, limit, name, failing);
+    return new Pool(0, nullptr, name, failing);
   }
   void* base = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) {
     throw HostError("no memory for " + name);
   }
-  return new Pool(size, static_cast<uint8_t*>(base), limit, name, failing);
+  return new Pool(size, static_cast<uint8_t*>(base), name, failing);
 }
 
 Pool::~Pool() {
@@ -133,7 +149,7 @@ void* Pool::allocate(size_t size, size_t alignment) {
   if (found == nullptr && failure_.empty()) {
     failure_ = count_ == failing_
         ? name_ + ": allocation " + std::to_string(count_) + " failed on request"
-        : name_ + " of " + std::to_string(limit_) + " bytes is too small: " + std::to_string(used_size()) +
+        : name_ + " of " + std::to_string(this->size()) + " bytes is too small: " + std::to_string(used_size()) +
             " are in use, and " + std::to_string(size) + " more are needed";
   }
   return found;

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,22 @@ class GuardedBuffer {
   uint8_t* data_ = nullptr;
 };
 
+// Returns a sentence for each guarded buffer whose canary has changed.
+std::vector<std::string> damages();
+
+// Value of the bytes around buffers.
+constexpr uint8_t kCanary = 0xc5;
+
+// Bytes of a planned buffer.
+struct Range {
+  uint32_t buffer;
+  uint64_t offset;
+  uint64_t size;
+};
+
+// Bytes that are not in use before each instruction. Position -1 is the begin of a call.
+using Unused = std::map<int64_t, std::vector<Range>>;
+
 // Limit of a pool that is large enough for any program.
 constexpr uint64_t kNoLimit = UINT64_MAX;
 
@@ -80,10 +97,9 @@ class Pool : public executorch::runtime::MemoryAllocator {
   }
 
  private:
-  Pool(size_t size, uint8_t* base, uint64_t limit, const std::string& name, uint64_t failing)
-      : MemoryAllocator(static_cast<uint32_t>(size), base), limit_(limit), name_(name), failing_(failing) {}
+  Pool(size_t size, uint8_t* base, const std::string& name, uint64_t failing)
+      : MemoryAllocator(static_cast<uint32_t>(size), base), name_(name), failing_(failing) {}
 
-  uint64_t limit_;
   std::string name_;
   uint64_t failing_;
   uint64_t count_ = 0;

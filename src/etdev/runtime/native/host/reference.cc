@@ -10,12 +10,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "devices.h"
 #include "memory.h"
+#include "watch.h"
 #include "wire.h"
 
 namespace etdev {
@@ -30,6 +32,9 @@ using rt::Span;
 
 constexpr char kMethod[] = "forward";
 constexpr size_t kAlignment = 64;
+
+// Unused bytes of the programs that are loaded next. The last one is the next one's.
+std::vector<Unused> expected;
 
 // Memory of a nested program's planned buffer: on the delegate's device, with the bytes that the host computes in.
 struct Arena {
@@ -46,7 +51,7 @@ struct Shape {
 };
 
 // Bytes of an argument, where the host can compute with them. Without a view of the device, they are a copy. Its
-// transfers stand for no copy of the program, so they are not counted.
+// transfers are not copies of the program, so they are not counted.
 class View {
  public:
   View(const Tensor& tensor, size_t size) : size_(size), device_(tensor.unsafeGetTensorImpl()->device()) {
@@ -129,7 +134,12 @@ class Nested {
     pool_.reset(Pool::create(kNoLimit, "the method pool of a delegate", 0));
     temporary_.reset(Pool::create(kNoLimit, "the temporary pool of a delegate", 0));
     memory_ = std::make_unique<rt::MemoryManager>(pool_.get(), planned_.get(), temporary_.get());
-    auto method = program_->load_method(kMethod, memory_.get());
+    if (!expected.empty()) {
+      unused_ = std::move(expected.back());
+      expected.pop_back();
+      watch_ = std::make_unique<Watch>(unused_, spans_, false);
+    }
+    auto method = program_->load_method(kMethod, memory_.get(), watch_.get());
     if (!method.ok()) {
       return method.error();
     }
@@ -143,6 +153,9 @@ class Nested {
     if (arguments.size() != inputs + outputs) {
       ET_LOG(Error, "the call has %zu arguments, the nested program %zu", arguments.size(), inputs + outputs);
       return Error::InvalidArgument;
+    }
+    if (watch_ != nullptr) {
+      watch_->begin_call();
     }
     std::vector<View> results;
     results.reserve(outputs);
@@ -272,6 +285,8 @@ class Nested {
   std::unique_ptr<Pool> pool_;
   std::unique_ptr<Pool> temporary_;
   std::unique_ptr<rt::MemoryManager> memory_;
+  Unused unused_;
+  std::unique_ptr<Watch> watch_;
   std::unique_ptr<rt::Method> method_;
 };
 
@@ -327,6 +342,14 @@ class ReferenceBackend final : public rt::BackendInterface {
 };
 
 }  // namespace
+
+NestedWatches::NestedWatches(std::vector<Unused> unused) {
+  expected.assign(std::make_move_iterator(unused.rbegin()), std::make_move_iterator(unused.rend()));
+}
+
+NestedWatches::~NestedWatches() {
+  expected.clear();
+}
 
 void register_reference_backend() {
   static ReferenceBackend backend;

@@ -1,6 +1,7 @@
 #include "values.h"
 
 #include <algorithm>
+#include <set>
 
 namespace etdev {
 namespace {
@@ -12,20 +13,28 @@ using rt::Tag;
 // Kinds of values in messages.
 enum class Value : uint8_t { kNone = 0, kTensor = 1, kInt = 2, kDouble = 3, kBool = 4, kString = 5 };
 
-void read_tensor(Reader& reader, Input& input, size_t index, Device device, uint64_t alignment) {
+void read_tensor(
+    Reader& reader, Input& input, size_t index, const EValue& declared, Device device, uint64_t alignment) {
   const auto type = static_cast<ScalarType>(reader.number<int8_t>());
   const auto dimensions = reader.number<uint32_t>();
   for (uint32_t i = 0; i < dimensions; ++i) {
     input.sizes.push_back(reader.number<int32_t>());
     input.order.push_back(static_cast<TensorImpl::DimOrderType>(i));
   }
+  // The bytes of a request are in the declared order of dimensions.
+  if (declared.isTensor() && declared.toTensor().dim() == static_cast<ssize_t>(dimensions)) {
+    const auto order = declared.toTensor().dim_order();
+    input.order.assign(order.begin(), order.end());
+  }
   input.strides.assign(dimensions, 1);
   for (size_t i = dimensions; i > 1; --i) {
-    input.strides[i - 2] = input.strides[i - 1] * std::max(input.sizes[i - 1], 1);
+    const size_t inner = input.order[i - 1];
+    input.strides[input.order[i - 2]] = input.strides[inner] * std::max(input.sizes[inner], 1);
   }
   const auto size = reader.number<uint64_t>();
   input.bytes = std::make_unique<Provided>(size, device, alignment, "input " + std::to_string(index));
-  input.bytes->fill(reader.take(size));
+  input.given = reader.take(size);
+  input.bytes->fill(input.given);
   input.tensor = std::make_unique<TensorImpl>(
       type,
       dimensions,
@@ -48,6 +57,14 @@ Device device_of(const EValue& value) {
   return value.isTensor() ? value.toTensor().unsafeGetTensorImpl()->device() : Device(DeviceType::CPU, 0);
 }
 
+std::optional<std::vector<uint8_t>> order_of(const EValue& value) {
+  if (!value.isTensor()) {
+    return std::nullopt;
+  }
+  const auto order = value.toTensor().dim_order();
+  return std::vector<uint8_t>(order.begin(), order.end());
+}
+
 const EValue& input_of(const rt::Method& method, size_t index) {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -55,10 +72,34 @@ const EValue& input_of(const rt::Method& method, size_t index) {
 #pragma GCC diagnostic pop
 }
 
-void read_value(Reader& reader, Input& input, size_t index, Device device, uint64_t alignment) {
+std::vector<size_t> provided_outputs(const rt::Method& method) {
+  std::set<const TensorImpl*> inputs;
+  for (size_t i = 0; i < method.inputs_size(); ++i) {
+    if (input_of(method, i).isTensor()) {
+      inputs.insert(input_of(method, i).toTensor().unsafeGetTensorImpl());
+    }
+  }
+  std::vector<size_t> found;
+  for (size_t i = 0; i < method.outputs_size(); ++i) {
+    const EValue& output = method.get_output(i);
+    if (!output.isTensor()) {
+      continue;
+    }
+    const auto info = checked(method.method_meta().output_tensor_meta(i), "output " + std::to_string(i));
+    const Tensor tensor = output.toTensor();
+    if (!info.is_memory_planned() && tensor.const_data_ptr() == nullptr &&
+        inputs.count(tensor.unsafeGetTensorImpl()) == 0) {
+      found.push_back(i);
+    }
+  }
+  return found;
+}
+
+void read_value(
+    Reader& reader, Input& input, size_t index, const EValue& declared, Device device, uint64_t alignment) {
   switch (static_cast<Value>(reader.number<uint8_t>())) {
     case Value::kTensor:
-      read_tensor(reader, input, index, device, alignment);
+      read_tensor(reader, input, index, declared, device, alignment);
       return;
     case Value::kInt:
       input.value = EValue(reader.number<int64_t>());
@@ -68,6 +109,11 @@ void read_value(Reader& reader, Input& input, size_t index, Device device, uint6
       return;
     case Value::kBool:
       input.value = EValue(reader.number<uint8_t>() != 0);
+      return;
+    case Value::kString:
+      input.characters = reader.text();
+      input.text = {input.characters.data(), input.characters.size()};
+      input.value = EValue(&input.text);
       return;
     case Value::kNone:
       return;

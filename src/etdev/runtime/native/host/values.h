@@ -7,6 +7,7 @@
 
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,9 +51,6 @@ class Provided {
       etdev::poison(host_->data(), 0, size_);
     }
   }
-  std::string damage() const {
-    return host_ != nullptr ? host_->damage() : "";
-  }
 
  private:
   size_t size_;
@@ -64,20 +62,34 @@ class Provided {
 // An input of a request, in memory of its own.
 struct Input {
   std::unique_ptr<Provided> bytes;
+  // The bytes in the request, and whether the program reads them in the caller's memory instead of a copy.
+  const uint8_t* given = nullptr;
+  bool shared = false;
   std::vector<TensorImpl::SizesType> sizes;
   std::vector<TensorImpl::DimOrderType> order;
   std::vector<TensorImpl::StridesType> strides;
   std::unique_ptr<TensorImpl> tensor;
+  std::string characters;
+  executorch::aten::ArrayRef<char> text;
   EValue value;
 };
 
 // Returns the device of a tensor; the host for other values.
 Device device_of(const EValue& value);
 
+// Returns the dimension order of a tensor; nothing for other values.
+std::optional<std::vector<uint8_t>> order_of(const EValue& value);
+
 const EValue& input_of(const rt::Method& method, size_t index);
 
-// Reads input number `index` of a request, into memory on `device`.
-void read_value(Reader& reader, Input& input, size_t index, Device device, uint64_t alignment);
+// Returns the outputs of a loaded method whose memory the caller provides. Call it before the method has inputs.
+//
+// An output that is an input, or a constant in a data file, is not planned either, but has memory of its own.
+std::vector<size_t> provided_outputs(const rt::Method& method);
+
+// Reads input number `index` of a request, into memory on `device`. `declared` is the input in the program.
+void read_value(
+    Reader& reader, Input& input, size_t index, const EValue& declared, Device device, uint64_t alignment);
 
 // Writes output number `index` of a call.
 void write_value(Writer& writer, const EValue& value, size_t index);

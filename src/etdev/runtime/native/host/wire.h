@@ -14,7 +14,7 @@
 namespace etdev {
 
 constexpr uint32_t kMagic = 0x484e5445;  // "ETNH"
-constexpr uint16_t kVersion = 1;
+constexpr uint16_t kVersion = 4;
 
 enum class Kind : uint16_t {
   kHello = 1,
@@ -24,6 +24,7 @@ enum class Kind : uint16_t {
   kUnload = 5,
   kRegisterTwice = 6,
   kFaults = 7,
+  kLibrary = 8,
   kAnswer = 100,
   kError = 101,
   kCrash = 102,

@@ -1,4 +1,4 @@
-"""Transports, which carry commands to workers: threads, processes, Ray, and those of plugins.
+"""Transports, which carry commands to workers: threads, processes, Ray actors, or workers of a plugin.
 
 All transports have the same interface and pass the same tests.
 """
@@ -21,7 +21,7 @@ RAY_EXTRA = 'pip install "etdev[ray]"'
 def open_transport(
     name: str, specs: Sequence[WorkerSpec], *, seed: int | None = None, ray_address: str | None = None
 ) -> Transport:
-    """Return the transport with this name, which is not started yet.
+    """Return the transport with this name; the caller must start it.
 
     Raises :class:`~etdev.errors.UsageError` for an unknown name, and :class:`~etdev.errors.MissingRequirementError` if
     Ray is not installed or a plugin fails.

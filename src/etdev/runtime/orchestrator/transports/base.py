@@ -13,8 +13,8 @@ from etdev.runtime.orchestrator.spec import WorkerSpec
 Done = Callable[[Any, BaseException | None], None]
 """Callback for the answer to a command, or for the command's error.
 
-It is called once for each command, from any thread, possibly before the command's method returns. It is not called for
-a worker that was reported as lost.
+The callback is called once for each command, from any thread, possibly before the command's method returns. The
+callback is not called for a worker that was reported as lost.
 """
 Unknown = Callable[[int, str], None]
 """Callback for the loss of a worker; its arguments are the worker's number and the reason."""
@@ -22,28 +22,28 @@ Unknown = Callable[[int, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """State of a worker, known without asking the worker."""
+    """Last known state of a worker, available without a command to the worker."""
 
     alive: bool
     pid: int
     """Process id of the worker."""
     live_bytes: int
-    """Bytes that the worker has allocated; 0 if it is lost."""
+    """Bytes that the worker has allocated; 0 if the worker is lost."""
 
 
 class Transport(ABC):
-    """Workers, numbered from 0; the methods return without waiting for answers."""
+    """Workers, numbered from 0, and the commands to them; commands return without waiting for answers."""
 
     def __init__(self, specs: Sequence[WorkerSpec]) -> None:
         self.specs = tuple(specs)
 
     @abstractmethod
     def start(self, lost: Unknown) -> None:
-        """Start all workers; if one of them does not start, end the others and raise an error."""
+        """Start all workers; if a worker does not start, end the other workers and raise an error."""
 
     @abstractmethod
     def alloc(self, worker: int, buffer: int, nbytes: int, done: Done) -> None:
-        """Allocate a buffer, whose number must be new."""
+        """Allocate a buffer with the number ``buffer``, which must not have been used before."""
 
     @abstractmethod
     def free(self, worker: int, buffer: int, done: Done) -> None:

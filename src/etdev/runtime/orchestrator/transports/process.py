@@ -1,4 +1,4 @@
-"""Transport to workers that are processes, which are spawned, not forked."""
+"""Transport to workers that are processes. The processes are spawned, not forked."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BOOT = "import sys; sys.path[:] = {path}; from {module} import main; main({desc
 _START_SECONDS = 120.0
 """Maximum time in seconds for the start of a worker."""
 _END_SECONDS = 1.0
-"""Maximum time in seconds in which a worker must end after the command to stop."""
+"""Maximum time in seconds between the command to stop and the end of a worker."""
 _KILL_SECONDS = 10.0
 """Maximum time in seconds for a killed process to end."""
 _LOOK_SECONDS = 0.2
@@ -41,7 +41,7 @@ _Read = Callable[[Sequence[Any]], Any]
 
 
 class ProcessTransport(Transport):
-    """One process for each worker; a thread of this process starts it and receives its answers."""
+    """Transport with one process for each worker; a thread starts each process and receives its answers."""
 
     def __init__(self, specs: Sequence[WorkerSpec]) -> None:
         super().__init__(specs)
@@ -77,7 +77,7 @@ class ProcessTransport(Transport):
         self._lanes[worker].ask(Kind.RUN, dump_job(job), load_outcome, done)
 
     def health(self, worker: int) -> Health:
-        """Return the state of a worker: if its process is alive, and its allocated bytes at its last answer."""
+        """Return the state of a worker: whether its process is alive, and the bytes allocated at its last answer."""
         lane = self._lanes[worker]
         return Health(lane.alive, lane.pid, lane.live_bytes if lane.alive else 0)
 
@@ -92,7 +92,7 @@ class ProcessTransport(Transport):
         self._lanes[worker].kill()
 
     def close(self) -> None:
-        """Tell all processes to end, and kill those that do not."""
+        """Tell all processes to end, and kill the processes that do not end in time."""
         for lane in self._lanes:
             lane.end()
         until = time.monotonic() + _END_SECONDS
@@ -101,7 +101,7 @@ class ProcessTransport(Transport):
 
 
 class _Lane:
-    """The process of a worker, and the connection to it; a restart creates a new object."""
+    """The process of a worker, and the connection to this process; a restart creates a new object."""
 
     def __init__(self, number: int, spec: WorkerSpec, lost: Unknown) -> None:
         self._number, self._spec, self._lost = number, spec, lost
@@ -109,7 +109,7 @@ class _Lane:
         self.alive = False
         """True from the start of the process until its loss is reported."""
         self.failure: BaseException | None = None
-        """Error that prevented the start of the process; None if there is none."""
+        """Error that prevented the start of the process; None without such an error."""
         self.started = Event()
         """Set after the process has started or failed to start."""
         self._process: subprocess.Popen[bytes] | None = None
@@ -127,7 +127,7 @@ class _Lane:
         self._thread.start()
 
     def ask(self, kind: Kind, parts: Sequence[Any], read: _Read, done: Done) -> None:
-        """Send a command; a lost worker never answers."""
+        """Send a command; a lost worker does not answer, so ``done`` is not called."""
         if self._over.is_set():
             return
         number = next(self._numbers)
@@ -135,13 +135,13 @@ class _Lane:
         self._channel.send(Message(number, kind, parts))
 
     def end(self) -> None:
-        """Tell the process to end, without reporting a loss."""
+        """Tell the process to end, and do not report the end as a loss."""
         self._ending = True
         if self.alive:
             self._channel.send(Message(0, Kind.STOP, ()))
 
     def kill(self, seconds: float = 0.0) -> None:
-        """Wait up to ``seconds`` for the process to end; then kill it and wait until it has ended."""
+        """Wait up to ``seconds`` for the process to end; after that time, kill the process and wait for its end."""
         waits = self._thread.ident is not None and current_thread() is not self._thread
         if waits and self._over.wait(max(seconds, 0.0)):
             return
@@ -151,9 +151,9 @@ class _Lane:
             self._over.wait(_KILL_SECONDS)
 
     def _live(self) -> None:
-        """Start the process and receive its answers until it ends; this is the main function of the worker's thread.
+        """Start the process and receive answers until the process ends; the worker's thread runs this function.
 
-        On Linux, the process ends with this thread.
+        On Linux, the system ends the process if this thread ends.
         """
         try:
             self._start()
@@ -209,7 +209,7 @@ class _Lane:
                 self._receive()
         except EOFError:
             raise OrchestratorError(
-                f"worker {self._number} did not start: {self._reap()}", hint="see its output on stderr"
+                f"worker {self._number} did not start: {self._reap()}", hint="see the worker's output on stderr"
             ) from None
         if answers[0] is not None:
             raise answers[0]
@@ -268,7 +268,7 @@ class _Lane:
 
 
 def _start(lanes: Sequence[_Lane]) -> None:
-    """Start workers at the same time; if one of them does not start, end all and raise its error."""
+    """Start workers at the same time; if a worker does not start, end all workers and raise the error."""
     until = time.monotonic() + _START_SECONDS
     try:
         for lane in lanes:
@@ -289,7 +289,7 @@ def _start(lanes: Sequence[_Lane]) -> None:
 def _describe_main() -> Mapping[str, Any]:
     """Return the data that another process needs to import the main module of this process.
 
-    Raises an error while this process itself imports its parent's main module.
+    Raises an error while this process is itself importing the main module of its parent.
     """
     found = get_preparation_data("etdev worker")
     return {name: found[name] for name in _MAIN if name in found}

@@ -1,7 +1,7 @@
 """Encoding of jobs, results and errors as lists of byte buffers, called parts.
 
-The first part is a pickle. Its out-of-band buffers follow, which are copied when they are decoded. The contents of
-arrays come last, and are not copied.
+The first part is a pickle. The pickle's out-of-band buffers follow; decoding copies them. The last parts are the
+contents of arrays, which are not copied.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def run_job(
 ) -> list[Any]:
     """Decode and run a job, and return its encoded outcome; call ``before`` first.
 
-    Raises :class:`~etdev.errors.UsageError` if the job cannot be decoded or the outcome cannot be encoded, and the
-    errors of the task.
+    Raises the errors of the task. Raises :class:`~etdev.errors.UsageError` if the job cannot be decoded or the outcome
+    cannot be encoded.
     """
     try:
         if before is not None:
@@ -117,7 +117,7 @@ def load_outcome(parts: Sequence[Any]) -> Outcome:
 
 
 def dump_error(error: BaseException, dumps: Dumps = pickle.dumps) -> list[Any]:
-    """Encode an error; if it cannot be pickled, encode only its name and message."""
+    """Encode an error; if the error cannot be pickled, encode only its type's name, message and traceback."""
     try:
         words = str(error)
     except Exception:  # noqa: BLE001 - the message comes from the code of the error
@@ -131,7 +131,10 @@ def dump_error(error: BaseException, dumps: Dumps = pickle.dumps) -> list[Any]:
 
 
 def load_error(parts: Sequence[Any]) -> BaseException:
-    """Decode an error, or return a :class:`RemoteError`; the remote traceback is its ``__cause__``."""
+    """Decode an error; if this fails, return a :class:`RemoteError`.
+
+    The ``__cause__`` of the returned error contains the traceback from the worker.
+    """
     name, words, text = pickle.loads(parts[0])
     try:
         found = pickle.loads(parts[1])
@@ -148,7 +151,7 @@ def name_of(call: Any) -> str:
 
 
 def _refuse(job: Job, error: Exception, dumps: Dumps) -> UsageError:
-    """Find the first of a job's parts that cannot be pickled, and return an error that names it."""
+    """Return an error that identifies the first part of a job that cannot be pickled."""
     call = name_of(job.call)
     if not _can_be_sent(job.call, dumps):
         return UsageError(

@@ -1,7 +1,7 @@
 """Connection that sends messages between two processes, without blocking the sender.
 
 Large messages go through unnamed shared memory, of which only the descriptor is sent. The system frees the memory when
-no process has the descriptor any more, even if a process is killed.
+all processes have closed the descriptor or have ended.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PIECE = 1 << 16
 """Maximum size in bytes of one read."""
 _DESCRIPTOR = struct.Struct("@i")
 _ANCILLARY = socket.CMSG_SPACE(8 * _DESCRIPTOR.size)
-"""Space for descriptors in one read; Linux delivers one, other systems may deliver several."""
+"""Space in bytes for the descriptors in one read: one descriptor on Linux, several on other systems."""
 _RECEIVE = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _MAP = {"prot": mmap.PROT_READ, "flags": mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)}
 
@@ -51,7 +51,7 @@ class Channel(MoveOnly):
     """One end of a connection: any thread can send, and only one thread receives.
 
     ``stamp`` returns a number that each message carries. ``sentinel`` is a descriptor that is readable after the other
-    process has ended. The connection alone does not show this end, because a child of the process may keep it open.
+    process has ended. The connection may stay open after that end, because a child of the other process can inherit it.
     """
 
     def __init__(
@@ -62,9 +62,11 @@ class Channel(MoveOnly):
         self._lock = Lock()
         self._outbox: deque[Message] = deque()
         self._frame: _Frame | None = None
-        """The message that is sent only in part so far."""
+        """The message that is only partly sent so far; None if there is none."""
         self._sending = self._full = False
-        """``_sending``: a thread sends for all threads. ``_full``: it found no room, so the receiving thread continues.
+        """``_sending``: True while a thread sends for all threads.
+
+        ``_full``: True if the connection is full, so that the receiving thread sends the rest.
         """
         self._broken = self._closed = self._ended = False
         self._inbox = bytearray()
@@ -76,7 +78,7 @@ class Channel(MoveOnly):
                 self._poll.register(descriptor, select.POLLIN)
 
     def send(self, message: Message) -> None:
-        """Queue a message, and send it when there is room; drop it if the other process has ended."""
+        """Queue a message, and send the message when there is room; drop it if the other process has ended."""
         with self._lock:
             if self._closed or self._broken:
                 return
@@ -90,7 +92,7 @@ class Channel(MoveOnly):
         """Wait for messages, and send queued messages when there is room.
 
         Return an empty queue after ``seconds`` without a message. Raises :class:`EOFError` if the other process has
-        ended and all its messages were returned.
+        ended and all received messages were returned.
         """
         if self._ended:
             raise EOFError
@@ -139,7 +141,7 @@ class Channel(MoveOnly):
                 raise
 
     def _wait_for_room(self) -> bool:
-        """Let the receiving thread send the rest; return False if the channel is closed."""
+        """Let the receiving thread send the rest of the messages; return False if the channel is closed."""
         with self._lock:
             if not self._closed:
                 self._full = True
@@ -147,7 +149,10 @@ class Channel(MoveOnly):
             return not self._closed
 
     def _break(self) -> None:
-        """Stop sending, because the other process has ended or a message is incomplete; the receiver notices this."""
+        """Stop sending, because the other process has ended or a message is incomplete.
+
+        The receiving thread then fails.
+        """
         with self._lock:
             self._broken, self._sending = True, False
             self._outbox.clear()
@@ -227,7 +232,7 @@ class Channel(MoveOnly):
 
 
 class _Frame:
-    """A message that is being sent.
+    """A message during its sending.
 
     The frame creates the message's shared memory, so that queued messages do not need descriptors.
     """

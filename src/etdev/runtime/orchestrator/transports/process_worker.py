@@ -63,7 +63,7 @@ def end_with_parent() -> None:
 
 
 class _Server:
-    """Executes the commands of one connection."""
+    """Executor of the commands that arrive through one connection."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._channel = Channel(connection, stamp=self._live_bytes)
@@ -162,7 +162,7 @@ def _use_memory(worker: Worker, message: Message) -> Sequence[Any]:
 def _import_main(preparation: Mapping[str, Any]) -> None:
     """Import the parent's main module as the main module of this process, like ``multiprocessing``.
 
-    While it is imported, the module must not start processes.
+    The module must not start processes during the import.
     """
     from multiprocessing import process, spawn
 

@@ -43,7 +43,7 @@ class _Lane:
         self.number, self.actor = number, actor
         self.pid = 0
         self.over = False
-        """True when no more answers or losses of this actor will be reported."""
+        """True when answers and losses of this actor are no longer reported."""
         self.alive = True
         """True until the loss of the actor is reported."""
         self.gone = threading.Event()
@@ -53,7 +53,7 @@ class _Lane:
         self._stamp = -1
 
     def take(self, packed: Any) -> Sequence[Any]:
-        """Return the encoded result in an answer, or raise the error in it."""
+        """Return the encoded result in an answer, or raise the error in the answer."""
         stamp, live_bytes, failed, parts = read_answer(packed)
         if stamp > self._stamp:
             self._stamp, self.live_bytes = stamp, live_bytes
@@ -68,9 +68,10 @@ class _Lane:
 
 
 class RayTransport(Transport):
-    """One actor for each worker, on the Ray cluster of this process, on the cluster at an address, or on a new one.
+    """Transport with one Ray actor for each worker.
 
-    One thread handles all answers of all workers.
+    The actors use the Ray cluster of this process, the cluster at ``address``, or a new cluster. One thread handles all
+    answers of all workers.
     """
 
     def __init__(self, specs: Sequence[WorkerSpec], *, address: str | None = None) -> None:
@@ -129,7 +130,7 @@ class RayTransport(Transport):
         self._await(lane, lane.actor.run.remote(*pack(dump_job(job, cloudpickle.dumps))), done, load_outcome)
 
     def health(self, worker: int) -> Health:
-        """Return the state of a worker: if its actor is alive, and its allocated bytes at its last answer."""
+        """Return the state of a worker: whether its actor is alive, and the bytes allocated at its last answer."""
         lane = self._lanes[worker]
         return Health(lane.alive, lane.pid, lane.live_bytes if lane.alive else 0)
 
@@ -143,7 +144,10 @@ class RayTransport(Transport):
         self._in_thread(lambda: self._lose(lane, f"its process {lane.pid} was killed"))
 
     def close(self) -> None:
-        """Kill the actors, wait until they have ended, and leave the cluster; the cluster ends with its last user."""
+        """Kill the actors, wait until they have ended, and leave the cluster.
+
+        If this process started the cluster, the cluster ends with its last user.
+        """
         with self._closing:
             if self._closed:
                 return
@@ -196,7 +200,7 @@ class RayTransport(Transport):
     def _await(self, lane: _Lane, reference: Any, done: Done, read: _Read) -> None:
         """Handle an answer in the transport's thread when the answer arrives.
 
-        Ray's own thread must not do this, because it could not send at the same time.
+        Ray's own thread must not handle answers, because it cannot send commands at the same time.
         """
 
         def put(future: Future[Any]) -> None:
@@ -205,7 +209,7 @@ class RayTransport(Transport):
         reference.future().add_done_callback(put)
 
     def _in_thread(self, action: Callable[[], None]) -> None:
-        """Call a function in the transport's thread and wait for it."""
+        """Call a function in the transport's thread and wait for the end of the call."""
         if threading.current_thread() is self._thread:
             action()
             return

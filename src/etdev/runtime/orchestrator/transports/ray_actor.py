@@ -33,12 +33,12 @@ The answer with the highest number has the current number of allocated bytes.
 
 
 def _thread(group: str) -> Callable[[_Method], _Method]:
-    """Return a decorator that puts a method into a group."""
+    """Return a decorator that assigns a method to a concurrency group."""
     return cast(Callable[[_Method], _Method], ray.method(concurrency_group=group))
 
 
 def pack(parts: Sequence[Any]) -> list[Any]:
-    """Prepare parts for Ray: large ones as arrays, which Ray puts into shared memory, small ones as bytes."""
+    """Prepare parts for Ray: large parts as arrays, which Ray puts into shared memory, and small parts as bytes."""
     return [np.frombuffer(part, np.uint8) if len(part) >= _LARGE else bytes(part) for part in parts]
 
 
@@ -100,7 +100,7 @@ class RayWorker:
 
     @_thread("pulse")
     def pulse(self) -> None:
-        """Block forever; when the actor ends, this call fails, so the end is noticed even without another call."""
+        """Block forever. When the actor ends, this call fails, so that the transport notices the end immediately."""
         threading.Event().wait()
 
     @property

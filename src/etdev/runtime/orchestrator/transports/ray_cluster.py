@@ -19,10 +19,10 @@ import ray
 from etdev.errors import MissingRequirementError, UsageError
 
 _STORE = 256 << 20
-"""Size of shared memory for data in transit; Ray uses files for more data."""
+"""Size in bytes of the shared memory for data in transit; if it is full, Ray uses files."""
 _REACHED_SECONDS = 10.0
 _LONGEST = 30
-"""Maximum length of the temporary folder's path; with a longer one, the names of Ray's sockets are too long."""
+"""Maximum length of the temporary folder's path; longer paths make the names of Ray's sockets too long."""
 _NOT_JOINED = "start a cluster with `ray start --head`, or omit the address, so that Ray starts one"
 _TOKEN = secrets.token_hex(32)
 """Token that the cluster requires from clients; Ray reads it once for each process."""
@@ -139,7 +139,7 @@ class _Shared:
     def join(self, address: str | None) -> None:
         """Add a user; the first user starts or joins the cluster.
 
-        If other code in this process has a cluster, use that cluster, and do not end it.
+        If other code in this process already uses a cluster, use that cluster, and do not end it.
         """
         with self._lock:
             if self._cluster is None and not ray.is_initialized():
@@ -163,8 +163,9 @@ class _Shared:
         here = ray.get_runtime_context().gcs_address
         if address not in (None, "auto", joined, here):
             raise UsageError(
-                f"this process already has a Ray cluster at {joined or here}, and cannot join the one at {address}",
-                hint="close the orchestrators that use it, or `ray.shutdown()` it",
+                f"this process already has a Ray cluster at {joined or here}, so it cannot join "
+                f"the cluster at {address}",
+                hint="close the orchestrators that use this cluster, or call `ray.shutdown()`",
             )
 
 
@@ -179,7 +180,7 @@ def _check_reached(address: str) -> None:
 
 
 def _print_nothing(nothing: bool) -> None:
-    """Turn Ray's messages about ended workers off (True) or on, since Ray has no setting for them."""
+    """Disable (True) or enable Ray's messages about ended workers through a private flag of Ray."""
     worker: Any = importlib.import_module("ray._private.worker")
     worker._worker_logs_enabled = not nothing
 

@@ -47,7 +47,7 @@ class _Lane:
         self.use(lambda: self.worker.run(job), done)
 
     def use(self, action: Callable[[], Any], done: Done) -> None:
-        """Run ``action``, which uses the worker's memory, and answer unless the worker is lost."""
+        """Run ``action``, which uses the worker's memory, and pass its result to ``done`` unless the worker is lost."""
         with self._lock:
             if not self.alive:
                 return
@@ -83,9 +83,9 @@ class _Lane:
 
 
 class ThreadTransport(Transport):
-    """One thread for each worker; with ``seed``, no threads, so that a run can be repeated exactly.
+    """Transport with one thread for each worker or, with ``seed``, without threads.
 
-    Tasks then run in the thread that waits for them, in a random order that depends on the seed.
+    With ``seed``, tasks run in the thread that waits for them, in a random order that the seed determines.
     """
 
     def __init__(self, specs: Sequence[WorkerSpec], *, seed: int | None = None) -> None:
@@ -133,7 +133,10 @@ class ThreadTransport(Transport):
             self._waiting.append((lane, (job, done)))
 
     def step(self) -> bool | None:
-        """Run one queued task in the calling thread, if there are no worker threads."""
+        """Run one queued task in the calling thread; return False if there is none.
+
+        Return None if the workers have threads.
+        """
         if self._random is None:
             return None
         if not self._waiting:
@@ -143,12 +146,12 @@ class ThreadTransport(Transport):
         return True
 
     def health(self, worker: int) -> Health:
-        """Return the state of a worker: if it is alive, and its allocated bytes."""
+        """Return the state of a worker: whether it is alive, its process id, and its allocated bytes."""
         lane = self._lanes[worker]
         return Health(lane.alive, os.getpid(), lane.worker.live_bytes() if lane.alive else 0)
 
     def restart(self, worker: int) -> None:
-        """Start a new thread with empty memory for a lost worker."""
+        """Start a new thread for a lost worker, with empty memory."""
         self._lanes[worker] = self._lane(worker)
 
     def kill(self, worker: int) -> None:

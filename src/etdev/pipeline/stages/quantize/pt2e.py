@@ -1,4 +1,4 @@
-"""``pt2e-xnnpack``: int8 by PT2E with ExecuTorch's XNNPACK quantizer, calibrated on the project's data."""
+"""Schemes by PT2E: int8 with one of ExecuTorch's quantizers, calibrated on the project's data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from etdev.config.models import Pt2eXnnpack
+from etdev import tosa_tools
+from etdev.config.tables.schemes import ArmEthosU, Pt2e, Pt2eXnnpack
 from etdev.errors import EtdevError, QuantizeError
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.usercode import UserCode
@@ -19,13 +20,13 @@ from etdev.pipeline.stages.quantize import Calibration, quantize_failure
 def quantize_program(
     project: Project, exported: ExportedModel, name: str, user: UserCode, calibration: Calibration
 ) -> ExportedModel:
-    """Observe, calibrate, convert and export again, method by method.
+    """Quantize each method of an exported model: insert observers, calibrate, convert and export again.
 
-    Methods with nothing to quantize stay unchanged. Raises :class:`~etdev.errors.QuantizeError` if no method has
-    anything to quantize.
+    A method without an op to quantize is unchanged. Raises :class:`~etdev.errors.QuantizeError` if no method has an op
+    to quantize.
     """
     settings = project.config.quantize[name]
-    assert isinstance(settings, Pt2eXnnpack)
+    assert isinstance(settings, Pt2e)
     methods: dict[str, ExportedMethod] = {}
     eager: dict[str, Callable[..., Any]] = {}
     for method, graph in exported.methods.items():
@@ -43,7 +44,7 @@ def quantize_program(
             f"the scheme {settings.scheme!r} found nothing to quantize in method {', '.join(plain)}",
             where=project.where("quantize", name),
             hint="set `dynamic` to false: dynamic quantization covers linear layers only"
-            if settings.dynamic
+            if not settings.needs_calibration
             else "remove `quantize`",
         )
     notes = (f"methods with nothing to quantize, which stay in float: {', '.join(plain)}",) if plain else ()
@@ -53,25 +54,20 @@ def quantize_program(
 def _convert(
     project: Project,
     graph: ExportedMethod,
-    settings: Pt2eXnnpack,
+    settings: Pt2e,
     name: str,
     method: str,
     calibration: Calibration,
 ) -> Any:
     import torch
-    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
-        XNNPACKQuantizer,
-        get_symmetric_quantization_config,
-    )
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
     where = project.where("quantize", name)
     try:
-        quantizer = XNNPACKQuantizer().set_global(
-            get_symmetric_quantization_config(is_per_channel=settings.per_channel, is_dynamic=settings.dynamic)
-        )
+        quantizer = _quantizer(settings)
         with _initial_state(graph) as reset:
-            prepared = prepare_pt2e(graph.program.module(), quantizer)
+            # Passes of Arm's quantizers replace the graph's ops, and the module of guards calls would not survive that.
+            prepared = prepare_pt2e(graph.program.module(check_guards=isinstance(settings, Pt2eXnnpack)), quantizer)
             with torch.no_grad():
                 for sample in calibration(method):
                     prepared(*sample)
@@ -85,12 +81,34 @@ def _convert(
     return converted
 
 
+def _quantizer(settings: Pt2e) -> Any:
+    """Return ExecuTorch's quantizer for a scheme."""
+    if isinstance(settings, Pt2eXnnpack):
+        from executorch.backends.xnnpack.quantizer import xnnpack_quantizer
+
+        config = xnnpack_quantizer.get_symmetric_quantization_config(
+            is_per_channel=settings.per_channel, is_dynamic=settings.dynamic
+        )
+        return xnnpack_quantizer.XNNPACKQuantizer().set_global(config)
+    if isinstance(settings, ArmEthosU):
+        with tosa_tools.importable():
+            from executorch.backends.arm.ethosu import EthosUCompileSpec
+            from executorch.backends.arm.quantizer import EthosUQuantizer, get_symmetric_quantization_config
+        quantizer = EthosUQuantizer(EthosUCompileSpec(settings.target))
+        return quantizer.set_global(get_symmetric_quantization_config(is_per_channel=settings.per_channel))
+    with tosa_tools.importable():
+        from executorch.backends.cortex_m.quantizer.quantizer import CortexMQuantizer
+
+    return CortexMQuantizer()
+
+
 @contextmanager
 def _initial_state(graph: ExportedMethod) -> Iterator[Callable[[Any], None]]:
     """Yield a function that resets a converted module's buffers to their initial values.
 
-    Call the function before each sample, because verification also runs each sample on fresh state. On exit, the float
-    model's buffers are reset too: the converted module shares them, and conversion runs the graph once more.
+    Call the function before each sample, because verification also starts each sample on initial state. On exit, also
+    reset the buffers of the float model. The converted module shares these buffers, and conversion runs the graph,
+    which changes them.
     """
     import torch
 

@@ -1,8 +1,8 @@
 """The sidecar of an object program: a JSON file with facts that the ``.pte`` cannot hold.
 
-The file is ``NAME.object.json`` next to ``NAME.object.pte``. It is one object with ``format`` (2), ``methods`` and
-``data_files``. The index of an instruction is its position in the method's first chain. Current programs have no other
-chains. This module imports neither torch nor executorch.
+The file is ``NAME.object.json`` next to ``NAME.object.pte``. It is one object with ``format`` (3), ``methods``,
+``data_files`` and ``delegates``. The index of an instruction is its position in the method's first chain. Current
+programs have no other chains. This module imports neither torch nor executorch.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from etdev.files import atomic_write_text, describe_os_error, read_file
 from etdev.program.flat_tensor.model import TensorLayout
 from etdev.program.flaw import FlawError
 from etdev.program.model import ScalarType
+from etdev.program.sidecar.records import DelegateRecord, encode_record, unpack
 
-FORMAT = 2
+FORMAT = 3
 """Version of the file's structure. It increases when a reader of the old version would misread the new version."""
 
 _MOST = 1 << 63
@@ -58,7 +59,8 @@ class StateNote:
     name: str
     """Name in the user's module, such as ``layers.0.cache``.
 
-    State of the same name in several methods is one buffer in the module. The config says whether the methods share it.
+    State of the same name in several methods is one buffer in the module. The config decides whether the methods share
+    that state.
     """
     initialized: bool
     """Whether the file contains the initial value of this state. Otherwise, the state starts as zeros."""
@@ -69,13 +71,13 @@ class MethodNotes:
     """Notes on one method. If a map lacks an instruction, the fact about that instruction is unknown."""
 
     delegate_inputs: Mapping[int, int] = field(default_factory=dict)
-    """Number of inputs of each delegate call. The inputs are the call's first arguments, and the outputs follow."""
+    """Number of inputs of each delegate call. A call's arguments are the inputs, then the outputs."""
     state: tuple[StateNote, ...] = ()
     """State, in the order of the value indices."""
     sources: Mapping[int, Source] = field(default_factory=dict)
-    """Line in the model of each instruction. For a delegate call, this is the line of the delegate's last op."""
+    """Line of the model's code for each instruction. A delegate call has the line of the delegate's last op."""
     debug_handles: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """ExecuTorch's debug handles of the ops that became an instruction, by instruction, as in an ``ETRecord``."""
+    """ExecuTorch's debug handles of the ops that became each instruction. An ``ETRecord`` uses the same handles."""
     data_names: tuple[str, ...] = ()
     """Names of the data that the method's delegates look up."""
 
@@ -100,6 +102,8 @@ class Sidecar:
     """Notes by the method's name."""
     data_files: Mapping[str, Mapping[str, TensorLayout | None]] = field(default_factory=dict)
     """Data in each file that backends request, by file name. The object program still contains that data."""
+    delegates: Mapping[str, DelegateRecord] = field(default_factory=dict)
+    """Records of compiled delegates, by the SHA-256 of the blob."""
 
     @property
     def lookups(self) -> dict[str, tuple[str, ...]]:
@@ -146,6 +150,7 @@ def write_sidecar(sidecar: Sidecar, path: str | os.PathLike[str]) -> None:
             name: {key: _encoded_layout(layout) for key, layout in sorted(keys.items())}
             for name, keys in sorted(sidecar.data_files.items())
         },
+        "delegates": {digest: encode_record(record) for digest, record in sorted(sidecar.delegates.items())},
     }
     atomic_write_text(Path(path), json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
@@ -186,7 +191,7 @@ def read_sidecar(path: str | os.PathLike[str]) -> Sidecar:
         cause, remedy = describe_os_error(error)
         if isinstance(error, FileNotFoundError):
             cause = "there is no such file"
-        raise ProgramError(f"cannot read the notes: {cause}", where=where, hint=remedy) from error
+        raise ProgramError(f"cannot read the sidecar: {cause}", where=where, hint=remedy) from error
     except UnicodeDecodeError as error:
         raise ProgramError(f"this is not UTF-8 text: {error.reason} at byte {error.start}", where=where) from error
     try:
@@ -213,8 +218,9 @@ def _decoded(content: Any) -> Sidecar:
     version = content.get("format") if isinstance(content, dict) else None
     if isinstance(version, int) and not isinstance(version, bool) and version != FORMAT:
         raise FlawError(f"version {version} is unknown; this version of etdev reads {FORMAT}", "format")
-    found = _object(content, {"format": _count, "methods": _methods, "data_files": _data_files})
-    return Sidecar(found["methods"], found["data_files"])
+    fields = {"format": _count, "methods": _methods, "data_files": _data_files, "delegates": _records}
+    found = _object(content, fields)
+    return Sidecar(found["methods"], found["data_files"], found["delegates"])
 
 
 def _methods(content: Any) -> dict[str, MethodNotes]:
@@ -238,6 +244,18 @@ def _data_files(content: Any) -> dict[str, dict[str, TensorLayout | None]]:
 
 def _keys(content: Any) -> dict[str, TensorLayout | None]:
     return {key: _within(_layout, item, key) for key, item in _mapping(content).items()}
+
+
+def _records(content: Any) -> dict[str, DelegateRecord]:
+    return {digest: _within(_record, record, digest) for digest, record in _mapping(content).items()}
+
+
+def _record(content: Any) -> DelegateRecord:
+    return DelegateRecord(**_object(content, {"memory": _sizes, "graph": unpack, "reference": unpack}))
+
+
+def _sizes(content: Any) -> dict[str, int]:
+    return {name: _within(_count, size, name) for name, size in _mapping(content).items()}
 
 
 def _layout(content: Any) -> TensorLayout | None:

@@ -1,0 +1,86 @@
+"""Backend ``ethos-u``: Arm's Ethos-U processors, compiled by Vela.
+
+Lowering works on any machine. The programs run only on a processor, in a runtime that is built with this backend.
+:mod:`.vela` knows Vela's files, and :mod:`.compiling` watches a lowering. This module imports neither torch nor
+executorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from etdev import tosa_tools
+from etdev.backends.base import (
+    BUILD_EXTRA,
+    Availability,
+    CompileSpecValue,
+    OptionIssue,
+    SpecIssue,
+    find_packages,
+    no_compile_specs,
+)
+from etdev.backends.ethos_u import vela
+from etdev.backends.ethos_u.options import EthosUOptions
+from etdev.program.sidecar.records import DelegateRecord
+
+EXTRA = 'pip install "etdev[ethos-u]"'
+DELEGATE_ID = "EthosUBackend"
+
+
+class EthosU:
+    """Backend that lowers through ``EthosUPartitioner``."""
+
+    name = "ethos-u"
+    summary = "Arm Ethos-U processors: int8; no runtime on this machine can run it"
+    device_types = ("cpu",)
+    delegate_ids = (DELEGATE_ID,)
+    options = EthosUOptions
+    compute_dtype = "float32"
+    dynamic_shapes = False
+    methods_apart = True
+    packages = ("ethos-u-vela", tosa_tools.DISTRIBUTION)
+    file_options = ("config",)
+
+    def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
+        return no_compile_specs(self.name, specs)
+
+    def check_options(self, options: EthosUOptions) -> Iterable[OptionIssue]:
+        yield from vela.check_flags(options.extra_flags)
+        if options.config is None:
+            yield from self.check_files(options)
+
+    def check_files(self, options: EthosUOptions) -> Iterable[OptionIssue]:
+        path = vela.default_config() if options.config is None else Path(options.config)
+        if path is not None:
+            yield from vela.check_names(path, options.system_config, options.memory_mode)
+
+    def availability(self) -> Availability:
+        found = find_packages("torch", "executorch", remedy=BUILD_EXTRA)
+        if not found.available:
+            return found
+        if vela.version() is None:
+            return Availability(False, f"the package {vela.DISTRIBUTION!r} is not installed", EXTRA)
+        lacking = tosa_tools.problem()
+        if lacking is not None:
+            return Availability(False, lacking, tosa_tools.remedy())
+        versions = f"{vela.DISTRIBUTION} {vela.version()}, {tosa_tools.DISTRIBUTION} {tosa_tools.version()}"
+        return Availability(True, f"{found.reason}, {versions}")
+
+    def partitioner(self, options: EthosUOptions, specs: Mapping[str, CompileSpecValue], method: str) -> Any | None:
+        with tosa_tools.importable():
+            from executorch.backends.arm.ethosu import EthosUPartitioner
+
+        from etdev.backends.ethos_u.compiling import compile_spec
+
+        return EthosUPartitioner(compile_spec(options))
+
+    def recording(self, options: Sequence[EthosUOptions]) -> AbstractContextManager[Mapping[str, DelegateRecord]]:
+        from etdev.backends.ethos_u.compiling import recorded
+
+        return recorded(options)
+
+
+backend = EthosU()

@@ -1,0 +1,17 @@
+"""Texts about delegates in the result of a build."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from etdev.pipeline.results.result import TargetResult
+from etdev.units import format_size
+
+
+def delegate_memory_texts(target: TargetResult) -> Iterator[str]:
+    """Yield a text with the sizes of each delegate's memory, for delegates whose compiler reports it."""
+    for method in target.methods:
+        for item in method.delegate_memory:
+            name = f"delegate {item.delegate}" + (f" of {method.name}" if len(target.methods) > 1 else "")
+            sizes = item.named_sizes().items()
+            yield f"{name}: {', '.join(f'{kind} {format_size(size)}' for kind, size in sizes)}"

@@ -1,0 +1,1 @@
+"""Tables of the config that :mod:`etdev.config.models` puts together."""

@@ -1,0 +1,89 @@
+"""Tables of the config for quantization: one model for each scheme of ``[quantize.X]``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from etdev.config.table import Table
+from etdev.config.types import Entry, Identifier
+
+EthosU = Literal[
+    "ethos-u55-32",
+    "ethos-u55-64",
+    "ethos-u55-128",
+    "ethos-u55-256",
+    "ethos-u65-256",
+    "ethos-u65-512",
+    "ethos-u85-128",
+    "ethos-u85-256",
+    "ethos-u85-512",
+    "ethos-u85-1024",
+    "ethos-u85-2048",
+]
+"""Configurations of Ethos-U that Vela compiles for: the processor, and its multiplications per cycle."""
+
+
+class Pt2e(Table):
+    """Quantization of the exported graph by PT2E; the base class of schemes with a quantizer of ExecuTorch."""
+
+    scheme: str
+    calibration: Entry | dict[Identifier, Entry] | None = Field(
+        None,
+        description="`module:callable` that returns calibration inputs, in the form of a method's `samples`; "
+        "with several methods, a table from method to callable. Required, unless `dynamic` is true.",
+    )
+
+    @property
+    def needs_calibration(self) -> bool:
+        """True if the scheme cannot do without calibration inputs."""
+        return True
+
+
+class Pt2eXnnpack(Pt2e):
+    """Static or dynamic int8 quantization by PT2E with the XNNPACK quantizer, after export."""
+
+    scheme: Literal["pt2e-xnnpack"] = Field(description="The quantization scheme.")
+    per_channel: bool = Field(
+        True, description="True for one scale for each output channel of a weight, false for one scale for each tensor."
+    )
+    dynamic: bool = Field(False, description="True to compute activation scales at run time (linear layers only).")
+
+    @property
+    def needs_calibration(self) -> bool:
+        return not self.dynamic
+
+
+class ArmEthosU(Pt2e):
+    """Static int8 quantization by PT2E with Arm's quantizer for Ethos-U, after export."""
+
+    scheme: Literal["arm-ethos-u"] = Field(description="The quantization scheme.")
+    target: EthosU = Field(
+        description="Processor, as in the options of the backend `ethos-u`. Ethos-U55 and Ethos-U85 need different "
+        "forms of some ops, such as softmax."
+    )
+    per_channel: bool = Field(
+        True, description="True for one scale for each output channel of a weight, false for one scale for each tensor."
+    )
+
+
+class CortexM(Pt2e):
+    """Static int8 quantization by PT2E with ExecuTorch's quantizer for Cortex-M, after export."""
+
+    scheme: Literal["cortex-m"] = Field(description="The quantization scheme.")
+
+
+class Int8DynamicInt4Weight(Table):
+    """`8da4w`: torchao's int8 dynamic activations and grouped int4 weights, on linear layers, before export."""
+
+    scheme: Literal["8da4w"] = Field(description="The quantization scheme.")
+    group_size: int = Field(
+        32,
+        ge=32,
+        multiple_of=32,
+        description="Number of weights with the same scale. Must divide the input width of every linear layer.",
+    )
+
+
+Scheme = Annotated[Pt2eXnnpack | ArmEthosU | CortexM | Int8DynamicInt4Weight, Field(discriminator="scheme")]

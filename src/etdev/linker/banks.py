@@ -1,0 +1,369 @@
+"""Memory banks: which bank holds each storage, and at which address.
+
+The storages of all methods are planned together. Only one method runs at a time, so temporaries of different methods
+may share bytes. State is in use in all methods, so each piece of state has one address that no temporary overlaps.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import accumulate
+
+from etdev.errors import BanksError, CapacityError, LinkError
+from etdev.linker.pins import Pins, pins_of
+from etdev.linker.state import State, state_name
+from etdev.linker.work import Method
+from etdev.planner import Buffer, PlanError, Planner
+from etdev.planner.banks import (
+    Bank,
+    BankedPlan,
+    BankedProblem,
+    BankOverflowError,
+    BanksFullError,
+    banked_greedy,
+    plan_banks,
+)
+from etdev.program import model as m
+from etdev.program.analysis.effects import operator_name
+from etdev.program.analysis.traffic import storage_traffic
+from etdev.program.bank_report import BankReport, BankUse
+from etdev.units import format_size
+
+
+@dataclass(frozen=True, slots=True)
+class Banks:
+    """The banks of a target. They divide the host's planned memory."""
+
+    banks: tuple[Bank, ...]
+    """Banks in order of preference."""
+    ids: tuple[int, ...]
+    """Memory id of each bank in the file: the numbers from 1, in any order."""
+    pins: Pins = field(default_factory=Pins)
+    share_most: bool = False
+    """True to take the first link that fits, which shares the most bytes, without a comparison of costs."""
+
+
+@dataclass(frozen=True, slots=True)
+class BankPlaces:
+    """Places of all storages, and the report."""
+
+    places: list[dict[int, tuple[int, int]]]
+    """Maps each storage of each method to its memory id and its offset in bytes."""
+    report: BankReport
+
+
+def place_in_banks(
+    methods: Sequence[Method],
+    state: Sequence[State],
+    banks: Banks,
+    *,
+    alignment: int,
+    padding: int,
+    planner: str | Planner,
+    planner_name: str | None,
+) -> BankPlaces:
+    """Choose a bank and an address for each storage in host memory.
+
+    ``padding`` is the number of bytes that each bank needs after its last tensor. Raises
+    :class:`~etdev.errors.BanksError` if pins contradict each other, and its subclass
+    :class:`~etdev.errors.CapacityError` if the storages do not fit. Raises :class:`~etdev.errors.LinkError` if the plan
+    of ``planner`` is wrong.
+    """
+    items = _Items(methods, state, banks)
+    sized = tuple(
+        Bank(bank.name, max(0, bank.size - padding), bank.alignment, bank.cost) for bank in banks.banks
+    )  # fmt: skip
+    buffers = tuple(Buffer(size, start, end, alignment, name=name) for size, start, end, name in items.spans())
+    problem = BankedProblem(sized, buffers, tuple(items.traffic), items.choices())
+    try:
+        plan = plan_banks(problem, planner, name=planner_name)
+    except BanksFullError as error:
+        raise _does_not_fit(error, items, problem, padding) from error
+    except BankOverflowError as error:
+        raise BanksError(str(error), hint="fix the planner, or use the planner `best`") from error
+    except PlanError as error:
+        raise LinkError(f"the plan is wrong: {error}", hint="fix the planner, or use the planner `best`") from error
+    places: list[dict[int, tuple[int, int]]] = [{} for _ in methods]
+    for number, members in enumerate(items.members):
+        for method, storage, inside in members:
+            places[method][storage] = banks.ids[plan.banks[number]], plan.offsets[number] + inside
+    return BankPlaces(places, _report(banks, problem, plan, padding))
+
+
+class _Items:
+    """Items to place: pieces of state, and the other storages of all methods."""
+
+    def __init__(self, methods: Sequence[Method], state: Sequence[State], banks: Banks) -> None:
+        self.methods, self.banks = methods, banks
+        self.members: list[list[tuple[int, int, int]]] = []
+        """Storages of each item, as ``(method, storage, offset in the item)``."""
+        self._sizes: list[int] = []
+        self._names: list[str] = []
+        self._state = 0
+        self._starts = [0]
+        for method in methods:
+            self._starts.append(self._starts[-1] + method.memory.instants)
+        of_state = [self._state_members(item) for item in state if self._is_on_host(item)]
+        for item, found in zip((item for item in state if self._is_on_host(item)), of_state, strict=True):
+            self._add(found, item.size, item.name)
+        self._state = len(self.members)
+        shared = [item.shared for item in state if self._is_on_host(item)]
+        self._shared = [item for item, is_shared in enumerate(shared) if is_shared]
+        taken = {(method, storage) for found in of_state for method, storage, _ in found}
+        for index, method in enumerate(methods):
+            for number, storage in enumerate(method.memory.storages):
+                on_host = method.plan.buffer_device(storage.memory_id).is_host
+                if on_host and (index, number) not in taken:
+                    self._add([(index, number, 0)], storage.size, _storage_name(method, number))
+        self._item_of = {(one, two): at for at, found in enumerate(self.members) for one, two, _ in found}
+        self.traffic = [0] * len(self.members)
+        for index, method in enumerate(methods):
+            for number, nbytes in enumerate(storage_traffic(method.plan, method.memory)):
+                if (index, number) in self._item_of:
+                    self.traffic[self._item_of[index, number]] += nbytes
+
+    def spans(self) -> Iterator[tuple[int, int, int, str]]:
+        """Yield size, start, end and name of each item. The instants of a method follow those of the methods before."""
+        for number, (members, size, name) in enumerate(zip(self.members, self._sizes, self._names, strict=True)):
+            if number < self._state:
+                yield size, 0, max(1, self._starts[-1]), name
+            else:
+                ((method, storage, _),) = members
+                found = self.methods[method].memory.storages[storage]
+                first = self._starts[method]
+                # An output that no instruction writes is never in use, but has an address inside its bank.
+                is_output = not set(found.values).isdisjoint(self.methods[method].plan.outputs)
+                end = max(found.end, found.start + is_output)
+                yield size, first + found.start, first + end, name
+
+    def is_dynamic(self, item: int) -> bool:
+        """Return whether a tensor in an item has a dynamic shape."""
+        method, storage, _ = self.members[item][0]
+        plan = self.methods[method].plan
+        found = (plan.values[value] for value in self.methods[method].memory.storages[storage].values)
+        return any(
+            isinstance(value, m.Tensor) and value.shape_dynamism is not m.TensorShapeDynamism.STATIC for value in found
+        )
+
+    def is_end(self, item: int) -> bool:
+        """Return whether an item contains an input or an output of a method, and no state."""
+        method, storage, _ = self.members[item][0]
+        plan = self.methods[method].plan
+        ends = {*plan.inputs, *plan.outputs}
+        return item >= self._state and not ends.isdisjoint(self.methods[method].memory.storages[storage].values)
+
+    def instruction_at(self, instant: int) -> tuple[Method, int]:
+        """Return the method that an instant belongs to, and the instant in that method."""
+        index = max(number for number, start in enumerate(self._starts[:-1]) if start <= instant)
+        return self.methods[index], instant - self._starts[index]
+
+    def choices(self) -> dict[int, tuple[int, ...]]:
+        """Return the possible banks of each restricted item.
+
+        An item with a pin has one bank, and so has an item that only tensors of one preferred bank share. State that
+        methods share cannot be in the bank with the memory id 1. By convention, methods of a ``.pte`` share no state in
+        the buffer with that id, so a loader or another tool would take the state for private.
+        """
+        asked = self._banks_asked()
+        for banks in asked.values():
+            if len(banks) > 1:
+                reasons = " and ".join(f"{why} in {bank!r}" for bank, why in sorted(banks.items()))
+                raise BanksError(
+                    f"pins contradict each other: {reasons} are the same bytes",
+                    hint="pin both to the same bank, or remove one of the pins",
+                )
+        preferred: dict[int, set[str]] = defaultdict(set)
+        for index, method in enumerate(self.methods):
+            for value, bank in self.banks.pins.preferred.get(method.plan.name, {}).items():
+                preferred[self._item(index, value)].add(bank)
+        found = {item: next(iter(banks)) for item, banks in preferred.items() if len(banks) == 1}
+        found.update({item: next(iter(banks)) for item, banks in asked.items()})
+        numbers = {bank.name: number for number, bank in enumerate(self.banks.banks)}
+        choices = {item: (numbers[bank],) for item, bank in found.items() if item >= 0}
+        above = tuple(number for number, index in enumerate(self.banks.ids) if index > 1)
+        return {**choices, **{item: self._of_shared(item, choices.get(item), above) for item in self._shared}}
+
+    def _banks_asked(self) -> dict[int, dict[str, str]]:
+        """Return the banks that pins require, by item, each with a description of the first such pin."""
+        asked: dict[int, dict[str, str]] = defaultdict(dict)
+        for item, bank, why in self._asked():
+            asked[item].setdefault(bank, why)
+        return asked
+
+    @property
+    def pinned(self) -> set[int]:
+        """Items that pins concern."""
+        return set(self._banks_asked())
+
+    def _of_shared(self, item: int, chosen: tuple[int, ...] | None, above: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the possible banks of state that methods share. ``above`` are the banks with memory ids above 1."""
+        name = self._names[item]
+        if not above:
+            raise BanksError(
+                f"methods share the state {name!r}, which needs a bank with a memory id above 1",
+                hint="add a second bank, or turn model.share_state off",
+            )
+        if chosen is not None and chosen[0] not in above:
+            bank = self.banks.banks[chosen[0]].name
+            raise BanksError(
+                f"methods share the state {name!r}, so it cannot be in bank {bank!r}, which has the memory id 1",
+                hint="pin it to another bank, or give that bank another id",
+            )
+        return chosen or above
+
+    def _asked(self) -> Iterator[tuple[int, str, str]]:
+        """Yield each pin as ``(item, bank, description)``."""
+        for index, method in enumerate(self.methods):
+            for pin in pins_of(method.plan, method.memory.reaching.flow.instructions, self.banks.pins):
+                item = self._item(index, pin.value)
+                if item >= 0:
+                    yield item, pin.bank, pin.tensor
+        for item in range(self._state):
+            bank = self.banks.pins.of_state(self._names[item])
+            if bank is not None:
+                yield item, bank, f"state {self._names[item]!r}"
+
+    def _item(self, method: int, value: int) -> int:
+        """Return the item that contains a value, or -1 if the value is not in the host's planned memory."""
+        return self._item_of.get((method, self.methods[method].memory.of.get(value, -1)), -1)
+
+    def _add(self, members: list[tuple[int, int, int]], size: int, name: str) -> None:
+        self.members.append(members)
+        self._sizes.append(size)
+        self._names.append(name)
+
+    def _is_on_host(self, item: State) -> bool:
+        index, value, _ = item.members[0]
+        method = self.methods[index]
+        return method.plan.buffer_device(method.memory.reaching.places[value].buffer).is_host
+
+    def _state_members(self, item: State) -> list[tuple[int, int, int]]:
+        found = []
+        for index, value, inside in item.members:
+            memory = self.methods[index].memory
+            number = memory.of[value]
+            begin = memory.reaching.places[value].start - memory.storages[number].offset
+            found.append((index, number, inside - begin))
+        return found
+
+
+def _storage_name(method: Method, number: int) -> str:
+    """Return the name of the state, input, output or instruction that a storage is for."""
+    storage, plan = method.memory.storages[number], method.plan
+    state = state_name(plan, storage.values)
+    if state:
+        return state
+    for kind, ends in (("input", plan.inputs), ("output", plan.outputs)):
+        for position, value in enumerate(ends):
+            if value in storage.values:
+                return f"{kind} {position}"
+    call = _call_name(method, storage.writes[0]) if storage.writes else None
+    return f"the result of {call}" if call else f"value {storage.values[0]}"
+
+
+def _call_name(method: Method, instant: int) -> str | None:
+    """Return the position and the operator of the instruction at an instant, or None if no instruction runs then."""
+    instructions = method.memory.reaching.flow.instructions
+    if not 0 < instant <= len(instructions):
+        return None
+    call = instructions[instant - 1]
+    name = type(call).__name__
+    if isinstance(call, m.KernelCall):
+        name = operator_name(method.plan.operators[call.op_index])
+    elif isinstance(call, m.DelegateCall):
+        name = method.plan.delegates[call.delegate_index].id
+    return f"instruction {instant - 1} ({name})"
+
+
+def _report(banks: Banks, problem: BankedProblem, plan: BankedPlan, padding: int) -> BankReport:
+    greedy = banked_greedy(problem)
+    by_greedy: list[int] | None = None
+    if greedy is not None:
+        by_greedy = [0] * len(banks.banks)
+        for index, bank in enumerate(greedy[0]):
+            by_greedy[bank] += problem.traffic[index]
+    uses = tuple(
+        BankUse(
+            bank.name,
+            banks.ids[number],
+            bank.size,
+            plan.plans[number].size + (padding if plan.plans[number].offsets else 0),
+            float(bank.cost),
+            plan.traffic[number],
+            by_greedy[number] if by_greedy is not None else None,
+            bank.alignment,
+        )
+        for number, bank in enumerate(banks.banks)
+    )
+    costs = [bank.cost for bank in banks.banks]
+    greedy_cost = None
+    if by_greedy is not None:
+        greedy_cost = float(sum((cost * nbytes for cost, nbytes in zip(costs, by_greedy, strict=True)), Fraction(0)))
+    return BankReport(uses, float(plan.cost), greedy_cost, float(plan.lower_bound))
+
+
+_MOST_NAMED = 5
+"""Number of tensors in use that the message about a full bank lists."""
+
+
+def _does_not_fit(error: BanksFullError, items: _Items, problem: BankedProblem, padding: int) -> CapacityError:
+    """Return the error for storages that do not fit: the bank, the bytes, the instruction and the tensors in use."""
+    remedies = ["use smaller inputs"]
+    banks = items.banks.banks
+    total, at, buffers = _most_in_use(problem)
+    total += padding
+    room = sum(bank.size for bank in banks)
+    if total > room:
+        have = f"{len(banks)} banks together have" if len(banks) > 1 else "bank has"
+        reason = f"the {have} {room:,} bytes, but {total:,} are in use while {_moment(items, at)}"
+    else:
+        bank = banks[error.bank]
+        lack = (
+            f"{error.missing:,} bytes are missing"
+            if error.missing
+            else "its free bytes are not in one piece, and no plan was found that fits"
+        )
+        buffers = error.buffers
+        pinned = len(items.pinned.intersection(buffers))
+        if pinned:
+            remedies.insert(0, f"pin fewer tensors to it ({pinned} of those in use are pinned)")
+        reason = f"in bank {bank.name!r} ({format_size(bank.size)}), {lack} while {_moment(items, error.instant)}"
+    if any(map(items.is_dynamic, buffers)):
+        remedies.append("lower the maximum of a dynamic dimension")
+    sizes = [(problem.buffers[index].size, problem.buffers[index].name) for index in buffers]
+    live = [f"{name} ({format_size(size)})" for size, name in sizes[:_MOST_NAMED]]
+    if len(sizes) > _MOST_NAMED:
+        live.append(f"{len(sizes) - _MOST_NAMED} more tensors")
+    if padding:
+        live.append(f"{padding} bytes after the last tensor, which XNNPACK may read")
+    return CapacityError(
+        f"the tensors do not fit into the memory banks: {reason}; in use then: {', '.join(live)}",
+        remedies=remedies,
+        ends_in_use=any(items.is_end(index) for index in buffers),
+    )
+
+
+def _most_in_use(problem: BankedProblem) -> tuple[int, int, Sequence[int]]:
+    """Return the largest number of bytes in use at once, the first such instant, and the buffers by falling size."""
+    used = [(index, buffer) for index, buffer in enumerate(problem.buffers) if buffer.occupies]
+    change: dict[int, int] = defaultdict(int)
+    for _, buffer in used:
+        change[buffer.start] += buffer.size
+        change[buffer.end] -= buffer.size
+    instants = sorted(change)
+    loads = list(accumulate(change[instant] for instant in instants))
+    most = max(loads, default=0)
+    at = instants[loads.index(most)] if loads else 0
+    live = [index for index, buffer in used if buffer.start <= at < buffer.end]
+    return most, at, sorted(live, key=lambda index: (-problem.buffers[index].size, index))
+
+
+def _moment(items: _Items, instant: int) -> str:
+    """Return what happens at an instant: the instruction that runs, or what the caller does."""
+    method, inside = items.instruction_at(instant)
+    call = _call_name(method, inside)
+    does = f"{call} runs" if call else f"the caller {'reads the outputs' if inside else 'fills the inputs'}"
+    return f"{does} in method {method.plan.name!r}"

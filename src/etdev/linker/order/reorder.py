@@ -1,0 +1,146 @@
+"""The pass ``order``: put independent instructions in an order with a lower peak of planned memory.
+
+Instructions move only inside straight regions: without jumps, moves between values, or targets of jumps. Two
+instructions whose order matters (see :mod:`etdev.linker.order.hazards`) keep their order.
+
+The pass needs the storages of the method after a link in the present order. They show which tensors share bytes in the
+end, so the search knows the memory that an order needs. Tensors that share bytes keep sharing them: the search treats
+accesses to them as accesses to the same bytes. Later passes decide about the sharing again, and may find more of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+from itertools import pairwise
+
+from etdev.linker.edit import in_order
+from etdev.linker.options import LinkOptions
+from etdev.linker.order.hazards import Hazards
+from etdev.linker.order.improve import improve
+from etdev.linker.order.problem import Item, Problem, least_in_use
+from etdev.linker.order.search import Effort
+from etdev.linker.work import Changed, Method, Work
+from etdev.program import model as m
+from etdev.program.analysis.storage import MethodMemory
+
+
+def reorder(method: Method, work: Work, options: LinkOptions) -> Changed:
+    """Move instructions so that the peak of the method's memory is lower. Do nothing without ``method.linked``."""
+    if method.linked is None:
+        return Changed(method)
+    order: dict[int, int] = {}
+    for start, steps in better_orders(method, method.linked, options.alignment).items():
+        order.update({start + number: start + step for number, step in enumerate(steps)})
+    method = replace(method, linked=None)
+    if not order:
+        return Changed(method)
+    plan, moved = in_order(method.plan, order)
+    return Changed(replace(method, plan=plan, reordered=True), moved)
+
+
+def better_orders(method: Method, linked: MethodMemory, alignment: int) -> dict[int, tuple[int, ...]]:
+    """Return the new order of the instructions of each region to change, by the region's first position.
+
+    Instructions of a region are numbered from 0. ``linked`` has the storages of the method after a link in its present
+    order. ``alignment`` is that of each storage in bytes. Return nothing if the peak would stay the same.
+    """
+    memory = RegionMemory(method, linked, alignment)
+    regions = list(straight_regions(method))
+    problems = [memory.problem(start, end) for start, end in regions]
+    in_use = [problem.in_use(range(len(problem))) for problem in problems]
+    peaks = list(map(max, in_use))
+    orders: dict[int, tuple[int, ...]] = {}
+    effort = Effort()
+    reached = 0
+    for index in sorted(range(len(regions)), key=lambda index: (-peaks[index], index)):
+        if peaks[index] <= reached:
+            break
+        better = None
+        if least_in_use(problems[index], in_use[index].index(peaks[index])) < peaks[index]:
+            problem = memory.with_dependencies(problems[index], *regions[index])
+            better = improve(problem, effort).order
+        if better is None:
+            if peaks[index] == max(peaks):
+                return {}
+            break
+        orders[regions[index][0]] = better
+        reached = max(reached, problem.peak(better))
+    return orders
+
+
+class RegionMemory:
+    """Memory and dependencies of the straight regions of a method."""
+
+    def __init__(self, method: Method, linked: MethodMemory, alignment: int) -> None:
+        self._method, self._linked = method, linked
+        self._sizes = [-(-storage.size // alignment) * alignment for storage in linked.storages]
+        self._lifetimes = _lifetimes(method.memory, linked)
+
+    @cached_property
+    def _hazards(self) -> Hazards:
+        return Hazards(self._method, self._linked)
+
+    @cached_property
+    def _touched(self) -> list[set[int]]:
+        """Storages that each instruction accesses."""
+        reaching = self._method.memory.reaching
+        found: list[set[int]] = [set() for _ in reaching.flow.instructions]
+        accesses = [(use.position, use.place) for use in reaching.uses]
+        accesses += [(write.position, write.place) for write in reaching.writes]
+        for position, place in accesses:
+            if 0 <= position < len(found) and place in self._linked.of:
+                found[position].add(self._linked.of[place])
+        return found
+
+    def problem(self, start: int, end: int) -> Problem:
+        """Return the problem of the instructions from ``start`` to before ``end``, without their dependencies."""
+        users: dict[int, list[int]] = {}
+        for position in range(start, end):
+            for storage in self._touched[position]:
+                users.setdefault(storage, []).append(position - start)
+        base = 0
+        items = []
+        for storage, (first, last) in self._lifetimes.items():
+            if first > end or last <= start + 1:
+                continue
+            before, after = first <= start, last > end + 1
+            if storage not in users or (before and after):
+                base += self._sizes[storage]
+            else:
+                items.append(Item(self._sizes[storage], tuple(users[storage]), before, after))
+        return Problem(((),) * (end - start), tuple(items), base)
+
+    def with_dependencies(self, problem: Problem, start: int, end: int) -> Problem:
+        """Return the problem of :meth:`problem`, with its dependencies."""
+        return replace(problem, before=self._hazards.before(start, end))
+
+
+def _lifetimes(memory: MethodMemory, linked: MethodMemory) -> dict[int, tuple[int, int]]:
+    """Return the lifetime of each storage of ``linked``, in instants of the method before the link."""
+    found: dict[int, tuple[int, int]] = {}
+    for storage in memory.storages:
+        number = next((linked.of[value] for value in storage.values if value in linked.of), None)
+        if number is not None and storage.start < storage.end:
+            first, last = found.get(number, (storage.start, storage.end))
+            found[number] = min(first, storage.start), max(last, storage.end)
+    return found
+
+
+def straight_regions(method: Method) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of positions of the straight regions with two or more instructions, in order.
+
+    Each is a part of a block and of a chain without jumps and moves.
+    """
+    flow = method.memory.reaching.flow
+    marks = {block.start for block in flow.blocks} | {len(flow.instructions)}
+    position = 0
+    for chain in method.plan.chains:
+        marks.add(position)
+        position += len(chain.instructions)
+    for position, call in enumerate(flow.instructions):
+        if isinstance(call, m.JumpFalseCall | m.MoveCall):
+            marks |= {position, position + 1}
+    bounds = sorted(marks)
+    yield from ((start, end) for start, end in pairwise(bounds) if end - start > 1)

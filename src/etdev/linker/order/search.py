@@ -1,0 +1,253 @@
+"""Search for an order of steps with the lowest peak.
+
+The exact search visits states by their peaks. If there are too many of them, a beam search follows: it continues a
+limited number of states with each number of executed steps. Further searches then look for an order below a limit, in
+depth first. Each halves the gap between the lowest peak that was found and the highest limit that was not reached.
+
+A state is a set of executed steps. The search rests on one rule, which keeps the number of states small. A step may run
+at once if it does not raise the peak, and if no more bytes are in use after it than before. No later position of the
+step is better: until then, its operands would stay in use instead of its results.
+
+The result depends on the problem alone, never on time or on the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from etdev.linker.order.problem import Problem
+
+_SHARE = 4
+"""The exact search and the beam search may each use this fraction of the remaining effort: one part in so many."""
+_LIMIT_SHARE = 10
+"""A search below one limit may use this fraction of the remaining effort."""
+_GAP = 200
+"""Searches below limits end at a gap of one part in so many of the lowest peak."""
+_BEAM_WIDTH = 64
+"""Number of states with equally many executed steps that the beam search continues, if the effort permits."""
+
+
+@dataclass(slots=True)
+class Effort:
+    """Limit on the work of one or more searches, in steps whose effect is computed. One takes a few microseconds."""
+
+    left: int = 600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Result of a search."""
+
+    order: tuple[int, ...] | None
+    """Order with a lower peak than the present order, or None if the search found no such order."""
+    exact: bool
+    """True if no order has a lower peak than the result, or than the present order if there is no result."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _State:
+    done: int
+    """Set of executed steps, as bits."""
+    ready: int
+    """Set of steps that can run next, as bits."""
+    count: int
+    live: int
+    """Bytes in use after the executed steps."""
+    peak: int
+    """Largest number of bytes in use so far, at least the bound."""
+    last: tuple[int, ...]
+    """Steps executed since ``earlier``, in order."""
+    earlier: _State | None
+
+    def order(self) -> tuple[int, ...]:
+        """Return all executed steps in order."""
+        parts = []
+        state: _State | None = self
+        while state is not None:
+            parts.append(state.last)
+            state = state.earlier
+        return tuple(step for part in reversed(parts) for step in part)
+
+
+def search(problem: Problem, bound: int, effort: Effort) -> Found:
+    """Find an order with a lower peak than the present one.
+
+    The search stops at a peak of ``bound`` bytes, which need not be a lower bound of this problem. The search reduces
+    ``effort``. If no effort is left, it finds nothing.
+    """
+    limit = problem.peak(range(len(problem)))
+    if limit <= bound:
+        return Found(None, exact=True)
+    moves = _Moves(problem, limit, effort)
+    found = _exact(moves, bound, effort.left - effort.left // _SHARE)
+    if found is not None:
+        return found
+    order = _beam(moves, bound, effort.left - effort.left // _SHARE)
+    return _below_limits(problem, bound, order, effort)
+
+
+def _below_limits(problem: Problem, bound: int, order: tuple[int, ...] | None, effort: Effort) -> Found:
+    """Find an order with a lower peak than ``order``, or than the present order if ``order`` is None."""
+    best = problem.peak(range(len(problem)) if order is None else order)
+    low, exact = bound, True
+    while best - low > best // _GAP and effort.left > 0:
+        limit = (low + best) // 2
+        found = _in_depth(_Moves(problem, limit + 1, effort), limit, effort.left - effort.left // _LIMIT_SHARE)
+        if found.order is not None:
+            order, best = found.order, problem.peak(found.order)
+        else:
+            low, exact = limit, exact and found.exact
+    return Found(order, exact and best <= low)
+
+
+class _Moves:
+    """Moves from state to state. Moves that reach ``limit`` bytes in use are left out."""
+
+    def __init__(self, problem: Problem, limit: int, effort: Effort) -> None:
+        self.count, self.limit, self.effort = len(problem), limit, effort
+        self._base = problem.base
+        self._before = [_bits(steps) for steps in problem.before]
+        self._after = problem.after
+        self._users = [_bits(item.users) for item in problem.items]
+        self._items = problem.items
+        self._used = problem.used
+
+    def start(self, bound: int) -> _State | None:
+        """Return the state before all steps; None if it already needs ``limit`` bytes."""
+        live = self._base + sum(item.size for item in self._items if item.before)
+        ready = _bits(step for step, before in enumerate(self._before) if not before)
+        state = _State(0, ready, 0, live, max(bound, live), (), None)
+        return self._settled(state) if live < self.limit else None
+
+    def of(self, state: _State) -> Iterator[_State]:
+        """Yield the states after one more step, and after all further steps that may run at once."""
+        for step in _steps(state.ready):
+            peak, live = self._use(state.done, state.live, step)
+            if peak < self.limit:
+                yield self._settled(self._after_step(state, step, max(peak, state.peak), live))
+
+    def _use(self, done: int, live: int, step: int) -> tuple[int, int]:
+        """Return the bytes in use during a step, and after it."""
+        self.effort.left -= 1
+        freed = 0
+        behind = done | 1 << step
+        for index in self._used[step]:
+            item, users = self._items[index], self._users[index]
+            if not item.before and not users & done:
+                live += item.size
+            if not item.after and not users & ~behind:
+                freed += item.size
+        return live, live - freed
+
+    def _after_step(self, state: _State, step: int, peak: int, live: int) -> _State:
+        done = state.done | 1 << step
+        return _State(done, self._ready(state.ready, done, step), state.count + 1, live, peak, (step,), state)
+
+    def _ready(self, ready: int, done: int, step: int) -> int:
+        ready &= ~(1 << step)
+        for other in self._after[step]:
+            if not self._before[other] & ~done:
+                ready |= 1 << other
+        return ready
+
+    def _settled(self, state: _State) -> _State:
+        """Execute all steps that raise neither the peak nor the number of bytes in use after them."""
+        done, ready, live = state.done, state.ready, state.live
+        more: list[int] = []
+        changed = True
+        while changed:
+            changed = False
+            for step in _steps(ready):
+                peak, then = self._use(done, live, step)
+                if peak <= state.peak and then <= live:
+                    done |= 1 << step
+                    ready = self._ready(ready, done, step)
+                    live = then
+                    more.append(step)
+                    changed = True
+        if not more:
+            return state
+        return _State(done, ready, state.count + len(more), live, state.peak, (*state.last, *more), state.earlier)
+
+
+def _exact(moves: _Moves, bound: int, left: int) -> Found | None:
+    """Visit states by their peaks, lowest first. Return None if less effort than ``left`` would remain."""
+    start = moves.start(bound)
+    if start is None:
+        return Found(None, exact=True)
+    heap: list[tuple[int, int, int, int, _State]] = [(start.peak, -start.count, start.live, 0, start)]
+    known = {start.done: start.peak}
+    number = 0
+    while moves.effort.left > left:
+        if not heap:
+            return Found(None, exact=True)
+        *_, state = heappop(heap)
+        if state.count == moves.count:
+            return Found(state.order(), exact=True)
+        if known[state.done] < state.peak:
+            continue
+        for found in moves.of(state):
+            if found.peak < known.get(found.done, moves.limit):
+                known[found.done] = found.peak
+                number += 1
+                heappush(heap, (found.peak, -found.count, found.live, number, found))
+    return None
+
+
+def _in_depth(moves: _Moves, limit: int, left: int) -> Found:
+    """Find an order with a peak of at most ``limit``. Stop if less effort than ``left`` would remain."""
+    start = moves.start(limit)
+    heap = [] if start is None else [(-start.count, start.live, 0, start)]
+    known = set() if start is None else {start.done}
+    number = 0
+    while heap and moves.effort.left > left:
+        *_, state = heappop(heap)
+        if state.count == moves.count:
+            return Found(state.order(), exact=True)
+        for found in moves.of(state):
+            if found.done not in known:
+                known.add(found.done)
+                number += 1
+                heappush(heap, (-found.count, found.live, number, found))
+    return Found(None, exact=not heap)
+
+
+def _beam(moves: _Moves, bound: int, left: int) -> tuple[int, ...] | None:
+    """Continue a limited number of states with each number of executed steps. Leave about ``left`` of the effort."""
+    start = moves.start(bound)
+    levels: list[dict[int, _State]] = [{} for _ in range(moves.count + 1)]
+    if start is not None:
+        levels[start.count][start.done] = start
+    for number, level in enumerate(levels[:-1]):
+        share = (moves.effort.left - left) // (moves.count - number)
+        until = moves.effort.left - share
+        states = sorted(level.values(), key=lambda state: (state.peak, state.live))[:_BEAM_WIDTH]
+        level.clear()
+        for state in states:
+            for found in moves.of(state):
+                other = levels[found.count].get(found.done)
+                if other is None or found.peak < other.peak:
+                    levels[found.count][found.done] = found
+            if moves.effort.left <= until:
+                break
+        if moves.effort.left <= 0:
+            return None
+    ends = levels[-1].values()
+    return min(ends, key=lambda state: state.peak).order() if ends else None
+
+
+def _bits(steps: Iterator[int] | tuple[int, ...]) -> int:
+    found = 0
+    for step in steps:
+        found |= 1 << step
+    return found
+
+
+def _steps(bits: int) -> Iterator[int]:
+    """Yield the numbers of the set bits, lowest first."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest

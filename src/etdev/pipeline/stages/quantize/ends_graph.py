@@ -1,0 +1,227 @@
+"""Removal of the conversions between floats and integers at the inputs and outputs of an exported graph.
+
+ExecuTorch's ``QuantizeInputs`` and ``QuantizeOutputs`` passes do the same for an edge program, but a delegate may then
+already contain the conversion. They also need the conversion to be the only user of the input. The functions here
+work before lowering, and follow ops that only move elements, because those compute the same on integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from etdev.program.analysis.quantized_ends import QuantizedEnd, Side
+from etdev.runtime.interpreter.layout import scalar_type_of
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.fx import Node
+
+_MOVES = frozenset(
+    f"aten.{name}"
+    for name in """
+    _unsafe_view.default alias.default clone.default contiguous.default detach.default expand.default
+    flatten.using_ints movedim.int permute.default reshape.default select.int slice.Tensor squeeze.default squeeze.dim
+    squeeze.dims t.default transpose.int unflatten.int unsqueeze.default view.default
+    """.split()  # noqa: SIM905 - a paragraph of words
+)
+"""Ops whose outputs contain elements of their first argument, unchanged. The other arguments are numbers."""
+_SIZES = frozenset({"aten.sym_numel.default", "aten.sym_size.int", "aten.sym_stride.int"})
+"""Ops that read the shape of a tensor, and none of its elements."""
+_QUANTIZE = "quantized_decomposed.quantize_per_tensor.default"
+_DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
+
+
+class StaysFloatError(Exception):
+    """An input or output that cannot be quantized. The message is the reason, as a clause."""
+
+    def __init__(self, reason: str, node: Node | None = None) -> None:
+        super().__init__(reason)
+        self.node = node
+        """The node that is the reason; None if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputConversion:
+    """The conversion of an input from floats to integers."""
+
+    end: QuantizedEnd
+    placeholder: Node
+    moves: tuple[Node, ...]
+    """Ops between the input and the conversion, each after those that it uses. They only move elements."""
+    quantizers: tuple[Node, ...]
+    """All users of the input and of the moves, apart from moves. They quantize with the same parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputConversion:
+    """The conversion of an output from integers to floats."""
+
+    end: QuantizedEnd
+    index: int
+    """Position among the values that the graph returns."""
+    moves: tuple[Node, ...]
+    """Ops between the conversion and the output, in order. They only move elements."""
+    dequantizer: Node
+
+
+def copy_program(program: ExportedProgram) -> ExportedProgram:
+    """Return a copy with its own graph. Tensors are shared, because no stage changes them."""
+    from torch.export import ExportedProgram
+
+    module = deepcopy(program.graph_module)
+    return ExportedProgram(
+        root=module,
+        graph=module.graph,
+        graph_signature=deepcopy(program.graph_signature),
+        state_dict=program.state_dict,
+        range_constraints=program.range_constraints,
+        module_call_graph=program.module_call_graph,
+        example_inputs=program.example_inputs,
+        constants=program.constants,
+        verifiers=[program.verifier],
+    )
+
+
+def find_input(program: ExportedProgram, position: int) -> InputConversion:
+    """Return the conversion of the input at ``position``. Raises :class:`StaysFloatError` if there is none."""
+    name = program.graph_signature.user_inputs[position]
+    placeholder = next(node for node in program.graph.find_nodes(op="placeholder") if node.name == name)
+    moves: list[Node] = []
+    quantizers: dict[tuple[Any, ...], list[Node]] = {}
+    waiting = [placeholder]
+    while waiting:
+        for user in waiting.pop(0).users:
+            kind = str(user.target)
+            if kind == _QUANTIZE:
+                quantizers.setdefault(user.args[1:], []).append(user)
+            elif kind in _MOVES and _reads_once(user):
+                moves.append(user)
+                waiting.append(user)
+            elif kind not in _SIZES:
+                raise StaysFloatError(_use(user), None if user.op == "output" else user)
+    if not quantizers:
+        raise StaysFloatError("the method does not use it")
+    if len(quantizers) > 1:
+        first, second = list(quantizers)[:2]
+        reason = (
+            f"two ops quantize it differently, with scale {first[0]:g} and zero point {first[1]}, "
+            f"and with scale {second[0]:g} and zero point {second[1]}"
+        )
+        raise StaysFloatError(reason, quantizers[second][0])
+    (parameters, users), *_ = quantizers.items()
+    return InputConversion(_end("input", position, parameters), placeholder, tuple(moves), tuple(users))
+
+
+def find_output(program: ExportedProgram, position: int, changed: int) -> OutputConversion:
+    """Return the conversion of the output at ``position`` among the program's outputs.
+
+    ``changed`` is the number of inputs that the method changes. The program returns them before the method's own
+    outputs. Raises :class:`StaysFloatError` if there is no conversion.
+    """
+    own = [index for index, spec in enumerate(program.graph_signature.output_specs) if spec.kind.name == "USER_OUTPUT"]
+    if position < changed:
+        raise StaysFloatError("it is an input that the method changes")
+    index = own[position - changed]
+    node: Any = program.graph.output_node().args[0][index]
+    moves: list[Node] = []
+    while str(getattr(node, "target", "")) in _MOVES and _reads_once(node):
+        moves.insert(0, node)
+        node = node.args[0]
+    if str(getattr(node, "target", "")) != _DEQUANTIZE:
+        is_node = hasattr(node, "target")
+        raise StaysFloatError(_source(node) if is_node else "it is a number", node if is_node else None)
+    writer = _writer(node)
+    if writer is not None:
+        raise StaysFloatError(f"`{writer.target}` changes it in place", writer)
+    return OutputConversion(_end("output", position, node.args[1:]), index, tuple(moves), node)
+
+
+def quantize_input(conversion: InputConversion) -> None:
+    """Make the input an integer tensor, and remove its conversion."""
+    dtype = conversion.quantizers[0].meta["val"].dtype
+    for node in (conversion.placeholder, *conversion.moves):
+        node.meta["val"] = node.meta["val"].to(dtype)
+    for quantizer in conversion.quantizers:
+        quantizer.replace_all_uses_with(quantizer.all_input_nodes[0])
+        quantizer.graph.erase_node(quantizer)
+
+
+def quantize_output(program: ExportedProgram, conversion: OutputConversion) -> None:
+    """Return the integers before the conversion as output. Other users of the floats keep them."""
+    import torch
+
+    graph, output = program.graph, program.graph.output_node()
+    values: list[Any] = list(output.args[0])
+    value = conversion.dequantizer.all_input_nodes[0]
+    dtype = value.meta["val"].dtype
+    with graph.inserting_before(output):
+        for move in conversion.moves:
+            value = graph.call_function(move.target, (value, *move.args[1:]), dict(move.kwargs))
+            value.meta = {**move.meta, "val": move.meta["val"].to(dtype)}
+        if value.op == "placeholder" or value in values:
+            # The runtime needs a tensor of its own for each output.
+            source = value
+            value = graph.call_function(torch.ops.aten.clone.default, (source,))
+            value.meta = {**conversion.dequantizer.meta, "val": source.meta["val"].clone()}
+    values[conversion.index] = value
+    output.args = (tuple(values),)
+    program.graph_signature.output_specs[conversion.index].arg.name = value.name
+    for node in (*reversed(conversion.moves), conversion.dequantizer):
+        if not node.users:
+            graph.erase_node(node)
+
+
+def float_outputs(program: ExportedProgram) -> Iterator[bool]:
+    """Yield for each output of the method whether it is a tensor of float32."""
+    import torch
+
+    nodes: Any = program.graph.output_node().args[0]
+    for node, spec in zip(nodes, program.graph_signature.output_specs, strict=True):
+        if spec.kind.name == "USER_OUTPUT":
+            value = getattr(node, "meta", {}).get("val")
+            yield isinstance(value, torch.Tensor) and value.dtype == torch.float32
+
+
+def _end(side: Side, position: int, parameters: Any) -> QuantizedEnd:
+    scale, zero_point, low, high, dtype = parameters
+    return QuantizedEnd(side, position, float(scale), int(zero_point), int(low), int(high), scalar_type_of(dtype))
+
+
+def _reads_once(node: Node) -> bool:
+    """Return True if a tensor is the node's first argument only."""
+    return node.op == "call_function" and not any(
+        hasattr(value.meta.get("val"), "dtype") for value in node.all_input_nodes if value is not node.args[0]
+    )
+
+
+def _use(user: Node) -> str:
+    if user.op == "output":
+        return "the method returns it"
+    if "quantized_decomposed." in str(user.target) or "choose_qparams" in str(user.target):
+        return f"`{user.target}` quantizes it, but not with one constant scale and zero point"
+    return f"`{user.target}` reads its floats"
+
+
+def _source(node: Node) -> str:
+    if node.op == "placeholder":
+        return "it is an input or a weight in floats"
+    if "quantized_decomposed." in str(node.target):
+        return f"`{node.target}` computes it, but not with one constant scale and zero point"
+    return f"`{node.target}` computes it in floats"
+
+
+def _writer(value: Node) -> Node | None:
+    """Return a node that writes to the memory of a value, directly or through a view; None if there is none."""
+    waiting = [value]
+    for node in waiting:
+        for user in node.users:
+            schema = getattr(user.target, "_schema", None)
+            for argument, given in zip(schema.arguments if schema is not None else (), user.args, strict=False):
+                if given is node and argument.alias_info is not None:
+                    if argument.alias_info.is_write:
+                        return user
+                    waiting.append(user)
+    return None

@@ -1,0 +1,102 @@
+"""A lower bound on the cost of traffic, and prices of memory that guide the division of buffers.
+
+The bound is Lagrangian: each bank has a price at each instant for the bytes in use. A buffer pays the price of its bank
+over its lifetime, in addition to its traffic. Whatever the prices are, the least total, minus the price of all
+memory that can be in use, is a lower bound. Subgradient steps raise it: the price rises where a bank is too full, and
+falls elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import accumulate
+from operator import mul
+
+from etdev.planner.banks.loads import Loads
+
+_ROUNDS = 300
+"""Maximum number of subgradient steps."""
+_STEPS = 30_000_000
+"""Limit on the number of steps times the number of buffers, banks and instants."""
+_PATIENCE = 12
+"""Number of steps without a better bound after which the step length is halved."""
+
+
+class Prices:
+    """Prices of a byte in each bank at each rank, with the bound that they prove.
+
+    Each division with a smaller cost than ``bound`` exceeds a capacity.
+    """
+
+    def __init__(self, loads: Loads, limits: Sequence[Sequence[int]], upper: Fraction) -> None:
+        """Search prices for the buffers of ``loads``.
+
+        ``limits`` has the bytes that can be in use at most, by bank and rank. ``upper`` is the cost of a known
+        division.
+        """
+        self._loads, self._problem, self._limits = loads, loads.problem, limits
+        self.bound = Fraction(0)
+        self.prices = [[0] * loads.ranks for _ in self._problem.banks]
+        """Prices of the best bound, in units of ``1 / scale``."""
+        self.scale = 1 << 20
+        self._search(upper)
+
+    def reduced_costs(self, index: int) -> list[Fraction]:
+        """Return the cost of a buffer in each bank: its traffic, and the price of its bytes over its lifetime."""
+        first, last = self._loads.ranges[index]
+        return [
+            self._problem.cost(index, bank)
+            + Fraction(self._loads.size(index, bank) * sum(self.prices[bank][first:last]), self.scale)
+            for bank in range(len(self._problem.banks))
+        ]
+
+    def _search(self, upper: Fraction) -> None:
+        problem, loads = self._problem, self._loads
+        work = max(1, (len(loads.ranges) + loads.ranks) * len(problem.banks))
+        prices = [list(row) for row in self.prices]
+        best, length, stale = Fraction(-1), Fraction(1), 0
+        for _ in range(min(_ROUNDS, max(_PATIENCE, _STEPS // work))):
+            bound, excess = self._evaluate(prices)
+            stale += 1
+            if bound > best:
+                best, stale = bound, 0
+                self.prices = [list(row) for row in prices]
+            norm = sum(value * value for row in excess for value in row)
+            if not norm or best >= upper:
+                break
+            if stale > _PATIENCE:
+                length, stale = length / 2, 0
+                prices = [list(row) for row in self.prices]
+            step = int(length * (upper - bound) * self.scale * self.scale / norm)
+            for row, over in zip(prices, excess, strict=True):
+                row[:] = [max(0, price + step * value // self.scale) for price, value in zip(row, over, strict=True)]
+        self.bound = max(Fraction(0), best)
+
+    def _evaluate(self, prices: Sequence[Sequence[int]]) -> tuple[Fraction, list[list[int]]]:
+        """Return the bound that the prices prove, and the load minus the limit by bank and rank."""
+        problem, loads = self._problem, self._loads
+        sums = [[0, *accumulate(row)] for row in prices]
+        changes = [[0] * (loads.ranks + 1) for _ in prices]
+        costs = [bank.cost for bank in problem.banks]
+        total = Fraction(0)
+        for index, traffic in enumerate(problem.traffic):
+            if index not in loads.ranges:
+                total += traffic * min(costs[bank] for bank in problem.allowed(index))
+                continue
+            first, last = loads.ranges[index]
+            least, chosen = min(
+                (traffic * costs[bank] + Fraction(size * (sums[bank][last] - sums[bank][first]), self.scale), bank)
+                for bank in problem.allowed(index)
+                for size in (loads.size(index, bank),)
+            )
+            total += least
+            size = loads.size(index, chosen)
+            changes[chosen][first] += size
+            changes[chosen][last] -= size
+        excess = []
+        for bank, row in enumerate(changes):
+            limits = self._limits[bank]
+            total -= Fraction(sum(map(mul, limits, prices[bank])), self.scale)
+            excess.append([load - limit for load, limit in zip(accumulate(row[:-1]), limits, strict=True)])
+        return total, excess

@@ -1,0 +1,118 @@
+"""Bytes in use in each bank at each instant, for a division of buffers among banks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from etdev.planner.banks.problem import Bank, BankedProblem
+from etdev.planner.occupancy import Timeline
+from etdev.planner.problem import Buffer
+
+
+class Loads:
+    """A division of buffers among banks, with the bytes in use in each bank at each instant.
+
+    Each buffer counts with its size, rounded up to the least alignment of all buffers in the bank. A division whose
+    loads are at most the capacities may still have no plan, because the free bytes may be in pieces.
+    """
+
+    def __init__(self, problem: BankedProblem) -> None:
+        self.problem = problem
+        self.bank: list[int | None] = [None] * len(problem.buffers)
+        """Bank of each buffer, or None as long as it has none."""
+        active = [index for index, buffer in enumerate(problem.buffers) if buffer.occupies]
+        timeline = Timeline([problem.buffers[index] for index in active])
+        self.ranges = dict(zip(active, timeline.ranges, strict=True))
+        """Lifetime of each buffer that is ever in use, as a half-open range of ranks."""
+        self.ranks = timeline.ranks
+        self.loads = [[0] * timeline.ranks for _ in problem.banks]
+        """Bytes in use, by bank and rank."""
+        units = [
+            min((max(problem.buffers[index].alignment, bank.alignment) for index in active), default=1)
+            for bank in problem.banks
+        ]
+        # The buffer at the end of a bank needs no padding.
+        self.capacities = [_round_up(bank.size, unit) for bank, unit in zip(problem.banks, units, strict=True)]
+        self._sizes = [
+            [_size(buffer, bank, unit) for buffer in problem.buffers]
+            for bank, unit in zip(problem.banks, units, strict=True)
+        ]
+
+    def size(self, index: int, bank: int) -> int:
+        """Return the bytes that a buffer takes in a bank."""
+        return self._sizes[bank][index]
+
+    def peak(self, bank: int, index: int) -> int:
+        """Return the largest load of a bank during the lifetime of a buffer."""
+        first, last = self.ranges[index]
+        return max(self.loads[bank][first:last])
+
+    def has_room(self, index: int, bank: int) -> bool:
+        """Return whether a buffer fits into a bank, as far as loads tell."""
+        if index not in self.ranges:
+            return True
+        return self.peak(bank, index) + self.size(index, bank) <= self.capacities[bank]
+
+    def put(self, index: int, bank: int) -> None:
+        """Put a buffer, which must be in no bank, into a bank."""
+        self.bank[index] = bank
+        self._add(index, bank, self.size(index, bank))
+
+    def take(self, index: int) -> int:
+        """Take a buffer out of its bank. Return that bank."""
+        bank = self.bank[index]
+        assert bank is not None
+        self.bank[index] = None
+        self._add(index, bank, -self.size(index, bank))
+        return bank
+
+    def excess(self, bank: int) -> int:
+        """Return the number of bytes by which a bank's largest load exceeds its capacity; 0 if the load does not."""
+        return max(0, max(self.loads[bank], default=0) - self.capacities[bank])
+
+    def worst_rank(self, bank: int) -> int:
+        """Return the first rank at which a bank has its largest load."""
+        loads = self.loads[bank]
+        return loads.index(max(loads))
+
+    def need(self, bank: int) -> int:
+        """Return the number of bytes that a bank needs for its largest load. Its last buffer needs no padding."""
+        if not any(self.loads[bank]):
+            return 0
+        rank = self.worst_rank(bank)
+        padding = (self.size(index, bank) - self.problem.buffers[index].size for index in self.live(bank, rank))
+        return self.loads[bank][rank] - max(padding, default=0)
+
+    def members(self, bank: int) -> list[int]:
+        """Return the buffers of a bank that are ever in use."""
+        return [index for index in self.ranges if self.bank[index] == bank]
+
+    def live(self, bank: int, rank: int) -> list[int]:
+        """Return the buffers of a bank that are in use at a rank."""
+        return [index for index in self.members(bank) if self.ranges[index][0] <= rank < self.ranges[index][1]]
+
+    def division(self) -> list[int]:
+        """Return the bank of each buffer. Each buffer must have one."""
+        return [bank for bank in self.bank if bank is not None]
+
+    def fill(self, division: Sequence[int]) -> None:
+        """Put each buffer, none of which may be in a bank, into its bank."""
+        for index, bank in enumerate(division):
+            self.put(index, bank)
+
+    def _add(self, index: int, bank: int, size: int) -> None:
+        if index in self.ranges:
+            first, last = self.ranges[index]
+            loads = self.loads[bank]
+            loads[first:last] = [load + size for load in loads[first:last]]
+
+
+def _size(buffer: Buffer, bank: Bank, unit: int) -> int:
+    """Return the bytes that a buffer takes in a bank. A buffer larger than the bank takes more than its capacity."""
+    if not buffer.occupies:
+        return 0
+    return _round_up(buffer.size, unit) if buffer.size <= bank.size else _round_up(buffer.size, unit) + unit
+
+
+def _round_up(size: int, alignment: int) -> int:
+    return -(-size // alignment) * alignment

@@ -1,0 +1,74 @@
+"""Arm's package ``tosa-tools``: the serializer of TOSA graphs, and the TOSA reference model.
+
+The package requires an older flatbuffers than etdev, and has top-level modules named ``tests`` and ``runner``. So it is
+installed in a folder of its own, which is not on Python's module path.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import metadata, util
+from pathlib import Path
+
+from etdev.errors import MissingRequirementError
+
+DISTRIBUTION = "tosa-tools"
+TESTED = ("2026.8.0",)
+VARIABLE = "ETDEV_TOSA_TOOLS"
+"""Environment variable with the folder of the package."""
+_MODULES = ("ml_dtypes", "tosa_types", "tosa_serializer", "tosa_serializer.numpy_utils")
+"""Modules that ExecuTorch's Arm backend imports, some of them only while it serializes a graph."""
+
+
+def folder() -> Path:
+    """Return the folder in which etdev looks for the package, which may not exist."""
+    given = os.environ.get(VARIABLE)
+    return Path(given) if given else Path(sys.prefix, "share", DISTRIBUTION)
+
+
+def version() -> str | None:
+    """Return the version of the package in :func:`folder`, or else in this environment; None if there is none."""
+    for found in metadata.distributions(name=DISTRIBUTION, path=[str(folder())]):
+        return found.version
+    try:
+        return metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def problem() -> str | None:
+    """Return the reason why the package cannot be used; None if it can be. Imports nothing."""
+    if version() is None:
+        return f"the package {DISTRIBUTION!r} is neither installed nor in {folder()}"
+    if not (folder() / "ml_dtypes").is_dir() and util.find_spec("ml_dtypes") is None:
+        return f"the package 'ml-dtypes', which {DISTRIBUTION!r} needs, is neither installed nor in {folder()}"
+    return None
+
+
+def remedy() -> str:
+    """Return the command that installs the package apart from etdev's own packages."""
+    return f'pip install --no-deps --target "{folder()}" {DISTRIBUTION}=={TESTED[0]} ml-dtypes==0.5.3'
+
+
+@contextmanager
+def importable() -> Iterator[None]:
+    """Import the modules that the Arm backend needs.
+
+    The folder is on the module path only during the block, after all other folders. Raises
+    :class:`~etdev.errors.MissingRequirementError` if the package is missing, and ImportError if it is broken.
+    """
+    lacking = problem()
+    if lacking is not None:
+        raise MissingRequirementError(f"ExecuTorch's Arm backends cannot be imported: {lacking}", hint=remedy())
+    place = str(folder())
+    sys.path.append(place)
+    try:
+        for name in _MODULES:
+            importlib.import_module(name)
+        yield
+    finally:
+        sys.path.remove(place)

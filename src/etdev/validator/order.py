@@ -1,0 +1,76 @@
+"""Order of instructions: instructions that may run in another order after the link, and effects that keep their order.
+
+Inside a straight region, the two programs may run corresponding instructions in different orders. The program before
+the link then runs an instruction earlier than its counterpart, and keeps its operands and results for the comparison.
+
+Contents of memory and of values are compared as in programs of the same order. Some effects are not contents that the
+validator knows. Instructions with such effects must keep their order:
+
+* effects outside of the arguments: random numbers, and the effects of unknown operators and delegates;
+* a delegate's own state: calls of one delegate keep their order;
+* memory without an address in the file: the caller may lend the same memory twice.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Hashable
+
+from etdev.program import model as m
+from etdev.validator.facts import CONSTANT, Code, Facts
+from etdev.validator.semantics import operators as ops
+from etdev.validator.semantics.operators import Act
+
+
+def region_starts(facts: Facts) -> list[int]:
+    """Return the first positions of the straight regions of a method, in ascending order.
+
+    A region has no jumps and no moves, except that one of these may be a region of its own. No jump leads into a region
+    other than to its start. A region is inside one chain.
+    """
+    starts = {0, *facts.starts}
+    for code in facts.code:
+        if code.act in (Act.JUMP, Act.MOVE):
+            starts |= {code.position, code.position + 1}
+        if isinstance(code.call, m.JumpFalseCall):
+            chain = facts.starts[bisect_right(facts.starts, code.position, hi=len(facts.starts) - 1) - 1]
+            starts.add(chain + code.call.destination_instruction)
+    return sorted(starts)
+
+
+def effects(facts: Facts, code: Code) -> dict[Hashable, bool]:
+    """Return the effects of an instruction that are not known contents. Each is True if it is a write.
+
+    Two instructions must keep their order if they have a common effect, and at least one of the two writes.
+    """
+    found: dict[Hashable, bool] = {}
+    if code.act is Act.DELEGATE and code.name in ops.STATELESS:
+        assert isinstance(code.call, m.DelegateCall)
+        found["delegate", code.call.delegate_index] = True
+    elif not code.pure or code.act is Act.ADD_ROW:
+        found["unknown"] = True
+    read = any(_is_outside(facts, value) for value in facts.list_tensors(value for value in code.reads if value >= 0))
+    written = any(_is_outside(facts, value) for value in (*code.writes, *code.updates))
+    if code.act not in (Act.SIZE, Act.VIEW) and (read or written):
+        found["outside"] = written
+    return found
+
+
+def _is_outside(facts: Facts, value: int) -> bool:
+    """Return whether a tensor may have bytes that no place in the file describes."""
+    tensor = facts.tensors[value]
+    if value in facts.roving:
+        return True
+    if not tensor.nbytes or (tensor.place is not None and tensor.place[0] == CONSTANT):
+        return False
+    return tensor.place is None or tensor.place[0] < 0
+
+
+def conflict(facts: Facts, code: Code, others: Collection[Code]) -> Code | None:
+    """Return an instruction of ``others`` that must keep its order with ``code``, or None."""
+    mine = effects(facts, code)
+    for other in others if mine else ():
+        theirs = effects(facts, other)
+        if any(thing in theirs and (writes or theirs[thing]) for thing, writes in mine.items()):
+            return other
+    return None

@@ -1,0 +1,1 @@
+"""Execution of TOSA graphs by Arm's reference model, in a process of its own."""

@@ -1,0 +1,25 @@
+"""Links into memory banks that were broken on purpose: every harmful one is refused (E2, G1)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.stock import shared_runtime
+from validator.banked_mutants import ADDRESSES, BANKED, each_in_banks, try_banked
+from validator.subjects import MODELS, OTHERS, make
+
+pytestmark = pytest.mark.integration
+
+
+def test_mutants_in_banks(tmp_path: Path) -> None:
+    cases = {**MODELS, **OTHERS}.items()
+    subjects = [make(name, case, tmp_path / str(number)) for number, (name, case) in enumerate(cases)]
+    trial = try_banked(each_in_banks(subjects), 2, shared_runtime(), tmp_path)
+    assert trial.missed == []
+    total = trial.total()
+    assert total.made >= 450
+    assert total.changed >= 250
+    assert all(tally.made >= 20 for tally in trial.kinds.values())
+    assert trial.kinds.keys() == {*ADDRESSES, *BANKED}

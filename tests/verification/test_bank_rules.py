@@ -1,0 +1,85 @@
+"""Rules of the check *placement* for memory banks: wrong sizes, wrong ids and ignored pins are found (G1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from etdev.config.tables.memory import Memory
+from etdev.linker import LinkOptions, link
+from etdev.linker.banks import Banks
+from etdev.planner.banks import Bank
+from etdev.program import Program
+from etdev.program import model as m
+from etdev.verification.bank_rules import bank_problems
+from linker.programs import Method, program
+
+INPUTS = {"forward": ["x"]}
+
+
+def memory(pin: dict[str, object] | None = None, **sizes: int) -> Memory:
+    """Return a config with a fast and a slow bank."""
+    banks = [
+        {"name": "fast", "id": 1, "size": sizes.get("fast", 1024)},
+        {"name": "slow", "id": 2, "size": sizes.get("slow", 1024)},
+    ]
+    return Memory.model_validate({"banks": banks, "pin": pin or {}})
+
+
+def banked() -> Program:
+    """Return a program whose tensors are all in the bank `fast`."""
+    method = Method("forward")
+    x = method.input(64)
+    method.outputs = [method.op(x, nbytes=64)]
+    made = program(method)
+    banks = Banks((Bank("fast", 1024, 16), Bank("slow", 1024, 16)), (1, 2))
+    return link(made.program, LinkOptions(banks=banks), made.sidecar).program
+
+
+def moved(found: Program, value: int) -> Program:
+    """Return the program with a tensor in bank 2 instead of bank 1."""
+    (plan,) = found.execution_plan
+    values = list(plan.values)
+    tensor = values[value]
+    assert isinstance(tensor, m.Tensor)
+    values[value] = replace(tensor, allocation_info=m.AllocationDetails(2, 0))
+    sizes = [*plan.non_const_buffer_sizes, 0][:2]
+    plan = replace(plan, values=tuple(values), non_const_buffer_sizes=(*sizes, 64))
+    return replace(found, execution_plan=(plan,))
+
+
+def test_a_link_into_banks_passes() -> None:
+    everything = {"inputs": "fast", "outputs": {"0": "fast"}, "state": "slow"}
+    assert list(bank_problems(banked(), memory(everything), INPUTS)) == []
+    assert list(bank_problems(banked(), Memory(), INPUTS)) == []
+
+
+def test_a_bank_that_is_too_full_is_found() -> None:
+    (problem,) = bank_problems(banked(), memory(fast=16), INPUTS)
+    assert "buffer 1 has " in problem
+    assert "but bank 'fast' has only 16" in problem
+
+
+def test_a_buffer_without_a_bank_is_found() -> None:
+    only = Memory.model_validate({"banks": [{"name": "fast", "id": 1, "size": 1024}]})
+    plan = banked().execution_plan[0]
+    (problem,) = bank_problems(moved(banked(), plan.inputs[0]), only, INPUTS)
+    assert "buffer 2 on the host belongs to no bank" in problem
+
+
+@pytest.mark.parametrize(
+    ("pin", "what"),
+    [
+        ({"inputs": "fast"}, "input 'x'"),
+        ({"inputs": {"x": "fast"}}, "input 'x'"),
+        ({"outputs": "fast"}, "output 0"),
+        ({"outputs": {"0": "fast"}}, "output 0"),
+    ],
+)
+def test_an_ignored_pin_is_found(pin: dict[str, object], what: str) -> None:
+    found = banked()
+    plan = found.execution_plan[0]
+    value = (plan.inputs if "inputs" in pin else plan.outputs)[0]
+    (problem,) = bank_problems(moved(found, value), memory(pin), INPUTS)
+    assert f"`memory.pin` requires {what} in bank 'fast', but the file has it in bank 'slow'" in problem
