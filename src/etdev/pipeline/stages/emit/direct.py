@@ -58,8 +58,8 @@ def emit_directly(
     The graphs must have the dimension orders and the values of writes that emission needs. This function only removes
     unused ops from them. For a trial, the sidecar has no source lines and no debug handles.
     """
-    if project.config.targets[target].etrecord or exported.constants:
-        return None
+    if project.config.targets[target].etrecord or lowered.manager.config_methods:
+        return None  # ``config_methods`` are the constant methods, those of quantized inputs and outputs included.
     constants, delegates = Constants(), Delegates(first=1)
     lines = None if is_trial else SourceLines(project.loaded.root)
     plans, notes = [], {}
@@ -186,6 +186,8 @@ class _Method:
         return made
 
     def _delegate(self, node: Node, module: Any) -> int | list[int]:
+        if any(spec.kind.name != "USER_OUTPUT" for spec in module.original_module.graph_signature.output_specs):
+            raise NotPlainError("a delegate has state, whose new values are not results of the call")
         values = node.meta["val"]
         several = isinstance(values, tuple | list)
         made = [self._values.add_planned(value) for value in (values if several else [values])]
