@@ -152,7 +152,7 @@ def two_banks(fast: int, slow: int) -> Banks:
 
 def greedy_need(made: Made, share: int) -> Use:
     """Return what ExecuTorch's planner uses for the tensors of etdev's link, if the slow bank has no limit."""
-    with _recorded(only=True) as problems:
+    with _recorded(made.fast(share), _ENOUGH, only=True) as problems:
         _link(made, made.fast(share), _ENOUGH)
     found = _greedy_use(problems[0])
     assert found is not None
@@ -162,7 +162,7 @@ def greedy_need(made: Made, share: int) -> Use:
 def link_in_banks(made: Made, fast: int, slow: int) -> Found:
     """Link a model into two banks."""
     begin = process_time()
-    with _recorded() as problems:
+    with _recorded(fast, slow) as problems:
         linked = _link(made, fast, slow)
     seconds = process_time() - begin
     uses = [use for use in map(_greedy_use, problems) if use is not None]
@@ -190,12 +190,16 @@ def _link(made: Made, fast: int, slow: int) -> Linked | None:
 
 
 @contextmanager
-def _recorded(*, only: bool = False) -> Iterator[list[BankedProblem]]:
-    """Collect the planning problems of all candidates of a link. ``only`` does not solve them."""
+def _recorded(fast: int, slow: int, *, only: bool = False) -> Iterator[list[BankedProblem]]:
+    """Collect the planning problems of all candidates of a link into these banks. ``only`` does not solve them.
+
+    A link that does not fit also tries larger banks, to say which would suffice. Those problems are left out.
+    """
     problems: list[BankedProblem] = []
 
     def plan(problem: BankedProblem, *args: object, **options: object) -> BankedPlan:
-        problems.append(problem)
+        if all(bank.size <= size for bank, size in zip(problem.banks, (fast, slow), strict=True)):
+            problems.append(problem)
         if only:
             raise BanksFullError("not solved", bank=0, missing=0, instant=0, buffers=())
         return plan_banks(problem, *args, **options)  # type: ignore[arg-type]
