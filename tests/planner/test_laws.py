@@ -13,7 +13,7 @@ from etdev.planner import PLANNERS, Buffer, CollisionError, PlanError, Problem, 
 from planner import truth
 from planner.strategies import buffers, problems
 
-EXAMPLES = settings(max_examples=200, deadline=None)
+EXAMPLES = settings(max_examples=120, deadline=None)
 
 
 @EXAMPLES

@@ -33,7 +33,7 @@ def looking_up(*names: str) -> Program:
     return program(constant(1, "a"), constant(2), named=tuple(m.NamedData(name, 2) for name in names))
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(before=programs(), weights=st.sampled_from([None, "m.ptd"]), choice=st.data())
 def test_nothing_is_lost(before: Program, weights: str | None, choice: st.DataObject) -> None:
     assume(not external_names(before))

@@ -14,7 +14,7 @@ from program import hand
 from program.strategies import programs
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(program=programs())
 def test_read_gives_what_was_written(program: Program, tmp_path_factory: pytest.TempPathFactory) -> None:
     _check(program, tmp_path_factory.getbasetemp() / "law.pte")

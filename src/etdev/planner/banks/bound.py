@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import accumulate
+from math import lcm
 from operator import mul
 
 from etdev.planner.banks.loads import Loads
@@ -40,6 +41,9 @@ class Prices:
         self.prices = [[0] * loads.ranks for _ in self._problem.banks]
         """Prices of the best bound, in units of ``1 / scale``."""
         self.scale = 1 << 20
+        self._unit = lcm(*(bank.cost.denominator for bank in self._problem.banks))
+        """Costs and prices are whole numbers in units of ``1 / (scale * unit)``."""
+        self._free, self._choices = self._find_choices()
         self._search(upper)
 
     def reduced_costs(self, index: int) -> list[Fraction]:
@@ -73,30 +77,40 @@ class Prices:
                 row[:] = [max(0, price + step * value // self.scale) for price, value in zip(row, over, strict=True)]
         self.bound = max(Fraction(0), best)
 
+    def _find_choices(self) -> tuple[int, list[tuple[int, int, list[tuple[int, int, int]]]]]:
+        """Return the least cost of all buffers that are never in use, and the choices of the others.
+
+        A buffer has its first and last rank, and for each bank the cost of its traffic, the bank and its size there.
+        """
+        problem, loads = self._problem, self._loads
+        costs = [int(bank.cost * self._unit) * self.scale for bank in problem.banks]
+        free, choices = 0, []
+        for index, traffic in enumerate(problem.traffic):
+            allowed = problem.allowed(index)
+            if index in loads.ranges:
+                found = [(traffic * costs[bank], bank, loads.size(index, bank)) for bank in allowed]
+                choices.append((*loads.ranges[index], found))
+            else:
+                free += traffic * min(costs[bank] for bank in allowed)
+        return free, choices
+
     def _evaluate(self, prices: Sequence[Sequence[int]]) -> tuple[Fraction, list[list[int]]]:
         """Return the bound that the prices prove, and the load minus the limit by bank and rank."""
-        problem, loads = self._problem, self._loads
+        unit = self._unit
         sums = [[0, *accumulate(row)] for row in prices]
-        changes = [[0] * (loads.ranks + 1) for _ in prices]
-        costs = [bank.cost for bank in problem.banks]
-        total = Fraction(0)
-        for index, traffic in enumerate(problem.traffic):
-            if index not in loads.ranges:
-                total += traffic * min(costs[bank] for bank in problem.allowed(index))
-                continue
-            first, last = loads.ranges[index]
-            least, chosen = min(
-                (traffic * costs[bank] + Fraction(size * (sums[bank][last] - sums[bank][first]), self.scale), bank)
-                for bank in problem.allowed(index)
-                for size in (loads.size(index, bank),)
+        changes = [[0] * (self._loads.ranks + 1) for _ in prices]
+        total = self._free
+        for first, last, choices in self._choices:
+            begin, end = ([row[rank] for row in sums] for rank in (first, last))
+            least, chosen, size = min(
+                [(cost + size * unit * (end[bank] - begin[bank]), bank, size) for cost, bank, size in choices]
             )
             total += least
-            size = loads.size(index, chosen)
             changes[chosen][first] += size
             changes[chosen][last] -= size
         excess = []
         for bank, row in enumerate(changes):
             limits = self._limits[bank]
-            total -= Fraction(sum(map(mul, limits, prices[bank])), self.scale)
+            total -= unit * sum(map(mul, limits, prices[bank]))
             excess.append([load - limit for load, limit in zip(accumulate(row[:-1]), limits, strict=True)])
-        return total, excess
+        return Fraction(total, self.scale * unit), excess
