@@ -24,10 +24,10 @@ OLDER_TESTS := tests/pipeline/test_versions.py tests/pipeline/test_stock_is_wron
 	methods_share_their_memory_or_do_not custom_kernels_are_imported_from_their_folder the_runtime_starts_without_openvino)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-older lint format bench hardware docs clean
+.PHONY: help demo test test-all test-older lint format bench bench-quick hardware docs clean
 
 help:  ## Show the commands.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(INSTALLED)  ## Build and verify a model trained on real data.
 	$(BIN)/etdev build -c examples/digits/etdev.toml
@@ -59,7 +59,10 @@ format: $(INSTALLED)  ## Put the code into its form.
 
 bench: $(INSTALLED)  ## Measure every figure that the docs state.
 	$(MAKE) EXECUTORCH=$(OLDER) .venv-$(OLDER)/.installed
-	set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script; done
+	set -e; for script in $(filter-out benchmarks/quick.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script; done
+
+bench-quick: $(INSTALLED)  ## Compare figures that a change may worsen with those of the last committed run.
+	$(BIN)/python benchmarks/quick.py $(ARGS)
 
 hardware: $(INSTALLED)  ## Verify memory on a CUDA device, with programs built here.
 	$(BIN)/python tests/hardware/make_files.py build/hardware
