@@ -21,7 +21,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 HASHED = ROOT / ".ci" / "constraints-hashed.txt"
 EXECUTORCH = ROOT / ".ci" / "executorch-hashed.txt"
-# Where etdev looks for tosa-tools, which requires an older flatbuffers than etdev.
+# Where etdev looks for tosa-tools, which requires an older flatbuffers than the tests.
 TOSA_TOOLS = Path(sys.prefix) / "share" / "tosa-tools"
 _OWN_EXTRAS = re.compile(r"etdev\[(.*)\]")
 

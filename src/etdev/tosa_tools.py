@@ -1,7 +1,7 @@
 """Arm's package ``tosa-tools``: the serializer of TOSA graphs, and the TOSA reference model.
 
-The package requires an older flatbuffers than etdev, and has top-level modules named ``tests`` and ``runner``. So it is
-installed in a folder of its own, which is not on Python's module path.
+The package has top-level modules named ``tests`` and ``runner``. So it is installed in a folder of its own, which is
+not on Python's module path.
 """
 
 from __future__ import annotations

@@ -1,18 +1,36 @@
-"""Encoding of a program's tables as a flatbuffer. The same program always yields the same bytes."""
+"""Encoding of a program's tables as a flatbuffer. The same program always yields the same bytes.
+
+The bytes are those of the builder of Python's package ``flatbuffers``, which takes several times as long.
+"""
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from etdev.program.blob import Blob
 from etdev.program.flaw import FlawError
-from etdev.program.schema import Absence, Data, Field, Many, One, RawBytes, Scalar, Scalars, Table, Text, Union
+from etdev.program.schema import (
+    Absence,
+    Data,
+    Field,
+    Kind,
+    Many,
+    One,
+    RawBytes,
+    Scalar,
+    Scalars,
+    Table,
+    Text,
+    Union,
+)
 
-if TYPE_CHECKING:
-    from flatbuffers import Builder
-
-_START_SIZE = 1 << 16
+_LIMIT = 1 << 31
+"""Maximum number of bytes of a flatbuffer."""
+_WIDEST = 8
+"""Width of the widest number in a table."""
+_LENGTH = struct.Struct("<I")
 
 
 def encode(table: Table, value: Any, *, identifier: bytes, inline_alignment: int) -> tuple[bytearray, int]:
@@ -20,13 +38,23 @@ def encode(table: Table, value: Any, *, identifier: bytes, inline_alignment: int
 
     ``identifier`` is the four bytes after the root offset.
     """
-    from flatbuffers.builder import BuilderSizeError
-
     encoder = _Encoder(inline_alignment)
-    try:
-        return encoder.finish(encoder.table(table, value), identifier)
-    except BuilderSizeError:
-        raise FlawError("tables and inline data exceed 2 GiB, the limit of a flatbuffer") from None
+    return encoder.finish(encoder.table(table, value), identifier)
+
+
+class _Layout(NamedTuple):
+    """Layout of all objects with the same fields, for one alignment of the content after the object."""
+
+    packer: struct.Struct
+    """Packer of the object: the distance to its vtable, then the fields in the order below. Numbers are bytes."""
+    small: tuple[int, ...]
+    """Indices of the numbers of up to four bytes."""
+    references: tuple[tuple[int, int], ...]
+    """Index of each distance to another object, and the place of the distance relative to the end of this object."""
+    wide: tuple[int, ...]
+    """Indices of the numbers of more than four bytes."""
+    vtable: bytes
+    alignment: int
 
 
 class _Encoder:
@@ -37,69 +65,87 @@ class _Encoder:
     """
 
     def __init__(self, inline_alignment: int) -> None:
-        from flatbuffers import Builder
-
-        self._builder: Builder = Builder(_START_SIZE)
+        self._parts: list[bytes | memoryview] = []
+        """Parts of the flatbuffer, from its end to its beginning."""
+        self._size = 0
+        self._alignment = 1
         self._inline_alignment = inline_alignment
+        self._layouts: dict[tuple[Any, ...], _Layout] = {}
+        self._vtables: dict[bytes, int] = {}
+        """Offset of each vtable."""
+        self._writers: dict[type[Kind], Callable[[Any, Any], int]] = {
+            Text: lambda _, text: self._text(text),
+            Scalars: lambda kind, items: self._scalars(kind.element, items),
+            RawBytes: lambda _, content: self._vector(content, len(content), 1),
+            Data: lambda _, blob: self._data(blob),
+            One: lambda kind, item: self.table(kind.table, item),
+            Many: lambda kind, items: self._tables(kind.table, items),
+        }
+        """Functions that write an object for a field and return the object's offset, by type of the field's kind."""
 
     def finish(self, root: int, identifier: bytes) -> tuple[bytearray, int]:
         """Finish the flatbuffer. Return its bytes, and the largest alignment of any object inside."""
-        self._builder.Finish(root, identifier)
-        content: bytearray = self._builder.Output()
-        return content, self._builder.minalign
+        self._align(max(self._alignment, 4), 4 + len(identifier))
+        self._put(identifier)
+        self._put(_LENGTH.pack(self._size + 4 - root))
+        return bytearray().join(reversed(self._parts)), self._alignment
 
     def table(self, table: Table, value: Any) -> int:
         """Write an object and all objects that it refers to. Return the object's offset."""
         numbers: list[tuple[int, bytes]] = []
-        offsets: list[tuple[int, int]] = []
+        references: list[tuple[int, int]] = []
         for field, item in zip(table.fields, table.split(value), strict=True):
             try:
-                self._field(field, item, numbers, offsets)
+                self._field(field, item, numbers, references)
             except FlawError as flaw:
                 raise flaw.within(*(() if table.wrapper else (field.name,))) from None
-        builder = self._builder
-        builder.StartObject(table.slots)
-        # Widest first, so that no padding is needed between them.
-        numbers.sort(key=lambda entry: len(entry[1]), reverse=True)
-        for number, packed in (entry for entry in numbers if len(entry[1]) > 4):
-            self._place(number, packed)
-        for number, offset in offsets:
-            builder.PrependUOffsetTRelative(offset)
-            builder.Slot(number)
-        for number, packed in (entry for entry in numbers if len(entry[1]) <= 4):
-            self._place(number, packed)
-        end: int = builder.EndObject()
-        return end
+        return self._object(numbers, references)
 
-    def _place(self, number: int, packed: bytes) -> None:
-        self._builder.Prep(len(packed), 0)
-        self._prepend(packed)
-        self._builder.Slot(number)
+    def _object(self, numbers: list[tuple[int, bytes]], references: list[tuple[int, int]]) -> int:
+        """Write an object. Return its offset.
 
-    def _prepend(self, content: bytes | memoryview) -> None:
-        """Write bytes before all earlier content. The builder must have reserved the space."""
-        builder = self._builder
-        end = builder.head
-        builder.head = end - len(content)
-        builder.Bytes[builder.head : end] = content
+        ``numbers`` has the number of each field with its bytes. ``references`` has the number of each field with the
+        offset of another object.
+        """
+        end = self._size
+        slots = tuple([(number, len(packed)) for number, packed in numbers])
+        key = end % _WIDEST, slots, tuple([number for number, _ in references])
+        layout = self._layouts.get(key)
+        if layout is None:
+            layout = self._layouts[key] = _layout(*key)
+        start = end + layout.packer.size
+        vtable = self._vtables.get(layout.vtable)
+        content = layout.packer.pack(
+            (start + len(layout.vtable) if vtable is None else vtable) - start,
+            *[numbers[index][1] for index in layout.small],
+            *[end + place - references[index][1] for index, place in layout.references],
+            *[numbers[index][1] for index in layout.wide],
+        )
+        self._alignment = max(self._alignment, layout.alignment)
+        self._put(content)
+        if vtable is None:
+            self._put(layout.vtable)
+            self._vtables[layout.vtable] = self._size
+        return start
 
-    def _field(self, field: Field, item: Any, numbers: list[tuple[int, bytes]], offsets: list[tuple[int, int]]) -> None:
-        """Write the object that a field refers to. Add the field's entry in the table to ``numbers`` or ``offsets``."""
-        match field.kind:
-            case Scalar() as scalar:
-                packed = _pack(scalar, (item,))
-                # Compare bytes, since -0.0 == 0.0 but is not the default.
-                if packed != scalar.packed_default:
-                    numbers.append((field.number, packed))
-            case Union() as union:
-                tag = union.tag_of(item)
-                offsets.append((field.number + 1, self._member(union.tables[tag - 1], item)))
-                numbers.append((field.number, bytes([tag])))
-            case kind:
-                if item is None and field.absence is not Absence.OMITTED:
-                    raise FlawError("missing")
-                if item is not None and (item != () or field.absence is not Absence.OMITTED):
-                    offsets.append((field.number, self._target(kind, item)))
+    def _field(
+        self, field: Field, item: Any, numbers: list[tuple[int, bytes]], references: list[tuple[int, int]]
+    ) -> None:
+        """Write the object that a field refers to. Add the field to ``numbers`` or ``references``."""
+        kind = field.kind
+        if isinstance(kind, Scalar):
+            packed = _pack(kind, (item,))
+            # Compare bytes, since -0.0 == 0.0 but is not the default.
+            if packed != kind.packed_default:
+                numbers.append((field.number, packed))
+        elif isinstance(kind, Union):
+            tag = kind.tag_of(item)
+            references.append((field.number + 1, self._member(kind.tables[tag - 1], item)))
+            numbers.append((field.number, bytes([tag])))
+        elif item is None and field.absence is not Absence.OMITTED:
+            raise FlawError("missing")
+        elif item is not None and (item != () or field.absence is not Absence.OMITTED):
+            references.append((field.number, self._writers[type(kind)](kind, item)))
 
     def _member(self, table: Table, item: Any) -> int:
         try:
@@ -109,36 +155,28 @@ class _Encoder:
 
     # Objects that offsets point to
 
-    def _target(self, kind: Text | Scalars | RawBytes | Data | One | Many, item: Any) -> int:
-        match kind:
-            case Text():
-                return self._text(item)
-            case Scalars(element=element):
-                return self._vector(_pack(element, item), element.width, element.width)
-            case RawBytes():
-                return self._vector(item, 1, 1)
-            case Data():
-                return self._data(item)
-            case One(table=table):
-                return self.table(table, item)
-            case Many(table=table):
-                return self._tables(table, item)
+    def _scalars(self, element: Scalar, items: tuple[Any, ...]) -> int:
+        return self._vector(_pack(element, items), len(items), element.width)
 
-    def _vector(self, packed: bytes | memoryview, width: int, alignment: int) -> int:
-        self._builder.StartVector(width, len(packed) // width, alignment)
-        self._prepend(packed)
-        offset: int = self._builder.EndVector()
-        return offset
+    def _vector(self, packed: bytes | memoryview, count: int, alignment: int) -> int:
+        """Write a vector of ``count`` elements. Return its offset."""
+        self._align(max(alignment, 4), len(packed))
+        self._put(packed)
+        self._put(_LENGTH.pack(count))
+        return self._size
 
     def _data(self, blob: Blob) -> int:
-        return self._vector(blob.view, 1, self._inline_alignment if len(blob) else 1)
+        return self._vector(blob.view, len(blob), self._inline_alignment if len(blob) else 1)
 
     def _text(self, text: str) -> int:
         try:
-            offset: int = self._builder.CreateString(text)
+            packed = text.encode()
         except UnicodeEncodeError as error:
             raise FlawError(f"the string {text!r} cannot be encoded as UTF-8 ({error.reason})") from None
-        return offset
+        self._align(4, len(packed) + 1)
+        self._put(packed + b"\0")
+        self._put(_LENGTH.pack(len(packed)))
+        return self._size
 
     def _tables(self, table: Table, items: tuple[Any, ...]) -> int:
         offsets = []
@@ -147,14 +185,58 @@ class _Encoder:
                 offsets.append(self.table(table, item))
             except FlawError as flaw:
                 raise flaw.within(f"[{index}]") from None
-        builder = self._builder
-        builder.StartVector(4, len(offsets), 4)
+        self._align(4, 0)
         # An element of the vector is the distance from the element to its table.
-        element = builder.Offset() + 4 * len(offsets)
+        element = self._size + 4 * len(offsets)
         distances = [element - 4 * index - offset for index, offset in enumerate(offsets)]
-        self._prepend(struct.pack(f"<{len(distances)}I", *distances))
-        end: int = builder.EndVector()
-        return end
+        return self._vector(struct.pack(f"<{len(distances)}I", *distances), len(distances), 4)
+
+    def _align(self, alignment: int, size: int) -> None:
+        """Add zeros, so that the content is aligned after the next ``size`` bytes."""
+        self._alignment = max(self._alignment, alignment)
+        missing = -(self._size + size) % alignment
+        if missing:
+            self._put(bytes(missing))
+
+    def _put(self, content: bytes | memoryview) -> None:
+        """Write bytes before all earlier content."""
+        self._parts.append(content)
+        self._size += len(content)
+        if self._size > _LIMIT:
+            raise FlawError("tables and inline data exceed 2 GiB, the limit of a flatbuffer")
+
+
+def _layout(after: int, numbers: tuple[tuple[int, int], ...], references: tuple[int, ...]) -> _Layout:
+    """Return the layout of objects with these fields.
+
+    ``after`` is the number of bytes after the object, modulo the width of the widest number. ``numbers`` has the number
+    and the width of each field with a number. ``references`` has the numbers of the fields that refer to other objects.
+    """
+    # Widest first, so that no padding is needed between them. `sorted` keeps the order of equal widths.
+    by_width = sorted(range(len(numbers)), key=lambda index: -numbers[index][1])
+    wide = [(numbers[index][0], numbers[index][1], index) for index in by_width if numbers[index][1] > 4]
+    small = [(numbers[index][0], numbers[index][1], index) for index in by_width if numbers[index][1] <= 4]
+    offsets = [(number, 4, index) for index, number in enumerate(references)]
+    size = after
+    codes: list[str] = []  # From the end of the object to its beginning.
+    places: dict[int, int] = {}
+    for number, width, _ in (*wide, *offsets, *small):
+        padding = -size % width
+        size += padding + width
+        codes += [f"{padding}x", "I" if number in references else f"{width}s"]
+        places[number] = size
+    padding = -size % 4
+    size += padding + 4
+    codes += [f"{padding}x", "<i"]
+    entries = [size - places[number] if number in places else 0 for number in range(max(places, default=-1) + 1)]
+    return _Layout(
+        struct.Struct("".join(reversed(codes))),
+        tuple(index for _, _, index in reversed(small)),
+        tuple((index, places[number] - after) for number, _, index in reversed(offsets)),
+        tuple(index for _, _, index in reversed(wide)),
+        struct.pack(f"<{len(entries) + 2}H", 2 * (len(entries) + 2), size - after, *entries),
+        max((4, *(width for _, width, _ in wide))),
+    )
 
 
 def _pack(scalar: Scalar, items: tuple[Any, ...]) -> bytes:
