@@ -154,13 +154,16 @@ class Editor:
         """
         return self._is_top and node.op == "placeholder" and node.name in self._constants()
 
-    def occupancy(self) -> Occupancy:
-        """Return the estimate of the memory in use during each op after the link."""
+    def occupancy(self, before: Occupancy | None = None) -> Occupancy:
+        """Return the estimate of the memory in use during each op after the link.
+
+        ``before`` is the estimate of this graph before a tiling, which makes this function faster.
+        """
         signature = self._program.graph_signature
         constants = {*self._constants(), *signature.inputs_to_buffers}
         # Inputs of a branch or a loop's body have their memory in the enclosing graph.
         given = (node.name for node in self.graph.nodes if node.op == "placeholder" and not self._is_top)
-        return Occupancy(self.graph, constants.union(given))
+        return Occupancy(self.graph, constants.union(given), before=before)
 
     def transpose_constant(self, node: Node) -> bool:
         """Replace a constant matrix by its transpose. If the matrix has other uses, return False and change nothing."""

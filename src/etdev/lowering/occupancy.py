@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _VIEWS = frozenset({"view_copy", "unsqueeze_copy", "squeeze_copy", "alias_copy", "_clone_dim_order", "getitem"})
 _MOVES = frozenset({"expand_copy", "permute_copy", "transpose_copy"})
 """Ops that the estimate treats as views if they leave the elements in the same order."""
+_POOLING = "max_pool2d_with_indices"
 _IN_PLACE = frozenset(name.partition("::")[2].partition(".")[0] for name in DEFAULT)
 
 
@@ -116,12 +117,20 @@ class Occupancy:
     elsewhere. The figures are for the memory after the link, or for ExecuTorch's own plan if ``linked`` is False.
     """
 
-    def __init__(self, graph: Graph, constants: Container[str], *, linked: bool = True) -> None:
+    def __init__(
+        self, graph: Graph, constants: Container[str], *, linked: bool = True, before: Occupancy | None = None
+    ) -> None:
+        """Estimate the memory of a graph.
+
+        ``before`` is an estimate of the same graph before a tiling. It saves time.
+        """
         self._linked = linked
+        self._before = before
         self.nodes = list(graph.nodes)
         self.at = {node: index for index, node in enumerate(self.nodes)}
         self.ops = [self._op(node, constants) for node in self.nodes]
         """Ops of the graph, one per node."""
+        self._before = None
         self.lifetimes = Lifetimes(self.ops, linked=linked)
         self.peak_index = max(range(len(self.nodes)), key=self.lifetimes.bytes.__getitem__)
         """Index of the first op at the peak."""
@@ -140,6 +149,12 @@ class Occupancy:
         return found
 
     def _op(self, node: Node, constants: Container[str]) -> Op:
+        if self._before is not None and node in self._before.at:
+            # Tiling moves ops and replaces inputs, but the new inputs have the sizes of the old ones.
+            known = self._before.ops[self._before.at[node]]
+            if known.kind != _POOLING:
+                sources = tuple([self.at[source] for source in node.all_input_nodes])
+                return Op(known.kind, sources, known.nbytes, known.is_planned, known.runs_along, known.since)
         is_call = node.op == "call_function"
         return Op(
             kind=_kind_in_memory(node) if is_call else "",
@@ -181,7 +196,7 @@ def _has_useless_outputs(node: Node) -> bool:
     unused, :mod:`etdev.lowering.pooling` replaces the maximum by ops without indices.
     """
     kind = kind_of(node)
-    return kind in _IN_PLACE or (kind == "max_pool2d_with_indices" and len(node.users) == 1)
+    return kind in _IN_PLACE or (kind == _POOLING and len(node.users) == 1)
 
 
 def kind_of(node: Node) -> str:

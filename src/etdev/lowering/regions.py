@@ -24,7 +24,7 @@ _MOVEMENT = VIEWS | {
     "getitem",
 }
 """Ops that only view or move elements."""
-_REACH = 60
+REACH = 60
 """Maximum distance of an op in a region from the region's seed, in ops of the graph."""
 
 
@@ -58,7 +58,7 @@ def grow_region(occupancy: Occupancy, seed: Node, axis: int) -> Region | None:
     grains = (shape_of(seed) or [0])[axis]
     todo = [(seed, axis)]
     for node, own in todo:
-        if node in axes or abs(occupancy.at[node] - occupancy.at[seed]) > _REACH:
+        if node in axes or abs(occupancy.at[node] - occupancy.at[seed]) > REACH:
             continue
         what = _fits(occupancy, node, own, axes, found)
         if what is None or math.gcd(grains, what.grain) < 2:

@@ -19,17 +19,16 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from etdev.lowering import convolution
-from etdev.lowering.axes import VIEWS, is_whole, needs, piece_arguments, shape_of
+from etdev.lowering.axes import VIEWS, needs, piece_arguments, shape_of
+from etdev.lowering.estimates import PEAK, Choice, Estimates
 from etdev.lowering.graph import INSTRUCTION_BYTES, Editor, arguments
 from etdev.lowering.occupancy import Occupancy, kind_of, nbytes
 from etdev.lowering.regions import Region, grow_region, part_of
-from etdev.lowering.window import Window
+from etdev.lowering.repeats import Repeats
 
 if TYPE_CHECKING:
     from torch.fx import Node
 
-_AFTER = 25
-"""Maximum number of ops after a region for which memory is estimated. These ops may still use the region's outputs."""
 _COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 """Possible numbers of tiles of a region."""
 _WORTH = 0.97
@@ -37,10 +36,6 @@ _WORTH = 0.97
 
 Above this ratio, more tiles are used only if they reach the goal, or leave fewer ops at the peak.
 """
-_LOWER = 0.97
-"""Fraction of the peak that an op's bytes in use must exceed for the op to count as an op at the peak."""
-_ALIKE = 1.03
-"""Ratio up to which two sizes count as approximately equal."""
 _ENOUGH = 1.05
 """First goal for the peak, as a multiple of the lowest reachable peak."""
 _MOST_ADDED = 2_000
@@ -55,36 +50,6 @@ _FREE = VIEWS | {"slice_copy", "cat", "getitem"}
 """Ops that the linker usually removes."""
 _LEAST_BYTES = 1_024
 """Minimum number of bytes of a tile of the largest output in a region."""
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A region, its number of tiles, and the estimated effect of the tiling."""
-
-    region: Region
-    pieces: int
-    full: int
-    """Number of ops near the region whose bytes in use stay close to the current peak."""
-    fewer: int
-    """Number of ops near the region whose bytes in use drop clearly below the current peak."""
-    peak: int
-    """Peak number of bytes of the ops near the region that ``full`` does not count."""
-
-    @property
-    def added(self) -> int:
-        """Number of ops that the tiling adds.
-
-        Slices of inputs do not count, because the link turns most of them into views.
-        """
-        return (len(self.region.axes) + 1) * (self.pieces - 1)
-
-    def rank(self, goal: int) -> tuple[int, int, int, int]:
-        """Return a sort key. The choice with the lowest key is the best.
-
-        The key compares the remaining ops at the peak first, then the peak, then the added ops.
-        """
-        level = round(math.log(max(self.peak, goal, 1), _ALIKE))
-        return self.full, -self.fewer if self.full else 0, level, self.added
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,14 +148,15 @@ def _search(
     Yield each tiled region, with the indices of the graph's ops before the region was tiled.
     """
     added = 0
+    repeats = editor.known.setdefault("repeats", Repeats())
     while (highest := _peak_of(occupancy)) > (goal, 0):
-        choice = _best(occupancy, goal)
+        choice = _best(occupancy, goal, repeats)
         if choice is None or added + choice.added > most_added:
             break
         _rewrite(editor, choice.region, choice.pieces)
         yield choice, occupancy.at
         added += choice.added
-        occupancy = editor.occupancy()
+        occupancy = editor.occupancy(occupancy)
         if _peak_of(occupancy) >= highest:
             break
 
@@ -215,18 +181,22 @@ def _peak_of(occupancy: Occupancy) -> tuple[int, int]:
     """Return the peak in bytes, and the number of ops whose bytes in use are close to the peak."""
     found = occupancy.lifetimes.bytes
     peak = max(found, default=0)
-    return peak, sum(size > _LOWER * peak for size in found)
+    return peak, sum(size > PEAK * peak for size in found)
 
 
-def _best(occupancy: Occupancy, goal: int) -> Choice | None:
+def _best(occupancy: Occupancy, goal: int, repeats: Repeats) -> Choice | None:
     """Return the tiling that lowers the peak most. If several reach the goal, return the one with the fewest ops."""
+    known = repeats.find(occupancy)
+    if goal in known.choices:
+        return known.choice(goal, occupancy)
     best: Choice | None = None
-    estimates = _Estimates(occupancy)
+    estimates = Estimates(occupancy, known.figures)
     for node, axis in _seeds(occupancy):
         whole = grow_region(occupancy, node, axis)
-        found = None if whole is None else _choose(estimates, whole, node, goal)
-        if found is not None and found.fewer > 0 and (best is None or found.rank(goal) < best.rank(goal)):
-            best = found
+        choice = None if whole is None else _choose(estimates, whole, node, goal)
+        if choice is not None and choice.fewer > 0 and (best is None or choice.rank(goal) < best.rank(goal)):
+            best = choice
+    repeats.add(known, estimates, goal, best)
     return best
 
 
@@ -243,22 +213,7 @@ def _seeds(occupancy: Occupancy) -> Iterator[tuple[Node, int]]:
 # Choice of neighbouring ops of a region -------------------------------------------------------------------------------
 
 
-class _Estimates:
-    """Estimates for parts of regions of one graph. Different seeds lead to the same parts."""
-
-    def __init__(self, occupancy: Occupancy) -> None:
-        self._occupancy = occupancy
-        self._found: dict[tuple[frozenset[tuple[Node, int]], int, int], Choice | None] = {}
-
-    def of(self, region: Region, pieces: int) -> Choice | None:
-        """Return the estimate if a region is tiled. Return None if the region cannot be tiled."""
-        key = frozenset(region.axes.items()), region.grains, pieces
-        if key not in self._found:
-            self._found[key] = _estimate(self._occupancy, region, pieces)
-        return self._found[key]
-
-
-def _choose(estimates: _Estimates, whole: Region, seed: Node, goal: int) -> Choice | None:
+def _choose(estimates: Estimates, whole: Region, seed: Node, goal: int) -> Choice | None:
     """Return the best tiling of neighbouring ops in a region that includes ``seed``, or None if there is none."""
     order = list(whole.axes)
     first = last = order.index(seed)
@@ -283,7 +238,7 @@ def _counts(region: Region) -> list[int]:
     return [count for count in _COUNTS if count <= region.grains and largest >= count * _LEAST_BYTES] or [2]
 
 
-def _fewest(estimates: _Estimates, region: Region, goal: int) -> Choice | None:
+def _fewest(estimates: Estimates, region: Region, goal: int) -> Choice | None:
     """Return the choice with the fewest tiles that reaches the goal or is about as good as the best choice.
 
     Return None if the region cannot be tiled.
@@ -298,41 +253,6 @@ def _fewest(estimates: _Estimates, region: Region, goal: int) -> Choice | None:
         if best.full == 0 and best.peak <= goal:
             break
     return best
-
-
-def _estimate(occupancy: Occupancy, region: Region, pieces: int) -> Choice | None:
-    """Estimate the memory in use if a region is tiled. Return None if the region cannot be tiled.
-
-    In the estimate, all tiles run at the position of the region's last op. One tile of each op represents all its
-    tiles.
-    """
-    at, lifetimes = occupancy.at, occupancy.lifetimes
-    nodes, outputs = list(region.axes), region.outputs
-    last, highest = at[nodes[-1]], occupancy.peak_index
-    used = max((lifetimes.last[lifetimes.home_of(at[node])] for node in outputs), default=last)
-    begin, end = min(at[nodes[0]], highest), max(highest, min(used, last + _AFTER))
-    others = [node for node in occupancy.nodes[begin : end + 1] if node not in region.axes]
-    first = [node for node in others if at[node] < last]
-    if not outputs or not all(is_whole(node) for node in outputs) or _are_dependent(first, region):
-        return None
-    window = Window(occupancy, begin, end)
-    for node in first:
-        window.add_node(node)
-    window.add_region(region, pieces)
-    for node in others[len(first) :]:
-        window.add_node(node)
-    limit = _LOWER * lifetimes.bytes[highest]
-    after = window.bytes()
-    full = sum(size > limit for size in after)
-    fewer = sum(size > limit for size in lifetimes.bytes[begin : end + 1]) - full
-    return Choice(region, pieces, full, fewer, max((size for size in after if size <= limit), default=0))
-
-
-def _are_dependent(others: Iterable[Node], region: Region) -> bool:
-    """Return whether any of these ops uses an output of the region, or may change an input of the region."""
-    return any("auto_functionalized" in str(node.target) for node in others) or any(
-        source in region.axes for node in others for source in node.all_input_nodes
-    )
 
 
 # Rewriting ------------------------------------------------------------------------------------------------------------

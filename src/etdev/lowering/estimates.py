@@ -1,0 +1,142 @@
+"""Estimates of the effect of tilings on the memory around the peak."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from etdev.lowering.axes import is_whole
+from etdev.lowering.occupancy import Occupancy
+from etdev.lowering.regions import Region
+from etdev.lowering.window import Window
+
+if TYPE_CHECKING:
+    from torch.fx import Node
+
+PEAK = 0.97
+"""Fraction of the peak that an op's bytes in use must exceed for the op to count as an op at the peak."""
+_AFTER = 25
+"""Maximum number of ops after a region for which memory is estimated. These ops may still use the region's outputs."""
+_ALIKE = 1.03
+"""Ratio up to which two sizes count as approximately equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A region, its number of tiles, and the estimated effect of the tiling."""
+
+    region: Region
+    pieces: int
+    full: int
+    """Number of ops near the region whose bytes in use stay close to the current peak."""
+    fewer: int
+    """Number of ops near the region whose bytes in use drop clearly below the current peak."""
+    peak: int
+    """Peak number of bytes of the ops near the region that ``full`` does not count."""
+
+    @property
+    def added(self) -> int:
+        """Number of ops that the tiling adds.
+
+        Slices of inputs do not count, because the link turns most of them into views.
+        """
+        return (len(self.region.axes) + 1) * (self.pieces - 1)
+
+    def rank(self, goal: int) -> tuple[int, int, int, int]:
+        """Return a sort key. The choice with the lowest key is the best.
+
+        The key compares the remaining ops at the peak first, then the peak, then the added ops.
+        """
+        level = round(math.log(max(self.peak, goal, 1), _ALIKE))
+        return self.full, -self.fewer if self.full else 0, level, self.added
+
+
+class Figures(NamedTuple):
+    """The figures of a choice."""
+
+    full: int
+    fewer: int
+    peak: int
+
+
+Part: TypeAlias = tuple[frozenset[tuple[int, int]], int, int]
+"""A tiling of part of a graph: the distance of each op from the peak with the op's axis, the grains and the pieces."""
+
+
+class Estimates:
+    """Estimates for parts of regions of one graph. Different seeds lead to the same parts.
+
+    ``known`` has estimates for the same stretch of another graph. Its values are None for regions that cannot be tiled.
+    """
+
+    def __init__(self, occupancy: Occupancy, known: Mapping[Part, Figures | None]) -> None:
+        self.occupancy = occupancy
+        self.figures = dict(known)
+        """Estimates of this graph."""
+        self.begin = self.end = occupancy.peak_index
+        """First and last op that the estimates depend on, by index. The last index may be past the end of the graph.
+
+        Estimates that were known do not count.
+        """
+
+    def of(self, region: Region, pieces: int) -> Choice | None:
+        """Return the estimate if a region is tiled. Return None if the region cannot be tiled."""
+        at, peak = self.occupancy.at, self.occupancy.peak_index
+        key = frozenset([(at[node] - peak, axis) for node, axis in region.axes.items()]), region.grains, pieces
+        if key not in self.figures:
+            begin, end = _stretch(self.occupancy, region)
+            self.begin, self.end = min(self.begin, begin), max(self.end, end)
+            self.figures[key] = _estimate(self.occupancy, region, pieces, begin, end)
+        found = self.figures[key]
+        return None if found is None else Choice(region, pieces, *found)
+
+
+def _stretch(occupancy: Occupancy, region: Region) -> tuple[int, int]:
+    """Return the indices of the first and the last op for which memory is estimated if a region is tiled."""
+    at, lifetimes, highest = occupancy.at, occupancy.lifetimes, occupancy.peak_index
+    nodes = list(region.axes)
+    last = at[nodes[-1]]
+    used = max((lifetimes.last[lifetimes.home_of(at[node])] for node in region.outputs), default=last)
+    return min(at[nodes[0]], highest), max(highest, min(used, last + _AFTER))
+
+
+def _estimate(occupancy: Occupancy, region: Region, pieces: int, begin: int, end: int) -> Figures | None:
+    """Estimate the memory in use from op ``begin`` to op ``end`` if a region between them is tiled.
+
+    In the estimate, all tiles run at the position of the region's last op. One tile of each op represents all its
+    tiles. Return None if the region cannot be tiled.
+    """
+    at, lifetimes, outputs = occupancy.at, occupancy.lifetimes, region.outputs
+    last = max(map(at.__getitem__, region.axes))
+    others = [node for node in occupancy.nodes[begin : end + 1] if node not in region.axes]
+    first = [node for node in others if at[node] < last]
+    if not outputs or not all(map(is_whole, outputs)) or _are_dependent(occupancy, first, region):
+        return None
+    window = Window(occupancy, begin, end)
+    for node in first:
+        window.add_node(node)
+    window.add_region(region, pieces)
+    for node in others[len(first) :]:
+        window.add_node(node)
+    limit = PEAK * lifetimes.bytes[occupancy.peak_index]
+    after = window.bytes()
+    full = sum(size > limit for size in after)
+    fewer = sum(size > limit for size in lifetimes.bytes[begin : end + 1]) - full
+    return Figures(full, fewer, max((size for size in after if size <= limit), default=0))
+
+
+def _are_dependent(occupancy: Occupancy, others: Sequence[Node], region: Region) -> bool:
+    """Return whether any of these ops uses an output of the region, or may change an input of the region."""
+    inside = {occupancy.at[node] for node in region.axes}
+    return any(
+        _may_change_inputs(node.target) or not inside.isdisjoint(occupancy.ops[occupancy.at[node]].sources)
+        for node in others
+    )
+
+
+@cache
+def _may_change_inputs(target: Any) -> bool:
+    return "auto_functionalized" in str(target)

@@ -1,0 +1,208 @@
+"""Reuse of choices of tilings between equal stretches of graphs.
+
+The layers of a network are often equal. A choice of a tiling depends on a stretch of the graph around the peak. So if
+the same stretch was at the peak before, the choice is the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from etdev.lowering.axes import needs
+from etdev.lowering.estimates import Choice, Estimates, Figures, Part
+from etdev.lowering.occupancy import Occupancy
+from etdev.lowering.regions import REACH, Region
+
+if TYPE_CHECKING:
+    from torch.fx import Node
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """A choice, with ops by their distance from the peak."""
+
+    axes: tuple[tuple[int, int], ...]
+    """Distance and axis of each op of the region."""
+    grains: int
+    pieces: int
+    figures: Figures
+
+
+@dataclass(slots=True)
+class Known:
+    """Everything that is known about a stretch of a graph."""
+
+    figures: dict[Part, Figures | None] = field(default_factory=dict)
+    choices: dict[int, _Chosen | None] = field(default_factory=dict)
+    """Best choice for each goal; None if no tiling lowers the peak."""
+    before: int = 0
+    """Number of ops before the peak in the stretch."""
+    after: int = 0
+    """Number of ops after the peak in the stretch."""
+
+    def add(self, other: Known) -> None:
+        """Add everything that is known about another stretch around the same peak."""
+        self.figures |= other.figures
+        self.choices |= other.choices
+        self.before, self.after = max(self.before, other.before), max(self.after, other.after)
+
+    def choice(self, goal: int, occupancy: Occupancy) -> Choice | None:
+        """Return the best choice for a goal that is in ``choices``, in a graph with this stretch at its peak."""
+        found = self.choices[goal]
+        if found is None:
+            return None
+        axes = {occupancy.nodes[occupancy.peak_index + distance]: axis for distance, axis in found.axes}
+        needed = {node: what for node, axis in axes.items() if (what := needs(node, axis)) is not None}
+        return Choice(Region(axes, needed, found.grains), found.pieces, *found.figures)
+
+
+class Repeats:
+    """Estimates and choices of tilings, by the stretches of graphs on which they depend."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Known] = {}
+        self._extents: defaultdict[Hashable, dict[tuple[int, int], None]] = defaultdict(dict)
+        """Numbers of ops before the peak and after it in known stretches, by the facts in :func:`_kind`."""
+        self._facts: dict[int, tuple[Any, Hashable]] = {}
+        """Value in the metadata of a node with its facts, by the identity of the value."""
+
+    def find(self, occupancy: Occupancy) -> Known:
+        """Return a copy of what is known about the stretch around the peak."""
+        peak, both = occupancy.peak_index, Known()
+        for before, after in self._extents.get(_kind(occupancy), ()):
+            found = self._known.get(self._key(occupancy, before, after)) if before <= peak else None
+            if found is not None:
+                both.add(found)
+        return both
+
+    def add(self, known: Known, estimates: Estimates, goal: int, choice: Choice | None) -> None:
+        """Remember the estimates that led to a choice, and the choice. :meth:`find` returned ``known``."""
+        occupancy = estimates.occupancy
+        peak = occupancy.peak_index
+        # Ops outside of the estimates may have ended the growth of a region.
+        grown = [occupancy.at[node] for node, _ in occupancy.needs]
+        known.before = max(known.before, peak - min((estimates.begin, *grown)))
+        known.after = max(known.after, max((estimates.end, *grown)) - peak)
+        known.figures = estimates.figures
+        known.choices[goal] = None
+        if choice is not None:
+            axes = tuple((occupancy.at[node] - peak, axis) for node, axis in choice.region.axes.items())
+            figures = Figures(choice.full, choice.fewer, choice.peak)
+            known.choices[goal] = _Chosen(axes, choice.region.grains, choice.pieces, figures)
+        self._extents[_kind(occupancy)][known.before, known.after] = None
+        key = self._key(occupancy, known.before, known.after)
+        self._known.setdefault(key, Known()).add(known)
+
+    def _key(self, occupancy: Occupancy, before: int, after: int) -> Hashable:
+        """Return a value that is equal for equal stretches around the peak."""
+        peak = occupancy.peak_index
+        return before, after, _Stretch(occupancy, peak - before, peak + after, self._facts).identity()
+
+
+def _kind(occupancy: Occupancy) -> Hashable:
+    """Return facts that are equal if a known stretch may be at the peak. They are fast to find."""
+    peak = occupancy.peak_index
+    return occupancy.nodes[peak].target, occupancy.lifetimes.bytes[peak]
+
+
+class _Stretch:
+    """Ops ``begin`` to ``end`` of a graph, and all facts about other ops on which a choice may depend.
+
+    Ops of the stretch have their distance from ``begin`` as their name. Other ops have negative names.
+    """
+
+    def __init__(self, occupancy: Occupancy, begin: int, end: int, facts: dict[int, tuple[Any, Hashable]]) -> None:
+        self._occupancy, self._begin, self._end, self._facts = occupancy, begin, end, facts
+        self._others: dict[int, int] = {}
+        """Name of each other op, by index in the graph."""
+
+    def identity(self) -> Hashable:
+        """Return a value that is equal for equal stretches."""
+        occupancy, begin, end = self._occupancy, self._begin, self._end
+        inside = range(begin, min(end + 1, len(occupancy.nodes)))
+        ops = [(*self._op(index), self._users(index)) for index in inside]
+        others: list[Hashable] = []
+        for index in (everything := list(self._others)):
+            others.append(self._other(index))
+            everything += list(self._others)[len(everything) :]
+        return tuple(ops), tuple(occupancy.lifetimes.bytes[begin : end + 1]), tuple(others), self._at_peak()
+
+    def _op(self, index: int) -> tuple[Hashable, ...]:
+        node = self._occupancy.nodes[index]
+        return (
+            node.op,
+            node.target if node.op == "call_function" else None,
+            self._argument(node.args),
+            self._argument(tuple(node.kwargs.items())),
+            self._value(node),
+            self._memory(index),
+        )
+
+    def _other(self, index: int) -> Hashable:
+        """Return the facts about an op outside of the stretch. A region does not grow to an op that is far away."""
+        node = self._occupancy.nodes[index]
+        distance = min(self._begin - index, REACH + 1) if node.op == "call_function" else None
+        return node.op, distance, self._value(node), self._memory(index)
+
+    def _users(self, index: int) -> tuple[int, ...]:
+        """Return the distances of an op's users, or -1 for a user outside of the stretch."""
+        at = self._occupancy.at
+        found = (at[user] for user in self._occupancy.nodes[index].users)
+        return tuple([user - self._begin if user <= self._end else -1 for user in found])
+
+    def _memory(self, index: int) -> tuple[Hashable, ...]:
+        """Return the facts about the memory of an op's output. The first and last ops are cut off at the stretch."""
+        lifetimes, op = self._occupancy.lifetimes, self._occupancy.ops[index]
+        return (
+            (op.kind, op.nbytes, op.is_planned, op.runs_along),
+            self._name(lifetimes.home[index]),
+            *self._lifetime(index),
+        )
+
+    def _lifetime(self, index: int) -> tuple[int, int]:
+        lifetimes = self._occupancy.lifetimes
+        first = max(lifetimes.first[index], self._begin - 1) - self._begin
+        return first, min(lifetimes.last[index], self._end + 1) - self._begin
+
+    def _at_peak(self) -> Hashable:
+        """Return the memory in use at the peak: names, and the bytes of all memory without a name by its lifetime."""
+        names, sizes = [], Counter[tuple[int, int]]()
+        for home in self._occupancy.at_peak:
+            if self._begin <= home <= self._end or home in self._others:
+                names.append(self._name(home))
+            else:
+                sizes[self._lifetime(home)] += self._occupancy.ops[home].nbytes
+        return frozenset(names), frozenset(sizes.items())
+
+    def _name(self, index: int) -> int:
+        if self._begin <= index <= self._end:
+            return index - self._begin
+        return self._others.setdefault(index, -len(self._others) - 1)
+
+    def _argument(self, item: Any) -> Hashable:
+        if isinstance(item, (tuple, list)):
+            return tuple(map(self._argument, item))
+        at = self._occupancy.at
+        # A name is an integer, and a text stands for any other argument.
+        return self._name(at[item]) if item in at else repr(item)
+
+    def _value(self, node: Node) -> Hashable:
+        value = node.meta.get("val")
+        known = self._facts.get(id(value))
+        if known is None:
+            known = self._facts[id(value)] = value, _facts(value)
+        return known[1]
+
+
+def _facts(value: Any) -> Hashable:
+    """Return element type, sizes and strides of the tensors in a node's metadata."""
+    import torch
+
+    if isinstance(value, (tuple, list)):
+        return tuple(map(_facts, value))
+    if not isinstance(value, torch.Tensor) or not all(isinstance(size, int) for size in value.shape):
+        return repr(value)
+    return value.dtype, tuple(value.shape), value.stride()
