@@ -261,7 +261,7 @@ def test_branches_with_state_keep_the_order_of_its_accesses() -> None:
     assert in_order_of(done, 3, 1)
 
 
-@pytest.mark.parametrize("effect", ["unknown", "random", "MyBackend", "unplanned"])
+@pytest.mark.parametrize("effect", ["unknown", "random", "random in place", "MyBackend", "unplanned"])
 def test_effects_keep_their_order(effect: str) -> None:
     """The last branch has its large result first, so the best order would exchange the effects."""
     done = linked(swapped(effect))
@@ -286,6 +286,9 @@ def swapped(effect: str) -> Method:
         if effect in ("unknown", "random"):
             name = "my::fused.out" if effect == "unknown" else "aten::bernoulli.out"
             outs.append(method.op(source, nbytes=nbytes, name=name))
+        elif effect == "random in place":
+            outs.append(method.op(source, nbytes=nbytes))
+            method.kernel("aten::exponential_", outs[-1], outs[-1])
         elif effect == "unplanned":
             out = method.tensor(16, planned=False)
             method.kernel("aten::mm.out", source, source, out, out)
@@ -306,7 +309,8 @@ def effects(method: Method, effect: str) -> list[int]:
             found.append(position)
         elif isinstance(call, m.KernelCall):
             name = method.operators[call.op_index].name
-            wanted = {"unknown": "my::fused", "random": "aten::bernoulli"}.get(effect)
+            names = {"unknown": "my::fused", "random": "aten::bernoulli", "random in place": "aten::exponential_"}
+            wanted = names.get(effect)
             if name == wanted or (effect == "unplanned" and call.args[-1] in method.outputs):
                 found.append(position)
     return found

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etdev.linker.order import hazards
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.validator import Correspondence, ValidationReport, validate_link
+from etdev.validator.semantics import operators
 from linker.oracle import Call, Machine
 from linker.programs import Method, Object, program
 from linker.test_order import branching
@@ -84,6 +86,32 @@ def test_writes_to_the_same_bytes_stay_in_order() -> None:
 def test_unknown_operators_and_random_numbers_stay_in_order(name: str) -> None:
     assert is_proved(pair(name), 0, 1)
     assert not is_proved(pair(name), 1, 0)
+
+
+@pytest.mark.parametrize("name", ["aten::exponential", "aten::uniform", "aten::bernoulli"])
+def test_random_numbers_that_are_written_in_place_stay_in_order(name: str) -> None:
+    method = Method()
+    method.outputs = [method.op(method.input(32)) for _ in range(2)]
+    for out in method.outputs:
+        method.kernel(f"{name}_", out, out)
+    assert is_proved(method, 1, 0, 2, 3)
+    assert not is_proved(method, 0, 1, 3, 2)
+
+
+def test_operators_with_random_results_are_those_of_torch() -> None:
+    """The linker and the validator each have a list. Torch's operators have a tag."""
+    torch = pytest.importorskip("torch")
+    random: set[str] = set()
+    for name in torch._C._dispatch_get_all_op_names():
+        packet = getattr(torch.ops.aten, name.partition("::")[2].partition(".")[0], None) if "aten::" in name else None
+        for overload in packet.overloads() if packet else ():
+            found = getattr(packet, overload)
+            writes = any(argument.alias_info and argument.alias_info.is_write for argument in found._schema.arguments)
+            if writes and torch.Tag.nondeterministic_seeded in found.tags:
+                random.add(found._schema.name)
+    assert "aten::exponential_" in random
+    assert {name for name in random if not operators.is_random(name)} == set()
+    assert {name for name in random if name.removesuffix("_") not in hazards._RANDOM} == set()
 
 
 @pytest.mark.parametrize(("backend", "may_swap"), [("XnnpackBackend", True), ("MyBackend", False)])

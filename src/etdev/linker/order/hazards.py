@@ -29,8 +29,26 @@ _EFFECTS = "effects"
 _RANDOM = frozenset(
     f"aten::{name}"
     for name in (
+        "_cudnn_init_dropout_state",
+        "_cudnn_rnn",
+        "_fill_mem_eff_dropout_mask",
+        "_flash_attention_forward_no_dropout_inplace",
+        "_fused_dropout",
+        "_lstm_mps",
+        "_sample_dirichlet",
+        "_standard_gamma",
+        "_triton_scaled_dot_attention",
+        "alpha_dropout",
         "bernoulli",
+        "binomial",
+        "cauchy",
         "dropout",
+        "exponential",
+        "feature_alpha_dropout",
+        "feature_dropout",
+        "geometric",
+        "log_normal",
+        "miopen_rnn",
         "multinomial",
         "native_dropout",
         "normal",
@@ -41,10 +59,14 @@ _RANDOM = frozenset(
         "randint_like",
         "randn",
         "randn_like",
+        "random",
         "randperm",
+        "rrelu",
+        "rrelu_with_noise",
         "uniform",
     )
 )
+"""Operators with random results, without the underscore of those that work in place."""
 _NUMBERS = m.Int | m.Bool | m.Double
 _NUMBERS_ONLY = frozenset({"aten::sym_size", "aten::sym_numel", "aten::sym_stride", "aten::_local_scalar_dense"})
 """Operators whose only result is a number."""
@@ -179,7 +201,9 @@ class Hazards:
             return _EFFECTS if name == COPY_INDEX or (tensors and name != ET_VIEW) else None
         in_place = name.endswith("_") and len(call.args) > 1 and call.args[0] == call.args[-1]
         writes_known = in_place or name in _NUMBERS_ONLY or outputs(self._plan, call.args)
-        return None if namespace in OUT_NAMESPACES and name not in _RANDOM and writes_known else _EFFECTS
+        return (
+            None if namespace in OUT_NAMESPACES and name.removesuffix("_") not in _RANDOM and writes_known else _EFFECTS
+        )
 
 
 class _History:

@@ -52,22 +52,44 @@ SIZES = frozenset({SIZE, "aten::sym_numel", "aten::sym_stride.int", "aten::sym_s
 
 _RANDOM = frozenset(
     {
+        "aten::_cudnn_init_dropout_state",
+        "aten::_cudnn_rnn",
+        "aten::_fill_mem_eff_dropout_mask",
+        "aten::_flash_attention_forward_no_dropout_inplace",
+        "aten::_fused_dropout",
+        "aten::_lstm_mps",
+        "aten::_sample_dirichlet",
+        "aten::_standard_gamma",
+        "aten::_triton_scaled_dot_attention",
+        "aten::alpha_dropout",
         "aten::bernoulli",
+        "aten::binomial",
+        "aten::cauchy",
         "aten::dropout",
+        "aten::exponential",
+        "aten::feature_alpha_dropout",
+        "aten::feature_dropout",
+        "aten::geometric",
+        "aten::log_normal",
+        "aten::miopen_rnn",
         "aten::multinomial",
         "aten::native_dropout",
         "aten::normal",
+        "aten::poisson",
         "aten::rand",
         "aten::rand_like",
         "aten::randint",
         "aten::randint_like",
         "aten::randn",
         "aten::randn_like",
+        "aten::random",
         "aten::randperm",
+        "aten::rrelu",
+        "aten::rrelu_with_noise",
         "aten::uniform",
     }
 )
-"""Operators with random results."""
+"""Operators with random results, without the underscore of those that work in place."""
 ALSO_CHANGED = {"aten::_native_batch_norm_legit.out": (3, 4), "aten::native_batch_norm.out": (3, 4)}
 """Arguments that an ``out`` variant changes in addition to its outputs: running statistics, by operator."""
 
@@ -88,7 +110,7 @@ Source: the C++ kernels in ``backends/cortex_m/ops`` of executorch.
 
 def is_random(name: str) -> bool:
     """Return whether an operator has random results."""
-    return name.partition(".")[0] in _RANDOM
+    return name.partition(".")[0].removesuffix("_") in _RANDOM
 
 
 def same_function(name: str) -> str:
