@@ -17,6 +17,7 @@ from etdev.pipeline.stages.artifacts import ExportedMethod, ExportedModel, Loade
 from etdev.pipeline.stages.export_errors import explain_export_error
 from etdev.pipeline.stages.inputs import Signature, make_inputs
 from etdev.pipeline.stages.lower_errors import line_of_node
+from etdev.pipeline.stages.memory_orders import make_constants_contiguous
 from etdev.pipeline.stages.writes import find_clash, separate_copies, untie_buffers
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def export_module(
     except Exception as error:
         raise explain_export_error(error, project, user, signature, module) from error
     _refuse_unclear_writes(project, program)
+    make_constants_contiguous(program)
     separate_copies(program)
     return program
 

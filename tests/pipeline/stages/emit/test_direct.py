@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from etdev.errors import EmitError
 from etdev.pipeline.project.places import object_place, sidecar_place
 from etdev.pipeline.project.quiet import quiet_libraries
 from etdev.pipeline.stages.candidates import _copied
 from etdev.pipeline.stages.emit import emit_object, emit_trial
 from pipeline.stages.emit.emitting import PX, Case, X, prepare
 from pipeline.stages.emit.test_emit import CASES
+from pipeline.stages.emit.test_layouts import ODD
 
 MORE = {
     "numbers, lists, types and texts as arguments": Case(
@@ -78,7 +80,7 @@ MORE = {
     ),
     "nothing used": Case("def forward(self, p, x): return torch.tanh(torch.ones(2))", {"forward": PX}),
 }
-TABLE = {**CASES, **MORE}
+TABLE = {**CASES, **MORE, **ODD}
 DIRECT = {
     "views of what lies in channels-last order": False,
     "several outputs and a list": True,
@@ -87,7 +89,9 @@ DIRECT = {
     "bounded sizes": False,
     "a scan": False,
     "no inputs, and constant methods": False,
-    **dict.fromkeys(MORE, True),
+    **dict.fromkeys((*MORE, *ODD), True),
+    "a transposed constant in branches": False,
+    "transposed state": False,
 }
 """Whether a case is emitted directly. Other cases do not matter here."""
 
@@ -109,3 +113,30 @@ def test_a_directly_emitted_program_is_executorchs(tmp_path: Path, name: str, mo
     assert notes == sidecar_place(place).read_bytes()
     if trial is not None:
         assert trial.program == theirs.program
+
+
+@pytest.mark.integration
+def test_an_op_whose_schema_cannot_be_parsed_is_left_to_executorch(tmp_path: Path) -> None:
+    """Torch's code generator does not know lists of bools as defaults. ExecuTorch cannot emit the op either."""
+    schema = "(Tensor x, bool[3] flags=[True, False, True]) -> Tensor"
+    module = f"""
+import torch
+
+LIBRARY = torch.library.Library("etdev_direct", "FRAGMENT")
+LIBRARY.define("flagged{schema}")
+LIBRARY.impl("flagged", lambda x, flags=None: x.clone(), "CompositeExplicitAutograd")
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return torch.ops.etdev_direct.flagged(x)
+
+
+def make():
+    return Net()
+"""
+    project, exported, lowered = prepare(tmp_path, Case("", {"forward": X}, module=module))
+    with quiet_libraries():
+        assert emit_trial(project, _copied(lowered), exported, "cpu") is None
+        with pytest.raises(EmitError):
+            emit_object(project, lowered, exported, "cpu", object_place(project, "cpu"))

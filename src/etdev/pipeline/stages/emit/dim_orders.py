@@ -5,52 +5,62 @@ with error 0x12 on tensors in channels-last order, because they require one orde
 another rank or shape, even a single number, is in contiguous order, so its order differs. Other kernels ignore the
 order and compute wrong values: views, ``cat``, ``pad``, ``flip``, ``gather`` and ``layer_norm``. This module passes
 channels-last tensors only to kernels that were tested with that order.
+
+Tensors in an odd order (see :mod:`etdev.pipeline.stages.memory_orders`) become contiguous.
 """
 
 from __future__ import annotations
 
 import operator
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from etdev.pipeline.stages.emit.graphs import graph_modules
+from etdev.pipeline.stages.memory_orders import contiguous_like, is_odd, is_plain, make_constants_contiguous, order_of
 from etdev.pipeline.stages.writes import write_targets
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
-    from torch.fx import GraphModule, Node
+    from torch.fx import Node
 
 _ANY_ORDER = frozenset(
     f"aten::{name}"
     for name in (
-        "avg_pool2d",
         "convolution",
-        "expand_copy",
         "max_pool2d_with_indices",
-        "mean",
-        "sum",
         "upsample_bilinear2d",
         "upsample_nearest2d",
         "var",
     )
 )
-"""Ops whose kernels computed correct results in tests with channels-last tensors."""
+"""Ops whose kernels computed correct results in tests with channels-last tensors.
+
+ExecuTorch 1.5.1 inserts copies before other ops (``LegalizePortableDimOrderPass``) and does not restore the order of
+their results. It inserts none if the inputs are contiguous, so the list must not contain these ops.
+"""
 
 
-def set_plain_orders(graph_module: GraphModule) -> None:
+def set_plain_orders(program: ExportedProgram) -> None:
     """Insert copies so that kernels without support for other dimension orders run on contiguous tensors.
 
-    This includes ops in branches and loop bodies. Results are copied back to their old order, because later kernels
-    derive the order of their own results from it.
+    This includes ops in branches and loop bodies. Results in channels-last order are copied back to it, because later
+    kernels derive the order of their own results from it. Results in other orders stay contiguous.
     """
-    for module in graph_modules(graph_module):
+    reordered = set(make_constants_contiguous(program))
+    for module in graph_modules(program.graph_module):
         plain: dict[Node, Node] = {}
         changed = False
         for node in list(module.graph.nodes):
+            if _copies_to_odd_order(node):
+                changed = True
+                node.kwargs = {**node.kwargs, "dim_order": list(range(node.meta["val"].dim()))}
+                node.meta["val"] = contiguous_like(node.meta["val"])
+                reordered.add(node)
+                continue
+            _update(node, module is program.graph_module, reordered)
             if _needs_plain(node):
                 changed = True
                 _set_plain_inputs(node, plain)
-                _set_plain_results(node, plain)
+                _set_plain_results(node, plain, reordered)
         for restored in plain:
             if not restored.users:
                 module.graph.erase_node(restored)
@@ -68,9 +78,9 @@ def set_written_orders(program: ExportedProgram) -> None:
     changed = False
     for position, target in enumerate(write_targets(program)):
         value = values[position]
-        if target is not None and _order(target.meta["val"]) != _order(value.meta["val"]):
+        if target is not None and order_of(target.meta["val"]) != order_of(value.meta["val"]):
             with program.graph.inserting_before(output):
-                values[position] = edge_clone(value, _order(target.meta["val"]))
+                values[position] = edge_clone(value, order_of(target.meta["val"]))
             changed = True
             values[position].meta = {**value.meta, "val": target.meta["val"]}
             program.graph_signature.output_specs[position].arg.name = values[position].name
@@ -84,8 +94,26 @@ def edge_clone(value: Node, order: list[int] | None = None) -> Node:
     from executorch.exir.dialects._ops import ops
 
     op = ops.edge.dim_order_ops._clone_dim_order.default
-    order = _order(value.meta["val"]) if order is None else order
+    order = order_of(value.meta["val"]) if order is None else order
     return value.graph.call_function(op, (value,), {"dim_order": order})
+
+
+def _update(node: Node, is_outermost: bool, reordered: set[Node]) -> None:
+    """Update the metadata of a node if the orders of the node's inputs changed."""
+    value = node.meta.get("val")
+    if node.op == "placeholder":
+        if not is_outermost and _tensors(node) and is_odd(value):
+            node.meta["val"] = contiguous_like(value)
+            reordered.add(node)
+    elif node.op == "call_function" and not reordered.isdisjoint(node.all_input_nodes):
+        target: Any = node.target
+        if target is not operator.getitem and not hasattr(target, "_schema"):
+            return  # The results of a delegate, a branch or a loop keep their orders.
+        from torch.fx.node import map_arg
+
+        args, kwargs = map_arg((node.args, node.kwargs), lambda source: source.meta["val"])
+        node.meta["val"] = target(*args, **kwargs)
+        reordered.add(node)
 
 
 def _needs_plain(node: Node) -> bool:
@@ -96,12 +124,27 @@ def _needs_plain(node: Node) -> bool:
     import torch
 
     op: Any = getattr(node.target, "_op", None)
-    if node.op != "call_function" or getattr(op, "namespace", None) != "aten" or op._schema.name in _ANY_ORDER:
+    if node.op != "call_function" or getattr(op, "namespace", None) != "aten":
         return False
     values = [*_tensors(node), *(value for source in node.all_input_nodes for value in _tensors(source))]
+    if any(map(is_odd, values)):
+        return True
     if all(map(is_plain, values)):
         return False
-    return torch.Tag.pointwise not in op.tags or len({tuple(_order(value)) for value in values}) > 1
+    if op._schema.name in _ANY_ORDER:
+        first: Any = node.args[0]
+        return any(order_of(result) != order_of(first.meta["val"]) for result in _tensors(node)[:1])
+    # Kernels that broadcast a tensor in channels-last order compute wrong values, such as `mul` for (1, C, 1, 1).
+    return torch.Tag.pointwise not in op.tags or len({(*order_of(value), str(value.shape)) for value in values}) > 1
+
+
+def _copies_to_odd_order(node: Node) -> bool:
+    """Return whether a node copies a tensor to an odd order, or to an order that its strides cannot express."""
+    op: Any = getattr(node.target, "_op", None)
+    stated: Any = node.kwargs.get("dim_order")
+    if getattr(op, "namespace", None) != "dim_order_ops" or stated is None:
+        return False
+    return list(stated) != order_of(node.meta["val"]) or is_odd(node.meta["val"])
 
 
 def _set_plain_inputs(node: Node, plain: dict[Node, Node]) -> None:
@@ -112,24 +155,28 @@ def _set_plain_inputs(node: Node, plain: dict[Node, Node]) -> None:
             value = source.meta["val"]
             with node.graph.inserting_before(node):
                 copy = edge_clone(source, list(range(value.dim())))
-            copy.meta = {**node.meta, "val": value.contiguous()}
+            copy.meta = {**node.meta, "val": contiguous_like(value)}
             node.replace_input_with(source, copy)
 
 
-def _set_plain_results(node: Node, plain: dict[Node, Node]) -> None:
-    """Make a node's results contiguous; for the users of each result, insert a clone in the old order.
+def _set_plain_results(node: Node, plain: dict[Node, Node], reordered: set[Node]) -> None:
+    """Make a node's results contiguous; for the users of each result, insert a clone in channels-last order.
 
-    ``plain`` maps each clone to the contiguous result.
+    ``plain`` maps each clone to the contiguous result. A result in an odd order has no clone and is added to
+    ``reordered``.
     """
     value = node.meta["val"]
     if isinstance(value, tuple | list):
-        node.meta["val"] = type(value)(item.contiguous() if hasattr(item, "contiguous") else item for item in value)
+        node.meta["val"] = type(value)(contiguous_like(item) if hasattr(item, "contiguous") else item for item in value)
         for user in [user for user in node.users if user.target is operator.getitem]:
-            _set_plain_results(user, plain)
+            _set_plain_results(user, plain, reordered)
+    elif any(map(is_odd, _tensors(node))):
+        node.meta["val"] = contiguous_like(value)
+        reordered.add(node)
     elif any(not is_plain(item) for item in _tensors(node)):
-        node.meta["val"] = value.contiguous()
+        node.meta["val"] = contiguous_like(value)
         with node.graph.inserting_after(node):
-            restored = edge_clone(node, _order(value))
+            restored = edge_clone(node, order_of(value))
         restored.meta = {**node.meta, "val": value}
         node.replace_all_uses_with(restored, delete_user_cb=lambda user: user is not restored)
         plain[restored] = node
@@ -142,26 +189,3 @@ def _tensors(node: Node) -> list[Any]:
     value = node.meta.get("val")
     values = value if isinstance(value, tuple | list) else [value]
     return [item for item in values if isinstance(item, torch.Tensor)]
-
-
-def is_plain(value: Any) -> bool:
-    """Return whether a tensor is in contiguous order."""
-    return _order(value) == list(range(value.dim()))
-
-
-def _order(value: Any) -> list[int]:
-    from executorch.exir.tensor import dim_order_from_stride
-
-    strides = tuple(value.stride())
-    if all(type(stride) is int and stride for stride in strides):
-        return list(dim_order(strides))
-    return list(dim_order_from_stride(strides))
-
-
-@cache
-def dim_order(strides: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the dimensions from the outermost in memory to the innermost.
-
-    This is ExecuTorch's ``dim_order_from_stride`` for known strides, which are not 0.
-    """
-    return tuple(sorted(range(len(strides)), key=lambda axis: -strides[axis]))

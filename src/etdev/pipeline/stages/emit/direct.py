@@ -30,16 +30,6 @@ from etdev.program.sidecar import MethodNotes, Sidecar
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import Node
-_LEGALIZED = frozenset(
-    (
-        "aten._adaptive_avg_pool2d.default",
-        "aten.avg_pool2d.default",
-        "aten.expand_copy.default",
-        "aten.mean.dim",
-        "aten.sum.dim_IntList",
-    )
-)
-"""Ops of ``LegalizePortableDimOrderPass``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +169,6 @@ class _Method:
             found: int = whole[index]
             return found
         module = lowered_module(self._graph_module, node)
-        if module is None and _may_be_legalized(node):
-            raise NotPlainError(f"ExecuTorch inserts a copy before {node.name}")
         made = self._values.call(node, self._known) if module is None else self._delegate(node, module)
         self._origins.append(Origin(self._graph_module, node, whole=True))
         return made
@@ -201,16 +189,6 @@ class _Method:
         if not isinstance(found, int):
             raise NotPlainError(f"an input of a delegate is {item!r}")
         return found
-
-
-def _may_be_legalized(node: Node) -> bool:
-    """Return whether ExecuTorch 1.5.1 computes an op on a copy in the default dimension order."""
-    kind = str(getattr(node.target, "__name__", ""))
-    source: Any = node.args[0] if node.args else None
-    if kind not in _LEGALIZED or not hasattr(source, "meta"):
-        return False
-    tensor = source.meta["val"]
-    return tuple(tensor.dim_order()) != tuple(range(tensor.dim()))
 
 
 def _results(output: Node) -> tuple[Any, ...]:

@@ -123,7 +123,7 @@ def _emit_plain(
                 with fixed_ranges(exported.methods[name].program):
                     rename_inputs(program)
                     separate_writes(program, edge_clone)
-                    set_plain_orders(program.graph_module)
+                    set_plain_orders(program)
                     set_written_orders(program)
     except Exception as error:
         programs = [lowered.manager.exported_program(name) for name in lowered.methods]

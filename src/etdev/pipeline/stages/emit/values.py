@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from etdev.pipeline.stages.emit.dim_orders import dim_order
 from etdev.pipeline.stages.emit.virtual_addresses import MEMORY_ID, next_address
+from etdev.pipeline.stages.memory_orders import dim_order
 from etdev.program import model as m
 
 if TYPE_CHECKING:
@@ -235,6 +235,7 @@ def _out_variant(target: Any) -> Any:
             return target.to_out_variant()
         if isinstance(target, OpOverload) and target.namespace not in ops.backend._dir:
             return to_out_variant(target)[0]
-    except RuntimeError as error:
-        raise NotPlainError(f"{target} has no out variant") from error
+    except (AssertionError, RuntimeError) as error:
+        # An assertion fails if torch's code generator cannot parse the schema, e.g. a list of bools as a default.
+        raise NotPlainError(f"{target} has no out variant that is known") from error
     raise NotPlainError(f"{target} is an op of another dialect")

@@ -15,6 +15,7 @@ from etdev.pipeline.project.usercode import UserCode, translated
 from etdev.pipeline.stages.artifacts import LoadedModel
 from etdev.pipeline.stages.load.constant_methods import constants_of
 from etdev.pipeline.stages.load.weights import load_weights
+from etdev.pipeline.stages.memory_orders import make_constants_contiguous
 from etdev.pipeline.stages.writes import aten_clone, separate_copies, separate_writes
 
 if TYPE_CHECKING:
@@ -133,6 +134,7 @@ def _load_saved_program(project: Project) -> LoadedModel:
             where=where,
             hint="use this version of torch to save the program again with torch.export.save",
         ) from error
+    make_constants_contiguous(program)
     separate_copies(program)
     separate_writes(program, aten_clone)
     return LoadedModel(program.module(), program)
