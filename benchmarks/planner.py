@@ -5,8 +5,9 @@
 * the published instances in the folder that ``ETDEV_SHARED`` names (``data/planner`` in it; ``../shared`` next to the
   repository by default), each of MiniMalloc's with the capacity in its name and once without. They are skipped, and it
   is said so, if there are none;
-* graphs of 100 to 1,000,000 tensors, made up like those of transformers, of convolutional networks, and without any
-  order. **Their generator is frozen**: it was written before the planner was tuned, and is not to be changed with it;
+* graphs of 100 to 1,000,000 tensors, made up like those of transformers and of convolutional networks, without any
+  order, and with tensors in use for long beside short ones. **Their generator is frozen**: it is not to be changed when
+  the planner is. All but the last kind were written before the planner was tuned;
 * and, instead of both, what the linker asks for when it links the programs of some files again.
 
 Times are the processor's for ``make_plan`` alone: they include the bound and the check of the result, and neither
@@ -113,6 +114,18 @@ def scattered(count: int) -> list[Row]:
     return rows
 
 
+def mixed(count: int) -> list[Row]:
+    """Sixty sizes over five orders of magnitude; three of ten tensors are in use for long, the others are short."""
+    draws = Random(7919 + count)
+    sizes = [512 * max(1, int(draws.lognormvariate(4, 2.5))) for _ in range(60)]
+    rows = []
+    for _ in range(count):
+        start = draws.randrange(count)
+        life = draws.randint(count // 50, count // 2) if draws.random() < 0.3 else 1 + int(draws.expovariate(1 / 6))
+        rows.append((draws.choice(sizes), start, min(start + life, count)))
+    return rows
+
+
 class _Graph:
     """Tensors in the order in which they are computed; each is in use until the last one that is computed from it."""
 
@@ -153,6 +166,7 @@ GRAPHS: dict[str, Callable[[int], list[Row]]] = {
     "transformer": transformer,
     "convolutions": convolutions,
     "scattered": scattered,
+    "mixed": mixed,
 }
 
 

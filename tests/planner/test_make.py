@@ -244,11 +244,12 @@ def test_what_is_left_when_the_steps_run_out_is_placed_above_all_in_use(monkeypa
         return found
 
     monkeypatch.setattr(Occupancy, "used", counted)
-    monkeypatch.setattr("etdev.planner.placing.PLACING_STEPS", 1_000)
+    monkeypatch.setattr("etdev.planner.best.ORDER_STEPS", 1_000)
+    monkeypatch.setattr("etdev.planner.best.PLACING_STEPS", 1_000)
     monkeypatch.setattr("etdev.planner.best._ALL_STEPS", 10_000)
     make_plan(stairs(2_000))
     # Ranges of a node join when the steps run out; then they are at most as many as nodes of a cover and above it.
-    assert max(looked[-500:]) <= 60 < max(looked)
+    assert max(looked[-200:]) <= 60 < max(looked)
 
 
 @pytest.mark.slow

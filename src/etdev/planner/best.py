@@ -20,9 +20,9 @@ from etdev.planner.greedy import greedy
 from etdev.planner.improve import improve
 from etdev.planner.naive import naive
 from etdev.planner.occupancy import Timeline
-from etdev.planner.orders import STRATEGIES, find_crowds, order_buffers
+from etdev.planner.orders import STRATEGIES, Strategy, find_crowds, order_buffers
 from etdev.planner.parts import Part, find_parts
-from etdev.planner.placing import PLACING_STEPS, STEPS_PER_BUFFER, place_in_order, size_of
+from etdev.planner.placing import ORDER_STEPS, PLACING_STEPS, place_in_order, size_of
 from etdev.planner.problem import Problem
 from etdev.planner.restarts import Restarts
 from etdev.planner.search import FOUND, NONE
@@ -55,9 +55,11 @@ _FIXING_STEPS = 25_000_000
 _TURNS = 4
 """Maximum number of times that all buffers are placed again. Each time, the buffers that still end too high come first.
 
-Parts with more than ``_MANY`` buffers use half of this number.
+Parts with more than ``_MANY`` buffers use half of this number, and parts whose first placement took long use none.
 """
 _MANY = 200_000
+_MANY_CLASSED = 20_000
+"""Number of buffers above which the second strategy comes first: with as many, some orders take the time of all."""
 _FEW = 300
 """Largest number of buffers for which a window around one buffer usually contains all other buffers."""
 _MOST_COMPARED = 20_000
@@ -132,6 +134,8 @@ class _Refinement:
         self._demanded = demanded
         self._fixing = min(_FIXING_STEPS, self._steps)
         self._turns = 0 if count <= _FEW else _TURNS if count <= _MANY else _TURNS // 2
+        if part.steps > 2 * PLACING_STEPS:
+            self._turns = 0
         tables = make_tables(part.buffers, _MOST_PAIRS) if count <= _MOST_SEARCHED else None
         self._restarts = tables and Restarts(tables)
 
@@ -220,18 +224,19 @@ class _Refinement:
 
 
 def _place_part(part: Part, goal: int, *, further: bool = False) -> None:
-    """Plan a part with the first strategy. If ``further``, try the other strategies until a plan reaches the goal."""
+    """Plan a part with one strategy. If ``further``, try the other strategies until a plan reaches the goal."""
     buffers = part.buffers
     timeline = Timeline(buffers)
     crowds = find_crowds(buffers, timeline)
     free = [index for index, buffer in enumerate(buffers) if buffer.pin is None]
-    steps = STEPS_PER_BUFFER * len(buffers) if further else 0
-    for strategy in STRATEGIES[1:] if further else STRATEGIES[:1]:
-        if steps > PLACING_STEPS:
+    first = _first_strategy(part)
+    for strategy in [other for other in STRATEGIES if other is not first] if further else [first]:
+        if further and part.steps > PLACING_STEPS:
             break
         order = order_buffers(buffers, free, crowds, strategy.key)
-        offsets, spent = place_in_order(buffers, timeline, order, strategy.fit)
-        steps += spent
+        most_steps = PLACING_STEPS if further else ORDER_STEPS
+        offsets, spent = place_in_order(buffers, timeline, order, strategy.fit, most_steps)
+        part.steps += spent
         size = size_of(buffers, offsets)
         if not part.offsets or size < part.size:
             part.offsets, part.size = offsets, size
@@ -239,11 +244,16 @@ def _place_part(part: Part, goal: int, *, further: bool = False) -> None:
             break
 
 
+def _first_strategy(part: Part) -> Strategy:
+    return STRATEGIES[min(len(part.buffers) > _MANY_CLASSED, len(STRATEGIES) - 1)]
+
+
 def _place_first(part: Part, first: Sequence[int]) -> list[int]:
-    """Place the buffers ``first``, then all other buffers by the first strategy. Return all offsets."""
+    """Place the buffers ``first``, then all other buffers by the part's first strategy. Return all offsets."""
     buffers = part.buffers
     timeline = Timeline(buffers)
     early = set(first)
     late = [index for index, buffer in enumerate(buffers) if buffer.pin is None and index not in early]
-    order = order_buffers(buffers, late, find_crowds(buffers, timeline), STRATEGIES[0].key)
-    return place_in_order(buffers, timeline, [*first, *order], STRATEGIES[0].fit)[0]
+    strategy = _first_strategy(part)
+    order = order_buffers(buffers, late, find_crowds(buffers, timeline), strategy.key)
+    return place_in_order(buffers, timeline, [*first, *order], strategy.fit, PLACING_STEPS)[0]

@@ -25,6 +25,10 @@ def _by_size(buffer: Buffer, crowd: int) -> tuple[int, ...]:
     return (-buffer.size, buffer.start - buffer.end, buffer.start)
 
 
+def _by_size_class(buffer: Buffer, crowd: int) -> tuple[int, ...]:
+    return (-buffer.size.bit_length(), buffer.start, -buffer.size)
+
+
 def _by_area(buffer: Buffer, crowd: int) -> tuple[int, ...]:
     return (-buffer.size * (buffer.end - buffer.start), buffer.start)
 
@@ -43,6 +47,7 @@ def _by_crowd(buffer: Buffer, crowd: int) -> tuple[int, ...]:
 
 STRATEGIES = (
     Strategy(_by_size, first_fit),
+    Strategy(_by_size_class, first_fit),
     Strategy(_by_crowd, best_fit),
     Strategy(_by_size, best_fit),
     Strategy(_by_area, first_fit),
@@ -50,7 +55,11 @@ STRATEGIES = (
     Strategy(_by_start, first_fit),
     Strategy(_by_end, best_fit),
 )
-"""All strategies. The first strategy meets the lower bound most often."""
+"""All strategies. The first strategy meets the lower bound most often.
+
+The second one places buffers of about the same size from left to right. If thousands of buffers are in use at once, its
+plans are the smallest: buffers that follow each other share a place, as in a stack of shelves.
+"""
 
 
 def order_buffers(buffers: Sequence[Buffer], indices: Sequence[int], crowds: Sequence[int], key: Key) -> list[int]:

@@ -27,6 +27,8 @@ class Part:
     """Offsets of the smallest plan so far, in the order of ``buffers``."""
     size: int = 0
     """Size of the smallest plan so far, in bytes."""
+    steps: int = 0
+    """Number of steps spent on placing the buffers one after another."""
     bound: int = 0
     """Lower bound on the size of all plans, in bytes, as proved by searches so far."""
 

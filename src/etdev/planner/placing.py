@@ -9,7 +9,9 @@ from etdev.planner.occupancy import Occupancy, Timeline
 from etdev.planner.problem import Buffer
 
 PLACING_STEPS = 20_000_000
-"""Steps after which the planner tries no further order (about ten seconds). The first order is always tried."""
+"""Steps after which the planner tries no further order: about four seconds. The first order is always tried."""
+ORDER_STEPS = 120_000_000
+"""Limit on the steps of the first order: about 20 seconds."""
 STEPS_PER_BUFFER = 40
 """Fixed number of steps for placing a buffer, in addition to one step per range in use during its lifetime.
 
@@ -22,13 +24,13 @@ def size_of(buffers: Sequence[Buffer], offsets: Sequence[int]) -> int:
 
 
 def place_in_order(
-    buffers: Sequence[Buffer], timeline: Timeline, order: Sequence[int], fit: Fit
+    buffers: Sequence[Buffer], timeline: Timeline, order: Sequence[int], fit: Fit, most_steps: int
 ) -> tuple[list[int], int]:
     """Place all buffers without a pin in this order. Return all offsets and the number of steps spent.
 
-    When the steps run out, each remaining buffer is placed above all bytes in use during its lifetime.
+    When ``most_steps`` are spent, each remaining buffer is placed above all bytes in use during its lifetime.
     """
-    most_steps = max(PLACING_STEPS, 2 * STEPS_PER_BUFFER * len(order))
+    most_steps = max(most_steps, 2 * STEPS_PER_BUFFER * len(order))
     # Round sizes up to a number that divides all offsets. This takes no space from other buffers, and adjacent ranges
     # become one range in the tree.
     unit = min(buffer.alignment for buffer in buffers)

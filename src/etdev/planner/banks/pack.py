@@ -10,7 +10,7 @@ from etdev.planner.extent import arena_size
 from etdev.planner.fit import first_fit
 from etdev.planner.occupancy import Timeline
 from etdev.planner.orders import STRATEGIES, find_crowds, order_buffers
-from etdev.planner.placing import place_in_order, size_of
+from etdev.planner.placing import PLACING_STEPS, place_in_order, size_of
 from etdev.planner.problem import Buffer, Problem
 
 _SEARCH_STEPS = 20_000_000
@@ -44,7 +44,7 @@ class Packer:
         crowds = find_crowds(buffers, timeline)
         for strategy in STRATEGIES:
             order = order_buffers(buffers, range(len(buffers)), crowds, strategy.key)
-            offsets, _ = place_in_order(buffers, timeline, order, strategy.fit)
+            offsets, _ = place_in_order(buffers, timeline, order, strategy.fit, PLACING_STEPS)
             if size_of(buffers, offsets) <= capacity:
                 return offsets
         if not search or self._searches <= 0:
