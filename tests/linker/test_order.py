@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from etdev.linker import Linked, LinkOptions, link
 from etdev.linker.order import search
+from etdev.linker.order.greedy import greedy
 from etdev.linker.order.improve import improve
 from etdev.linker.order.problem import Item, Problem, lower_bound
 from etdev.linker.order.search import Effort
@@ -97,6 +98,13 @@ def test_a_search_below_a_limit_is_exact(problem: Problem, limit: int) -> None:
     assert found.order is None or (problem.is_valid(found.order) and problem.peak(found.order) <= limit)
 
 
+@given(problem=problems(most=40))
+def test_the_greedy_order_is_valid(problem: Problem) -> None:
+    order = greedy(problem)
+    assert problem.is_valid(order)
+    assert order == greedy(problem)
+
+
 def test_a_part_in_the_middle_is_improved_alone() -> None:
     """Steps before and after the cuts keep their places, and the parts are searched separately."""
     one = _branches(0)
@@ -157,6 +165,19 @@ def test_one_branch_after_the_other() -> None:
     assert size(done) == 160
     assert report.renumbered == {0: 0, 1: 2, 2: 1, 3: 3, 4: 4}
     assert size(linked(wide(), reorder=False)) == 272
+
+
+@pytest.mark.parametrize("count", [100, 1_000])
+def test_many_branches_one_after_the_other(count: int) -> None:
+    """The effort permits no search among so many steps, and a part has at most 1,000 of them."""
+    method = Method()
+    data = method.input(16)
+    large = [method.op(data, nbytes=256) for _ in range(count)]
+    method.outputs = [method.op(item, nbytes=16) for item in large]
+    found: Object = program(method)
+    done = link(found.program, LinkOptions(), found.sidecar)
+    assert size(link(found.program, AS_IS, found.sidecar)) > 256 * count
+    assert size(done) == 256 + 16 * count
 
 
 def test_the_original_order_stays_if_it_is_as_good() -> None:

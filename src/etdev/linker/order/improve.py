@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from etdev.linker.order.greedy import greedy
 from etdev.linker.order.problem import Item, Problem, least_in_use
 from etdev.linker.order.search import Effort, Found, search
 
@@ -57,9 +58,11 @@ def improve(problem: Problem, effort: Effort | None = None) -> Improved:
             break
         reached = max(reached, part.peak(found.order))
         order[start:end] = [start + step for step in found.order]
-    if problem.peak(order) >= in_use[top]:
+    # A part with many steps is divided, so steps that belong together may be in different parts.
+    best = min((tuple(order), greedy(problem)), key=problem.peak)
+    if problem.peak(best) >= in_use[top]:
         return Improved(None, exact)
-    return Improved(tuple(order), exact)
+    return Improved(best, exact)
 
 
 def _parts(problem: Problem) -> list[tuple[int, int]]:

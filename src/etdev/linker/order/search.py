@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from etdev.linker.order.greedy import greedy
 from etdev.linker.order.problem import Problem
 
 _SHARE = 4
@@ -74,17 +75,23 @@ class _State:
 def search(problem: Problem, bound: int, effort: Effort) -> Found:
     """Find an order with a lower peak than the present one.
 
-    The search stops at a peak of ``bound`` bytes, which need not be a lower bound of this problem. The search reduces
-    ``effort``. If no effort is left, it finds nothing.
+    The search first takes a greedy order, and then looks for orders with a lower peak than that. It stops at a peak of
+    ``bound`` bytes, which need not be a lower bound of this problem. The search reduces ``effort``. If no effort is
+    left, it finds at most the greedy order.
     """
     limit = problem.peak(range(len(problem)))
     if limit <= bound:
         return Found(None, exact=True)
+    first = greedy(problem)
+    quick = first if problem.peak(first) < limit else None
+    limit = min(limit, problem.peak(first))
+    if limit <= bound:
+        return Found(quick, exact=True)
     moves = _Moves(problem, limit, effort)
     found = _exact(moves, bound, effort.left - effort.left // _SHARE)
     if found is not None:
-        return found
-    order = _beam(moves, bound, effort.left - effort.left // _SHARE)
+        return Found(quick if found.order is None else found.order, exact=True)
+    order = _beam(moves, bound, effort.left - effort.left // _SHARE) or quick
     return _below_limits(problem, bound, order, effort)
 
 
