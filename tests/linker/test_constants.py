@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from etdev.linker import Linked
+from etdev.linker import Linked, LinkOptions, link
 from etdev.program import Blob, Program
 from etdev.program import model as m
-from etdev.program.constants import constant_data
+from etdev.program.constants import constant_data, constants_size
+from etdev.program.footprint import planned_memory
 from linker.checked import decided, linked, operators, size
 from linker.programs import Method, program
 
@@ -154,3 +155,18 @@ def test_the_same_weight_in_two_methods() -> None:
     assert len(segment(done.program)) == 64
     for plan in done.program.execution_plan:
         assert constants_of(replace(done.program, execution_plan=(plan,))) == [turned(given(64))]
+
+
+def test_a_link_for_sizes_alone_has_zeros_for_the_data() -> None:
+    method = Method()
+    first, second = method.turn(method.constant(64)), method.turn(method.constant(96, 2))
+    method.outputs = [method.op(method.input(16), first, second, nbytes=16)]
+    whole = program(method)
+    found, sizes = (
+        link(whole.program, LinkOptions(sizes_only=sizes_only), whole.sidecar) for sizes_only in (False, True)
+    )
+    assert constants(found) == [turned(given(64)), turned(given(96, 2))]
+    assert constants(sizes) == [bytes(64), bytes(96)]
+    assert sizes.program.execution_plan == found.program.execution_plan
+    assert constants_size(sizes.program) == constants_size(found.program)
+    assert planned_memory(sizes.program) == planned_memory(found.program)

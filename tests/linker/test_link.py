@@ -438,3 +438,36 @@ def test_shared_state_is_still_shared_when_linked_again() -> None:
     again = link(once.program)
     assert once.shared_state == again.shared_state == ("cache",)
     assert memory(again.program) == memory(once.program)
+
+
+# Comparison with another planner
+
+
+def tight() -> Method:
+    """Return a method whose tensors a greedy planner spreads over more bytes than necessary."""
+    method = Method()
+    found = method.input(16)
+    for nbytes in (48, 160, 64, 96, 240, 32, 112, 176, 80):
+        found = method.op(found, method.op(found, nbytes=nbytes), nbytes=nbytes // 2 * 3 // 16 * 16)
+    method.outputs = [found]
+    return method
+
+
+@pytest.mark.parametrize("reorder", [True, False])
+@pytest.mark.parametrize("planner", ["greedy", "naive"])
+def test_the_sizes_with_another_planner_are_those_of_a_link_with_it(planner: str, *, reorder: bool) -> None:
+    found = program(tight(), simple("other"))
+    done = link(found.program, LinkOptions(reorder=reorder), found.sidecar, compare=planner)
+    moved = any(method.order for method in done.methods)
+    again = link(found.program, LinkOptions(planner=planner, reorder=moved), found.sidecar)
+    assert done.compared == {
+        method.name: {buffer.index: buffer.size for buffer in method.buffers} for method in again.methods
+    }
+    assert done.compared != {
+        method.name: {buffer.index: buffer.size for buffer in method.buffers} for method in done.methods
+    }
+
+
+def test_a_link_compares_with_no_planner_unless_asked() -> None:
+    found = program(simple())
+    assert link(found.program, None, found.sidecar).compared == {}

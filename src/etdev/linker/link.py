@@ -28,12 +28,16 @@ from etdev.program.info import BufferInfo
 from etdev.program.sidecar import Sidecar
 
 
-def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar | None = None) -> Linked:
+def link(
+    program: Program, options: LinkOptions | None = None, sidecar: Sidecar | None = None, *, compare: str | None = None
+) -> Linked:
     """Remove copies from every method and plan the method's memory again.
 
     If ``sidecar`` is given, the program must be the object program of that sidecar. Otherwise, the program may come
     from any toolchain, and the linker recovers the storages from the existing memory plan. A method keeps its plan if
     the file lacks facts that planning needs. The report then states the reason.
+
+    ``compare`` is the name of another planner. Without banks, the result then has the sizes that this planner needs.
 
     Raises :class:`~etdev.errors.LinkError` if the program reads values after overwriting them, or if the link cannot
     satisfy ``options``.
@@ -42,19 +46,41 @@ def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar 
     kept = {**options.keep, **methods_to_keep(program, sidecar)}
     numbers = [index for index, plan in enumerate(program.execution_plan) if plan.name not in kept]
     work = start(program, numbers, options, sidecar)
-    found = _smallest(work, numbers, options) if options.banks is None else _cheapest(work, numbers, options)
+    results = list(_candidates(work, options)) if options.banks is None else []
+    found = _smallest(results, numbers, options) if results else _cheapest(work, numbers, options)
     linked, result, buffers = found.program, found.result, found.buffers
     reports = [kept_report(plan, kept.get(plan.name)) for plan in program.execution_plan]
     for number, index in enumerate(numbers):
         report = _report(result, number, program.execution_plan[index], buffers[number])
         reports[index] = replace(report, order=_reordering(found, number))
+    compared = {}
+    if results and compare is not None:
+        compared = _sizes(reports, results, numbers, replace(options, planner=compare, planner_name=None))
     return Linked(
         linked,
         tuple(reports),
         options.planner_name or str(options.planner),
         tuple(sorted(item.name for item in work.state if item.shared)),
         found.banks,
+        compared,
     )
+
+
+def _sizes(
+    reports: Sequence[MethodReport], results: Sequence[PassResult], numbers: Sequence[int], options: LinkOptions
+) -> dict[str, dict[int, int]]:
+    """Return the sizes of the buffers with the planner in ``options``, by method and buffer.
+
+    ``reports`` are from the link with another planner. Instructions keep their order if they keep it there.
+    """
+    reordered = any(report.order is not None for report in reports)
+    found = _smallest([each for each in results if reordered or not _is_reordered(each)], numbers, options)
+    buffers = [report.buffers for report in reports]
+    for number, index in enumerate(numbers):
+        buffers[index] = found.buffers[number]
+    return {
+        report.name: {item.index: item.size for item in items} for report, items in zip(reports, buffers, strict=True)
+    }
 
 
 _MOST_ORDERS = 2
@@ -80,7 +106,12 @@ class Addressed:
     @property
     def reordered(self) -> bool:
         """Return whether instructions of a method are in a new order."""
-        return any(method.reordered for method in self.result.work.methods)
+        return _is_reordered(self.result)
+
+
+def _is_reordered(result: PassResult) -> bool:
+    """Return whether the passes put instructions of a method in a new order."""
+    return any(method.reordered for method in result.work.methods)
 
 
 def _best(found: Sequence[Addressed], key: Callable[[Addressed], tuple[float, ...]]) -> Addressed:
@@ -90,9 +121,9 @@ def _best(found: Sequence[Addressed], key: Callable[[Addressed], tuple[float, ..
     return replace(best, as_is=as_is.buffers if as_is else None)
 
 
-def _smallest(work: Work, numbers: Sequence[int], options: LinkOptions) -> Addressed:
+def _smallest(results: Sequence[PassResult], numbers: Sequence[int], options: LinkOptions) -> Addressed:
     """Return the candidate with the fewest bytes of planned memory and constants."""
-    found = [with_addresses(result, numbers, options) for result in _candidates(work, options)]
+    found = [with_addresses(result, numbers, options) for result in results]
     return _best(found, lambda each: (_size(each.program),))
 
 

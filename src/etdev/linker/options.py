@@ -57,6 +57,8 @@ class LinkOptions:
 
     All of these tensors are then in use for longer.
     """
+    sizes_only: bool = False
+    """True if only sizes matter: folded constants then contain zeros."""
     growth: bool = True
     """True to fold a constant even if the file then contains both the original and the folded constant."""
 
@@ -88,3 +90,5 @@ class Linked:
     """Names of the state that several methods share. A loader must use the same buffers for all methods."""
     banks: BankReport | None = None
     """Use of the banks; None if there are no banks."""
+    compared: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """Bytes of each buffer with the planner to compare with, by method and buffer. Empty without such a planner."""

@@ -41,15 +41,15 @@ class Content:
     index: int = 0
     """``data_buffer_idx`` of ``base`` if ``base`` is a constant of the program; otherwise 0."""
 
-    @property
-    def data(self) -> Blob | Run:
-        """Return the bytes of the elements in row-major order.
+    def data(self, *, sizes_only: bool) -> Blob | Run:
+        """Return the bytes of the elements in row-major order, or as many zeros if ``sizes_only``.
 
         The result is a :class:`Run` if the bytes are a contiguous range of an existing constant.
         """
+        size = prod(self.sizes) * self.itemsize
         if self.index and self.is_run:
-            return Run(self.index, self.offset * self.itemsize, prod(self.sizes) * self.itemsize)
-        return self.blob
+            return Run(self.index, self.offset * self.itemsize, size)
+        return Blob(bytes(size)) if sizes_only else self.blob
 
     @property
     def is_run(self) -> bool:
@@ -90,7 +90,7 @@ def fold_constants(method: Method, work: Work, options: LinkOptions) -> Changed:
     for position, call, name in method.kernels():
         if name in _RULES and ("views" in options.elide or name not in _VIEWS):
             folding.consider(position, call, name)
-    return folding.result(method, constant_count(work.program))
+    return folding.result(method, constant_count(work.program), sizes_only=options.sizes_only)
 
 
 @dataclass(slots=True)
@@ -147,7 +147,7 @@ class _Folding:
         else:
             self.decisions.append(Elision(position, name, "constant", nbytes))
 
-    def result(self, method: Method, count: int) -> Changed:
+    def result(self, method: Method, count: int, *, sizes_only: bool) -> Changed:
         """Return the method with all decisions applied; ``count`` is the number of constants in the program."""
         values = list(self.plan.values)
         known: dict[tuple[object, ...], int] = {}
@@ -157,7 +157,7 @@ class _Folding:
             key = (id(content.base), content.sizes, content.strides, content.offset, content.itemsize)
             if not data and key not in known:
                 known[key] = count + len(added)
-                added.append(content.data)
+                added.append(content.data(sizes_only=sizes_only))
             values[value] = replace(
                 self._tensor(value), data_buffer_idx=data or known[key], allocation_info=None, extra_tensor_info=None
             )

@@ -70,7 +70,7 @@ def link_program(
     try:
         program, nested = link_nested(_aligned(objects.program), options)
         objects = replace(objects, program=program)
-        linked = link(objects.program, options, objects.sidecar)
+        linked = link(objects.program, options, objects.sidecar, compare="greedy")
     except CallerOwnedError as error:
         raise refused_end(project, target, error, signatures[error.method]) from error
     except CapacityError as error:
@@ -84,9 +84,6 @@ def link_program(
     inputs = {name: notes.delegate_inputs for name, notes in objects.sidecar.methods.items()}
     tried = {name: donors for name, donors in inplace.table.items() if name not in DEFAULT}
     proof = prove_link(objects.program, linked, inputs, tried=tried)
-    reordered = any(method.order is not None for method in linked.methods)
-    without = replace(options, planner="greedy", planner_name=None, banks=None, reorder=reordered)
-    greedy = None if options.banks else link(objects.program, without, objects.sidecar)
     sidecar = objects.sidecar
     for method in linked.methods:
         if method.name in sidecar.methods:
@@ -94,7 +91,7 @@ def link_program(
             sidecar = sidecar.renumbered(method.name, {**gone, **method.renumbered})
     return LinkedProgram(
         linked,
-        _sizes(greedy) if greedy else {},
+        linked.compared,
         {name: notes.delegate_inputs for name, notes in sidecar.methods.items()},
         proof,
         {name: notes.debug_handles for name, notes in sidecar.methods.items()},
@@ -115,10 +112,6 @@ def _refused_capacity(project: Project, target: str, error: CapacityError) -> Ca
         remedies.append("let the caller own inputs and outputs with `io`, if it has memory outside of the banks")
     where = project.where("targets", target, "memory", "banks")
     return CapacityError(error.message, remedies=remedies, ends_in_use=error.ends_in_use, where=where)
-
-
-def _sizes(linked: Linked) -> dict[str, dict[int, int]]:
-    return {method.name: {buffer.index: buffer.size for buffer in method.buffers} for method in linked.methods}
 
 
 def _aligned(program: Program) -> Program:
