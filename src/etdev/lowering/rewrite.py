@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Container, Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -40,12 +40,20 @@ class Applied:
     """Number of convolutions that keep the portable kernel because no tiling fits in the memory limit."""
 
 
-def apply_forms(program: ExportedProgram, settings: FormSettings, known: dict[Hashable, Any] | None = None) -> Applied:
+def apply_forms(
+    program: ExportedProgram,
+    settings: FormSettings,
+    known: dict[Hashable, Any] | None = None,
+    until_other_than: Container[str] | None = None,
+) -> Applied:
     """Apply the forms to a method in the edge dialect.
 
     This changes the program's graph and its tables of tensors in place. Tensors that the program shares with other
     programs are not changed. Calls that share ``known`` repeat no search for tiles in equal graphs,
     and share transposed weights. The tensors of their programs must live as long as ``known``.
+
+    With ``until_other_than``, stop after the first form that is not one of these forms and that replaces an op. The
+    graph is then not complete.
     """
     from torch.fx import GraphModule
 
@@ -59,6 +67,8 @@ def apply_forms(program: ExportedProgram, settings: FormSettings, known: dict[Ha
         for name, change in PASSES.items():
             if name in settings.names:
                 done[name] += change(editor)
+                if done[name] and until_other_than is not None and name not in until_other_than:
+                    return Applied({name: count for name, count in done.items() if count})
         module.recompile()
         is_tiled, left = is_tiled or editor.is_tiled, left + editor.left
     return Applied({name: count for name, count in done.items() if count}, is_tiled, left)

@@ -9,7 +9,7 @@ otherwise exceed all memory banks together.
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Container, Hashable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -88,7 +88,7 @@ def choose_forms(
     room = None if memory.room is None else int(_NEAR * memory.room)
     wanted = dict.fromkeys(lowered.methods, FormSettings(frozenset(names), tiling, room=room))
     known: dict[Hashable, Any] = {}
-    first, applied = _apply(lowered, wanted, known)
+    first, applied = _apply(lowered, wanted, known, until_other_than=_NEUTRAL)
     if not any(found.counts.keys() - _NEUTRAL for found in applied.values()):
         return first
     trials = _Trials(project, exported, target, lowered, place, known)
@@ -262,21 +262,30 @@ def _cost(objects: Emitted, method: str, banked: LinkOptions | None, *, share_st
     """
     alone = replace(objects.program, execution_plan=(objects.program.method(method),))
     sidecar = Sidecar({method: objects.sidecar.methods[method]})
-    linked = link(alone, LinkOptions(share_state=share_state, reorder=False), sidecar).program
+    linked = link(alone, LinkOptions(share_state=share_state, reorder=False, sizes_only=True), sidecar).program
     on_host = 0
     if banked is not None:
         caller = {method: banked.caller[method]} if method in banked.caller else {}
-        on_host = planned_memory(link(alone, replace(banked, caller=caller), sidecar).program).get(str(HOST), 0)
+        on_host = planned_memory(link(alone, replace(banked, caller=caller, sizes_only=True), sidecar).program).get(
+            str(HOST), 0
+        )
     return _Cost(sum(planned_memory(linked).values()), flatbuffer_size(linked) + constants_size(linked), on_host)
 
 
 def _apply(
-    lowered: LoweredModel, settings: Mapping[str, FormSettings], known: dict[Hashable, Any]
+    lowered: LoweredModel,
+    settings: Mapping[str, FormSettings],
+    known: dict[Hashable, Any],
+    until_other_than: Container[str] | None = None,
 ) -> tuple[LoweredModel, dict[str, Applied]]:
-    """Apply forms to a copy of the lowered methods. ``known`` has the results of earlier searches for tiles."""
+    """Apply forms to a copy of the lowered methods. ``known`` has the results of earlier searches for tiles.
+
+    With ``until_other_than``, a method is not complete after a form that is not one of these forms.
+    """
     changed = _copied(lowered)
     applied = {
-        name: apply_forms(changed.manager.exported_program(name), found, known) for name, found in settings.items()
+        name: apply_forms(changed.manager.exported_program(name), found, known, until_other_than)
+        for name, found in settings.items()
     }
     replaced = tuple(ReplacedOps(name, dict(applied[name].counts)) for name in lowered.methods)
     return replace(changed, replaced=replaced), applied
