@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etdev.files import file_sha256
 from etdev.pipeline.cache import Cache
 from etdev.pipeline.cache.digests import Digests
 from etdev.pipeline.cache.entries import Entry, Facts, Output, Reads, differences, flattened
@@ -226,3 +227,25 @@ def test_outputs_that_cannot_be_kept_fail_no_build(
         cache.keep_reference(project, "cpu", FACTS, Reads(), b"others")
         assert "No such file" in str(cache.obstacle)
         assert cache.reference(project, "cpu", FACTS, Reads()) == b"outputs"
+
+
+def test_what_was_stored_is_not_read_again(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+    monkeypatch.setattr("etdev.pipeline.cache.store.file_sha256", lambda path: read.append(path) or file_sha256(path))
+    path = tmp_path / "made"
+    path.write_bytes(b"content")
+    store.keep(path, output(b"content"))
+    store.keep(path, output(b"content"))
+    assert read == []
+    other = Store(store.folder, 1000)
+    other.keep(path, output(b"content"))
+    other.keep(path, output(b"content"))
+    assert len(read) == 1
+
+
+def test_what_was_removed_since_it_was_stored_is_stored_again(store: Store, tmp_path: Path) -> None:
+    entry = add(store, tmp_path, b"content")
+    store.collect(0)
+    assert store.read(entry.outputs["made"]) is None
+    add(store, tmp_path, b"content")
+    assert store.read(entry.outputs["made"]) == b"content"
