@@ -179,7 +179,7 @@ def measure(subject: Subject, folder: Path) -> Row:
     from etdev.pipeline.project.progress import Silent, StageClock
     from etdev.pipeline.project.usercode import UserCode
     from etdev.pipeline.stages.emit import emit_object
-    from etdev.pipeline.stages.link import link_program
+    from etdev.pipeline.stages.link.linking import link_program
     from etdev.pipeline.stages.load.model import load_model
     from etdev.pipeline.stages.lower import lower_model
     from etdev.pipeline.stages.models import Models

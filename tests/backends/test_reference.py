@@ -12,7 +12,7 @@ from etdev.backends.reference import DELEGATE_ID
 from etdev.backends.reference.options import ReferenceOptions
 from etdev.errors import LinkError, LowerError
 from etdev.linker import LinkOptions
-from etdev.pipeline.stages.nested import link_nested, nested_program, reference_delegates, with_nested_of
+from etdev.pipeline.stages.link.nested import link_nested, nested_program, reference_delegates, with_nested_of
 from etdev.program import Blob, Program, parse, serialize
 from etdev.program.analysis.effects import operator_name
 from etdev.program.devices import delegate_device

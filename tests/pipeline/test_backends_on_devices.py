@@ -10,7 +10,7 @@ import etdev
 from etdev.errors import MissingRequirementError
 from etdev.pipeline.project import Project
 from etdev.pipeline.results.result import CheckResult, TargetResult
-from etdev.pipeline.stages.nested import device_memory, nested_program, reference_delegates
+from etdev.pipeline.stages.link.nested import device_memory, nested_program, reference_delegates
 from etdev.program import read
 from etdev.program.devices import delegate_device, named_devices
 from etdev.program.footprint import planned_memory

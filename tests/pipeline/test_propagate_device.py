@@ -22,7 +22,7 @@ from etdev.pipeline.project.progress import Silent, StageClock
 from etdev.pipeline.project.quiet import quiet_libraries
 from etdev.pipeline.project.usercode import UserCode
 from etdev.pipeline.stages.emit import emit_object
-from etdev.pipeline.stages.link import link_program
+from etdev.pipeline.stages.link.linking import link_program
 from etdev.pipeline.stages.lower import lower_model
 from etdev.pipeline.stages.models import Models
 from etdev.program import Program, parse

@@ -17,7 +17,7 @@ from etdev.pipeline.project.runtime_contents import Requirements, requirements
 from etdev.pipeline.project.usercode import UserCode
 from etdev.pipeline.results.result import CheckResult
 from etdev.pipeline.stages.emit import emit_object
-from etdev.pipeline.stages.link import link_program
+from etdev.pipeline.stages.link.linking import link_program
 from etdev.pipeline.stages.lower import lower_model
 from etdev.pipeline.stages.models import Models
 from etdev.pipeline.stages.staging import StagedFile

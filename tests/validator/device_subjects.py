@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from etdev.linker import Linked, LinkOptions, link
-from etdev.pipeline.stages.nested import link_nested, nested_program
+from etdev.pipeline.stages.link.nested import link_nested, nested_program
 from etdev.program import Program
 from etdev.program.check import FlawError, check_structure
 from etdev.runtime.device_map import parse_device_map

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from etdev.linker import LinkOptions, link, link_foreign
-from etdev.pipeline.stages.proof import summarize_proof
+from etdev.pipeline.stages.link.proof import summarize_proof
 from etdev.program import Program, read, write
 from etdev.program import model as m
 from etdev.program.model import AllocationDetails

@@ -16,7 +16,7 @@ from etdev.devices import Device
 from etdev.errors import LinkError, UsageError
 from etdev.execution.native import libraries_for
 from etdev.execution.run_results import RuntimeName, WorkerResult
-from etdev.pipeline.stages.nested import nested_program, reference_delegates
+from etdev.pipeline.stages.link.nested import nested_program, reference_delegates
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.analysis.effects import effects

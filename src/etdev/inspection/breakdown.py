@@ -19,7 +19,7 @@ from etdev.inspection.naming import dtype_name
 from etdev.inspection.planned_memory import method_memories
 from etdev.inspection.transfers import transfers
 from etdev.pipeline.results.result import MethodResult
-from etdev.pipeline.stages.nested import device_memory
+from etdev.pipeline.stages.link.nested import device_memory
 from etdev.program import Program, read
 from etdev.program import model as m
 from etdev.program.info import BufferInfo, MethodInfo, Peak, TensorInUse

@@ -9,7 +9,7 @@ from etdev.errors import LinkError, ProgramError
 from etdev.inspection.transfers import transfers_per_call
 from etdev.pipeline.results.figures import Figures
 from etdev.pipeline.results.result import MethodResult
-from etdev.pipeline.stages.nested import device_memory, nested_program, reference_delegates
+from etdev.pipeline.stages.link.nested import device_memory, nested_program, reference_delegates
 from etdev.program import Program
 from etdev.program.footprint import buffer_sizes, constant_bytes, named_bytes
 

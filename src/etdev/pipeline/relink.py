@@ -24,7 +24,7 @@ from etdev.linker.options import MethodReport
 from etdev.linker.planners import get_planner
 from etdev.pipeline.relink_arguments import TABLES, check_arguments, parse_banks
 from etdev.pipeline.results.decision_counts import KINDS, CopiesOfKind, InPlaceOutputs, count_copies, count_inplace
-from etdev.pipeline.stages.proof import compare_link, summarize_proof, wrong_link
+from etdev.pipeline.stages.link.proof import compare_link, summarize_proof, wrong_link
 from etdev.program import Program
 from etdev.program.bank_report import BankReport
 from etdev.program.constants import constants_size

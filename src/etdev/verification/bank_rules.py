@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from etdev.config.tables.memory import Memory, Pin
 from etdev.errors import LinkError
-from etdev.pipeline.stages.nested import known_delegate_inputs
+from etdev.pipeline.stages.link.nested import known_delegate_inputs
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.analysis.effects import tensors

@@ -22,7 +22,7 @@ from etdev.pipeline.results.result import CheckResult, MethodResult
 from etdev.pipeline.results.result_parts import MemoryOutside
 from etdev.pipeline.stages.artifacts import ExportedModel
 from etdev.pipeline.stages.inputs import make_inputs, random_samples, samples_at
-from etdev.pipeline.stages.link import LinkedProgram
+from etdev.pipeline.stages.link.linking import LinkedProgram
 from etdev.program import Program
 from etdev.program.analysis.fixed_point import output_steps
 from etdev.program.analysis.inplace import DEFAULT, Donor

@@ -13,7 +13,7 @@ import torch
 
 import etdev
 from etdev.linker import Linked, LinkOptions, link
-from etdev.pipeline.stages.proof import compare_link
+from etdev.pipeline.stages.link.proof import compare_link
 from etdev.program import Program, read, write
 from etdev.program.analysis.effects import operator_name
 from etdev.program.footprint import planned_memory

@@ -17,7 +17,7 @@ from etdev.pipeline.project.runtime_contents import needed_libraries
 from etdev.pipeline.results.decision_counts import count_copies, count_inplace
 from etdev.pipeline.results.result import MethodResult, QuantizedTensor
 from etdev.pipeline.stages.artifacts import ExportedModel, LoweredModel
-from etdev.pipeline.stages.link import LinkedProgram
+from etdev.pipeline.stages.link.linking import LinkedProgram
 from etdev.program import Program
 from etdev.program.analysis.effects import operator_name
 from etdev.program.analysis.quantized_ends import QuantizedEnd, quantized_ends

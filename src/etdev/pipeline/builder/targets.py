@@ -38,10 +38,10 @@ from etdev.pipeline.project.usercode import UserCode
 from etdev.pipeline.results.notes import LINKED_AGAIN, QUANTIZED_AGAIN
 from etdev.pipeline.results.result import CheckResult, DataFile, FileBeside, TargetResult, outcome
 from etdev.pipeline.stages.artifacts import WrittenProgram
-from etdev.pipeline.stages.link import LinkedProgram, link_program
+from etdev.pipeline.stages.link.linking import LinkedProgram, link_program
+from etdev.pipeline.stages.link.nested import describe_nested, memory_by_device
 from etdev.pipeline.stages.lower import require_backends
 from etdev.pipeline.stages.models import Models
-from etdev.pipeline.stages.nested import describe_nested, memory_by_device
 from etdev.pipeline.stages.staging import StagedObjects, StagedTarget
 from etdev.pipeline.stages.write import write_files, write_linked_record, write_operators
 from etdev.program.footprint import planned_memory

@@ -25,7 +25,7 @@ from etdev.lowering.rewrite import Applied, apply_forms
 from etdev.pipeline.project import Project
 from etdev.pipeline.stages.artifacts import EmittedFiles, ExportedModel, LoweredModel, ReplacedOps
 from etdev.pipeline.stages.emit import Emitted, emit_object, emit_trial
-from etdev.pipeline.stages.link import unplanned_options
+from etdev.pipeline.stages.link.linking import unplanned_options
 from etdev.program.constants import constants_size
 from etdev.program.footprint import planned_memory
 from etdev.program.sidecar import Sidecar

@@ -86,11 +86,13 @@ def is_odd(value: Any) -> bool:
 
 def order_of(value: Any) -> list[int]:
     """Return the dimensions of a tensor from the outermost in memory to the innermost."""
-    from executorch.exir.tensor import dim_order_from_stride
-
     strides = tuple(value.stride())
     if all(type(stride) is int and stride for stride in strides):
         return list(dim_order(strides))
+
+    # Constants never get here: their orders are read at export, before the build imports executorch.
+    from executorch.exir.tensor import dim_order_from_stride
+
     return list(dim_order_from_stride(strides))
 
 

@@ -13,7 +13,7 @@ from etdev.pipeline.project.places import record_place
 from etdev.pipeline.stages.artifacts import WrittenFile, WrittenProgram
 from etdev.pipeline.stages.emit import ObjectProgram
 from etdev.pipeline.stages.etrecord import InstructionMaps, delegate_outputs, read_delegates, write_record
-from etdev.pipeline.stages.link import LinkedProgram
+from etdev.pipeline.stages.link.linking import LinkedProgram
 from etdev.pipeline.stages.selected_operators import operators_yaml
 from etdev.pipeline.stages.staging import StagedFile, StagedTarget
 from etdev.program import Program, flat_tensor

@@ -22,7 +22,7 @@ from etdev.inspection.transfers import transfers_per_call
 from etdev.pipeline.project import Project
 from etdev.pipeline.results.result import CheckResult
 from etdev.pipeline.results.result_parts import MemoryOutside
-from etdev.pipeline.stages.nested import device_memory
+from etdev.pipeline.stages.link.nested import device_memory
 from etdev.program import Program
 from etdev.units import format_share, format_size
 from etdev.verification.advice import advise

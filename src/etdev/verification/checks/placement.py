@@ -13,7 +13,7 @@ from itertools import chain, islice
 from etdev.devices import HOST, Device
 from etdev.inspection.transfers import transfers
 from etdev.pipeline.results.result import CheckResult
-from etdev.pipeline.stages.nested import device_memory
+from etdev.pipeline.stages.link.nested import device_memory
 from etdev.program import Program
 from etdev.program.devices import named_devices
 from etdev.program.footprint import planned_memory

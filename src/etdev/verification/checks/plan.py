@@ -11,8 +11,8 @@ from etdev.errors import LinkError, ProgramError
 from etdev.pipeline.project.places import object_place
 from etdev.pipeline.results.report import find_report, report_beside
 from etdev.pipeline.results.result import CheckResult
-from etdev.pipeline.stages.nested import known_delegate_inputs, with_nested_of
-from etdev.pipeline.stages.proof import summarize_proof
+from etdev.pipeline.stages.link.nested import known_delegate_inputs, with_nested_of
+from etdev.pipeline.stages.link.proof import summarize_proof
 from etdev.planner import Buffer, PlanError, Problem, check_plan
 from etdev.program import Program, read
 from etdev.program.analysis.storage import MethodMemory, Storage, method_memory
@@ -27,7 +27,7 @@ from etdev.verification.check import Check, Need
 from etdev.verification.subject import Subject
 
 if TYPE_CHECKING:
-    from etdev.pipeline.stages.link import LinkedProgram
+    from etdev.pipeline.stages.link.linking import LinkedProgram
 
 
 class PlanCheck(Check):

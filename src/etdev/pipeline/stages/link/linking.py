@@ -13,12 +13,12 @@ from etdev.linker.io import CallerOwnedError
 from etdev.linker.planners import get_planner, guarded
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.usercode import UserCode, translated
-from etdev.pipeline.stages.bank_pins import target_banks
 from etdev.pipeline.stages.emit import Emitted, ObjectProgram
 from etdev.pipeline.stages.inputs import Signature
-from etdev.pipeline.stages.io_owners import caller_owned, refused_end
-from etdev.pipeline.stages.nested import NestedReport, link_nested
-from etdev.pipeline.stages.proof import prove_link
+from etdev.pipeline.stages.link.bank_pins import target_banks
+from etdev.pipeline.stages.link.io_owners import caller_owned, refused_end
+from etdev.pipeline.stages.link.nested import NestedReport, link_nested
+from etdev.pipeline.stages.link.proof import prove_link
 from etdev.program import Program
 from etdev.program.analysis.inplace import DEFAULT
 from etdev.program.data_files.assignment import DataFiles

@@ -11,7 +11,7 @@ from etdev.backends.reference import DELEGATE_ID
 from etdev.devices import Device
 from etdev.errors import LinkError, ProgramError, UsageError
 from etdev.linker import LinkOptions, link_foreign
-from etdev.pipeline.stages.proof import compare_link, wrong_link
+from etdev.pipeline.stages.link.proof import compare_link, wrong_link
 from etdev.program import Blob, Program, parse, serialize
 from etdev.program.analysis.flow import flow_graph
 from etdev.program.constants import with_segment
