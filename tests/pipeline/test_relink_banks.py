@@ -108,6 +108,20 @@ def test_no_bank_grows_and_the_meaning_stays(data: st.DataObject) -> None:
     assert meaning(found, made, linked, shared=True) == meaning(found, made, banked, shared=True)
 
 
+def test_a_bank_with_state_alone_keeps_it(tmp_path: Path) -> None:
+    """Of two methods, one has state in buffer 1, and both have their temporaries in buffer 2. It went to a buffer 3."""
+    state = tensor(4, at=0, extra_tensor_info=m.ExtraTensorInfo(fully_qualified_name="state"))
+    below = [tensor(4, at=at, buffer=2) for at in (0, 16, 32)]
+    sums = m.KernelCall(0, (0, 2, 4, 3, 3))
+    copied = m.KernelCall(1, (3, 0, 0))
+    keeps = method([state, *below, m.Int(1)], [sin(1, 2), sums, copied], inputs=(1,), outputs=(3,), name="keeps")
+    other = method(below, [sin(0, 1), sin(1, 2)], name="other")
+    found = program(keeps, other)
+    assert buffer_sizes(found) == {1: 16, 2: 48}
+    _, written = relinked(found, tmp_path)
+    assert buffer_sizes(written) == {1: 16, 2: 16}
+
+
 def test_banks_of_the_caller(tmp_path: Path) -> None:
     result, written = relinked(chain(4), tmp_path, banks=["fast:2:16", "slow:1:1KiB:64"])
     assert buffer_sizes(written) == {1: 0, 2: 16}

@@ -18,7 +18,9 @@ from etdev.program.footprint import buffer_sizes
 
 
 def file_banks(program: Program) -> Banks | None:
-    """Return the banks of a program whose temporaries are in several buffers on the host; None for other programs.
+    """Return the banks of a program with temporaries in another buffer on the host than buffer 1; None for others.
+
+    ExecuTorch places all temporaries in buffer 1 unless it is told to use banks.
 
     Each bank has the size that its buffer has in the program. The file does not say which bank is fast. So banks are
     ordered by the traffic per byte: planners put the tensors that are used most into the fastest bank. Arguments of
@@ -34,7 +36,7 @@ def file_banks(program: Program) -> Banks | None:
         return None
     memories = [method_memory(plan, delegate_inputs(plan)) for plan in plans]
     temporary = {item.memory_id for memory in memories for item in memory.storages if not item.persistent and item.size}
-    if len(temporary) < 2:
+    if temporary <= {1}:
         return None
     sizes = buffer_sizes(program)
     traffic: dict[int, int] = defaultdict(int)

@@ -82,9 +82,9 @@ def _saving_nothing(program: Program, linked: Linked, least: int = 1) -> dict[st
 
 
 def _grown_bank(program: Program, linked: Linked) -> str | None:
-    """Return a text on the first buffer that the new plans enlarge, if the program has temporaries in several buffers.
+    """Return a text on the first buffer that the new plans enlarge, if the program uses banks.
 
-    Return None if no buffer grows, or if only one buffer of the program has temporaries.
+    Return None if no buffer grows, or if the program has no temporaries outside of buffer 1.
     """
     if file_banks(program) is None:
         return None
