@@ -68,8 +68,9 @@ hardware: $(INSTALLED)  ## Verify memory on a CUDA device, with programs built h
 	$(BIN)/python tests/hardware/make_files.py build/hardware
 	$(BIN)/python tests/hardware/check.py build/hardware
 
-docs: $(INSTALLED)  ## Write the config reference from the models.
+docs: $(INSTALLED)  ## Write the generated pages of docs/, and build the site in build/site.
 	$(BIN)/python -m etdev.config.reference
+	PYTHONPATH=tools NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 clean:  ## Remove the environment and everything that was built.
 	rm -rf .venv .venv-* dist build examples/*/build examples/*/etdev.lock .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,126 @@
+"""The documentation site: it builds without a warning, and its pages ask no other server for anything."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from docsite.markdown import anchors, indented, links, relinked
+
+pytest.importorskip("mkdocs", reason="needs the dependency group `docs`")
+
+from docsite import hooks
+
+_LOADED = {"link": "href", "script": "src", "img": "src", "iframe": "src", "source": "src"}
+"""Attributes that a browser loads with the page."""
+_PERSON = re.compile(r"^This page is for ")
+
+
+def pages(repository: Path) -> list[Path]:
+    return [
+        *sorted((repository / "docs").glob("*.md")),
+        *(repository / name for name in hooks.PAGES if name[-3:] == ".md"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site; a link or an anchor that is not there ends the build."""
+    folder = tmp_path_factory.mktemp("site")
+    environment = {**os.environ, "PYTHONPATH": str(repository / "tools"), "NO_MKDOCS_2_WARNING": "1"}
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(folder)]
+    done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+class _Page(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs).get(_LOADED.get(tag, ""))
+        if found:
+            self.loaded.append(found)
+
+
+def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
+    built = sorted(site.rglob("*.html"))
+    assert len(built) >= 25
+    for path in built:
+        loaded = _Page(path.read_text(encoding="utf-8")).loaded
+        assert loaded
+        assert not [place for place in loaded if "//" in place], path.name
+        if path.name != "404.html":  # Its addresses begin at the root of a server.
+            missing = [place for place in loaded if not (path.parent / place.partition("?")[0]).exists()]
+            assert not missing, path.name
+    assert not [path for path in site.rglob("*.css") if re.search(r"url\(['\"]?https?:", path.read_text("utf-8"))]
+
+
+def test_search_works_in_a_folder(site: Path) -> None:
+    assert (site / "search" / "search_index.js").read_text(encoding="utf-8").startswith("var __index = ")
+    assert (site / "assets" / "iframe-worker.js").is_file()
+    assert 'src="assets/iframe-worker.js"' in (site / "index.html").read_text(encoding="utf-8")
+
+
+def test_a_link_to_a_folder_leads_to_its_files(site: Path) -> None:
+    assert 'href="source/examples/gpu.html"' in (site / "devices.html").read_text(encoding="utf-8")
+    assert "partitioners" in (site / "source" / "examples" / "gpu.html").read_text(encoding="utf-8")
+
+
+def test_a_nested_list_is_one_on_the_site(site: Path) -> None:
+    assert re.search(
+        r"<li><strong>Copies</strong>.*?<ul>\s*<li>After a write", (site / "devices.html").read_text(), re.DOTALL
+    )
+
+
+def test_links_hold_in_the_repository(repository: Path) -> None:
+    """In the files as they are, with the anchors that GitHub makes."""
+    wrong, number = [], 0
+    for page in pages(repository):
+        for link in links(page.read_text(encoding="utf-8")):
+            path, _, anchor = link.target.partition("#")
+            if "://" in path:
+                continue
+            number += 1
+            place = (page.parent / posixpath.normpath(path)).resolve() if path else page
+            known = place.exists() and (
+                not anchor or (place.suffix == ".md" and anchor in anchors(place.read_text(encoding="utf-8")))
+            )
+            if not known:
+                wrong.append(f"{page.name}:{link.line}: {link.target}")
+    assert number > 150
+    assert not wrong
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in (hooks.ROOT / "docs").glob("*.md")))
+def test_a_page_begins_with_its_readers(page: str) -> None:
+    """Two sentences: who needs the page, and what they will be able to do."""
+    text = (hooks.ROOT / "docs" / page).read_text(encoding="utf-8")
+    first = re.sub(r"<!--.*?-->\n*", "", text, flags=re.DOTALL).split("\n\n")[1].replace("\n", " ")
+    assert _PERSON.match(first), first
+    assert len(re.findall(r"[.:?](?: |$)", re.sub(r"`[^`]*`|\([^)]*\)", "", first))) == 2, first
+
+
+def test_links_and_anchors_are_read() -> None:
+    text = "# A `b` & c\n\n## A `b` & c\n\n[x](a.md#b), ![a\nb](c.svg) `[y](z.md)`\n\n```\n# no\n[n](n.md)\n```\n"
+    assert anchors(text) == ["a-b--c", "a-b--c-1"]
+    assert [(link.target, link.line) for link in links(text)] == [("a.md#b", 5), ("c.svg", 6)]
+    assert relinked(text, {"a.md#b": "X", "z.md": "Y", "n.md": "Z"}) == text.replace("a.md#b", "X")
+
+
+def test_lists_are_indented() -> None:
+    text = "* a\n  b\n  * c\n    d\n\n      e\n\n1. f\n\n   ```\n   g\n   ```\n\nh\n\n    i\n"
+    assert (
+        indented(text)
+        == "* a\n    b\n    * c\n        d\n\n            e\n\n1. f\n\n    ```\n    g\n    ```\n\nh\n\n    i\n"
+    )
