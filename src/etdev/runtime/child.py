@@ -6,6 +6,7 @@ Requests and answers go through pipes. The output of the child goes to a log fil
 from __future__ import annotations
 
 import fcntl
+import importlib.util
 import os
 import re
 import signal
@@ -15,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import FileIO
+from pathlib import Path
 from threading import Event, Lock, Timer
 from typing import BinaryIO, TypeVar
 
@@ -207,3 +209,12 @@ def _end_with_this_process(watched: int, child: int) -> None:
 
 class Crash(Exception):  # noqa: N818 - not an error of etdev, but a report of the process
     """A process's report of its own crash. The message follows "the process ended with signal SIGSEGV" in an error."""
+
+
+def openvino_environment() -> dict[str, str]:
+    """Return the environment variables with which OpenVINO's backend finds its library; empty if none is needed."""
+    spec = importlib.util.find_spec("openvino")
+    if spec is None or spec.origin is None or "OPENVINO_LIB_PATH" in os.environ:
+        return {}
+    found = sorted((Path(spec.origin).parent / "libs").glob("libopenvino_c.so*"))
+    return {"OPENVINO_LIB_PATH": os.fspath(found[0])} if found else {}

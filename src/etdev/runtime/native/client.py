@@ -13,7 +13,7 @@ from etdev.devices import Device, DeviceType
 from etdev.errors import MissingRequirementError
 from etdev.program.analysis.effects import DelegateInputs
 from etdev.program.data_files.joined import read_joined
-from etdev.runtime.child import LIMIT, Child, ProgramFailureError, RuntimeCrashError
+from etdev.runtime.child import LIMIT, Child, ProgramFailureError, RuntimeCrashError, openvino_environment
 from etdev.runtime.dim_orders import DimOrder, arrange_inputs
 from etdev.runtime.native.devices import NO_DEVICES, Devices
 from etdev.runtime.native.measured import Called, DeviceCounts, Left, Opened, PlannedBuffer
@@ -81,7 +81,7 @@ class NativeRuntime:
         self._child = Child(
             lambda reading, writing: [os.fspath(executable), str(reading), str(writing)],
             limit=limit,
-            environment=_environment(),
+            environment=openvino_environment(),
         )
         self._devices, self._watch, self._alignment = devices, watch, alignment
         self._pools = dict(pools or {})
@@ -327,14 +327,3 @@ def _device_counts(answer: Answer) -> dict[Device, DeviceCounts]:
         Device(DeviceType.CUDA, index): DeviceCounts(*numbers)
         for index, *numbers in (answer.take("b8Q") for _ in range(answer.number("I")))
     }
-
-
-def _environment() -> dict[str, str]:
-    """Return the environment variables with which OpenVINO's backend finds its library; empty if none is needed."""
-    import importlib.util
-
-    spec = importlib.util.find_spec("openvino")
-    if spec is None or spec.origin is None or "OPENVINO_LIB_PATH" in os.environ:
-        return {}
-    found = sorted((Path(spec.origin).parent / "libs").glob("libopenvino_c.so*"))
-    return {"OPENVINO_LIB_PATH": os.fspath(found[0])} if found else {}

@@ -14,7 +14,7 @@ from etdev.errors import MissingRequirementError, ProgramError
 from etdev.program import Program
 from etdev.program.data_files.external import returns_external_constant
 from etdev.program.data_files.joined import read_joined
-from etdev.runtime.child import LIMIT, Child, ProgramFailureError, RuntimeCrashError
+from etdev.runtime.child import LIMIT, Child, ProgramFailureError, RuntimeCrashError, openvino_environment
 from etdev.runtime.dim_orders import DimOrder, arrange_inputs, input_orders
 from etdev.runtime.stock.joined import JoinedFile
 from etdev.runtime.stock.wire import receive, send
@@ -34,7 +34,7 @@ class StockRuntime:
         """Lock for one request at a time with the state of this object that belongs to it."""
         self._figures = local()
         self._imports, self._path = list(imports), [str(folder) for folder in path]
-        self._child = Child(_command, limit=limit)
+        self._child = Child(_command, limit=limit, environment=openvino_environment())
         self._operators: frozenset[str] = frozenset()
         self._backends: frozenset[str] = frozenset()
         self._usable: frozenset[str] = frozenset()

@@ -8,7 +8,6 @@ process ends. Everything that the runtime prints goes to stderr.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 import signal
 import sys
@@ -119,14 +118,11 @@ class Worker:
 def _import_library() -> Any:
     """Import the extension module of the runtime directly, because ``executorch.runtime`` takes four seconds longer.
 
-    Of the extension's modules, only ``portable_lib`` finds the library of OpenVINO. Importing
-    ``executorch.kernels.quantized`` registers the quantized kernels.
+    Importing ``executorch.kernels.quantized`` registers the quantized kernels.
     """
     import torch  # noqa: F401 - the extension is linked against its libraries
 
-    has_openvino = importlib.util.find_spec("openvino") is not None
-    name = "executorch.extension.pybindings.portable_lib" if has_openvino else compat.runtime_module()
-    library = importlib.import_module(name)
+    library = importlib.import_module(compat.runtime_module())
     importlib.import_module("executorch.kernels.quantized")
     return library
 
