@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import runpy
 import shlex
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,8 @@ from etdev.cli import app
 
 _FILE = re.compile(r"^`(?P<name>[\w./-]+)`:\n\n```\w+\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _FENCE = re.compile(r"^```(?P<language>[\w-]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+SHELL = ("cmake", "app/app")
+"""Programs that run as a line of a shell."""
 _VARYING = [
     (re.compile(r"\d+(?:\.\d+)? (?:ms|µs|s)\b"), "TIME"),
     (re.compile(r"[0-9a-f]{16}\b"), "DIGEST"),
@@ -83,9 +87,20 @@ def run(line: str, folder: Path) -> tuple[int, str]:
         out, err = io.StringIO(), io.StringIO()
         with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = app.run(arguments)
-        return int(code), out.getvalue() + (err.getvalue() if code else "")
+        return int(code), out.getvalue() + (err.getvalue() if code or not out.getvalue() else "")
     if program == "python":
         return 0, script(folder / arguments[0], arguments[1:])
+    if program in SHELL:
+        path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+        done = subprocess.run(
+            ["bash", "-c", line],
+            cwd=folder,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+        return done.returncode, done.stdout + (done.stderr if done.returncode else "")
     raise AssertionError(f"a page has a command that its test does not know: {line}")
 
 

@@ -1,0 +1,116 @@
+"""Guides of docs/: a reader who does what a page says gets what the page shows.
+
+``start.md`` begins in an empty folder. The pages of ``AFTER`` go on in a copy of that folder, since their readers have
+the project of ``start.md``. The pages of ``ALONE`` bring their own project.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from etdev.runtime.native.toolchain import Missing, find_toolchain
+from support import pages
+
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("guides")]
+
+pytest.importorskip("executorch", reason="needs the extra `build`")
+
+AFTER = ("cpp.md", "faq.md", "find-memory.md", "fit.md")
+ALONE = ("state.md",)
+NOT_RUN = {
+    "python3.11 -m venv": "installs all packages",
+    "pip install": "installs all packages",
+    "etdev doctor": "prints what this machine has",
+}
+"""Beginnings of commands that no test runs, and why."""
+FAILS = {"budget.file": 1, "budget.memory": 1, "conds.pte": 4, "runtime.kernels": 4}
+"""Exit codes of commands that the pages show for what they report, by a part of the command."""
+NEEDS_COMPILER = ("etdev runner", "cmake", "app/app")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pytest.MonkeyPatch]:
+    """All pages share a cache, as those of one reader do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ETDEV_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield patch
+
+
+@pytest.fixture(autouse=True)
+def _neutral_environment(_one_cache: pytest.MonkeyPatch) -> None:
+    """Keep the module's cache: the fixture of this name sets one for each test."""
+
+
+@pytest.fixture(scope="module")
+def started(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a reader who has done all of ``start.md``."""
+    folder = tmp_path_factory.mktemp("guides") / "my-model"
+    folder.mkdir()
+    _do(repository / "docs" / "start.md", folder)
+    return folder
+
+
+def _do(page: Path, folder: Path) -> None:
+    """Write the page's files, run its commands in their order, and compare what they print."""
+    text = page.read_text(encoding="utf-8")
+    for name, content in pages.files(text).items():
+        (folder / name).write_text(content, encoding="utf-8")
+    compiler = not isinstance(find_toolchain(), Missing)
+    for command in pages.commands(text):
+        skipped = tuple(NOT_RUN) if compiler else (*NOT_RUN, *NEEDS_COMPILER)
+        if command.line.startswith(skipped):
+            continue
+        code, printed = pages.run(command.line, folder)
+        expected = next(
+            (code for part, code in FAILS.items() if part in command.line and "python" not in command.line), 0
+        )
+        assert code == expected, f"{page.name}: {command.line}\n{printed}"
+        if command.shown is not None:
+            pages.assert_shown(command.shown, printed)
+
+
+def test_get_started(started: Path, repository: Path) -> None:
+    assert pages.script(started / "app.py", []) == "True\n"
+    assert len(pages.commands((repository / "docs" / "start.md").read_text(encoding="utf-8"))) >= 12
+
+
+@pytest.mark.parametrize("name", AFTER)
+def test_a_guide_for_the_project_of_get_started(name: str, started: Path, repository: Path, tmp_path: Path) -> None:
+    shutil.copytree(started, tmp_path / "my-model")
+    _do(repository / "docs" / name, tmp_path / "my-model")
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_guide_with_a_project_of_its_own(name: str, repository: Path, tmp_path: Path) -> None:
+    _do(repository / "docs" / name, tmp_path)
+
+
+def test_every_page_with_a_session_of_its_own_is_run(repository: Path) -> None:
+    """A page that shows output of commands is in a list here, or names its own test."""
+    elsewhere = {
+        "cache.md": "examples/transformer, built with three changes",
+        "deploy.md": "tests/deployment runs the commands; it shows no output",
+        "devices.md": "tests/hardware and examples/gpu",
+        "index.md": "the first command of start.md, shortened",
+        "mcu.md": "tests/project/test_mcu_page.py",
+        "models.md": "tests/project/test_models_page.py",
+        "quantization.md": "examples/digits, whose figures tests/pipeline/quantized_ends holds",
+        "report.md": "examples/digits, with a chart of its own",
+        "runner.md": "tests/runner",
+        "verification.md": "examples/digits, and files of a patched ExecuTorch",
+        "backends.md": "needs tosa-tools",
+        "memory.md": "examples/transformer and benchmarks/zoo.py",
+        "bench.md": "times of the machine",
+        "workers.md": "times of the machine",
+        "ci.md": "tests/project/test_action.py",
+    }
+    shown = {
+        page.name
+        for page in (repository / "docs").glob("*.md")
+        if any(command.shown for command in pages.commands(page.read_text(encoding="utf-8")))
+    }
+    assert shown <= {"start.md", *AFTER, *ALONE, *elsewhere}
