@@ -24,7 +24,7 @@ OLDER_TESTS := tests/pipeline/test_versions.py tests/pipeline/test_stock_is_wron
 	methods_share_their_memory_or_do_not custom_kernels_are_imported_from_their_folder the_runtime_starts_without_openvino)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-older lint format bench bench-quick hardware docs clean
+.PHONY: help demo test test-all test-older lint format bench bench-quick hardware docs release sbom clean
 
 help:  ## Show the commands.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,7 +70,19 @@ hardware: $(INSTALLED)  ## Verify memory on a CUDA device, with programs built h
 
 docs: $(INSTALLED)  ## Write the generated pages of docs/, and build the site in build/site.
 	$(BIN)/python -m etdev.config.reference
+	PYTHONPATH=tools $(BIN)/python -m release.licences
 	PYTHONPATH=tools NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+release: $(INSTALLED)  ## Build what is published, check it, and list its components, in dist/.
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist
+	$(BIN)/twine check --strict dist/*
+	PYTHONPATH=tools $(BIN)/python -m release.sbom dist/*.whl
+	$(BIN)/pytest --slow --integration tests/project/test_wheel.py
+
+sbom: $(INSTALLED)  ## List the components of the wheel as CycloneDX JSON, in dist/.
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist
+	PYTHONPATH=tools $(BIN)/python -m release.sbom dist/*.whl
 
 clean:  ## Remove the environment and everything that was built.
 	rm -rf .venv .venv-* dist build examples/*/build examples/*/etdev.lock .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
