@@ -71,6 +71,7 @@ hardware: $(INSTALLED)  ## Verify memory on a CUDA device, with programs built h
 docs: $(INSTALLED)  ## Write the generated pages of docs/, and build the site in build/site.
 	$(BIN)/python -m etdev.config.reference
 	PYTHONPATH=tools $(BIN)/python -m release.licences
+	PYTHONPATH=tools $(BIN)/python -m docsite
 	PYTHONPATH=tools NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 release: $(INSTALLED)  ## Build what is published, check it, and list its components, in dist/.

@@ -6,6 +6,7 @@ the project of ``start.md``. The pages of ``ALONE`` bring their own project.
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,6 +77,23 @@ def _do(page: Path, folder: Path) -> None:
 def test_get_started(started: Path, repository: Path) -> None:
     assert pages.script(started / "app.py", []) == "True\n"
     assert len(pages.commands((repository / "docs" / "start.md").read_text(encoding="utf-8"))) >= 12
+
+
+def test_the_report_has_the_documented_form(started: Path, repository: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads((repository / "docs" / "schemas" / "report.schema.json").read_text(encoding="utf-8"))
+    for name in ("build/portable/report.json", "build/results.json"):
+        jsonschema.validate(json.loads((started / name).read_text(encoding="utf-8")), schema)
+
+
+def test_the_python_api_as_its_page_begins(started: Path, repository: Path) -> None:
+    (block,) = [
+        found
+        for found in pages.blocks(repository / "docs" / "python.md")
+        if found.text.startswith("import etdev\n\ninfo")
+    ]
+    (started / "look.py").write_text(block.text, encoding="utf-8")
+    assert pages.script(started / "look.py", []) == "12392 ['forward']\n"
 
 
 @pytest.mark.parametrize("name", AFTER)
