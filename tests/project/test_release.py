@@ -6,14 +6,18 @@ import hashlib
 import json
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 pytest.importorskip("cyclonedx", reason="needs the dependency group `release`")
 
+from etdev.compat import SUPPORTED, TESTED
 from etdev.page.vendor import ECHARTS
 from release import licences, packages, sbom
+from release.tag import problem
 
 
 @pytest.fixture(scope="module")
@@ -65,3 +69,55 @@ def test_the_components_are_in_the_form_of_their_schema(wheel: Path, tmp_path: P
 
     sbom.main(wheel, tmp_path / "sbom.json")
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str((tmp_path / "sbom.json").read_text()) is None
+
+
+@pytest.mark.parametrize(
+    ("tag", "heading", "said"),
+    [
+        ("v1.2.0", "## [1.2.0] - 2026-12-01", None),
+        ("v1.2", "## [1.2.0] - 2026-12-01", "the tag is v1.2, and the version of the code is 1.2.0"),
+        ("v1.2.0", "## [1.1.0] - 2026-12-01", "CHANGELOG.md has no section [1.2.0]"),
+        ("v1.2.0", "## [1.2.0] - unreleased", "CHANGELOG.md says of 1.2.0: unreleased"),
+    ],
+)
+def test_a_tag_is_that_of_the_code_and_the_changelog(tag: str, heading: str, said: str | None) -> None:
+    found = problem(tag, "1.2.0", f"# Changelog\n\n{heading}\n")
+    assert (found is None) == (said is None)
+    assert said is None or (found or "").startswith(said)
+
+
+def test_the_workflows_are_yaml_and_only_one_may_publish(repository: Path) -> None:
+    folder = repository / ".github" / "workflows"
+    found = {path.name: YAML(typ="safe").load(path) for path in folder.glob("*.yml")}
+    assert found.keys() == {"ci.yml", "release.yml"}
+    assert all(workflow["permissions"] == {"contents": "read"} for workflow in found.values())
+    jobs = found["release.yml"]["jobs"]
+    assert {name for name, job in jobs.items() if job.get("permissions")} == {"publish"}
+    assert jobs["publish"]["needs"] == "build"
+    scripts = [
+        step["run"]
+        for workflow in found.values()
+        for job in workflow["jobs"].values()
+        for step in job["steps"]
+        if "run" in step
+    ]
+    assert ".ci/run" in scripts
+    assert not [script for script in scripts if "${{" in script], "an expression in a script can run commands"
+
+
+def test_the_page_of_versions_is_that_of_the_code(repository: Path) -> None:
+    rows = dict(
+        re.findall(
+            r"^\| (\w+) \| (.+) \|$", (repository / "docs" / "compatibility.md").read_text("utf-8"), re.MULTILINE
+        )
+    )
+    assert rows["executorch"] == f"`{SUPPORTED.removeprefix('executorch')}` | {', '.join(TESTED)}"
+    project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    build = dict(re.findall(r"^(\w+)([<>=].*)$", "\n".join(project["optional-dependencies"]["build"]), re.MULTILINE))
+    pins = dict(
+        re.findall(r"^(\w+)==(.+)$", (repository / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    for name in ("torch", "torchao"):
+        assert rows[name] == f"`{build[name]}` | {pins[name]}"
+    assert project["requires-python"] == ">=3.11,<3.14"
+    assert rows["Python"].startswith("3.11 to 3.13 | ")

@@ -174,7 +174,8 @@ def test_an_unknown_extra_or_group_is_refused_before_pip_runs(
 
 def test_other_actions_are_named_by_commit(repository: Path) -> None:
     """A tag can be moved to other code; a commit cannot. `OWNER/etdev` is a placeholder of the documentation."""
-    texts = [repository / "action.yml", *repository.glob("docs/*.md"), *repository.glob("src/etdev/templates/**/*.yml")]
+    workflows = [*repository.glob(".github/workflows/*.yml"), repository / "action.yml"]
+    texts = [*workflows, *repository.glob("docs/*.md"), *repository.glob("src/etdev/templates/**/*.yml")]
     named = [match for path in texts for match in re.findall(r"uses: (\S+)@(\S+)(.*)", path.read_text())]
     others = [(action, commit, comment) for action, commit, comment in named if not action.startswith("OWNER/")]
     assert len(others) >= 7
