@@ -77,6 +77,11 @@ def test_a_link_to_a_folder_leads_to_its_files(site: Path) -> None:
     assert "partitioners" in (site / "source" / "examples" / "gpu.html").read_text(encoding="utf-8")
 
 
+def test_a_link_with_the_name_of_a_file_has_the_title_of_the_page(site: Path) -> None:
+    assert '<a href="memory.html#planners">Memory and linking</a>' in (site / "concepts.html").read_text("utf-8")
+    assert "benchmarks/README.md" not in (site / "comparison.html").read_text("utf-8").replace("source/", "")
+
+
 def test_a_nested_list_is_one_on_the_site(site: Path) -> None:
     assert re.search(
         r"<li><strong>Copies</strong>.*?<ul>\s*<li>After a write", (site / "devices.html").read_text(), re.DOTALL

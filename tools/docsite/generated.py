@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from docsite import cli_page, json_page, python_page
+from docsite.drawings import drawings
 
 
 def generated() -> dict[str, str]:
@@ -12,5 +13,6 @@ def generated() -> dict[str, str]:
         "cli.md": cli_page.page(),
         "json.md": json_page.page(),
         "python.md": python_page.page(),
+        **drawings(),
         **schemas,
     }

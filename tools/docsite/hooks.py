@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -20,6 +21,8 @@ PAGES = {
     "benchmarks/README.md": "benchmarks.md",
 }
 """Paths in the repository of pages outside of ``docs/``, and their names on the site."""
+_FILE_NAME = re.compile(r"\[(?P<name>[\w./-]+\.md)\]\((?P<target>[^()\s]+)")
+"""A link that has the name of a file as its text, which on the site is the title of the page."""
 _ASSETS = {"assets/iframe-worker.js": "vendor/iframe-worker.js", "assets/site.css": "site.css"}
 _SHOWN = {
     ".toml": "toml",
@@ -53,7 +56,16 @@ def on_files(files: Files, /, *, config: MkDocsConfig) -> Files:
 def on_page_markdown(text: str, /, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Return the page with links within the site, and with lists that Python-Markdown reads."""
     own = page.file.src_uri
-    return indented(relinked(text, {link.target: _on_site(link.target, own) for link in links(text)}))
+    titled = _FILE_NAME.sub(lambda link: f"[{_title(link['target'], own) or link['name']}]({link['target']}", text)
+    return indented(relinked(titled, {link.target: _on_site(link.target, own) for link in links(titled)}))
+
+
+def _title(target: str, own: str) -> str | None:
+    """Return the heading of the page that a link names; None if it is not a page."""
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(origin(own)), target.partition("#")[0]))
+    place = ROOT / path
+    heading = re.search(r"^# (.+)$", place.read_text(encoding="utf-8"), re.MULTILINE) if place.is_file() else None
+    return None if heading is None or site_uri(path) == source_uri(path) else heading[1]
 
 
 def origin(uri: str) -> str:
