@@ -285,7 +285,7 @@ def test_maps_of_banks_show_their_capacity(browser: Browser, tmp_path: Path) -> 
     page = etdev.report(built_file(tmp_path, banked(8, 16), banks=bank_report(48, 64)))
     browser.open(page)
     check(browser, page)
-    names = browser.run("return [...document.querySelectorAll('main select option')].map((one) => one.innerText)")
+    names = browser.run("return [...document.querySelectorAll('#memory select option')].map((one) => one.innerText)")
     assert names == ["1, slow, cpu, 48 B", "2, fast, cpu, 64 B"]
     shown = (
         "const { yAxis, series } = echarts.getInstanceByDom(document.querySelector('.chart')).getOption();"

@@ -34,7 +34,7 @@ def copy_calls(plan: m.ExecutionPlan) -> tuple[CopyCalls, ...]:
     """
     found: dict[tuple[str, CopyKind], tuple[int, int]] = {}
     for call in plan.instructions:
-        if isinstance(call, m.KernelCall) and (kind := _kind(plan, call)):
+        if isinstance(call, m.KernelCall) and (kind := copy_kind(plan, call)):
             key = operator_name(plan.operators[call.op_index]), kind
             number, nbytes = found.get(key, (0, 0))
             found[key] = number + 1, nbytes + sum(tensor.nbytes for tensor in _written(plan, call))
@@ -42,7 +42,8 @@ def copy_calls(plan: m.ExecutionPlan) -> tuple[CopyCalls, ...]:
     return tuple(sorted(copies, key=lambda item: (-item.nbytes, item.operator)))
 
 
-def _kind(plan: m.ExecutionPlan, call: m.KernelCall) -> CopyKind | None:
+def copy_kind(plan: m.ExecutionPlan, call: m.KernelCall) -> CopyKind | None:
+    """Return the kind of copy that a call makes; None if the call computes something."""
     kind = _KINDS.get(plan.operators[call.op_index].name)
     source = None if kind is None else _source(plan, call, 1 if kind == "write_back" else 0)
     if source is None or any(out.scalar_type is not source.scalar_type for out in _written(plan, call)):

@@ -83,6 +83,79 @@ class Instructions:
 
 
 @dataclass(frozen=True, slots=True)
+class Values:
+    """Values that instructions use and that are in no planned buffer of the page, in order of value index."""
+
+    value: tuple[int, ...]
+    """Indices of the values in the method's table of values."""
+    name: tuple[int, ...]
+    """Texts: names of the values. :data:`NONE` for a value without a name."""
+    type: tuple[int, ...]
+    """Texts: element type and shape of a tensor; type and content of another value."""
+    place: tuple[int, ...]
+    """Texts: places of the bytes. :data:`NONE` for a value that is not a tensor."""
+    size: tuple[int, ...]
+    """Sizes in bytes. :data:`NONE` for a value that is not a tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """Paths of data, one row for each path.
+
+    A node is the position of an instruction, or the number of instructions plus a row in :class:`Ends`.
+    """
+
+    origin: tuple[int, ...]
+    """Nodes that write the values."""
+    to: tuple[int, ...]
+    """Nodes that read the values."""
+    value: tuple[int, ...]
+    """Indices of the values that are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Beginnings and ends of data: what the caller gives and takes, and state. One row for each."""
+
+    kind: tuple[int, ...]
+    """Texts: ``input``, ``output`` or ``state``."""
+    name: tuple[int, ...]
+    """Texts: names."""
+    value: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Data flow and control flow of a method's instructions.
+
+    The columns of instructions have one row for each instruction, in order of position.
+    """
+
+    kind: tuple[int, ...]
+    """Texts: ``kernel``, ``delegate``, ``transfer``, ``copy``, ``control`` or ``pointer``."""
+    module: tuple[int, ...]
+    """Texts: paths of the model's modules. :data:`NONE` if unknown."""
+    device: tuple[int, ...]
+    """Texts: devices that work. :data:`NONE` for a copy between devices."""
+    arguments: tuple[int, ...]
+    """Indices of the values of all instructions, one instruction after the other: what it reads, then what it writes.
+
+    A list of tensors is replaced by its tensors.
+    """
+    reads: tuple[int, ...]
+    """Numbers of values that the instructions read."""
+    writes: tuple[int, ...]
+    """Numbers of values that the instructions write."""
+    jump_from: tuple[int, ...]
+    """Positions of the instructions that may jump, one row for each possible next instruction."""
+    jump_to: tuple[int, ...]
+    """Positions of the instructions that may be next."""
+    ends: Ends
+    edges: Edges
+    values: Values
+
+
+@dataclass(frozen=True, slots=True)
 class Transfers:
     """Copies between the host and devices, one row for each copy, in order of position."""
 
@@ -134,6 +207,7 @@ class MethodPage:
     instants: int
     instructions: Instructions
     buffers: tuple[BufferPage, ...]
+    graph: Graph
     timeline: Timeline | None
     """Timeline of the devices, or None if everything runs on the host."""
     tables: tuple[Table, ...]

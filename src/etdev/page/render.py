@@ -12,7 +12,7 @@ from importlib.resources import files
 from etdev.page.model import Document
 from etdev.page.vendor import ECHARTS
 
-STYLES = ("page.css",)
+STYLES = ("page.css", "graph.css")
 SCRIPTS = (
     "format.js",
     "table.js",
@@ -24,6 +24,13 @@ SCRIPTS = (
     "chart.js",
     "sizes.js",
     "timeline.js",
+    "graphdata.js",
+    "graphlayout.js",
+    "graphcolours.js",
+    "graphdraw.js",
+    "graphdetails.js",
+    "graphviewport.js",
+    "graph.js",
     "program.js",
     "page.js",
 )

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from etdev.inspection.lifetimes import TensorLife, bytes_in_use, tensor_lives
 from etdev.inspection.naming import instruction_name
+from etdev.inspection.report.graph import graph
 from etdev.inspection.report.provenance import Provenance
 from etdev.inspection.report.reasons import reasons
 from etdev.inspection.report.tables import method_tables
@@ -33,9 +34,16 @@ def method_page(
         instants=info.instructions + 2,
         instructions=_instructions(plan, notes.sources if notes is not None else {}, texts),
         buffers=() if isinstance(memory, str) else _buffers(plan, memory, info, known, texts),
+        graph=graph(plan, memory, {}, _input_names(known, plan.name), texts),
         timeline=timeline(plan, texts),
         tables=method_tables(info, known.method(plan.name)),
     )
+
+
+def _input_names(known: Provenance, method: str) -> tuple[str, ...]:
+    """Return the names of a method's inputs in the config; empty if they are unknown."""
+    built = known.method(method)
+    return built.input_names if built is not None else ()
 
 
 def _instructions(plan: m.ExecutionPlan, sources: Mapping[int, Source], texts: Texts) -> Instructions:
@@ -50,7 +58,7 @@ def _buffers(
     plan: m.ExecutionPlan, memory: MethodMemory, info: MethodInfo, known: Provenance, texts: Texts
 ) -> tuple[BufferPage, ...]:
     built = known.method(plan.name)
-    names = built.input_names if built is not None else ()
+    names = _input_names(known, plan.name)
     why = reasons(plan, info.inplace, built)
     every = tensors(plan, memory, tensor_lives(memory), names, why)
     greedy = {buffer.index: buffer.greedy for buffer in built.buffers} if built is not None else {}

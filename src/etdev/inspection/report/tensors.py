@@ -65,7 +65,7 @@ def tensors(
                 name=names.get(life.value),
                 kind=_kind(plan, memory, life, None if writer is None or writer < 0 else calls[writer], writer),
                 dtype=dtype_name(tensor.scalar_type),
-                shape=_shape(tensor),
+                shape=shape_text(tensor),
                 writer=_filled_by(memory, life) if writer is None else writer,
                 reason=reasons.get(life.value),
             )
@@ -138,7 +138,8 @@ def _kind(
     return "alias"
 
 
-def _shape(tensor: m.Tensor) -> str:
+def shape_text(tensor: m.Tensor) -> str:
+    """Return a tensor's shape as text, such as ``[1, 64] at most``."""
     bound = {
         m.TensorShapeDynamism.STATIC: "",
         m.TensorShapeDynamism.DYNAMIC_BOUND: " at most",

@@ -8,7 +8,7 @@ function programView(program) {
   if (program.problem)
     parts.push(section("Program", element("p", { class: "failed" }, `The file cannot be read: ${program.problem}`)));
   parts.push(verification(program));
-  if (program.methods.length) parts.push(methodsView(program, charts));
+  if (program.methods.length) parts.push(...methodSections(program, charts));
   if (program.files.length) parts.push(filesView(program, charts));
   if (program.notes.length)
     parts.push(section("Notes", element("ul", {}, ...program.notes.map((note) => element("li", {}, note)))));
@@ -77,21 +77,10 @@ function verification(program) {
   );
 }
 
-/** The methods, one at a time. */
-function methodsView(program, charts) {
-  const place = element("div");
-  const several =
-    program.methods.length > 1
-      ? element(
-          "div",
-          { class: "controls" },
-          choice(
-            "Method",
-            program.methods.map((method) => method.name),
-            show,
-          ),
-        )
-      : null;
+/** The sections about methods, one method at a time: its memory and its graph. */
+function methodSections(program, charts) {
+  const places = [element("div"), element("div")];
+  const choosers = places.map(() => methodChooser(program, show)).filter(Boolean);
   const views = {
     charts: [],
     redraw() {
@@ -102,25 +91,43 @@ function methodsView(program, charts) {
     },
   };
   charts.push(views);
-  const fill = (index) => {
-    views.charts = [];
-    place.replaceChildren(methodView(program, program.methods[index], views.charts));
-  };
   fill(0);
-  return section("Memory", several, place);
+  return ["Memory", "Graph"].map((title, place) => section(title, choosers[place], places[place]));
+
+  function fill(index) {
+    const method = program.methods[index];
+    const links = { tensor: null, instruction: null };
+    views.charts = [];
+    places[0].replaceChildren(methodView(program, method, views.charts, links));
+    places[1].replaceChildren(graphView(method, views.charts, links));
+  }
 
   function show(index) {
     views.dispose();
+    choosers.forEach((chooser) => (chooser.querySelector("select").selectedIndex = index));
     fill(index);
     views.redraw();
   }
 }
 
-function methodView(program, method, charts) {
+/** Null for a program with one method. */
+function methodChooser(program, onchange) {
+  const names = program.methods.map((method) => method.name);
+  return names.length > 1 ? element("div", { class: "controls" }, choice("Method", names, onchange)) : null;
+}
+
+function graphView(method, charts, links) {
+  if (!method.instructions.operator.length) return element("p", {}, "This method has no instructions.");
+  const view = new GraphView(method, links);
+  charts.push(view);
+  return view.element;
+}
+
+function methodView(program, method, charts, links) {
   const parts = [];
   if (program.sources) parts.push(element("p", {}, `Lines of the model's code are not known: ${program.sources}.`));
   if (method.unknown) parts.push(element("p", { class: "not-run" }, `Lifetimes are not known: ${method.unknown}`));
-  if (method.buffers.length) parts.push(buffersView(method, charts));
+  if (method.buffers.length) parts.push(buffersView(method, charts, links));
   else if (!method.unknown) parts.push(element("p", {}, "This method has no planned memory."));
   if (method.timeline) {
     const timeline = timelineView(method);
@@ -142,7 +149,7 @@ function methodView(program, method, charts) {
 }
 
 /** The planned buffers of a method, one at a time; the first that holds more than state. */
-function buffersView(method, charts) {
+function buffersView(method, charts, links) {
   const place = element("div");
   const holder = {
     map: null,
@@ -163,17 +170,26 @@ function buffersView(method, charts) {
     0,
   );
   if (chooser) chooser.querySelector("select").selectedIndex = first;
+  let shown = first;
   charts.push(holder);
   fill(first);
+  links.tensor = ({ buffer, row }) => {
+    if (buffer !== shown) {
+      chooser.querySelector("select").selectedIndex = buffer;
+      show(buffer);
+    }
+    holder.map.present(row);
+  };
   return element("div", {}, chooser ? element("div", { class: "controls" }, chooser) : null, place);
 
   function fill(index) {
     const buffer = method.buffers[index];
+    shown = index;
     holder.map = new MemoryMap(method, buffer);
     place.replaceChildren(
       bufferFacts(buffer),
       holder.map.view,
-      ...bufferTables(method, buffer, (row) => holder.map.present(row)),
+      ...bufferTables(method, buffer, (row) => holder.map.present(row), (position) => links.instruction?.(position)),
     );
   }
 
@@ -204,13 +220,13 @@ function bufferFacts(buffer) {
   return facts(pairs);
 }
 
-function bufferTables(method, buffer, onselect) {
-  const peak = buffer.peak ? [element("h3", {}, "What makes the peak"), peakTable(method, buffer, onselect)] : [];
+function bufferTables(method, buffer, onselect, oninstruction) {
+  const peak = buffer.peak ? [element("h3", {}, "What makes the peak"), peakTable(method, buffer, onselect, oninstruction)] : [];
   const all = element(
     "details",
     {},
     element("summary", {}, `All tensors (${grouped(buffer.tensors.value.length)})`),
-    tensorTable(method, buffer, onselect),
+    tensorTable(method, buffer, onselect, oninstruction),
   );
   return [...peak, all];
 }

@@ -29,7 +29,7 @@ function legend(buffer) {
 }
 
 /** Which tensors make the peak, the largest first. */
-function peakTable(method, buffer, onselect) {
+function peakTable(method, buffer, onselect, oninstruction) {
   const { instant, nbytes: most, during, tensors } = buffer.peak;
   const bar = (row) => {
     const made = element("span", { class: "bar" });
@@ -51,14 +51,17 @@ function peakTable(method, buffer, onselect) {
         cell: (row) => element("span", {}, percent(tensors[row].nbytes, most), bar(row)),
       },
       { title: "type", text: (row) => typeOf(buffer, rowOfValue(buffer, tensors[row].value)) },
-      { title: "written by", text: (row) => tensors[row].origin },
+      {
+        title: "written by",
+        ...instructionCell((row) => tensors[row].origin, (row) => tensors[row].instruction ?? -1, oninstruction),
+      },
       { title: "source", wide: true, text: (row) => sourceOf(method, tensors[row].instruction ?? -1) },
     ],
   });
 }
 
 /** Every tensor of the buffer. */
-function tensorTable(method, buffer, onselect) {
+function tensorTable(method, buffer, onselect, oninstruction) {
   const { value, offset, size: sizes, start, end, writer, reason, kind } = buffer.tensors;
   const numbers = (title, column) => ({
     title,
@@ -81,7 +84,14 @@ function tensorTable(method, buffer, onselect) {
         text: (row) => (start[row] < end[row] ? instantLabel(method, end[row] - 1) : "–"),
       },
       { title: "type", text: (row) => typeOf(buffer, row) },
-      { title: "op", text: (row) => operatorOf(method, writer[row]) || text(kind[row]) },
+      {
+        title: "op",
+        ...instructionCell(
+          (row) => operatorOf(method, writer[row]) || text(kind[row]),
+          (row) => writer[row],
+          oninstruction,
+        ),
+      },
       { title: "source", wide: true, text: (row) => sourceOf(method, writer[row]) },
       { title: "place", wide: true, text: (row) => text(reason[row]) },
     ],
@@ -99,4 +109,13 @@ function tensorCell(buffer, rowOf, onselect) {
     cell: (row) =>
       element("button", { type: "button", class: "plain", onclick: () => onselect(rowOf(row)) }, name(row)),
   };
+}
+
+/** A text that leads to an instruction in the graph, where there is one. */
+function instructionCell(textOf, positionOf, oninstruction) {
+  const cell = (row) =>
+    positionOf(row) < 0
+      ? textOf(row)
+      : element("button", { type: "button", class: "plain", onclick: () => oninstruction(positionOf(row)) }, textOf(row));
+  return { text: textOf, cell };
 }

@@ -1,0 +1,221 @@
+"""Data flow between a method's instructions, in the form that the graph on the page shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from etdev.program import model as m
+from etdev.program.analysis.effects import OUT_NAMESPACES, Effects, effects, outputs, tensors
+from etdev.program.analysis.flow import FlowGraph, flow_graph
+from etdev.program.analysis.storage import MethodMemory
+from etdev.program.delegates import delegate_inputs
+
+INPUT, OUTPUT, STATE = "input", "output", "state"
+
+_Writers: TypeAlias = Mapping[int, frozenset[int]]
+"""Nodes that may have written each value, by value index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """Values of one instruction, as value indices. Lists of tensors are replaced by their tensors."""
+
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    partial: frozenset[int] = frozenset()
+    """Values in ``writes`` that keep a part of their earlier content."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A beginning or an end of data: an input, an output, or state of an earlier call."""
+
+    kind: str
+    value: int
+    position: int
+    """Number of the input or output; for state, the value index."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFlow:
+    """Data flow of a method.
+
+    A node is the position of an instruction, or the number of instructions plus an index into ``ends``.
+    """
+
+    flow: FlowGraph
+    operands: tuple[Operands, ...]
+    ends: tuple[End, ...]
+    edges: tuple[tuple[int, int, int], ...]
+    """Writer, reader, and the value that is read; sorted."""
+
+
+def data_flow(plan: m.ExecutionPlan, memory: MethodMemory | str) -> DataFlow:
+    """Return the data flow of a method.
+
+    A value is followed from the instructions that write it to those that read it. A tensor that no instruction writes
+    as a whole, such as an alias, gets its content from the writers of its bytes. These are unknown if ``memory`` is a
+    reason and not a result.
+    """
+    flow = flow_graph(plan)
+    found = _effects(plan, flow, memory)
+    operands = tuple(_operands(plan, call, one) for call, one in zip(flow.instructions, found, strict=True))
+    ends = list(_ends(plan, operands, memory))
+    count = len(flow.instructions)
+    started = {end.value: frozenset({count + row}) for row, end in enumerate(ends) if end.kind != OUTPUT}
+    bytes_from = _writers_of_bytes(memory, {end.value: count + row for row, end in enumerate(ends)})
+    edges: dict[tuple[int, int, int], None] = {}
+    before = _before_blocks(flow, operands, started)
+    for block, writers in zip(flow.blocks, before, strict=True):
+        now = dict(writers)
+        for position in range(block.start, block.end):
+            for value in operands[position].reads:
+                sources = now.get(value) or bytes_from.get((position, value), ())
+                edges.update(((source, position, value), None) for source in sources if source != position)
+            _apply(now, position, operands[position])
+    at_end = _at_end(flow, operands, before)
+    for row, end in enumerate(ends):
+        if end.kind == OUTPUT:
+            sources = at_end.get(end.value) or bytes_from.get((count, end.value), ())
+            edges.update(((source, count + row, end.value), None) for source in sources)
+    return DataFlow(flow, operands, tuple(ends), tuple(sorted(edges)))
+
+
+def _effects(plan: m.ExecutionPlan, flow: FlowGraph, memory: MethodMemory | str) -> Sequence[Effects]:
+    if not isinstance(memory, str):
+        return memory.reaching.effects
+    split = delegate_inputs(plan)
+    return [effects(plan, call, split.get(position)) for position, call in enumerate(flow.instructions)]
+
+
+def _operands(plan: m.ExecutionPlan, call: m.Instruction, found: Effects) -> Operands:
+    match call:
+        case m.MoveCall():
+            return Operands((call.move_from,), (call.move_to,))
+        case m.JumpFalseCall():
+            return Operands((call.cond_value_index,), ())
+        case m.FreeCall():
+            return Operands((call.value_index,), ())
+        case m.KernelCall() | m.DelegateCall():
+            given = tuple(_flat(plan, call.args))
+    written = dict.fromkeys(_written(plan, call, found))
+    only_written = written.keys() - set(found.reads)
+    return Operands(
+        reads=tuple(dict.fromkeys(value for value in given if value not in only_written)),
+        writes=tuple(written),
+        partial=frozenset(found.fills),
+    )
+
+
+def _written(plan: m.ExecutionPlan, call: m.KernelCall | m.DelegateCall, found: Effects) -> Iterator[int]:
+    """Yield the values that a call writes.
+
+    An unknown operator may change all of its arguments. If it repeats its outputs, only these are shown as written.
+    """
+    view = () if found.view is None else found.view[1:]
+    written = (*found.writes, *found.updates, *found.fills, *view)
+    if isinstance(call, m.KernelCall):
+        namespace = plan.operators[call.op_index].name.partition("::")[0]
+        outs = outputs(plan, call.args)
+        if outs and namespace not in OUT_NAMESPACES:
+            written = outs
+        elif not written:
+            written = tuple(_flat(plan, call.args[-1:]))  # The last argument is the number that a kernel returns.
+    for value in written:
+        tensor = plan.values[value]
+        if not (isinstance(tensor, m.Tensor) and tensor.is_constant):
+            yield value
+
+
+def _flat(plan: m.ExecutionPlan, args: Sequence[int]) -> Iterator[int]:
+    for index in args:
+        if isinstance(plan.values[index], m.TensorList | m.OptionalTensorList):
+            yield from tensors(plan, (index,))
+        else:
+            yield index
+
+
+def _ends(plan: m.ExecutionPlan, operands: Sequence[Operands], memory: MethodMemory | str) -> Iterator[End]:
+    for position, value in enumerate(plan.inputs):
+        yield End(INPUT, value, position)
+    written = set(plan.inputs)
+    kept: dict[int, None] = {}
+    for one in operands:
+        kept.update((value, None) for value in one.reads if value not in written and _is_state(plan, value, memory))
+        written.update(one.writes)
+    yield from (End(STATE, value, value) for value in kept)
+    for position, value in enumerate(plan.outputs):
+        yield End(OUTPUT, value, position)
+
+
+def _is_state(plan: m.ExecutionPlan, value: int, memory: MethodMemory | str) -> bool:
+    if not isinstance(memory, str):
+        return value in memory.of and memory.storages[memory.of[value]].persistent
+    tensor = plan.values[value]
+    return isinstance(tensor, m.Tensor) and tensor.has_initial_value
+
+
+def _writers_of_bytes(memory: MethodMemory | str, ends: Mapping[int, int]) -> dict[tuple[int, int], tuple[int, ...]]:
+    """Map the position and the value of a read to the nodes that wrote the bytes that are read."""
+    if isinstance(memory, str):
+        return {}
+    found: dict[tuple[int, int], tuple[int, ...]] = {}
+    for use in memory.reaching.uses:
+        writes = [memory.reaching.writes[number - 1] for number in sorted(use.writes) if number > 0]
+        nodes = [one.position if one.position >= 0 else ends.get(one.place, -1) for one in writes]
+        found[use.position, use.value] = tuple(dict.fromkeys(node for node in nodes if node >= 0))
+    return found
+
+
+def _apply(now: dict[int, frozenset[int]], position: int, operands: Operands) -> None:
+    """Update the writers of each value for an instruction."""
+    for value in operands.writes:
+        here = frozenset({position})
+        now[value] = now.get(value, frozenset()) | here if value in operands.partial else here
+
+
+def _before_blocks(flow: FlowGraph, operands: Sequence[Operands], started: _Writers) -> list[dict[int, frozenset[int]]]:
+    """Return the writers of each value before each block."""
+    before: list[dict[int, frozenset[int]]] = [{} for _ in flow.blocks]
+    if not flow.blocks:
+        return before
+    before[0] = dict(started)
+    rank = {block: number for number, block in enumerate(flow.order())}
+    waiting = set(rank)
+    while waiting:
+        block = min(waiting, key=rank.__getitem__)
+        waiting.remove(block)
+        now = dict(before[block])
+        for position in range(flow.blocks[block].start, flow.blocks[block].end):
+            _apply(now, position, operands[position])
+        for successor in flow.blocks[block].successors:
+            if successor != flow.exit and _join(before[successor], now):
+                waiting.add(successor)
+    return before
+
+
+def _at_end(
+    flow: FlowGraph, operands: Sequence[Operands], before: Sequence[dict[int, frozenset[int]]]
+) -> dict[int, frozenset[int]]:
+    """Return the writers of each value at the end of the method."""
+    found: dict[int, frozenset[int]] = {}
+    for number, block in enumerate(flow.blocks):
+        if flow.exit in block.successors:
+            now = dict(before[number])
+            for position in range(block.start, block.end):
+                _apply(now, position, operands[position])
+            _join(found, now)
+    return found
+
+
+def _join(into: dict[int, frozenset[int]], other: _Writers) -> bool:
+    """Add the writers of another path. Return True if there are new ones."""
+    changed = False
+    for value, writers in other.items():
+        known = into.get(value, frozenset())
+        if not writers <= known:
+            into[value] = known | writers
+            changed = True
+    return changed

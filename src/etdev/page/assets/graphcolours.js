@@ -1,0 +1,119 @@
+"use strict";
+// In which colours the nodes of a graph are drawn, and the legend that says so.
+
+const NODE_KINDS = {
+  kernel: "kernel",
+  copy: "copy by a kernel",
+  delegate: "delegate",
+  transfer: "copy between host and device",
+  control: "jump",
+  pointer: "sets a pointer",
+};
+const GRAPH_HUES = { kernel: "kernel", copy: "input", delegate: "delegate", transfer: "transfer", control: "state", pointer: "alias" };
+const END_HUES = { input: "input", output: "accent", state: "state" };
+const HUES = 8;
+/** Parts of the largest number of bytes, as limits of the colours for bytes. */
+const SHARES = [0, 0.125, 0.25, 0.5, 0.75, 1];
+
+/**
+ * The ways to colour a graph that say something about this one. Each has `name`, `hue(node)`, `legend()`, and
+ * `show(nodes)` where the colours depend on what is shown.
+ */
+function graphColourings(data) {
+  const positions = Array.from({ length: data.count }, (_, position) => position);
+  const delegates = (position) =>
+    text(data.graph.kind[position]) === "delegate" ? operatorOf(data.method, position) : "not delegated";
+  return [
+    byKind(data),
+    byNames("Module", positions, modulesApart(data)),
+    byNames("Delegate", positions, delegates),
+    byNames("Device", positions, (position) => text(data.graph.device[position], "copy between devices")),
+    byNames("Memory", positions, (position) => data.bank(position) || "no planned output"),
+    byBytes("Bytes written", data.produced, (a, b) => a + b),
+    byBytes("Bytes in use", positions.map((at) => data.inUse(at)), (a, b) => Math.max(a, b)),
+  ].filter(Boolean);
+}
+
+/** The colour of a node. */
+function graphHue(data, node, colouring) {
+  return data.isEnd(node.first) ? END_HUES[data.endKind(node.first)] : colouring.hue(node);
+}
+
+function byKind(data) {
+  const kinds = data.graph.kind.map((number) => text(number));
+  const found = Object.keys(NODE_KINDS).filter((kind) => kinds.includes(kind));
+  const groups = kinds.length > MOST_NODES;
+  return {
+    name: "Kind",
+    hue: (node) => (node.group ? commonHue(node, (at) => GRAPH_HUES[kinds[at]]) : GRAPH_HUES[kinds[node.first]]),
+    legend: () => [
+      ...found.map((kind) => [GRAPH_HUES[kind], NODE_KINDS[kind]]),
+      ...(groups && found.length > 1 ? [["storage", "several of them"]] : []),
+    ],
+  };
+}
+
+/** The hue of all instructions of a group, or that for several. */
+function commonHue({ first, last }, hueAt) {
+  const hue = hueAt(first);
+  for (let at = first + 1; at <= last; at++) if (hueAt(at) !== hue) return "storage";
+  return hue;
+}
+
+/** A colour for each of several names; null if there is only one. */
+function byNames(title, positions, nameOf) {
+  const numbers = new Map();
+  const names = positions.map(nameOf);
+  for (const name of names) if (!numbers.has(name)) numbers.set(name, numbers.size);
+  if (numbers.size < 2) return null;
+  const hueAt = (at) => `hue-${numbers.get(names[at]) % HUES}`;
+  return {
+    name: title,
+    hue: (node) => (node.group ? commonHue(node, hueAt) : hueAt(node.first)),
+    legend: () => {
+      const listed = [...numbers].slice(0, HUES).map(([name, number]) => [`hue-${number}`, name]);
+      const more = numbers.size - listed.length;
+      return more > 0 ? [...listed, ["storage", `${grouped(more)} more, in the same colours again`]] : listed;
+    },
+  };
+}
+
+/** The part of the path at which modules begin to differ. */
+function modulesApart(data) {
+  const known = data.parts.filter((parts) => parts.length);
+  let depth = 0;
+  while (known.length && known.every((parts) => parts[depth] !== undefined && parts[depth] === known[0][depth])) depth++;
+  const again = (parts) => /^\d+$/.test(parts[depth + 1] ?? "");
+  return (position) => {
+    const parts = data.parts[position];
+    return parts.slice(0, again(parts) ? depth + 2 : depth + 1).join(".") || "no module known";
+  };
+}
+
+/** Stronger for more bytes, compared with the most of what is shown; `join` gives the number of a group. */
+function byBytes(title, numbers, join) {
+  if (!numbers.some(Boolean)) return null;
+  const of = ({ first, last }) => numbers.slice(first, last + 1).reduce(join, 0);
+  let most = 0;
+  const step = (bytes) => Math.max(SHARES.findIndex((share) => bytes <= share * most), 0);
+  return {
+    name: title,
+    hue: (node) => `amount-${step(of(node))}`,
+    show: (nodes) => (most = nodes.reduce((largest, node) => Math.max(largest, of(node)), 0)),
+    legend: () => SHARES.map((share, at) => [`amount-${at}`, amountName(share, most)]),
+  };
+}
+
+function amountName(share, most) {
+  if (share === 0) return "none";
+  return share === 1 ? `up to ${size(most)}, the most` : `up to ${size(Math.floor(share * most))}`;
+}
+
+function graphLegend(colouring) {
+  const entry = ([hue, name]) => {
+    const swatch = element("span", { class: "swatch" });
+    swatch.style.background = `var(--${hue})`;
+    return element("li", {}, swatch, name);
+  };
+  return element("ul", { class: "legend" }, ...colouring.legend().map(entry));
+}

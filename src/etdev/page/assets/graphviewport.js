@@ -1,0 +1,87 @@
+"use strict";
+// Which part of a graph is in view, and how large it is drawn.
+
+const GRAPH_ZOOM = 1.25;
+const LEAST_SCALE = 0.02;
+const LEAST_FIT = 0.04;
+const FIRST_SCALE = 0.8;
+const MOST_SCALE = 2.5;
+
+/** Needs `surface`, the element of the canvas; `layout` and its `extent`; and `paint()`, which draws. */
+class GraphViewport {
+  constructor() {
+    this.view = { x: 0, y: 0, scale: 1 };
+  }
+
+  size() {
+    return [this.surface.clientWidth, this.surface.clientHeight];
+  }
+
+  /** Show all, or as much as is not too small to be seen. */
+  fit() {
+    const [width, height] = this.size();
+    const { left, right, bottom } = this.extent;
+    this.centre(Math.max(Math.min(width / (right - left), height / bottom, 1), LEAST_FIT));
+  }
+
+  /** Show the beginning, so that it can be read. */
+  begin() {
+    const [width, height] = this.size();
+    const { left, right, bottom } = this.extent;
+    this.centre(Math.min(Math.max(width / (right - left), height / bottom, FIRST_SCALE), 1), this.layout.rows[0]);
+  }
+
+  /** Put the middle of some nodes, or of the whole graph, into the middle. */
+  centre(scale, nodes = null) {
+    const [width, height] = this.size();
+    const { left, right, bottom } = this.extent;
+    const middle = nodes ? nodes.reduce((sum, node) => sum + node.x, 0) / nodes.length : (left + right) / 2;
+    const fits = (right - left) * scale <= width;
+    this.view.scale = scale;
+    this.view.x = width / 2 - (fits ? (left + right) / 2 : middle) * scale;
+    this.view.y = Math.max((height - bottom * scale) / 2, UNIT);
+    this.paint();
+  }
+
+  /** Zoom around a point of the canvas, or around its middle. */
+  zoomBy(factor, at) {
+    const [width, height] = this.size();
+    const [x, y] = at ?? [width / 2, height / 2];
+    const scale = Math.min(Math.max(this.view.scale * factor, LEAST_SCALE), MOST_SCALE);
+    const ratio = scale / this.view.scale;
+    this.view = { scale, x: x - (x - this.view.x) * ratio, y: y - (y - this.view.y) * ratio };
+    this.keepInView();
+  }
+
+  moveBy(right, down) {
+    this.view.x -= right;
+    this.view.y -= down;
+    this.keepInView();
+  }
+
+  /** Keep some of the graph on the canvas, and draw it. */
+  keepInView() {
+    const [width, height] = this.size();
+    const { left, right, bottom } = this.extent;
+    const { scale } = this.view;
+    const within = (at, low, high) => Math.min(Math.max(at, Math.min(low, high)), Math.max(low, high));
+    const margin = 60;
+    this.view.x = within(this.view.x, margin - right * scale, width - margin - left * scale);
+    this.view.y = within(this.view.y, margin - bottom * scale, height - margin);
+    this.paint();
+  }
+
+  /** Move until a node is in view, at a scale at which it can be read. */
+  reveal(index) {
+    const [width, height] = this.size();
+    if (this.view.scale < READABLE) this.view.scale = Math.min(0.8, MOST_SCALE);
+    const node = this.layout.nodes[index];
+    const [x, y, wide, high] = boxOf(node, this.view);
+    const near = UNIT * 2;
+    if (x < near || y < near || x + wide > width - near || y + high > height - near) {
+      this.view.x += width / 2 - (x + wide / 2);
+      this.view.y += height / 2 - (y + high / 2);
+    }
+    this.paint();
+  }
+}
