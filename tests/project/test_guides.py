@@ -105,30 +105,3 @@ def test_a_guide_for_the_project_of_get_started(name: str, started: Path, reposi
 @pytest.mark.parametrize("name", ALONE)
 def test_a_guide_with_a_project_of_its_own(name: str, repository: Path, tmp_path: Path) -> None:
     _do(repository / "docs" / name, tmp_path)
-
-
-def test_every_page_with_a_session_of_its_own_is_run(repository: Path) -> None:
-    """A page that shows output of commands is in a list here, or names its own test."""
-    elsewhere = {
-        "cache.md": "examples/transformer, built with three changes",
-        "deploy.md": "tests/deployment runs the commands; it shows no output",
-        "devices.md": "tests/hardware and examples/gpu",
-        "index.md": "the first command of start.md, shortened",
-        "mcu.md": "tests/project/test_mcu_page.py",
-        "models.md": "tests/project/test_models_page.py",
-        "quantization.md": "examples/digits, whose figures tests/pipeline/quantized_ends holds",
-        "report.md": "examples/digits, with a chart of its own",
-        "runner.md": "tests/runner",
-        "verification.md": "examples/digits, and files of a patched ExecuTorch",
-        "backends.md": "needs tosa-tools",
-        "memory.md": "examples/transformer and benchmarks/zoo.py",
-        "bench.md": "times of the machine",
-        "workers.md": "times of the machine",
-        "ci.md": "tests/project/test_action.py",
-    }
-    shown = {
-        page.name
-        for page in (repository / "docs").glob("*.md")
-        if any(command.shown for command in pages.commands(page.read_text(encoding="utf-8")))
-    }
-    assert shown <= {"start.md", *AFTER, *ALONE, *elsewhere}

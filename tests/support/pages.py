@@ -84,10 +84,11 @@ def run(line: str, folder: Path) -> tuple[int, str]:
     """
     program, *arguments = shlex.split(line, comments=True)
     if program == "etdev":
-        out, err = io.StringIO(), io.StringIO()
+        out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
         with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = app.run(arguments)
-        return int(code), out.getvalue() + (err.getvalue() if code or not out.getvalue() else "")
+        printed, said = (_content(stream) for stream in (out, err))
+        return int(code), printed + (said if code or not printed else "")
     if program == "python":
         return 0, script(folder / arguments[0], arguments[1:])
     if program in SHELL:
@@ -102,6 +103,11 @@ def run(line: str, folder: Path) -> tuple[int, str]:
         )
         return done.returncode, done.stdout + (done.stderr if done.returncode else "")
     raise AssertionError(f"a page has a command that its test does not know: {line}")
+
+
+def _content(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    return bytes(stream.buffer.getvalue()).decode("utf-8")  # type: ignore[attr-defined]
 
 
 def script(path: Path, arguments: list[str]) -> str:
@@ -120,7 +126,7 @@ def script(path: Path, arguments: list[str]) -> str:
 
 def assert_shown(shown: str, printed: str) -> None:
     """Assert that a page shows what a command prints; a line ``...`` stands for any lines."""
-    expected, found = (_plain(text).splitlines() for text in (shown, printed))
+    expected, found = (plain(text).splitlines() for text in (shown, printed))
     at = 0
     for number, line in enumerate(expected):
         if line.strip() == "...":
@@ -134,7 +140,7 @@ def assert_shown(shown: str, printed: str) -> None:
         assert found[at:] == [], "the command prints more"
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     for pattern, word in _VARYING:
         text = pattern.sub(word, text)
     return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
