@@ -70,8 +70,8 @@ class Interrupts:
     def forget(self) -> None:
         """Close the pipe for signals in a forked process.
 
-        Signals to the forked process must not reach its parent. In addition, the parent's thread that reads the pipe
-        ends only when no process can write to the pipe any more.
+        Signals to the forked process must not reach its parent. Also, a thread of the parent reads the pipe. It ends
+        only when no process has the pipe open for writing.
         """
         if self._pipe is not None:
             with suppress(ValueError):

@@ -227,7 +227,7 @@ class _Items:
                 yield item, bank, f"state {self._names[item]!r}"
 
     def _item(self, method: int, value: int) -> int:
-        """Return the item that contains a value, or -1 if the value is not in the host's planned memory."""
+        """Return the number of a value's item, or -1 if the value is not in the host's planned memory."""
         return self._item_of.get((method, self.methods[method].memory.of.get(value, -1)), -1)
 
     def _add(self, members: list[tuple[int, int, int]], size: int, name: str) -> None:
@@ -310,7 +310,10 @@ _MOST_NAMED = 5
 
 
 def _does_not_fit(error: BanksFullError, items: _Items, problem: BankedProblem, padding: int) -> CapacityError:
-    """Return the error for storages that do not fit: the bank, the bytes, the instruction and the tensors in use."""
+    """Return the error for storages that do not fit.
+
+    It names the bank, the bytes, the instruction and the tensors in use.
+    """
     remedies = ["use smaller inputs"]
     banks = items.banks.banks
     total, at, buffers = _most_in_use(problem)

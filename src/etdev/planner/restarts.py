@@ -109,7 +109,7 @@ def _make_orders(tables: Tables) -> list[list[int]]:
 def _luby() -> Iterator[int]:
     """Yield the relative lengths of the searches: 1, 1, 2, 1, 1, 2, 4, and so on.
 
-    The total time of these searches is at most log n times the total time with optimal lengths, up to a constant.
+    Let T be the expected total time with optimal lengths. With these lengths it is at most a constant times T log T.
     Source: Luby, Sinclair, Zuckerman, "Optimal speedup of Las Vegas algorithms", 1993.
     """
     count, length = 1, 1

@@ -78,7 +78,7 @@ extent is from the current iteration, and the second extent was assumed before i
 
 @dataclass(slots=True)
 class Loop:
-    """Varying state at the head of one loop."""
+    """The part of a program's state, at the head of one loop, that may differ between iterations."""
 
     merge: int
     """Index of the block at the head of the loop."""

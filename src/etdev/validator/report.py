@@ -75,7 +75,8 @@ class ValidationReport:
     reads: int
     """Number of operands, outputs and pieces of state that were compared."""
     never_written: tuple[Violation, ...] = ()
-    """Reads of bytes that have no initial value and that no instruction writes. Empty except for a single file.
+    """Reads of bytes that have no initial value and that no instruction writes. Empty if two programs were
+    compared.
 
     ExecuTorch 1.4.1 and 1.5.1 emit such reads for views of a ``cond``'s result.
     """

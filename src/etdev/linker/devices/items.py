@@ -51,7 +51,7 @@ class Items:
 
 
 def find_items(plan: m.ExecutionPlan, memory: MethodMemory) -> Items:
-    """Find the items of a method."""
+    """Find the items of a method: its groups of values with the same content."""
     places = memory.reaching.places
     targets = _targets(memory)
     members: dict[Hashable, list[int]] = defaultdict(list)
@@ -118,7 +118,7 @@ def _by_root(group: Mapping[int, int]) -> dict[int, list[int]]:
 
 
 def _linked_pairs(memory: MethodMemory, targets: Mapping[int, set[int]]) -> Iterator[tuple[int, int]]:
-    """Yield pairs of values that must change together, because one may refer to the other at run time."""
+    """Yield pairs of values that one write may change, because one may refer to the other at run time."""
     places = memory.reaching.places
     for write in memory.reaching.writes:
         if (

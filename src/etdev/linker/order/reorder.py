@@ -131,7 +131,7 @@ def _lifetimes(memory: MethodMemory, linked: MethodMemory) -> dict[int, tuple[in
 def straight_regions(method: Method) -> Iterator[tuple[int, int]]:
     """Yield the ranges of positions of the straight regions with two or more instructions, in order.
 
-    Each is a part of a block and of a chain without jumps and moves.
+    A region is inside of one basic block and of one chain, and has no jumps and no moves.
     """
     flow = method.memory.reaching.flow
     marks = {block.start for block in flow.blocks} | {len(flow.instructions)}

@@ -116,7 +116,7 @@ def _share_memory(one: Any, other: Any) -> bool:
 
 
 def separate_writes(program: ExportedProgram, clone: Clone) -> None:
-    """Clone the written values of a functional graph that are placeholders or are written twice.
+    """Clone each value that a functional graph writes, if it is a placeholder or is written twice.
 
     Also clone a returned value that is the old content of a buffer or input, if the method writes that buffer or input.
     """

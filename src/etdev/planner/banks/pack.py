@@ -1,4 +1,4 @@
-"""Offsets of the buffers that a division puts into one bank."""
+"""Offsets of the buffers that were assigned to one bank."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Packer:
         self._searches = searches
 
     def pack(self, bank: int, members: Iterable[int], *, search: bool = False) -> dict[int, int] | None:
-        """Return offsets of buffers with which they fit into a bank, or None if none were found.
+        """Return offsets at which the buffers fit into a bank, or None if none were found.
 
         ``search`` allows an exact search after all strategies have failed.
         """

@@ -183,7 +183,7 @@ def _plain_value(given: Any) -> m.Value:
                 return m.Int(table(given))
             except KeyError:
                 pass
-    raise NotPlainError(f"there is an argument {given!r}")
+    raise NotPlainError(f"only ExecuTorch emits an argument such as {given!r}")
 
 
 def _int_value(item: Any) -> m.Value:

@@ -101,7 +101,7 @@ def _conversion(program: ExportedProgram, end: End, written: Sequence[str]) -> I
     if side == "output":
         return find_output(program, position, len(written))
     if program.graph_signature.user_inputs[position] in written:
-        raise StaysFloatError("the method changes it")
+        raise StaysFloatError("the method changes this input")
     return find_input(program, position)
 
 
