@@ -145,6 +145,15 @@ def test_every_other_block_is_run_or_listed() -> None:
     assert not listed - used, "listed, and not in the docs"
 
 
+def test_pages_that_are_said_to_be_run_are_run() -> None:
+    pytest.importorskip("executorch", reason="needs the extra `build`")
+    from project import test_guides
+
+    guides = {page for page, test in RUN.items() if test == "test_guides.py"}
+    assert guides == {"start.md", *test_guides.AFTER, *test_guides.ALONE}
+    assert all((ROOT / "tests" / "project" / test.partition(":")[0]).is_file() for test in RUN.values())
+
+
 def test_the_planner_of_a_file(tmp_path: Path) -> None:
     (given,) = [block for block in BLOCKS if block.text.startswith("id,lower,upper,size")]
     (shown,) = [block for block in BLOCKS if block.text.startswith("$ python -m etdev.planner")]

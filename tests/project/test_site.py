@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from docsite.markdown import anchors, indented, links, relinked
+from page.browser import Browser
 
 pytest.importorskip("mkdocs", reason="needs the dependency group `docs`")
 
@@ -129,3 +133,43 @@ def test_lists_are_indented() -> None:
         indented(text)
         == "* a\n    b\n    * c\n        d\n\n            e\n\n1. f\n\n    ```\n    g\n    ```\n\nh\n\n    i\n"
     )
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Headless Chromium."""
+    pytest.importorskip("selenium", reason="selenium is not installed")
+    chromium, driver = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
+    if chromium is None or driver is None:
+        pytest.skip("there is no Chromium with its driver: on Debian, install chromium and chromium-driver")
+    with Browser(chromium, driver) as opened:
+        yield opened
+
+
+@pytest.mark.integration
+def test_pages_fit_a_phone_and_ask_nobody(browser: Browser, site: Path) -> None:
+    browser.driver.set_window_size(360, 740)
+    metrics = {"width": 360, "height": 740, "mobile": True, "deviceScaleFactor": 1}
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    wide = []
+    for page in sorted(path for path in site.rglob("*.html") if path.name != "404.html"):
+        browser.driver.get(page.as_uri())
+        if browser.run("return document.documentElement.scrollWidth") > 360:
+            wide.append(page.name)
+    assert not wide
+    assert browser.problems() == []
+    assert not [place for place in browser.requests() if not place.startswith((site.as_uri(), "data:", "blob:"))]
+
+
+@pytest.mark.integration
+def test_search_finds_a_word_without_a_server(browser: Browser, site: Path) -> None:
+    browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    browser.driver.set_window_size(1280, 900)
+    browser.driver.get((site / "index.html").as_uri())
+    browser.run("document.querySelector('input.md-search__input').focus()")
+    browser.key("lower bound")
+    deadline = time.monotonic() + 30
+    while not browser.run("return document.querySelectorAll('.md-search-result__item').length"):
+        assert time.monotonic() < deadline, "the search found nothing"
+        time.sleep(0.05)
+    assert "Planner and lower bound" in browser.run("return document.querySelector('.md-search-result').textContent")
