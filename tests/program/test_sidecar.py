@@ -25,6 +25,7 @@ NOTES = Sidecar(
             state=(StateNote(0, "cache", False), StateNote(7, "layers.0.größe", True)),
             sources={10: Source("model.py", 21, "forward", "return self.fc(x)"), 9: Source("a/b.py", 3, "forward", "")},
             debug_handles={4: (1, 2, 3), 0: ()},
+            modules={9: "", 4: "layers.0.größe"},
             data_names=("a", "größe"),
         ),
         "empty": MethodNotes(),
@@ -34,13 +35,14 @@ NOTES = Sidecar(
 )
 FILE = """\
 {
- "format": 3,
+ "format": 4,
  "methods": {
   "empty": {
    "delegate_inputs": {},
    "state": [],
    "sources": {},
    "debug_handles": {},
+   "modules": {},
    "data_names": []
   },
   "forward": {
@@ -81,6 +83,10 @@ FILE = """\
      2,
      3
     ]
+   },
+   "modules": {
+    "4": "layers.0.größe",
+    "9": ""
    },
    "data_names": [
     "a",
@@ -128,6 +134,7 @@ METHODS = st.builds(
     state=STATE,
     sources=st.dictionaries(INDICES, st.builds(Source, TEXTS, st.integers(0, 99), TEXTS, TEXTS), max_size=4),
     debug_handles=st.dictionaries(INDICES, st.lists(INDICES, unique=True).map(tuple), max_size=4),
+    modules=st.dictionaries(INDICES, TEXTS, max_size=4),
     data_names=st.lists(TEXTS, max_size=3).map(tuple),
 )
 SHAPES = st.lists(INDICES, max_size=3).map(tuple)
@@ -165,6 +172,7 @@ def test_equal_notes_give_equal_bytes(tmp_path_factory: pytest.TempPathFactory, 
         state=notes.state,
         sources=dict(reversed(notes.sources.items())),
         debug_handles=dict(reversed(notes.debug_handles.items())),
+        modules=dict(reversed(notes.modules.items())),
         data_names=notes.data_names,
     )
     places = [tmp_path_factory.getbasetemp() / name for name in ("one.json", "two.json")]
@@ -196,7 +204,7 @@ MALFORMED = {
     "deep": ("[" * 100_000, "this is not JSON: …"),
     "a large number": (_with("format", value=1).replace("1", "1" * 5000, 1), "this is not JSON: …"),
     "no object": ("[]", "expected an object, found []"),
-    "another format": (_with("format", value=1), "format: version 1 is unknown; this version of etdev reads 3"),
+    "another format": (_with("format", value=1), "format: version 1 is unknown; this version of etdev reads 4"),
     "a truth as format": (_with("format", value=True), f"format: {NUMBER} true"),
     "no format": (_with("format", value=...), "format: missing key"),
     "no methods": (_with("methods", value=...), "methods: missing key"),
@@ -214,7 +222,7 @@ MALFORMED = {
         "data_files.b.ptd.größe.scalar_type: expected the name of a scalar type, found []",
     ),
     "more": (_with("more", value=1), "more: unknown key; expected format, methods, data_files, delegates"),
-    "a key twice": ('{"format": 3, "methods": {}, "methods": {}}', "the key 'methods' occurs twice"),
+    "a key twice": ('{"format": 4, "methods": {}, "methods": {}}', "the key 'methods' occurs twice"),
     "a list of methods": (_with("methods", value=[]), "methods: expected an object, found []"),
     "a method without state": (_with(*F, "state", value=...), "methods.forward.state: missing key"),
     "state as an object": (_with(*F, "state", value={}), "methods.forward.state: expected a list, found {}"),
@@ -253,6 +261,10 @@ MALFORMED = {
     "handles that are one": (
         _with(*F, "debug_handles", "4", value=1),
         "methods.forward.debug_handles.4: expected a list, found 1",
+    ),
+    "a module that is no text": (
+        _with(*F, "modules", "4", value=4),
+        "methods.forward.modules.4: expected a string, found 4",
     ),
     "a graph that is no text": (
         _with("delegates", "ab12", "graph", value=1),
@@ -342,6 +354,7 @@ def test_notes_move_with_their_instructions() -> None:
         state=NOTES.methods["forward"].state,
         sources={9: Source("model.py", 21, "forward", "return self.fc(x)")},
         debug_handles={3: (1, 2, 3), 0: ()},
+        modules={3: "layers.0.größe"},
         data_names=("a", "größe"),
     )
     assert replace(moved, methods=NOTES.methods) == NOTES

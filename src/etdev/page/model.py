@@ -156,6 +156,22 @@ class Graph:
 
 
 @dataclass(frozen=True, slots=True)
+class Modules:
+    """Sizes of the model's modules in a method, with their submodules. One row for each module, parents first."""
+
+    path: tuple[int, ...]
+    """Texts: paths, such as ``layers.0``; empty for the whole model. :data:`NONE` for what is of no known module."""
+    instructions: tuple[int, ...]
+    """Numbers of instructions."""
+    weights: tuple[int, ...]
+    """Bytes of constants and delegates that the modules use first."""
+    written: tuple[int, ...]
+    """Bytes that the instructions write if each runs once."""
+    peak: tuple[int, ...]
+    """Bytes in use at the peaks of the buffers that the modules wrote."""
+
+
+@dataclass(frozen=True, slots=True)
 class Transfers:
     """Copies between the host and devices, one row for each copy, in order of position."""
 
@@ -208,6 +224,8 @@ class MethodPage:
     instructions: Instructions
     buffers: tuple[BufferPage, ...]
     graph: Graph
+    modules: Modules | None
+    """Sizes of the model's modules, or None if no module is known."""
     timeline: Timeline | None
     """Timeline of the devices, or None if everything runs on the host."""
     tables: tuple[Table, ...]

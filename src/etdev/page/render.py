@@ -31,6 +31,7 @@ SCRIPTS = (
     "graphdetails.js",
     "graphviewport.js",
     "graph.js",
+    "modules.js",
     "program.js",
     "page.js",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,15 +32,20 @@ def line(number: int) -> Source:
     return Source("model.py", number, "forward", f"x = x.sin()  # {number}")
 
 
-def built_file(folder: Path, program: Program, *, name: str = "tiny", **fields: Any) -> Path:
+def built_file(
+    folder: Path, program: Program, *, name: str = "tiny", modules: Mapping[int, str] | None = None, **fields: Any
+) -> Path:
     """``NAME.pte`` with ``report.json`` and ``NAME.object.json``: of an object program with one instruction more.
 
-    Its first instruction was removed; the others stand one earlier in the file.
+    Its first instruction was removed; the others stand one earlier in the file. ``modules`` are those of the file.
     """
     file = folder / f"{name}.pte"
     write(program, file)
     count = sum(len(chain.instructions) for chain in program.execution_plan[0].chains)
-    notes = MethodNotes(sources={position: line(10 + position) for position in range(count + 1)})
+    notes = MethodNotes(
+        sources={position: line(10 + position) for position in range(count + 1)},
+        modules={position + 1: path for position, path in (modules or {}).items()},
+    )
     sidecar = folder / f"{name}.object.json"
     write_sidecar(Sidecar({program.execution_plan[0].name: notes}), sidecar)
     described = method_result(

@@ -24,13 +24,8 @@ def edges(found: Program, memory: str | None = None) -> set[tuple[int, int, int]
 def drawn(found: Program, **more: Any) -> tuple[Graph, tuple[str, ...]]:
     """The graph of the first method, and the page's texts."""
     texts = Texts()
-    made = graph(
-        found.execution_plan[0],
-        more.get("memory") or method_memories(found)[0],
-        more.get("modules", {}),
-        more.get("names", ()),
-        texts,
-    )
+    plan, memory = found.execution_plan[0], method_memories(found)[0]
+    made = graph(plan, data_flow(plan, memory), memory, more.get("modules", {}), more.get("names", ()), texts)
     return made, texts.all()
 
 

@@ -141,7 +141,7 @@ def _program_page(program: Program, file: Path, digest: str, known: Provenance, 
     target = known.target
     info = describe(program, file, memories, banks=target.banks if target is not None else None)
     methods = tuple(
-        method_page(plan, memory, described, known, texts)
+        method_page(program, plan, memory, described, known, texts)
         for plan, memory, described in zip(program.execution_plan, memories, info.methods, strict=True)
         if not described.describes_end  # The tables of the method itself show these constants.
     )

@@ -9,7 +9,7 @@ from itertools import chain
 from etdev.devices import HOST, DeviceNameError
 from etdev.inspection.copies import copy_kind
 from etdev.inspection.naming import dtype_name
-from etdev.inspection.report.dataflow import INPUT, DataFlow, End, data_flow
+from etdev.inspection.report.dataflow import INPUT, DataFlow, End
 from etdev.inspection.report.tensors import shape_text
 from etdev.linker.state import state_name
 from etdev.page.model import NONE, Edges, Ends, Graph, Texts, Values
@@ -24,13 +24,13 @@ _LONGEST = 8
 
 def graph(
     plan: m.ExecutionPlan,
+    found: DataFlow,
     memory: MethodMemory | str,
     modules: Mapping[int, str],
     input_names: Sequence[str],
     texts: Texts,
 ) -> Graph:
     """Return the graph of a method. ``modules`` maps positions of instructions to paths of the model's modules."""
-    found = data_flow(plan, memory)
     calls = plan.instructions
     kinds = [_kind(plan, call) for call in calls]
     jumps = tuple(_jumps(found))

@@ -7,13 +7,16 @@ from dataclasses import replace
 
 from etdev.inspection.lifetimes import TensorLife, bytes_in_use, tensor_lives
 from etdev.inspection.naming import instruction_name
+from etdev.inspection.report.dataflow import data_flow
 from etdev.inspection.report.graph import graph
+from etdev.inspection.report.modules import module_paths, modules
 from etdev.inspection.report.provenance import Provenance
 from etdev.inspection.report.reasons import reasons
 from etdev.inspection.report.tables import method_tables
 from etdev.inspection.report.tensors import Tensor, columns, tensors
 from etdev.inspection.report.timeline import timeline
 from etdev.page.model import BufferPage, Instructions, MethodPage, Storages, Texts
+from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.analysis.storage import MethodMemory, Storage
 from etdev.program.info import BufferInfo, MethodInfo, Peak
@@ -21,20 +24,28 @@ from etdev.program.sidecar import Source
 
 
 def method_page(
-    plan: m.ExecutionPlan, memory: MethodMemory | str, info: MethodInfo, known: Provenance, texts: Texts
+    program: Program,
+    plan: m.ExecutionPlan,
+    memory: MethodMemory | str,
+    info: MethodInfo,
+    known: Provenance,
+    texts: Texts,
 ) -> MethodPage:
     """Return the part of the page about a method.
 
     ``memory`` is the method's use of planned memory, or the reason why this use is unknown.
     """
     notes = known.notes.get(plan.name)
+    found = data_flow(plan, memory)
+    paths = module_paths(plan, found.operands, known)
     return MethodPage(
         name=plan.name,
         unknown=memory if isinstance(memory, str) else None,
         instants=info.instructions + 2,
         instructions=_instructions(plan, notes.sources if notes is not None else {}, texts),
         buffers=() if isinstance(memory, str) else _buffers(plan, memory, info, known, texts),
-        graph=graph(plan, memory, {}, _input_names(known, plan.name), texts),
+        graph=graph(plan, found, memory, paths, _input_names(known, plan.name), texts),
+        modules=modules(program, plan, found, paths, info.peaks, texts),
         timeline=timeline(plan, texts),
         tables=method_tables(info, known.method(plan.name)),
     )

@@ -114,7 +114,7 @@ def sidecar_of(file: Path) -> Path:
 
 def _moved(notes: MethodNotes, method: MethodResult) -> MethodNotes:
     """Return the notes of an object program with the instruction positions of the linked file."""
-    noted = {*notes.sources, *notes.delegate_inputs, *notes.debug_handles}
+    noted = {*notes.sources, *notes.modules, *notes.delegate_inputs, *notes.debug_handles}
     return notes.renumbered({position: method.renumbered.get(position) for position in noted})
 
 

@@ -11,6 +11,8 @@ const NODE_KINDS = {
 };
 const GRAPH_HUES = { kernel: "kernel", copy: "input", delegate: "delegate", transfer: "transfer", control: "state", pointer: "alias" };
 const END_HUES = { input: "input", output: "accent", state: "state" };
+const WHOLE_MODEL = "the model itself";
+const NO_MODULE = "no known module";
 const HUES = 8;
 /** Parts of the largest number of bytes, as limits of the colours for bytes. */
 const SHARES = [0, 0.125, 0.25, 0.5, 0.75, 1];
@@ -78,15 +80,17 @@ function byNames(title, positions, nameOf) {
   };
 }
 
-/** The part of the path at which modules begin to differ. */
+/** The path of a module as far as to where the modules begin to differ. */
 function modulesApart(data) {
-  const known = data.parts.filter((parts) => parts.length);
+  const paths = data.graph.module.map((number) => (number < 0 ? null : text(number)));
+  const known = paths.filter(Boolean).map((path) => path.split("."));
   let depth = 0;
   while (known.length && known.every((parts) => parts[depth] !== undefined && parts[depth] === known[0][depth])) depth++;
-  const again = (parts) => /^\d+$/.test(parts[depth + 1] ?? "");
   return (position) => {
-    const parts = data.parts[position];
-    return parts.slice(0, again(parts) ? depth + 2 : depth + 1).join(".") || "no module known";
+    if (!paths[position]) return paths[position] === "" ? WHOLE_MODEL : NO_MODULE;
+    const parts = paths[position].split(".");
+    const numbered = /^\d+$/.test(parts[depth + 1] ?? "");
+    return parts.slice(0, numbered ? depth + 2 : depth + 1).join(".");
   };
 }
 

@@ -16,7 +16,7 @@ function instructionDetails(view, position) {
   const written = data.produced[position];
   const pairs = [
     ["instruction", `${grouped(position)}, ${NODE_KINDS[text(data.graph.kind[position])]}`],
-    ["module", data.module(position)],
+    ["module", data.graph.module[position] < 0 ? "" : data.module(position) || WHOLE_MODEL],
     ["source", sourceOf(method, position)],
     ["device", text(data.graph.device[position])],
     ["writes", written ? exactSize(written) : ""],

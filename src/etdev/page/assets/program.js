@@ -77,9 +77,9 @@ function verification(program) {
   );
 }
 
-/** The sections about methods, one method at a time: its memory and its graph. */
+/** The sections about methods, one method at a time: its memory, its graph and its modules. */
 function methodSections(program, charts) {
-  const places = [element("div"), element("div")];
+  const places = [element("div"), element("div"), element("div")];
   const choosers = places.map(() => methodChooser(program, show)).filter(Boolean);
   const views = {
     charts: [],
@@ -92,7 +92,7 @@ function methodSections(program, charts) {
   };
   charts.push(views);
   fill(0);
-  return ["Memory", "Graph"].map((title, place) => section(title, choosers[place], places[place]));
+  return ["Memory", "Graph", "Modules"].map((title, place) => section(title, choosers[place], places[place]));
 
   function fill(index) {
     const method = program.methods[index];
@@ -100,6 +100,7 @@ function methodSections(program, charts) {
     views.charts = [];
     places[0].replaceChildren(methodView(program, method, views.charts, links));
     places[1].replaceChildren(graphView(method, views.charts, links));
+    places[2].replaceChildren(modulesView(program, method, views.charts, links));
   }
 
   function show(index) {
@@ -121,6 +122,16 @@ function graphView(method, charts, links) {
   const view = new GraphView(method, links);
   charts.push(view);
   return view.element;
+}
+
+function modulesView(program, method, charts, links) {
+  if (!method.modules) {
+    const why = program.sources ?? "the file and the build's notes have no names of modules";
+    return element("p", {}, `Modules of the model are not known: ${why}.`);
+  }
+  const view = new ModulesView(method, links);
+  charts.push(view);
+  return view.view;
 }
 
 function methodView(program, method, charts, links) {

@@ -1,6 +1,6 @@
 """The sidecar of an object program: a JSON file with facts that the ``.pte`` cannot hold.
 
-The file is ``NAME.object.json`` next to ``NAME.object.pte``. It is one object with ``format`` (3), ``methods``,
+The file is ``NAME.object.json`` next to ``NAME.object.pte``. It is one object with ``format`` (4), ``methods``,
 ``data_files`` and ``delegates``. The index of an instruction is its position in the method's first chain. Current
 programs have no other chains. This module imports neither torch nor executorch.
 """
@@ -22,7 +22,7 @@ from etdev.program.flaw import FlawError
 from etdev.program.model import ScalarType
 from etdev.program.sidecar.records import DelegateRecord, encode_record, unpack
 
-FORMAT = 3
+FORMAT = 4
 """Version of the file's structure. It increases when a reader of the old version would misread the new version."""
 
 _MOST = 1 << 63
@@ -78,6 +78,11 @@ class MethodNotes:
     """Line of the model's code for each instruction. A delegate call has the line of the delegate's last op."""
     debug_handles: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """ExecuTorch's debug handles of the ops that became each instruction. An ``ETRecord`` uses the same handles."""
+    modules: Mapping[int, str] = field(default_factory=dict)
+    """Path of the module that computes each instruction, such as ``layers.0.attention``; empty for the model itself.
+
+    A delegate call has the path of the smallest module that contains all of the delegate's ops.
+    """
     data_names: tuple[str, ...] = ()
     """Names of the data that the method's delegates look up."""
 
@@ -90,6 +95,7 @@ class MethodNotes:
             debug_handles=_renumbered(
                 self.debug_handles, old_to_new, lambda first, second: tuple(dict.fromkeys((*first, *second)))
             ),
+            modules=_renumbered(self.modules, old_to_new, lambda first, _: first),
             data_names=self.data_names,
         )
 
@@ -114,8 +120,8 @@ class Sidecar:
         """Return the notes after a change of a method's instructions.
 
         ``old_to_new`` maps the index of each old instruction to its new index, or to ``None`` for a removed
-        instruction. If several instructions became one, the new instruction gets the source line of the first and the
-        debug handles of all.
+        instruction. If several instructions became one, the new instruction gets the source line and the module of the
+        first, and the debug handles of all.
 
         Raises :class:`KeyError` for an unknown method, or if the map lacks an instruction that has notes. Raises
         :class:`ValueError` if two delegate calls became one.
@@ -164,6 +170,7 @@ def _encoded(notes: MethodNotes) -> dict[str, Any]:
             for index, line in sorted(notes.sources.items())
         },
         "debug_handles": {str(index): list(handles) for index, handles in sorted(notes.debug_handles.items())},
+        "modules": {str(index): path for index, path in sorted(notes.modules.items())},
         "data_names": list(notes.data_names),
     }
 
@@ -233,6 +240,7 @@ def _notes(content: Any) -> MethodNotes:
         "state": _state,
         "sources": _by_instruction(_source),
         "debug_handles": _by_instruction(_counts),
+        "modules": _by_instruction(_text),
         "data_names": _texts,
     }
     return MethodNotes(**_object(content, fields))

@@ -25,7 +25,7 @@ from etdev.program.model import (
     MoveCall,
 )
 from etdev.program.sidecar import Source
-from pipeline.stages.emit.emitting import FIRST_LINE, PX, Case, Emitted, emit
+from pipeline.stages.emit.emitting import FIRST_LINE, PX, Case, Emitted, X, emit
 
 MODEL = Case(
     """
@@ -110,6 +110,39 @@ def test_every_instruction_has_the_line_it_comes_from(model: tuple[Emitted, Any]
     assert list(EXPECTED) == names
     assert sources[names.index("erf")] == Source("model.py", END, "forward", "return self.layer(y), y.erf()")
     assert {source.file for source in sources.values()} == {"model.py"}
+
+
+def test_instructions_have_the_module_they_come_from(model: tuple[Emitted, Any]) -> None:
+    """A delegate has that of all its ops, and an instruction of the model's own code has an empty path."""
+    made, _ = model
+    modules = made.object.sidecar.methods["forward"].modules
+    names = _named(made.plan())
+
+    assert modules[names.index("DelegateCall")] == "layer"
+    assert modules[names.index("erf")] == ""
+    assert {modules.get(names.index(name), "") for name in names if name != "DelegateCall"} == {""}
+
+
+def test_modules_of_modules_have_their_path(tmp_path: Path) -> None:
+    made = emit(
+        tmp_path,
+        Case(
+            """
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(8, 8), nn.Softplus()) for _ in range(2))
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x
+    """,
+            {"forward": X},
+        ),
+    )
+    modules = made.object.sidecar.methods["forward"].modules
+
+    assert set(modules.values()) == {"blocks.0.0", "blocks.0.1", "blocks.1.0", "blocks.1.1"}
+    assert len(modules) == len(made.plan().instructions)
 
 
 def test_debug_handles_are_those_of_upstream(model: tuple[Emitted, Any]) -> None:

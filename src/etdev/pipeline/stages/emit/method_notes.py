@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from etdev.pipeline.stages.emit.debug_handles import Handles
 from etdev.pipeline.stages.emit.graphs import lowered_module
 from etdev.pipeline.stages.emit.instructions import MismatchError, Origin, match_instructions
+from etdev.pipeline.stages.emit.module_paths import module_of
 from etdev.pipeline.stages.emit.mutable_state import State
 from etdev.pipeline.stages.emit.source_lines import SourceLines
 from etdev.pipeline.stages.emit.virtual_addresses import MEMORY_ID, VirtualAddresses
@@ -40,6 +41,7 @@ def describe_origins(origins: list[Origin], handles: Handles, lines: SourceLines
         delegate_inputs=_delegate_inputs(origins),
         sources={} if lines is None else _sources(origins, lines),
         debug_handles=_debug_handles(origins, handles),
+        modules=_modules(origins),
     )
 
 
@@ -72,6 +74,11 @@ def _state(plan: ExecutionPlan, places: Mapping[int, State]) -> tuple[StateNote,
 def _sources(origins: list[Origin], lines: SourceLines) -> dict[int, Source]:
     found = ((index, lines.of(origin.module, origin.node)) for index, origin in enumerate(origins))
     return {index: source for index, source in found if source is not None}
+
+
+def _modules(origins: list[Origin]) -> dict[int, str]:
+    found = ((index, module_of(origin.module, origin.node)) for index, origin in enumerate(origins))
+    return {index: path for index, path in found if path is not None}
 
 
 def _debug_handles(origins: list[Origin], handles: Handles) -> dict[int, tuple[int, ...]]:

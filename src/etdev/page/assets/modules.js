@@ -1,0 +1,191 @@
+"use strict";
+// What each module of the model takes: weights, bytes that it writes, and bytes at the peak.
+
+const MODULE_MEASURES = {
+  weights: "weights",
+  written: "bytes written",
+  peak: "bytes at the peak",
+};
+
+/** The modules of a method; `links.instruction` leads to the graph. */
+class ModulesView {
+  constructor(method, links) {
+    this.method = method;
+    this.links = links;
+    this.rows = moduleRows(method);
+    this.measures = Object.keys(MODULE_MEASURES).filter((measure) => this.rows.some((row) => row[measure]));
+    this.measure = this.measures[0];
+    this.place = element("div");
+    const names = this.measures.map((measure) => MODULE_MEASURES[measure]);
+    const chooser = names.length > 1 ? choice("Area for", names, (index) => this.show(this.measures[index])) : null;
+    this.canvas = element("div", { class: "chart modules", role: "img" });
+    this.view = element(
+      "div",
+      {},
+      element("p", { class: "faint" }, modulesNote()),
+      this.measures.length ? element("div", { class: "controls" }, chooser) : null,
+      this.measures.length ? this.canvas : null,
+      this.place,
+    );
+    this.drawn = chartView(this.view, this.canvas, () => modulesOption(this.rows, this.measure));
+    this.fill();
+  }
+
+  show(measure) {
+    this.measure = measure;
+    this.fill();
+    this.drawn.redraw();
+  }
+
+  fill() {
+    if (this.measure) this.canvas.setAttribute("aria-label", modulesSummary(this.rows, this.measure));
+    this.place.replaceChildren(moduleTable(this));
+  }
+
+  redraw() {
+    if (this.measures.length) this.drawn.redraw();
+  }
+
+  dispose() {
+    this.drawn.dispose();
+  }
+}
+
+function modulesNote() {
+  return (
+    "Each module with its submodules. Weights are the constants and delegates that its instructions use first. " +
+    "Data that delegates look up by name belongs to no module."
+  );
+}
+
+/** The rows of the document, with the row of the enclosing module and the first instruction. */
+function moduleRows(method) {
+  const { path, instructions, weights, written, peak } = method.modules;
+  const byPath = new Map();
+  const rows = path.map((number, row) => {
+    const known = number >= 0;
+    const full = text(number);
+    const name = known ? full || "the whole model" : NO_MODULE;
+    const own = {
+      name,
+      path: known ? full : null,
+      instructions: instructions[row],
+      weights: weights[row],
+      written: written[row],
+      peak: peak[row],
+      parent: null,
+      children: [],
+    };
+    if (known) byPath.set(full, own);
+    return own;
+  });
+  for (const row of rows) {
+    if (!row.path) continue;
+    const parent = byPath.get(row.path.split(".").slice(0, -1).join("."));
+    row.parent = parent ?? null;
+    parent?.children.push(row);
+  }
+  return rows;
+}
+
+function modulesSummary(rows, measure) {
+  const largest = rows.filter((row) => row.parent && !row.children.length).sort((a, b) => b[measure] - a[measure]);
+  const listed = largest.slice(0, 5).map((row) => `${row.name} ${size(row[measure])}`);
+  return `Modules by ${MODULE_MEASURES[measure]}: ${listed.join(", ") || size(rows[0][measure])}. The table below says the same.`;
+}
+
+function moduleTable({ method, rows, links, measure }) {
+  const first = new Map();
+  method.graph.module.forEach((number, position) => {
+    if (number < 0) return;
+    const parts = text(number).split(".");
+    for (let length = 0; length <= parts.length; length++) {
+      const path = parts.slice(0, length).join(".");
+      if (!first.has(path)) first.set(path, position);
+    }
+  });
+  const whole = rows[0];
+  const name = (row) =>
+    row.path === null || !first.has(row.path)
+      ? row.name
+      : element("button", { type: "button", class: "plain", onclick: () => links.instruction(first.get(row.path)) }, row.name);
+  const bytes = (title, column) => ({
+    title,
+    number: true,
+    value: (row) => row[column],
+    text: (row) => (rows.some((one) => one[column]) ? grouped(row[column]) : ""),
+  });
+  const bar = (row) => {
+    const made = element("span", { class: "bar" });
+    made.style.width = percent(row[measure], whole[measure]).replace(" ", "");
+    return element("span", {}, percent(row[measure], whole[measure]), made);
+  };
+  const sorted = measure ? [...rows].sort((a, b) => b[measure] - a[measure]) : rows;
+  return dataTable({
+    caption: measure ? `Sorted by ${MODULE_MEASURES[measure]}; a name leads to the graph` : "A name leads to the graph",
+    rows: sorted,
+    columns: [
+      { title: "module", wide: true, text: (row) => row.name, cell: name },
+      bytes("weights", "weights"),
+      bytes("written", "written"),
+      bytes("at the peak", "peak"),
+      {
+        title: "share",
+        number: true,
+        value: (row) => (measure ? row[measure] : 0),
+        text: (row) => (measure && row.path !== null ? percent(row[measure], whole[measure]) : ""),
+        cell: (row) => (measure && row.path !== null ? bar(row) : ""),
+      },
+      { title: "instructions", number: true, value: (row) => row.instructions, text: (row) => grouped(row.instructions) },
+    ],
+  });
+}
+
+function modulesOption(rows, measure) {
+  const page = colour("page");
+  const roots = rows.filter((row) => row.parent === null);
+  const shown = roots.flatMap((row) => (row.path === "" && row.children.length ? partsOfModule(row, measure) : [row]));
+  return {
+    animation: false,
+    series: [
+      {
+        type: "treemap",
+        roam: false,
+        nodeClick: false,
+        silent: true,
+        breadcrumb: { show: false },
+        left: 0,
+        right: 0,
+        top: 0,
+        bottom: 0,
+        label: { color: page, fontSize: scaled(12), lineHeight: scaled(16), formatter: (node) => `${node.name}\n${size(node.value)}` },
+        upperLabel: {
+          show: true,
+          height: scaled(20),
+          color: colour("text"),
+          fontSize: scaled(12),
+          formatter: (node) => `${node.name}  ${size(node.value)}`,
+        },
+        levels: [{ upperLabel: { show: false } }], // That of all together, which the table has.
+        itemStyle: { borderColor: colour("line"), borderWidth: 1, gapWidth: 1 },
+        data: shown.map((row, at) => moduleNode(row, measure, colour(`hue-${at % HUES}`), 0)),
+      },
+    ],
+  };
+}
+
+const MODULE_LEVELS = 4;
+
+/** The submodules, and what the module itself does, as a part of its own. */
+function partsOfModule(row, measure) {
+  const rest = row[measure] - row.children.reduce((sum, child) => sum + child[measure], 0);
+  const own = { ...row, name: "itself", itself: true, [measure]: rest, children: [] };
+  return [...row.children, ...(rest > 0 ? [own] : [])].filter((part) => part[measure] > 0);
+}
+
+function moduleNode(row, measure, hue, level) {
+  const name = row.path && !row.itself ? row.path.split(".").at(-1) : row.name;
+  const node = { name, value: row[measure], itemStyle: { color: hue } };
+  if (!row.children.length || level >= MODULE_LEVELS) return node;
+  return { ...node, children: partsOfModule(row, measure).map((part) => moduleNode(part, measure, hue, level + 1)) };
+}

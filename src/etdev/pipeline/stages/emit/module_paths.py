@@ -1,0 +1,32 @@
+"""Paths of the model's modules, from the notes that ``torch.export`` leaves on nodes."""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from etdev.pipeline.stages.emit.graphs import delegated_nodes
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule, Node
+
+
+def module_of(module: GraphModule, node: Node) -> str | None:
+    """Return the path of the innermost module whose code created a node; None if it is not known.
+
+    For a call of a delegate, return the path of the smallest module that contains all ops of the delegate.
+    """
+    found = [path for item in delegated_nodes(module, node) or [node] if (path := _path(item)) is not None]
+    if not found:
+        return None
+    parts = [path.split(".") for path in found]
+    common = takewhile(lambda level: len(set(level)) == 1, zip(*parts, strict=False))
+    return ".".join(level[0] for level in common)
+
+
+def _path(node: Node) -> str | None:
+    stack = node.meta.get("nn_module_stack")
+    if node.op != "call_function" or not stack:
+        return None
+    path, _ = list(stack.values())[-1]
+    return str(path)

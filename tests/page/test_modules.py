@@ -1,0 +1,89 @@
+"""The sizes of modules in headless Chromium, and what the graph knows of modules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import etdev
+from inspection.report.builds import built_file
+from page.browser import DESKTOP, PHONE, Browser, Screen
+from support.files import chain
+
+EVIL = "<img src=x onerror='evil = 1'>"
+ROWS = (
+    "return [...document.querySelectorAll('#modules tbody tr')]"
+    ".map((row) => [...row.cells].map((cell) => cell.innerText.trim()))"
+)
+MODULES = {0: "encoder.0", 1: "encoder.1", 2: "encoder.1", 3: "head"}
+
+
+@pytest.mark.parametrize("screen", [PHONE, DESKTOP], ids=["phone", "desktop"])
+def test_modules_are_sorted_and_drawn(browser: Browser, screen: Screen, tmp_path: Path) -> None:
+    page = etdev.report(built_file(tmp_path, chain(4), modules=MODULES))
+    browser.open(page, screen)
+    assert browser.run(ROWS) == [
+        ["the whole model", "64", "16", "100 %", "4"],
+        ["encoder", "48", "16", "75 %", "3"],
+        ["encoder.1", "32", "0", "50 %", "2"],
+        ["encoder.0", "16", "16", "25 %", "1"],
+        ["head", "16", "0", "25 %", "1"],
+        ["no known module", "0", "16", "", "0"],
+    ]
+    assert browser.run("return document.querySelector('#modules canvas').width") > 200
+    assert browser.run("return document.querySelector('#modules .chart').getAttribute('aria-label')") == (
+        "Modules by bytes written: encoder.1 32 B, encoder.0 16 B, head 16 B. The table below says the same."
+    )
+    browser.run(
+        "const field = document.querySelector('#modules select');"
+        "field.selectedIndex = 1; field.dispatchEvent(new Event('change'));"
+    )
+    assert browser.run(ROWS)[1] == ["encoder", "48", "16", "100 %", "3"]
+    assert browser.run("return document.documentElement.scrollWidth") <= screen.width
+    assert browser.problems() == []
+    assert set(browser.requests()) == {page.resolve().as_uri()}
+
+
+def test_a_module_leads_to_its_first_instruction(browser: Browser, tmp_path: Path) -> None:
+    browser.open(etdev.report(built_file(tmp_path, chain(4), modules=MODULES)))
+    browser.run(
+        "[...document.querySelectorAll('#modules button')].find((one) => one.textContent === 'encoder.1').click()"
+    )
+    assert browser.text(".graph-details").splitlines()[:5] == [
+        "aten::sin.out",
+        "instruction",
+        "1, kernel",
+        "module",
+        "encoder.1",
+    ]
+
+
+def test_a_large_method_is_collapsed_by_module(browser: Browser, tmp_path: Path) -> None:
+    paths = {position: f"layers.{position // 100}.part{position // 25 % 4}" for position in range(400)}
+    browser.open(etdev.report(built_file(tmp_path, chain(400), modules=paths)))
+    focus = "document.querySelector('.graph-frame').focus()"
+    browser.run(focus)
+    seen = []
+    for _ in range(5):
+        browser.key("\ue015")  # Down.
+        seen.append(browser.text(".graph-details h3"))
+    assert seen == ["layers.0", "layers.1", "layers.2", "layers.3", "input images"]
+    browser.key("\ue013", "\ue007")  # Up, and Enter: expand the last layer.
+    assert browser.text(".graph-details h3") == "layers.3.part0"
+    assert "instructions\n25: 300 to 324" in browser.text(".graph-details")
+    assert browser.problems() == []
+
+
+def test_pages_without_modules_say_so(browser: Browser, tmp_path: Path) -> None:
+    browser.open(etdev.report(built_file(tmp_path, chain(2))))
+    assert browser.text("#modules").splitlines()[-1] == (
+        "Modules of the model are not known: the file and the build's notes have no names of modules."
+    )
+
+
+def test_names_of_modules_are_texts(browser: Browser, tmp_path: Path) -> None:
+    browser.open(etdev.report(built_file(tmp_path, chain(2), modules={0: EVIL, 1: f"{EVIL}.b"})))
+    assert [row[0] for row in browser.run(ROWS)[:3]] == ["the whole model", EVIL, f"{EVIL}.b"]
+    assert browser.run("return [typeof evil, document.querySelectorAll('main img').length]") == ["undefined", 0]
+    assert browser.problems() == []
