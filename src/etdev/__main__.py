@@ -15,6 +15,11 @@ def main() -> None:
             code = _run()
         finally:
             DISPLAY.close()
+    except ModuleNotFoundError as error:
+        if error.name != "fcntl":
+            raise
+        print("error: etdev does not run on Windows\nhelp: use WSL, which is Linux", file=sys.stderr)
+        code = 3
     except KeyboardInterrupt:  # An interrupt during an import. `run` handles later ones.
         print("interrupted", file=sys.stderr)
         code = 130

@@ -157,3 +157,13 @@ def test_deploying_imports_nothing_heavy(tmp_path: Path) -> None:
     built(tmp_path)
     for arguments in (["deploy", "here", "--dry-run"], ["deploy", "here"], ["deploy", "here", "--list"]):
         assert not _modules_after(arguments, tmp_path) & (HEAVY | {"asyncssh", "boto3"})
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["validate"], ["build"]], ids=" ".join)
+def test_a_system_without_fcntl_is_told_what_to_use(arguments: list[str], tmp_path: Path) -> None:
+    """Windows has no such module."""
+    script = "import sys; sys.modules['fcntl'] = None; from etdev.__main__ import main; main()"
+    command = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == "error: etdev does not run on Windows\nhelp: use WSL, which is Linux\n"

@@ -30,7 +30,7 @@ _PERSON = re.compile(r"^This page is for ")
 def pages(repository: Path) -> list[Path]:
     return [
         *sorted((repository / "docs").glob("*.md")),
-        *(repository / name for name in hooks.PAGES if name[-3:] == ".md"),
+        *(repository / name for name in hooks.PAGES),
     ]
 
 

@@ -16,7 +16,6 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
-    "LICENSE": "license.md",
     "README.md": "readme.md",
     "benchmarks/README.md": "benchmarks.md",
 }
@@ -39,9 +38,7 @@ _SHOWN = {
 def on_files(files: Files, /, *, config: MkDocsConfig) -> Files:
     """Add the pages outside of ``docs/``, and a page of each file and folder that a page links to."""
     for name, uri in PAGES.items():
-        text = (ROOT / name).read_text(encoding="utf-8")
-        content = f"# Licence\n\n```text\n{text}```\n" if name == "LICENSE" else text
-        files.append(File.generated(config, uri, content=content))
+        files.append(File.generated(config, uri, content=(ROOT / name).read_text(encoding="utf-8")))
     for uri, asset in _ASSETS.items():
         files.append(File.generated(config, uri, abs_src_path=str(Path(__file__).parent / "assets" / asset)))
     linked = {
