@@ -78,7 +78,7 @@ class Store:
     def keep(self, path: Path, output: Output) -> None:
         """Store a file.
 
-        Raises :class:`~etdev.errors.WriteError`, and OSError if the file is missing.
+        Raises :class:`~etdev.errors.WriteError` if the cache cannot be written, and OSError if ``path`` is missing.
         """
         place = self._place(output.sha256)
         is_checked = output.sha256 in self._checked
