@@ -15,6 +15,7 @@ class ExitCode(IntEnum):
     """Exit codes of etdev. They are part of etdev's interface, so a number never changes its meaning."""
 
     DONE = 0
+    """The command did what it was asked to."""
     GATE_FAILED = 1
     """The artifact misses a budget, an accuracy target or a tolerance of the config. The file is kept."""
     CONFIG = 2
@@ -24,9 +25,13 @@ class ExitCode(IntEnum):
     BUILD_FAILED = 4
     """The build produced no artifact, or verification rejected the artifact."""
     LOCK_STALE = 5
+    """Something does not match ``etdev.lock``."""
     DEPLOY_FAILED = 6
+    """The release was not deployed. The target still serves the previous one."""
     BUG = 70
+    """An error in etdev itself."""
     INTERRUPTED = 130
+    """The command was interrupted, as by Ctrl-C."""
 
 
 class EtdevError(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Any
 
 from typer.main import get_command
 
+from etdev import errors
 from etdev.cli.app import app
 
 _NAME = re.compile(
@@ -34,7 +36,24 @@ def page() -> str:
     """Return the page."""
     commands = list(_commands(get_command(app), "etdev"))
     rows = [f"| [`{name}`](#{name.replace(' ', '-')}) | {_summary(command)} |\n" for name, command in commands]
-    return _HEAD + "".join(rows) + "".join(_section(name, command) for name, command in commands)
+    sections = [_section(name, command) for name, command in commands]
+    return "".join([_HEAD, *rows, *sections, _exit_codes()])
+
+
+def _exit_codes() -> str:
+    """Return the section on exit codes: the texts below the members of their class."""
+    (table,) = [node for node in ast.parse(inspect.getsource(errors.ExitCode)).body if isinstance(node, ast.ClassDef)]
+    rows = []
+    for field, text in zip(table.body, table.body[1:], strict=False):
+        if isinstance(field, ast.Assign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+            name = ast.unparse(field.targets[0])
+            meaning = " ".join(str(text.value.value).split()).replace("``", "`")
+            rows.append(f"| {int(errors.ExitCode[name])} | `{name}` | {meaning} |\n")
+    assert len(rows) == len(errors.ExitCode)
+    return (
+        "\n## Exit codes\n\nThe names are those of `etdev.errors.ExitCode`. A number never changes its meaning. [ci.md]"
+        f"(ci.md#exit-codes) says more.\n\n| code | name | meaning |\n|---|---|---|\n{''.join(rows)}"
+    )
 
 
 def _commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
