@@ -346,6 +346,23 @@ def test_instructions_stay_on_their_side_of_a_jump() -> None:
     assert linked(method).methods[0].order is None
 
 
+@pytest.mark.parametrize("adds_row", [False, True])
+def test_nothing_overtakes_an_instruction_that_adds_a_row(adds_row: bool) -> None:
+    """The best order computes the small result of the large tensor first."""
+    method = Method()
+    data, rows, counter = method.input(16), method.tensor(64, dynamic=True), method.value(m.Int(0))
+    large, row = method.op(data, nbytes=256), method.op(data, nbytes=16)
+    added = len(method.calls)
+    if adds_row:
+        method.kernel("executorch_prim::et_copy_index.tensor", rows, row, counter)
+    grown = method.op(row, nbytes=256)
+    small = method.op(large, nbytes=16)
+    method.outputs = [method.op(grown, small, nbytes=16), *([rows] if adds_row else [])]
+    done = linked(method)
+    assert in_order_of(done, *range(added, added + 2)) or not adds_row
+    assert in_order_of(done, added, len(method.calls) - 2) == adds_row
+
+
 def test_a_branch_is_put_in_order() -> None:
     method = Method()
     data = method.input(16)

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from etdev.linker import Linked
+from etdev.linker import Linked, link
 from etdev.program import model as m
 from etdev.program.delegates import delegate_inputs
 from linker.checked import decided, linked, operators, size
-from linker.programs import Method
+from linker.programs import Method, program
 
 CAT = "cat.out"
 
@@ -240,6 +240,31 @@ def test_a_small_part_does_not_keep_a_large_whole_in_use() -> None:
     done = linked(method)
     assert reason(done, "slices") == "more memory would be in use"
     assert size(done) == 16 + 512 + 16
+
+
+@pytest.mark.parametrize("sizes", [(32, 0), (16, 8), (8, 8, 16), (24, 8)])
+def test_a_split_into_other_sizes_than_those_of_its_outputs_stays(sizes: tuple[int, ...]) -> None:
+    """The kernel refuses such a call, and so did the proof of the link."""
+    method = Method()
+    parts = method.cut_up(vector(method), 16, 16)
+    call = method.calls[-1]
+    assert isinstance(call, m.KernelCall)
+    method.calls[-1] = replace(call, args=(call.args[0], method.numbers(*sizes), *call.args[2:]))
+    method.outputs = reduced(method, *parts)
+    done = link(program(method).program)
+    assert reason(done, "slices") in ("its output has another size", "it has unexpected arguments")
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 8), (16, 16), (24, 32), (0, 1 << 40)])
+def test_a_slice_of_another_size_than_its_output_stays(start: int, end: int) -> None:
+    method = Method()
+    part = method.cut_out(vector(method), 0, 16)
+    call = method.calls[-1]
+    assert isinstance(call, m.KernelCall)
+    numbers = [method.value(m.Int(number)) for number in (0, start, end, 1)]
+    method.calls[-1] = replace(call, args=(call.args[0], *numbers, *call.args[5:]))
+    method.outputs = reduced(method, part)
+    assert reason(link(program(method).program), "slices") == "its output has another size"
 
 
 def test_a_slice_of_what_is_changed_later() -> None:

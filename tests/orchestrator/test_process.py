@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from etdev.errors import MissingRequirementError, UsageError
 from etdev.runtime.orchestrator import InOut, Orchestrator, OrchestratorError, RemoteError, WorkerLost
 from etdev.runtime.orchestrator.transports.process_wire import LARGE, Channel, Message
 from orchestrator import jobs, process_jobs
-from orchestrator.test_random import Serial, check, draw_steps
+from orchestrator.graphs import Serial, check, draw_steps
 
 LIMIT = 60.0
 """Seconds that nothing takes."""
@@ -282,12 +283,12 @@ def four() -> Iterator[Orchestrator]:
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_any_graph_gives_what_serial_execution_gives(four: Orchestrator, data: st.DataObject) -> None:
+@given(chance=st.randoms(use_true_random=False))
+def test_any_graph_gives_what_serial_execution_gives(four: Orchestrator, chance: Random) -> None:
     """As over threads, with answers that come from several processes in any order."""
-    workers = data.draw(st.integers(1, 4), "workers")
+    workers = chance.randint(1, 4)
     serial = Serial(four, workers)
-    draw_steps(data, serial, workers, faults=True)
+    draw_steps(chance, serial, workers, faults=True)
     check(serial)
     for cell in serial.live():
         serial.free(cell)

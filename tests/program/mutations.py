@@ -25,9 +25,19 @@ _OPERATORS = tuple(line.partition("(")[0] for line in SIGNATURES.strip().splitli
 _DEVICES = (b"cpu", b"cuda:0", b"cuda:1", b"cuda:9999", b"gpu", b"")
 
 
-def mutated(program: m.Program, chance: random.Random) -> m.Program:
-    """Return the program with one to three changes."""
-    for _ in range(chance.choice((1, 1, 1, 2, 3))):
+_NAMES = (
+    *("", "\n", "\x1b[2J", "a\x00b", "\x7f", "\x85", "\u202e", "\u2028", "\r\n error: ", "x" * 4000),
+    *("</script><b>", "../../x"),
+)
+"""Names that a terminal, a page or a file system could misunderstand."""
+
+
+def mutated(program: m.Program, chance: random.Random, most: int = 3) -> m.Program:
+    """Return the program with one to three changes, but at most ``most`` of them."""
+    for _ in range(min(chance.choice((1, 1, 1, 2, 3)), most)):
+        if not chance.randrange(12):
+            program = chance.choice((_renamed, _other_data))(program, chance)
+            continue
         index = chance.randrange(len(program.execution_plan))
         plan = _Draft(program.execution_plan[index], chance)
         chance.choices([kind for kind, _ in _KINDS], [weight for _, weight in _KINDS])[0](plan)
@@ -35,6 +45,55 @@ def mutated(program: m.Program, chance: random.Random) -> m.Program:
         plans[index] = plan.result()
         program = replace(program, execution_plan=tuple(plans))
     return program
+
+
+def _renamed(program: m.Program, chance: random.Random) -> m.Program:
+    """Give one thing that has a name another name."""
+    name = chance.choice(_NAMES)
+    at = chance.randrange(len(program.execution_plan))
+    plan = program.execution_plan[at]
+    match chance.randrange(7):
+        case 0:
+            plan = replace(plan, name=name)
+        case 1 if plan.operators:
+            plan = replace(plan, operators=(*plan.operators[:-1], m.Operator(name, chance.choice(("", "out", name)))))
+        case 2 if plan.delegates:
+            plan = replace(plan, delegates=(replace(plan.delegates[0], id=name), *plan.delegates[1:]))
+        case 3 if plan.delegates:
+            spec = m.CompileSpec(name, name.encode())
+            plan = replace(plan, delegates=(replace(plan.delegates[0], compile_specs=(spec,)), *plan.delegates[1:]))
+        case 4 if program.named_data:
+            named = replace(chance.choice(program.named_data), key=name)
+            return replace(program, named_data=(*program.named_data[1:], named))
+        case 5:
+            plan = replace(plan, values=(*plan.values, m.String(name)))
+        case _:
+            tensors = [index for index, value in enumerate(plan.values) if isinstance(value, m.Tensor)]
+            if not tensors:
+                return program
+            index = chance.choice(tensors)
+            info = m.ExtraTensorInfo(fully_qualified_name=name, location=chance.choice(list(m.TensorDataLocation)))
+            values = list(plan.values)
+            values[index] = replace(values[index], extra_tensor_info=info)  # type: ignore[type-var]
+            plan = replace(plan, values=tuple(values))
+    return replace(program, execution_plan=(*program.execution_plan[:at], plan, *program.execution_plan[at + 1 :]))
+
+
+def _other_data(program: m.Program, chance: random.Random) -> m.Program:
+    """Change which bytes are the data of something."""
+    constants, segments = program.constant_segment, len(program.segments)
+    match chance.randrange(4):
+        case 0 if constants is not None:
+            offsets = [*constants.offsets]
+            offsets.insert(chance.randint(0, len(offsets)), chance.choice((0, 1, 8, 16, 1 << 20, 1 << 62)))
+            return replace(program, constant_segment=replace(constants, offsets=tuple(offsets)))
+        case 1 if constants is not None:
+            return replace(program, constant_segment=replace(constants, segment_index=chance.randint(0, segments)))
+        case 2 if program.named_data:
+            named = replace(chance.choice(program.named_data), segment_index=chance.randint(0, segments))
+            return replace(program, named_data=(*program.named_data, named))
+        case _:
+            return replace(program, mutable_data_segments=(m.SubsegmentOffsets(chance.randint(0, segments), (0, 4)),))
 
 
 class _Draft:

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from etdev.program.flat_tensor.schema import FLAT_TENSOR
 from etdev.program.schema import PROGRAM, Data, Field, Many, One, RawBytes, Scalar, Scalars, Table, Text, Union
 
 
@@ -39,15 +40,25 @@ class Site:
         return int.from_bytes(content[self.position : self.position + width], "little")
 
 
-def sites(content: bytes) -> list[Site]:
+def file_sites(content: bytes) -> list[Site]:
+    """Return all sites of a ``.pte`` or ``.ptd``, with those of its header."""
+    is_data = content[4:8] == b"FT01"
+    return [*header_sites(content), *sites(content, FLAT_TENSOR if is_data else PROGRAM)]
+
+
+def sites(content: bytes, table: Table = PROGRAM) -> list[Site]:
     """Return all sites of a file's flatbuffer."""
     found = [Site("root", "offset", 0, "I")]
-    found += _table(content, PROGRAM, _u32(content, 0), "")
+    found += _table(content, table, _u32(content, 0), "")
     return found
 
 
 def header_sites(content: bytes) -> list[Site]:
-    """Return the sites of the extended header, if the file has one."""
+    """Return the sites of the header, if the file has one."""
+    if content[8:12] == b"FH01":
+        names = ("flatbuffer_offset", "flatbuffer_size", "segment_base_offset", "segment_data_size")
+        numbers = [Site(f"header.{name}", "number", 16 + 8 * place, "Q") for place, name in enumerate(names)]
+        return [Site("header.length", "number", 12, "I"), *numbers]
     if content[8:12] != b"eh00":
         return []
     return [

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
 
+from etdev import backends
 from etdev.runtime.interpreter.cortex_m import average
+
+STATE = backends.get("cortex-m").availability()
 
 
 def _one(window: list[int]) -> int:
@@ -44,3 +49,15 @@ def test_average(
 def test_halves_are_rounded_away_from_zero() -> None:
     values = torch.tensor([[1, 2], [-1, -2]], dtype=torch.int8).reshape(1, 2, 1, 2)
     assert average(values, [1, 2], [1, 2], [0, 0], False).flatten().tolist() == [2, -2]
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(not STATE.available, reason=f"cortex-m: {STATE.reason}; {STATE.remedy}")
+def test_the_kernels_are_found_in_a_process_that_imported_nothing() -> None:
+    """Modules of ExecuTorch for Cortex-M import each other, and only one order of them works."""
+    script = """
+from etdev.runtime.interpreter.cortex_m import find_cortex_m
+assert find_cortex_m("cortex_m::quantized_add.out") is not None
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

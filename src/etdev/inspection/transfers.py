@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from etdev.program import model as m
 from etdev.program.analysis.flow import FlowGraph, flow_graph
-from etdev.program.devices import D2H_COPY, H2D_COPY
+from etdev.program.devices import H2D_COPY, is_device_copy
 from etdev.program.info import Transfers
 
 
@@ -32,11 +32,12 @@ def transfers(plan: m.ExecutionPlan) -> Iterator[Transfer]:
     for position, call in enumerate(plan.instructions):
         if not isinstance(call, m.KernelCall) or len(call.args) < 2:
             continue
-        name = plan.operators[call.op_index].name
+        operator = plan.operators[call.op_index]
         source, out = plan.values[call.args[0]], plan.values[call.args[-1]]
-        if name in (H2D_COPY, D2H_COPY) and isinstance(source, m.Tensor) and isinstance(out, m.Tensor):
-            device = str((out if name == H2D_COPY else source).device)
-            yield Transfer(position, name == H2D_COPY, device, call.args[-1], out.nbytes)
+        if is_device_copy(operator) and isinstance(source, m.Tensor) and isinstance(out, m.Tensor):
+            to_device = operator.name == H2D_COPY
+            device = str((out if to_device else source).device)
+            yield Transfer(position, to_device, device, call.args[-1], out.nbytes)
 
 
 def transfers_per_call(plan: m.ExecutionPlan) -> Transfers:

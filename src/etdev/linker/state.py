@@ -28,8 +28,8 @@ def state_name(plan: m.ExecutionPlan, values: Iterable[int]) -> str | None:
     """Return the name of the module buffer that these values represent, or None if the file does not state a name."""
     for value in values:
         tensor = plan.values[value]
-        if isinstance(tensor, m.Tensor) and tensor.extra_tensor_info and tensor.extra_tensor_info.fully_qualified_name:
-            return tensor.extra_tensor_info.fully_qualified_name
+        if isinstance(tensor, m.Tensor) and tensor.name is not None:
+            return tensor.name
     return None
 
 

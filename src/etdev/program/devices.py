@@ -9,6 +9,11 @@ H2D_COPY, D2H_COPY = "et_copy::_h2d_copy", "et_copy::_d2h_copy"
 """Operators that copy between the host and a device. Their arguments are ``(self, out, out)``."""
 
 
+def is_device_copy(operator: m.Operator) -> bool:
+    """Return whether an operator copies between the host and a device. Another overload is an unknown operator."""
+    return operator.name in (H2D_COPY, D2H_COPY) and operator.overload == "out"
+
+
 def delegate_device(delegate: m.BackendDelegate) -> Device:
     """Return the device of a delegate's arguments, from its compile spec ``target_device``.
 

@@ -179,6 +179,12 @@ class Tensor:
         return Device(extra.device_type, extra.device_index) if extra else Device()
 
     @property
+    def name(self) -> str | None:
+        """Return the name of the module's buffer or parameter; None if the file states none, or an empty one."""
+        extra = self.extra_tensor_info
+        return (extra.fully_qualified_name or None) if extra else None
+
+    @property
     def has_initial_value(self) -> bool:
         """Return whether the planned memory starts with data from this file or from another file."""
         return self.allocation_info is not None and (self.data_buffer_idx > 0 or self.is_external)

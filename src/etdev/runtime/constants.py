@@ -23,10 +23,8 @@ def constant_bytes(program: Program, value: int, tensor: m.Tensor) -> Blob:
     Raises :class:`~etdev.errors.MissingRequirementError` if the data is in a data file.
     """
     if tensor.is_external:
-        info = tensor.extra_tensor_info
-        name = info.fully_qualified_name if info else None
         raise MissingRequirementError(
-            f"value {value} ({name!r}) is a constant, and its data is in another file",
+            f"value {value} ({tensor.name!r}) is a constant, and its data is in another file",
             hint="pass that file: `--data FILE.ptd`",
         )
     if program.constant_buffer:

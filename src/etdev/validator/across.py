@@ -58,11 +58,11 @@ def named_state(plan: m.ExecutionPlan, names: Collection[str]) -> Mapping[str, t
     """Return the location of each state in ``names``, by name: buffer, first byte, end byte (exclusive)."""
     found = {}
     for _, tensor in plan.tensors():
-        info, place = tensor.extra_tensor_info, tensor.allocation_info
-        if info is not None and place is not None and info.fully_qualified_name in names:
+        name, place = tensor.name, tensor.allocation_info
+        if name is not None and place is not None and name in names:
             start = place.memory_offset
-            found[info.fully_qualified_name] = place.memory_id, start, start + tensor.nbytes
-    return {name: place for name, place in found.items() if name is not None}
+            found[name] = place.memory_id, start, start + tensor.nbytes
+    return found
 
 
 def _own(other: MethodValidation, item: _Kept) -> Violation | None:

@@ -125,5 +125,4 @@ class Ends:
 
 def _is_state(tensor: m.Tensor) -> bool:
     """Return whether the file declares that a tensor keeps its content between calls."""
-    named = tensor.extra_tensor_info is not None and tensor.extra_tensor_info.fully_qualified_name is not None
-    return tensor.has_initial_value or (tensor.allocation_info is not None and named)
+    return tensor.has_initial_value or (tensor.allocation_info is not None and tensor.name is not None)

@@ -179,7 +179,6 @@ def _state_by_name(plan: m.ExecutionPlan) -> dict[str, int]:
     """Return a map from names of state to value indices. Omit names that occur more than once in the method."""
     found: dict[str, list[int]] = {}
     for value, tensor in plan.tensors():
-        info = tensor.extra_tensor_info
-        if info is not None and info.fully_qualified_name is not None and tensor.allocation_info is not None:
-            found.setdefault(info.fully_qualified_name, []).append(value)
+        if tensor.name is not None and tensor.allocation_info is not None:
+            found.setdefault(tensor.name, []).append(value)
     return {name: values[0] for name, values in found.items() if len(values) == 1}

@@ -314,8 +314,7 @@ class _FileSteps(Steps):
     def _begins(self, value: int) -> bool:
         tensor = self._facts.plan.values[value]
         assert isinstance(tensor, m.Tensor)
-        info = tensor.extra_tensor_info
-        return tensor.has_initial_value or (info is not None and info.fully_qualified_name is not None)
+        return tensor.has_initial_value or tensor.name is not None
 
     def _leaves(self, symbol: int) -> list[tuple[object, ...]]:
         """Return the keys of a symbol's sources. A source is a symbol that does not consist of other symbols."""

@@ -6,7 +6,7 @@ from etdev.devices import parse_device
 from etdev.pipeline.project import Project
 from etdev.program import Program
 from etdev.program import model as m
-from etdev.program.devices import D2H_COPY, H2D_COPY
+from etdev.program.devices import H2D_COPY, is_device_copy
 
 
 def advise(project: Project, target: str, program: Program | None, setting: str, figure: str, *place: str) -> str:
@@ -48,7 +48,7 @@ def _copies_ends(program: Program) -> bool:
         call.args[0] in plan.inputs if plan.operators[call.op_index].name == H2D_COPY else call.args[1] in plan.outputs
         for plan in program.execution_plan
         for call in plan.instructions
-        if isinstance(call, m.KernelCall) and plan.operators[call.op_index].name in (H2D_COPY, D2H_COPY)
+        if isinstance(call, m.KernelCall) and is_device_copy(plan.operators[call.op_index])
     )
 
 

@@ -86,9 +86,8 @@ def _pinned_state(program: Program, plan: m.ExecutionPlan, pin: Pin) -> Iterator
                 yield from _each(plan, storage.values, pin.state, "all state")
         return
     for value, tensor in plan.tensors():
-        name = tensor.extra_tensor_info.fully_qualified_name if tensor.extra_tensor_info else None
-        if name in pin.state:
-            yield value, pin.state[name], f"state {name!r}"
+        if tensor.name in pin.state:
+            yield value, pin.state[tensor.name], f"state {tensor.name!r}"
 
 
 def _each(plan: m.ExecutionPlan, values: Iterable[int], bank: str, what: str) -> Iterator[tuple[int, str, str]]:

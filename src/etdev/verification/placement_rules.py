@@ -13,7 +13,7 @@ from etdev.devices import HOST, MAX_INDEX, Device, DeviceNameError
 from etdev.inspection.naming import dtype_name
 from etdev.program import model as m
 from etdev.program.analysis.effects import effects, operator_name, tensors
-from etdev.program.devices import D2H_COPY, H2D_COPY, delegate_device
+from etdev.program.devices import H2D_COPY, delegate_device, is_device_copy
 
 
 def buffer_problems(plan: m.ExecutionPlan) -> Iterator[str]:
@@ -140,9 +140,9 @@ def _call_problems(
 ) -> Iterator[str]:
     match call:
         case m.KernelCall():
-            name = plan.operators[call.op_index].name
-            if name in (H2D_COPY, D2H_COPY):
-                yield from _copy_problems(plan, call, devices, to_device=name == H2D_COPY)
+            operator = plan.operators[call.op_index]
+            if is_device_copy(operator):
+                yield from _copy_problems(plan, call, devices, to_device=operator.name == H2D_COPY)
             else:
                 yield from _kernel_problems(plan, call, devices)
         case m.DelegateCall():

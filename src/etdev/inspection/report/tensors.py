@@ -12,7 +12,7 @@ from etdev.linker.state import state_name
 from etdev.page.model import NONE, Tensors, Texts
 from etdev.program import model as m
 from etdev.program.analysis.storage import MethodMemory
-from etdev.program.devices import D2H_COPY, H2D_COPY
+from etdev.program.devices import is_device_copy
 
 TensorKind: TypeAlias = Literal["input", "state", "kernel", "delegate", "transfer", "alias"]
 """Kind of writer of a tensor's content.
@@ -134,7 +134,7 @@ def _kind(
     if isinstance(call, m.DelegateCall):
         return "delegate"
     if isinstance(call, m.KernelCall):
-        return "transfer" if plan.operators[call.op_index].name in (H2D_COPY, D2H_COPY) else "kernel"
+        return "transfer" if is_device_copy(plan.operators[call.op_index]) else "kernel"
     return "alias"
 
 

@@ -101,5 +101,4 @@ def _persistent(memory: MethodMemory) -> set[int]:
 
 def _has_name(plan: m.ExecutionPlan, value: int) -> bool:
     tensor = plan.values[value]
-    info = tensor.extra_tensor_info if isinstance(tensor, m.Tensor) else None
-    return info is not None and info.fully_qualified_name is not None
+    return isinstance(tensor, m.Tensor) and tensor.name is not None

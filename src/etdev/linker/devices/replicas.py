@@ -91,8 +91,7 @@ class Replicas:
                 where=f"method {self._plan.name!r}",
                 hint="set a maximum size for each dynamic dimension of this value",
             )
-        info = tensor.extra_tensor_info
-        name = info.fully_qualified_name if info is not None and named else None
+        name = tensor.name if named else None
         return replace(
             tensor,
             data_buffer_idx=0,

@@ -13,7 +13,7 @@ from etdev.linker.options import LinkOptions
 from etdev.linker.work import Changed, Method, Work
 from etdev.program import model as m
 from etdev.program.analysis.flow import flow_graph
-from etdev.program.devices import D2H_COPY, H2D_COPY
+from etdev.program.devices import is_device_copy
 
 _GAP = 64
 """Gap in bytes between the contents of different devices' buffers. All these contents move to buffer 1."""
@@ -38,7 +38,7 @@ def device_copies(plan: m.ExecutionPlan) -> frozenset[int]:
 
 
 def _between_devices(plan: m.ExecutionPlan) -> set[int]:
-    return {index for index, operator in enumerate(plan.operators) if operator.name in (H2D_COPY, D2H_COPY)}
+    return {index for index, operator in enumerate(plan.operators) if is_device_copy(operator)}
 
 
 def strip_devices(method: Method, work: Work, options: LinkOptions) -> Changed:

@@ -316,11 +316,10 @@ def _without(content: Content, dim: int) -> Content:
 
 def _split(copy: _Copy) -> list[Content]:
     dim, start, found = copy.dim(2), 0, []
-    for out in copy.outs:
-        size = out.sizes[dim] if dim < len(out.sizes) else 0
+    for size in copy.numbers.pieces(copy.given[1], copy.source.sizes[dim]):
         found.append(_part(copy.source, dim, start, size))
         start += size
-    if start != copy.source.sizes[dim]:
+    if len(found) != len(copy.outs):
         raise Refused("it has unexpected arguments")
     return found
 

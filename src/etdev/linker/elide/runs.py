@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import prod
 from typing import TypeAlias
 
@@ -47,6 +48,28 @@ class Numbers:
         if not isinstance(found, m.IntList):
             raise Refused("it has unexpected arguments")
         return tuple(map(self.at, found.items))
+
+    def sliced(self, start: int, end: int, step: int, size: int) -> range:
+        """Return the indices of a slice of a dimension of ``size``. The arguments are values of a slice's call."""
+        first, last, by = self.at(start, 0), self.at(end, size), self.at(step, 1)
+        if by < 1:
+            raise Refused("it has unexpected arguments")
+        return range(*slice(first, last, by).indices(size))
+
+    def pieces(self, sizes: int, size: int) -> tuple[int, ...]:
+        """Return the sizes of the pieces into which a split divides a dimension of ``size``.
+
+        ``sizes`` is the value that states them: the size of all pieces, or a list. Raise ``Refused`` if the pieces are
+        not the whole dimension.
+        """
+        if isinstance(self._plan.values[sizes], m.IntList):
+            found = self.list(sizes)
+        else:
+            step = max(self.at(sizes), 1)
+            found = tuple(min(step, size - start) for start in range(0, size, step))
+        if sum(found) != size or any(piece < 0 for piece in found):
+            raise Refused("it has unexpected arguments")
+        return found
 
 
 def _written(plan: m.ExecutionPlan) -> Iterator[int]:
@@ -119,6 +142,16 @@ class _Copy:
             raise Refused("it has unexpected arguments")
         return found
 
+    def sizes_with(self, dim: int, size: int | None) -> tuple[int, ...]:
+        """Return the sizes of the source with another size of a dimension; without the dimension for None."""
+        sizes = self.source.sizes
+        return (*sizes[:dim], *(() if size is None else (size,)), *sizes[dim + 1 :])
+
+    def require_sizes(self, sizes: Sequence[tuple[int, ...]]) -> None:
+        """Raise ``Refused`` unless the outputs have these sizes, which follow from the arguments."""
+        if [out.sizes for out in self.outs] != list(sizes):
+            raise Refused("its output has another size")
+
     def row(self, dim: int) -> int:
         """Return the number of elements between neighboring indices of a dimension.
 
@@ -166,37 +199,40 @@ def _moved(copy: _Copy, order: list[int]) -> list[int]:
 
 def _sliced(copy: _Copy) -> list[int]:
     dim = copy.dim(1)
-    size, step = copy.source.sizes[dim], copy.number(4, 1)
-    start = copy.number(2, 0)
-    start = min(max(start + size if start < 0 else start, 0), size)
-    (out,) = copy.outs
-    if len(out.sizes) != len(copy.source.sizes) or (step != 1 and out.sizes[dim] > 1):
+    if len(copy.given) < 5:
+        raise Refused("it has unexpected arguments")
+    start, end, step = copy.given[2:5]
+    indices = copy.numbers.sliced(start, end, step, copy.source.sizes[dim])
+    if len(indices) > 1 and indices.step != 1:
         raise Refused("its output is not contiguous in its input")
-    if out.sizes == copy.source.sizes:
+    copy.require_sizes([copy.sizes_with(dim, len(indices))])
+    if len(indices) == copy.source.sizes[dim]:
         return [0]
-    return [start * copy.row(dim)]
+    return [indices.start * copy.row(dim)]
 
 
 def _selected(copy: _Copy) -> list[int]:
     dim, index = copy.dim(1), copy.number(2)
     index += copy.source.sizes[dim] if index < 0 else 0
+    if not 0 <= index < copy.source.sizes[dim]:
+        raise Refused("it has unexpected arguments")
+    copy.require_sizes([copy.sizes_with(dim, None)])
     return [index * copy.row(dim)]
 
 
-def _split(dim: int) -> Callable[[_Copy], list[int]]:
-    """Return a rule for outputs that follow each other along a dimension. Argument ``dim`` states that dimension."""
+def _split(copy: _Copy) -> list[int]:
+    dim = copy.dim(2)
+    sizes = copy.numbers.pieces(copy.given[1], copy.source.sizes[dim])
+    copy.require_sizes([copy.sizes_with(dim, size) for size in sizes])
+    row = copy.row(dim)
+    return [offset * row for offset in accumulate(sizes[:-1], initial=0)]
 
-    def offsets(copy: _Copy) -> list[int]:
-        copy.row(copy.dim(dim))
-        found, offset = [], 0
-        for out in copy.outs:
-            found.append(offset)
-            offset += prod(out.sizes)
-        if offset != prod(copy.source.sizes):
-            raise Refused("it has unexpected arguments")
-        return found
 
-    return offsets
+def _unbound(copy: _Copy) -> list[int]:
+    dim = copy.dim(1)
+    copy.require_sizes([copy.sizes_with(dim, None)] * copy.source.sizes[dim])
+    row = copy.row(dim)
+    return [index * row for index in range(copy.source.sizes[dim])]
 
 
 _Rule: TypeAlias = Callable[[_Copy], list[int]]
@@ -220,9 +256,9 @@ IDENTITIES: Mapping[str, _Rule] = {
 PARTS: Mapping[str, _Rule] = {
     "aten::select_copy.int_out": _selected,
     "aten::slice_copy.Tensor_out": _sliced,
-    "aten::split_copy.Tensor_out": _split(2),
-    "aten::split_with_sizes_copy.out": _split(2),
-    "aten::unbind_copy.int_out": _split(1),
+    "aten::split_copy.Tensor_out": _split,
+    "aten::split_with_sizes_copy.out": _split,
+    "aten::unbind_copy.int_out": _unbound,
 }
 """Copies whose outputs are each a part of the input."""
 COPIES: Mapping[str, _Rule] = {**IDENTITIES, **PARTS}

@@ -1,6 +1,7 @@
 """The pass ``order``: put independent instructions in an order with a lower peak of planned memory.
 
-Instructions move only inside straight regions: without jumps, moves between values, or targets of jumps. Two
+Instructions move only inside straight regions: without jumps, moves between values, or targets of jumps. Nothing moves
+across an instruction that adds a row to the output of a loop, because the proof of a link needs it at its place. Two
 instructions whose order matters (see :mod:`etdev.linker.order.hazards`) keep their order.
 
 The pass needs the storages of the method after a link in the present order. They show which tensors share bytes in the
@@ -23,6 +24,7 @@ from etdev.linker.order.problem import Item, Problem, least_in_use
 from etdev.linker.order.search import Effort
 from etdev.linker.work import Changed, Method, Work
 from etdev.program import model as m
+from etdev.program.analysis.effects import COPY_INDEX
 from etdev.program.analysis.storage import MethodMemory
 
 
@@ -131,16 +133,20 @@ def _lifetimes(memory: MethodMemory, linked: MethodMemory) -> dict[int, tuple[in
 def straight_regions(method: Method) -> Iterator[tuple[int, int]]:
     """Yield the ranges of positions of the straight regions with two or more instructions, in order.
 
-    A region is inside of one basic block and of one chain, and has no jumps and no moves.
+    A region is inside of one basic block and of one chain, and has no jumps, moves and instructions that add a row. The
+    target of a jump starts a region even if the jump is never taken, because the proof of a link follows the file's
+    jumps.
     """
     flow = method.memory.reaching.flow
     marks = {block.start for block in flow.blocks} | {len(flow.instructions)}
-    position = 0
+    start = 0
     for chain in method.plan.chains:
-        marks.add(position)
-        position += len(chain.instructions)
+        jumps = (call for call in chain.instructions if isinstance(call, m.JumpFalseCall))
+        marks |= {start, *(start + call.destination_instruction for call in jumps)}
+        start += len(chain.instructions)
     for position, call in enumerate(flow.instructions):
-        if isinstance(call, m.JumpFalseCall | m.MoveCall):
+        adds_row = isinstance(call, m.KernelCall) and method.plan.operators[call.op_index].name == COPY_INDEX
+        if adds_row or isinstance(call, m.JumpFalseCall | m.MoveCall):
             marks |= {position, position + 1}
     bounds = sorted(marks)
     yield from ((start, end) for start, end in pairwise(bounds) if end - start > 1)

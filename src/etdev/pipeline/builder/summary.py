@@ -101,9 +101,8 @@ def describe_state(program: Program) -> Iterator[str]:
     found: dict[Device, dict[str, None]] = defaultdict(dict)
     for plan in program.execution_plan:
         for _, tensor in plan.tensors():
-            info = tensor.extra_tensor_info
-            if info is not None and info.fully_qualified_name and tensor.allocation_info and not tensor.device.is_host:
-                found[tensor.device][info.fully_qualified_name] = None
+            if tensor.name is not None and tensor.allocation_info and not tensor.device.is_host:
+                found[tensor.device][tensor.name] = None
     for device, names in sorted(found.items()):
         shown = ", ".join(list(names)[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         yield (

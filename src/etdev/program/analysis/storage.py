@@ -96,8 +96,7 @@ def _declared_persistent(plan: m.ExecutionPlan) -> set[int]:
     return {
         index
         for index, tensor in plan.tensors()
-        if tensor.has_initial_value
-        or (tensor.allocation_info and tensor.extra_tensor_info and tensor.extra_tensor_info.fully_qualified_name)
+        if tensor.has_initial_value or (tensor.allocation_info and tensor.name)
     }
 
 

@@ -35,6 +35,8 @@ def _register() -> bool:
     """Register ExecuTorch's Python functions for the operators of ``cortex_m``; return False if they are missing."""
     try:
         with tosa_tools.importable():  # The modules for Cortex-M import those for Ethos-U.
+            # This package imports the operators, which import it. It can only be imported first.
+            importlib.import_module("executorch.backends.cortex_m.passes")
             importlib.import_module("executorch.backends.cortex_m.ops.operators")
     except (ImportError, MissingRequirementError):
         return False

@@ -1,0 +1,74 @@
+"""Every campaign in small: it finds nothing, and reaches what it is to reach."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from etdev.program import write
+from program import hand
+from support.on_devices import two_devices
+
+if TYPE_CHECKING:
+    from program.real import RealFile
+
+pytestmark = pytest.mark.integration
+
+FILES = ("portable", "branches", "loops", "state", "methods", "dynamic", "external", "xnnpack", "xnnpack_inline")
+
+
+def run(repository: Path, folder: Path, name: str, *arguments: object) -> dict[str, Any]:
+    """Run a campaign in a process of its own; return its counts."""
+    script = repository / "benchmarks" / "campaigns" / f"{name}.py"
+    command = [sys.executable, script, "--folder", folder / name, "--json", *arguments]
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert not found["wrong"]
+    return found
+
+
+def test_files(repository: Path, tmp_path: Path, make_real: Callable[[str], RealFile]) -> None:
+    for name, program in {"everything": hand.everything(), "loop": hand.loop(), "devices": two_devices()}.items():
+        write(program, tmp_path / f"{name}.pte")
+    real = [make_real(name) for name in FILES]
+    files = [*sorted(tmp_path.glob("*.pte")), *(file.pte for file in real), *(file.ptd for file in real if file.ptd)]
+    found = run(repository, tmp_path, "files", "--count", 2500, "--every", 3, "--files", *files)
+    ends = found["ends"]
+    assert found["trials"] == 2500
+    assert ends["read .pte refused"] > 1000
+    assert ends["read .pte accepted"] > 400
+    assert ends["read .ptd refused"] > 50
+    for end in ("relink done", "plan passed", "placement passed", "verify done", "describe done"):
+        assert ends[end] > 80, end
+    for end in ("relink refused", "plan failed", "placement failed", "page done", "diff done"):
+        assert ends[end] > 4, end
+    assert ends["stock same before and after"] > 3
+
+
+def test_graphs(repository: Path, tmp_path: Path) -> None:
+    found = run(repository, tmp_path, "graphs", "--count", 60)
+    assert found["ends"]["future: result"] > 300
+    assert found["ends"]["future: WorkerLost"] > 5
+    assert found["ends"]["future: PoisonedError"] > 5
+    assert found["ends"]["fault wrong"] > 10
+
+
+def test_a_run_goes_on_where_it_was_interrupted(repository: Path, tmp_path: Path) -> None:
+    """Two halves find the same as the whole."""
+    transports = ("--transports", "thread")
+    whole = run(repository, tmp_path / "whole", "graphs", "--count", 20, *transports)
+    halves = [
+        run(repository, tmp_path / "halves", "graphs", "--start", start, "--count", 10, *transports)
+        for start in (0, 10)
+    ]
+    drawn = [end for end in whole["ends"] if end.startswith(("thread", "fault"))]
+    assert {end: whole["ends"][end] for end in drawn} == {
+        end: sum(half["ends"].get(end, 0) for half in halves) for end in drawn
+    }
