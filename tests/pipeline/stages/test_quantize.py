@@ -103,6 +103,35 @@ def test_each_scheme_quantizes_the_linear_layers_and_lowers(
     assert quantized.eager["forward"](torch.ones(8, 32)).shape == (8, 8)  # the batch is dynamic still
 
 
+INTEGERS = """
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(3)
+            self.layer = nn.Linear(32, 32)
+            self.table = nn.Parameter(torch.randn(12, 32))
+
+        def forward(self, x):
+            positions = torch.arange(x.shape[0]) + 2
+            large = positions * 3 + 2**24 + 1
+            return self.layer(x * 2) + self.table[positions], positions, large
+"""
+
+
+@pytest.mark.parametrize("scheme", [STATIC, DYNAMIC], ids=["static", "dynamic"])
+def test_numbers_added_to_integers_stay_integers(project: Callable[..., Project], scheme: str) -> None:
+    """A reproducer: the quantizer made them float32, and positions of tokens no longer indexed a table."""
+    _, quantized = prepare(project(_config(scheme), model=INTEGERS, data=DATA))
+    _, positions, large = quantized.eager["forward"](torch.ones(4, 32))
+    assert positions.tolist() == [2, 3, 4, 5]
+    assert large.tolist() == [2**24 + 1 + 3 * position for position in positions.tolist()]
+    assert (positions.dtype, large.dtype) == (torch.int64, torch.int64)
+    assert _ops(quantized)
+
+
 def operators(emitted: ObjectProgram) -> list[str]:
     """Names of the operators that the only method calls."""
     return [operator.name for operator in emitted.program.execution_plan[0].operators]

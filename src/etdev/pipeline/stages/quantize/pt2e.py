@@ -14,7 +14,7 @@ from etdev.pipeline.project import Project
 from etdev.pipeline.project.usercode import UserCode
 from etdev.pipeline.stages.artifacts import ExportedMethod, ExportedModel
 from etdev.pipeline.stages.export import export_module
-from etdev.pipeline.stages.quantize import Calibration, quantize_failure
+from etdev.pipeline.stages.quantize import Calibration, quantize_failure, xnnpack
 
 
 def quantize_program(
@@ -84,12 +84,7 @@ def _convert(
 def _quantizer(settings: Pt2e) -> Any:
     """Return ExecuTorch's quantizer for a scheme."""
     if isinstance(settings, Pt2eXnnpack):
-        from executorch.backends.xnnpack.quantizer import xnnpack_quantizer
-
-        config = xnnpack_quantizer.get_symmetric_quantization_config(
-            is_per_channel=settings.per_channel, is_dynamic=settings.dynamic
-        )
-        return xnnpack_quantizer.XNNPACKQuantizer().set_global(config)
+        return xnnpack.make_quantizer(settings)
     if isinstance(settings, ArmEthosU):
         with tosa_tools.importable():
             from executorch.backends.arm.ethosu import EthosUCompileSpec

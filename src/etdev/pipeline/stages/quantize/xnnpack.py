@@ -1,0 +1,46 @@
+"""ExecuTorch's quantizer for XNNPACK, without its change of arithmetic on integers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from etdev.config.tables.schemes import Pt2eXnnpack
+
+
+def make_quantizer(settings: Pt2eXnnpack) -> Any:
+    """Return ExecuTorch's quantizer for XNNPACK.
+
+    Before it places observers, it replaces the number in ``tensor + number`` and ``tensor * number`` by a float32
+    tensor, of any tensor. Positions of tokens then become floats, and no longer index anything. This quantizer puts
+    the number back where the result is not float32, which is never quantized.
+    """
+    from executorch.backends.xnnpack.quantizer import xnnpack_quantizer
+
+    config = xnnpack_quantizer.get_symmetric_quantization_config(
+        is_per_channel=settings.per_channel, is_dynamic=settings.dynamic
+    )
+    quantizer = xnnpack_quantizer.XNNPACKQuantizer().set_global(config)
+    transform = quantizer.transform_for_annotation
+
+    def transform_float_only(model: Any) -> Any:
+        before = {node: node.args for node in model.graph.nodes if not _returns_float32(node)}
+        changed = transform(model)
+        for node, args in before.items():
+            if node.args != args:
+                constants = [argument for argument in node.args if argument not in args]
+                node.args = args
+                for constant in constants:
+                    changed.graph.erase_node(constant)
+                    delattr(changed, constant.target)
+        changed.recompile()
+        return changed
+
+    quantizer.transform_for_annotation = transform_float_only
+    return quantizer
+
+
+def _returns_float32(node: Any) -> bool:
+    import torch
+
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.dtype is torch.float32
