@@ -1,0 +1,85 @@
+"""Examples: the commands of each README work, and print what the README shows.
+
+``EXAMPLES_CACHE`` names a cache in which `.ci/run` has built some of them already.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from etdev.runtime.native.toolchain import Missing, find_toolchain
+from support import pages
+
+pytest.importorskip("executorch", reason="needs the extra `build`")
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+ELSEWHERE = {"mcu": "tests/project/test_mcu_page.py"}
+"""Examples whose commands another test runs."""
+NOT_RUN = ("python train.py",)
+"""Commands that take minutes."""
+FROM_CACHE = "  note       unchanged: taken from the cache\n"
+LARGEST = 300 * 1024
+"""Bytes of an example's files."""
+
+
+def _names() -> list[str]:
+    return sorted(path.parent.name for path in EXAMPLES.glob("*/README.md"))
+
+
+def _run(line: str, folder: Path) -> tuple[int, str]:
+    """Run a command of a README. A script has a process of its own: ExecuTorch's runners print without Python."""
+    program, *arguments = shlex.split(line, comments=True)
+    if program != "python":
+        return pages.run(line, folder)
+    command = [sys.executable, *arguments]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=200)
+    return done.returncode, done.stdout + (done.stderr if done.returncode else "")
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+@pytest.mark.parametrize("name", [name for name in _names() if name not in ELSEWHERE])
+def test_the_commands_of_its_readme_work(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if isinstance(find_toolchain(), Missing):
+        pytest.skip("the READMEs show the check `native`, which needs a C++ compiler")
+    if cache := os.environ.get("EXAMPLES_CACHE"):
+        monkeypatch.setenv("ETDEV_CACHE_DIR", cache)
+    folder = tmp_path / "examples" / name
+    shutil.copytree(EXAMPLES / name, folder, ignore=shutil.ignore_patterns("build", "__pycache__", "etdev.lock"))
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    commands = pages.commands(text)
+    assert any(command.line.startswith("etdev build") for command in commands)
+    for command in commands:
+        if command.line.startswith("cd "):
+            folder /= command.line.removeprefix("cd ")
+            continue
+        if command.line.startswith(NOT_RUN):
+            continue
+        code, printed = _run(command.line, folder)
+        assert code == 0, f"{command.line}\n{printed}"
+        if command.shown is not None:
+            pages.assert_shown(command.shown, printed.replace(FROM_CACHE, ""))
+
+
+@pytest.mark.parametrize("name", _names())
+def test_an_example_is_small(name: str) -> None:
+    """The repository keeps every version of its files."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "."],
+        cwd=EXAMPLES / name,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listed.returncode:
+        pytest.skip("this is not a git checkout")
+    files = [EXAMPLES / name / line for line in listed.stdout.splitlines()]
+    assert sum(path.stat().st_size for path in files if path.exists()) <= LARGEST
