@@ -88,3 +88,11 @@ def test_doctor_says_what_is_missing(binaries: Path, tmp_path: Path) -> None:
     assert {"model", "model.weights", "targets.cpu.partitioners[0].backend"} == {
         need["key"] for need in json.loads(inside.stdout)["needs"]
     }
+
+
+def test_what_is_published_is_as_the_index_takes_it(wheel: Path) -> None:
+    """The metadata, and the front page as the index shows it."""
+    pytest.importorskip("twine", reason="needs the dependency group `release`")
+    command = [sys.executable, "-m", "twine", "check", "--strict", str(wheel)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -82,8 +82,10 @@ def _schema(found: Format) -> dict[str, Any]:
             if meaning:
                 field["description"] = meaning
         table.pop("title", None)
+        if table.get("additionalProperties") is False:  # A reader ignores fields that it does not know.
+            del table["additionalProperties"]
         if "description" in table:
-            table["description"] = " ".join(table["description"].split())
+            table["description"] = re.sub(r"\bNone\b", "null", " ".join(table["description"].split()))
     return made
 
 
@@ -156,7 +158,8 @@ def _fields(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
             and isinstance(after.value, ast.Constant)
             and isinstance(after.value.value, str)
         ):
-            yield field.target.id, " ".join(textwrap.dedent(after.value.value).split())
+            text = " ".join(textwrap.dedent(after.value.value).split())
+            yield field.target.id, re.sub(r"\bNone\b", "null", text)
 
 
 def _classes(model: Any, seen: set[int] | None = None) -> Iterator[Any]:
