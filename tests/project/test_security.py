@@ -71,7 +71,7 @@ def test_commands_on_configs_run_nothing(tmp_path: Path) -> None:
     (tmp_path / "etdev.toml").write_text(LINEAR_CONFIG + "[targets.cpu]\n")
     for name in ("model.py", "data.py"):
         (tmp_path / name).write_text("raise SystemExit('code of the project ran')\nclass Linear: ...\n")
-    done = _guarded(tmp_path, "validate", "config show", "config explain model.entry", "schema")
+    done = _guarded(tmp_path, "validate", "config show", "config explain model.entry", "schema", "cache why cpu")
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("nothing else ran\n")
 
