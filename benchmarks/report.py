@@ -4,7 +4,8 @@ The programs have as many tensors as `--tensors` says: a chain, each tensor in u
 which all are in use to the end. Times are of a browser that is open already, the median of `--rounds`: until the page
 has drawn itself, until a tensor under the pointer is described, and for each key that goes to another tensor. Then the
 graph is expanded, moved, zoomed, shown as a whole, searched, coloured and walked through: each time is until the next
-frame after the change is drawn, with all instructions expanded. Ends with 1 if a limit is passed, with 3 if there is no
+frame after the change is drawn, with all instructions expanded. The last table is about the page of `etdev diff` of two
+chains. Ends with 1 if a limit is passed, with 3 if there is no
 Chromium with its driver.
 
     python benchmarks/report.py [--tensors N ...] [--rounds N] [--size BYTES] [--seconds S]
@@ -26,6 +27,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import etdev
+from etdev.inspection.report import diff_page
 from etdev.program import Program, write
 from etdev.program import model as m
 from page.browser import Browser
@@ -118,6 +120,21 @@ def measure_graph(browser: Browser) -> dict[str, float]:
     return dict(browser.run(_DRAWN, "value 77"))
 
 
+def compare(browser: Browser, folder: Path, count: int) -> str:
+    """A row about the page that compares a chain with one that is a tenth shorter."""
+    files = [folder / f"{name}.pte" for name in ("long", "short")]
+    for file, length in zip(files, (count - 1, count - count // 10), strict=True):
+        write(chain(length), file)
+    start = time.perf_counter()
+    page = folder / "diff.html"
+    page.write_text(diff_page(*files), encoding="utf-8")
+    made = time.perf_counter()
+    browser.open(page)
+    assert browser.run("return document.documentElement.dataset.ready") == "yes"
+    drawn = time.perf_counter() - made
+    return f"| {count:,} | {page.stat().st_size:,} | {made - start:.2f} | {drawn:.2f} |"
+
+
 def main() -> int:
     """Measure, print a table, and judge it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -163,6 +180,11 @@ def main() -> int:
         print("|---|--:|" + "--:|" * len(next(iter(graphs.values()))))
         for name, medians in graphs.items():
             print(f"| {name} | {' | '.join(f'{ms:.0f}' for ms in medians.values())} |")
+        print()
+        print("| compared | page, bytes | to make it, s | drawn, s |")
+        print("|--:|--:|--:|--:|")
+        for count in arguments.tensors:
+            print(compare(browser, Path(folder), count))
     return int(failed)
 
 

@@ -104,6 +104,28 @@ def test_as_json(run: Run) -> None:
     assert (document["a"]["memory"]["cpu"], document["b"]["memory"]["cpu"]) == (32, 1 << 33)
 
 
+def test_as_a_page(run: Run, tmp_path: Path) -> None:
+    code, out, err = run(loop(), everything(), "--output", "html=pages/diff.html")
+
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-1].startswith("a.pte and b.pte differ")
+    page = (tmp_path / "pages" / "diff.html").read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert run(loop(), everything(), "--output", "html=-") == (0, page, "")
+    assert run(loop(), everything(), "--output", "html") == (0, page, "")
+
+
+@pytest.mark.parametrize("name", ["b.pte", "report.json", "a.object.json", "new.pte"])
+def test_a_page_replaces_no_file_that_it_is_made_from(run: Run, tmp_path: Path, name: str) -> None:
+    (tmp_path / "report.json").write_text("{}", encoding="utf-8")
+
+    code, out, err = run(loop(), chain(1), "--output", f"html={name}")
+
+    assert (code, out) == (2, "")
+    assert "--output" in err
+    assert (tmp_path / "report.json").read_text(encoding="utf-8") == "{}"
+
+
 def test_targets_by_their_names(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A target and a file, two targets; from the folder of the config, and from another one with ``-c``."""
     write_project(Path(), f"{LINEAR_CONFIG}[targets.cpu]\n[targets.other]\n[targets.unbuilt]\n", model=LINEAR)

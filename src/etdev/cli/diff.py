@@ -18,6 +18,8 @@ from etdev.errors import ExitCode, UsageError
 from etdev.units import format_share
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from etdev.inspection.diff import MethodDiff, ProgramDiff
     from etdev.program.info import Argument, BufferInfo, DelegateInfo, MethodInfo
 
@@ -69,18 +71,36 @@ def diff(
 ) -> int:
     """Show the differences between two programs: sections, memory, methods, operators, delegates, addresses.
 
-    Needs neither torch nor executorch. Differences do not change the exit code. Formats of --output: text, json, md.
+    Needs neither torch nor executorch. Differences do not change the exit code. Formats of --output: text, json, md,
+    html (one page with both memory maps, the changed instructions, and the page of `etdev report` about each).
     """
-    outputs = parse_outputs(output, allowed=(TEXT, "json", "md"))
+    outputs = parse_outputs(output, allowed=(TEXT, "json", "md", "html"))
     files = [find_program(name, config, is_target=known).file for name, known in _two_programs(a, b, named or ())]
     outputs.refuse(*files)
+    if any(item.format == "html" for item in outputs.items):
+        from etdev.inspection.report import files_read
+
+        outputs.refuse(*(place for file in files for place in files_read(file)))
     from etdev.inspection.diff import diff
 
     found = diff(*files)
     outputs.write(
-        {TEXT: lambda: render_text(found), "json": found.to_json, "md": lambda: render_markdown(found)},
+        {
+            TEXT: lambda: render_text(found),
+            "json": found.to_json,
+            "md": lambda: render_markdown(found),
+            "html": lambda: _page(files, found),
+        }
     )
     return ExitCode.DONE
+
+
+def _page(files: Sequence[Path], found: ProgramDiff) -> str:
+    """Return the HTML page."""
+    from etdev.inspection.report import diff_page
+
+    first, second = files
+    return diff_page(first, second, found)
 
 
 def _two_programs(a: str | None, b: str | None, targets: Sequence[str]) -> list[tuple[str, bool]]:

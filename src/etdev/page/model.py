@@ -298,6 +298,58 @@ class ProgramPage:
 
 
 @dataclass(frozen=True, slots=True)
+class Figure:
+    """A number of both programs. None where a program does not have it."""
+
+    name: str
+    a: int | None
+    b: int | None
+    nbytes: bool
+    """True for a number of bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeightChange:
+    """Data that differs between two programs. Its size is None in a program that does not have it."""
+
+    name: str
+    kind: str
+    a: int | None
+    b: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class MethodDiffPage:
+    """Comparison of two methods of the same name."""
+
+    name: str
+    figures: tuple[Figure, ...]
+    instruction_a: tuple[int, ...]
+    """Positions in the first method, one row for each instruction of either. :data:`NONE` for an added one."""
+    instruction_b: tuple[int, ...]
+    """Positions in the second method. :data:`NONE` for a removed instruction."""
+    matched: int
+    """Number of tensors in planned memory that both methods have."""
+    moved_a: tuple[int, ...]
+    """Value indices, in the first method, of the matched tensors that have another place in the second."""
+    moved_b: tuple[int, ...]
+    """Value indices of the same tensors in the second method."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiffPage:
+    """Comparison of the two programs of a document."""
+
+    verdict: str
+    figures: tuple[Figure, ...]
+    methods: tuple[MethodDiffPage, ...]
+    only_a: tuple[str, ...]
+    """Names of the methods that only the first program has."""
+    only_b: tuple[str, ...]
+    weights: tuple[WeightChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
     """All data of one page."""
 
@@ -309,6 +361,8 @@ class Document:
     versions: Mapping[str, str] = field(default_factory=dict)
     """Versions of the packages that made the build. Empty if the build's report is not available."""
     notes: tuple[str, ...] = ()
+    diff: DiffPage | None = None
+    """Comparison of the two programs, or None for a page without one."""
 
 
 class Texts:

@@ -12,7 +12,7 @@ from importlib.resources import files
 from etdev.page.model import Document
 from etdev.page.vendor import ECHARTS
 
-STYLES = ("page.css", "graph.css")
+STYLES = ("page.css", "graph.css", "diff.css")
 SCRIPTS = (
     "format.js",
     "table.js",
@@ -33,6 +33,7 @@ SCRIPTS = (
     "graph.js",
     "modules.js",
     "program.js",
+    "diff.js",
     "page.js",
 )
 """Scripts of the page, in order. A script may use definitions of earlier scripts."""

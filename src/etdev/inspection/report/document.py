@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from etdev import program as pte
@@ -25,6 +25,16 @@ from etdev.program import Program
 from etdev.program.bank_report import counted_calls
 from etdev.program.data_files.joined import DataArgument, data_paths, read_joined
 from etdev.program.info import ProgramInfo
+
+
+@dataclass(frozen=True)
+class ReadProgram:
+    """A program, and what is known of its build."""
+
+    program: Program
+    file: Path
+    sha256: str
+    known: Provenance
 
 
 def report(
@@ -70,6 +80,13 @@ def page_place(file: Path) -> Path:
 
 def file_document(file: Path, data: Sequence[Path] = ()) -> Document:
     """Return the content of the page for a program and its data files. Raises :class:`~etdev.errors.ProgramError`."""
+    texts = Texts()
+    found = read_program(file, data)
+    return _document((program_page(found, texts),), found.known.build, texts)
+
+
+def read_program(file: Path, data: Sequence[Path] = ()) -> ReadProgram:
+    """Read a program and what is known of its build. Raises :class:`~etdev.errors.ProgramError`."""
     program = pte.read(file)
     if data:
         read_joined(file, data)  # This checks that the data files belong to the program.
@@ -77,12 +94,15 @@ def file_document(file: Path, data: Sequence[Path] = ()) -> Document:
         digest = file_sha256(file)
     except OSError as error:
         raise ProgramError(f"cannot read the program: {describe_os_error(error)[0]}", where=str(file)) from error
-    texts = Texts()
     known = provenance(file, digest)
     if data:
         known = replace(known, data=tuple(data), without=())
-    page = _program_page(program, file, digest, known, texts)
-    return _document((page,), known.build, texts)
+    return ReadProgram(program, file, digest, known)
+
+
+def program_page(found: ReadProgram, texts: Texts) -> ProgramPage:
+    """Return the part of a page about a program."""
+    return _program_page(found.program, found.file, found.sha256, found.known, texts)
 
 
 def build_document(build: BuildResult) -> Document:

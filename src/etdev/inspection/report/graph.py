@@ -9,7 +9,7 @@ from itertools import chain
 from etdev.devices import HOST, DeviceNameError
 from etdev.inspection.copies import copy_kind
 from etdev.inspection.naming import dtype_name
-from etdev.inspection.report.dataflow import INPUT, DataFlow, End
+from etdev.inspection.report.dataflow import INPUT, STATE, DataFlow, End
 from etdev.inspection.report.tensors import shape_text
 from etdev.linker.state import state_name
 from etdev.page.model import NONE, Edges, Ends, Graph, Texts, Values
@@ -93,7 +93,7 @@ def _jumps(found: DataFlow) -> Iterator[tuple[int, int]]:
 def _end_name(plan: m.ExecutionPlan, end: End, inputs: Sequence[str]) -> str:
     if end.kind == INPUT and end.position < len(inputs):
         return inputs[end.position]
-    if end.kind == "state":
+    if end.kind == STATE:
         return state_name(plan, (end.value,)) or f"value {end.value}"
     return str(end.position)
 

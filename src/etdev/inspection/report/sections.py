@@ -73,14 +73,25 @@ def _called(calls: int, method: str) -> str:
 
 def _weights(program: Program, info: ProgramInfo, known: Provenance, kind: ConstantKind) -> Iterator[_Item]:
     """Yield the items of the program's constants, or of its initial values, depending on ``kind``."""
+    for name, _, item in named_constants(program, info, known, kind):
+        yield name, item.nbytes, _use(item, known)
+
+
+def named_constants(
+    program: Program, info: ProgramInfo, known: Provenance, kind: ConstantKind
+) -> Iterator[tuple[str, bool, ConstantInfo]]:
+    """Yield the program's constants, or its initial values, with their names.
+
+    The second item is False for a name that only states the index.
+    """
     named = _parameters(known)
     for item in info.constants:
         if item.kind == kind:
             parameter, data = named.get(item.index, ("", None))
             tensor = program.method(item.method).values[item.value]
             same = isinstance(tensor, m.Tensor) and data is not None and data == constant_data(program, tensor)
-            name = parameter if same and parameter else item.name or f"{kind} {item.index}"
-            yield name, item.nbytes, _use(item, known)
+            name = parameter if same and parameter else item.name
+            yield name or f"{kind} {item.index}", bool(name), item
 
 
 def _parameters(known: Provenance) -> dict[int, tuple[str, Blob | None]]:

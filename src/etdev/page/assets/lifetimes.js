@@ -30,7 +30,8 @@ function bufferName(buffer) {
 
 /** The bytes that a map shows: the bank if at least a quarter of it is in use, otherwise the buffer. */
 function mapExtent(buffer) {
-  const { size, capacity } = buffer.info;
+  const { capacity } = buffer.info;
+  const size = Math.max(buffer.info.size, buffer.extent ?? 0); // Of the larger one, in a comparison.
   return Math.max(capacity !== null && capacity <= 4 * size ? capacity : size, 1);
 }
 

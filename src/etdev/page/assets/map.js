@@ -11,7 +11,7 @@ function mapOption(method, buffer, narrow) {
   const left = scaled(narrow ? 58 : 76);
   const right = scaled(narrow ? 8 : 24);
   const fontSize = scaled(12);
-  const unit = axisUnit(buffer.info.size);
+  const unit = axisUnit(mapExtent(buffer));
   const limit = mapExtent(buffer) / unit.bytes;
   const time = {
     type: "value",

@@ -1,11 +1,14 @@
 "use strict";
 // The memory map: what the pointer and the keyboard do in it.
 
+let mapsMade = 0;
+
 class MemoryMap {
   constructor(method, buffer) {
     this.method = method;
     this.buffer = buffer;
-    this.unit = axisUnit(buffer.info.size).bytes;
+    this.help = `map-help-${mapsMade++}`;
+    this.unit = axisUnit(mapExtent(buffer)).bytes;
     this.zoom = new Zoom([method.instants, mapExtent(buffer)]);
     this.order = rowsInOrder(buffer);
     this.placeInOrder = new Map(this.order.map((row, place) => [row, place]));
@@ -24,12 +27,12 @@ class MemoryMap {
       tabindex: "0",
       role: "application",
       "aria-label": mapSummary(this.method, this.buffer),
-      "aria-describedby": "map-help",
+      "aria-describedby": this.help,
       onkeydown: (event) => this.onKey(event),
       onblur: () => this.select(-1),
     };
     this.frame = element("div", attributes, this.canvas, this.marker, this.tip);
-    this.view = element("div", {}, this.buttons(), legend(this.buffer), this.frame, mapHelp());
+    this.view = element("div", {}, this.buttons(), legend(this.buffer), this.frame, mapHelp(this.help));
     this.resized = new ResizeObserver(() => this.onResize());
     this.resized.observe(this.canvas);
   }

@@ -7,7 +7,8 @@
   let charts = [];
 
   document.getElementById("header").append(element("h1", {}, DOCUMENT.title), ...chooser(), themeButton());
-  if (DOCUMENT.programs.length) show(0);
+  const views = [...(DOCUMENT.diff ? [diffView] : []), ...DOCUMENT.programs.map((program) => () => programView(program))];
+  if (views.length) show(0);
   document.getElementById("footer").append(...lastWords());
   dark.addEventListener("change", redraw);
   addEventListener("beforeprint", redraw);
@@ -16,6 +17,7 @@
 
   function chooser() {
     const names = DOCUMENT.programs.map((program) => program.name);
+    if (DOCUMENT.diff) return [choice("Page", ["Comparison", ...names.map((name, side) => `${SIDES[side]}: ${name}`)], show)];
     return names.length > 1 ? [choice("Target", names, show)] : [];
   }
 
@@ -38,9 +40,9 @@
 
   function show(index) {
     charts.forEach((chart) => chart.dispose());
-    const program = programView(DOCUMENT.programs[index]);
-    document.getElementById("content").replaceChildren(program.view);
-    charts = program.charts;
+    const shown = views[index]();
+    document.getElementById("content").replaceChildren(shown.view);
+    charts = shown.charts;
     redraw();
   }
 

@@ -3,6 +3,7 @@
 
 /** Everything about a program; `charts` are to be drawn once it is in the page. */
 function programView(program) {
+  for (const { buffers } of program.methods) for (const buffer of buffers) delete buffer.extent; // Of a comparison.
   const charts = [];
   const parts = [summary(program)];
   if (program.problem)
@@ -184,12 +185,13 @@ function buffersView(method, charts, links) {
   let shown = first;
   charts.push(holder);
   fill(first);
-  links.tensor = ({ buffer, row }) => {
+  links.tensor = ({ buffer, row }, withFocus = true) => {
     if (buffer !== shown) {
       chooser.querySelector("select").selectedIndex = buffer;
       show(buffer);
     }
-    holder.map.present(row);
+    if (withFocus) holder.map.present(row);
+    else holder.map.go(row);
   };
   return element("div", {}, chooser ? element("div", { class: "controls" }, chooser) : null, place);
 

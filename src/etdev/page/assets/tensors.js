@@ -7,10 +7,10 @@ function mapSummary(method, buffer) {
   return `Memory map of ${bufferName(buffer)}: ${tensors}, ${grouped(method.instants - 2)} instructions${peak}`;
 }
 
-function mapHelp() {
+function mapHelp(id) {
   return element(
     "p",
-    { class: "faint", id: "map-help" },
+    { class: "faint", id },
     "Left and right: tensors by time. Up and down: what lies above and below. P: the peak. + − 0: zoom. ",
     "With a pointer: drag to move, Ctrl and wheel to zoom time, Shift and wheel to zoom addresses, click to hold. ",
     "The tables below say the same.",
