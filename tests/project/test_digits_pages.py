@@ -11,7 +11,8 @@ import pytest
 from etdev.runtime.native.toolchain import Missing, find_toolchain
 from support import pages
 
-pytestmark = [pytest.mark.slow, pytest.mark.integration]
+# Several builds, on a machine that may do other work too.
+pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(900)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ import pytest
 from etdev.runtime.native.toolchain import Missing, find_toolchain
 from support import pages
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("guides")]
+# Several builds, on a machine that may do other work too.
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 pytest.importorskip("executorch", reason="needs the extra `build`")
 
