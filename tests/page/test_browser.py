@@ -105,7 +105,15 @@ def test_texts_can_be_read_in_both_themes(browser: Browser, dark: bool, tmp_path
     for text in ("text", "faint", "accent", "good", "bad", "doubt"):
         for ground in ("page", "panel"):
             assert contrast(browser, text, ground) >= 4.5, (text, ground)
-    for area in ("kernel", "delegate", "input", "state", "transfer", "alias"):
+    for area in (
+        "kernel",
+        "delegate",
+        "input",
+        "state",
+        "transfer",
+        "alias",
+        *(f"hue-{number}" for number in range(8)),
+    ):
         assert contrast(browser, area, "page") >= 3, area
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 from etdev.inspection.planned_memory import method_memories
@@ -65,6 +66,35 @@ def test_in_a_loop_a_value_also_comes_from_the_round_before() -> None:
     plan = method(values, calls, inputs=(0, 1), outputs=(3,))
     found = edges(program(plan))
     assert {(1, 0, 1), (5, 0, 1), (0, 1, 2), (1, 3, 1), (4, 2, 0)} <= found
+
+
+def conditions(count: int) -> Program:
+    """So many conditions one after another; each is the sine or the cosine of the one before."""
+    flag = m.Tensor(m.ScalarType.BOOL, (), (), allocation_info=m.AllocationDetails(1, 0))
+    values: list[m.Value] = [flag, tensor(4, at=16), m.Bool(False)]
+    calls: list[m.Instruction] = []
+    last = 1
+    for number in range(count):
+        sine, cosine, either = (len(values) + offset for offset in range(3))
+        values += [tensor(4, at=16 * number + 32), tensor(4, at=16 * number + 32), tensor(4)]
+        start = len(calls)
+        calls += [m.JumpFalseCall(0, start + 4), sin(last, sine), m.MoveCall(sine, either)]
+        calls += [m.JumpFalseCall(2, start + 6), cos(last, cosine), m.MoveCall(cosine, either)]
+        last = either
+    values.append(tensor(4, at=16 * count + 32))
+    return program(method(values, [*calls, sin(last, len(values) - 1)], inputs=(0, 1)))
+
+
+def test_many_branches_take_little_time_and_memory() -> None:
+    """A set of all values for each branch would take 3 GB for 1,600 of them."""
+    found = conditions(800)
+    tracemalloc.start()
+    seen = edges(found, "lifetimes are unknown")
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 50_000_000
+    assert {(2, 6 + 1, 5), (5, 6 + 1, 5), (2, 6 + 4, 5), (5, 6 + 4, 5)} <= seen  # Value 5 is either of the first.
+    assert len(seen) == 7 * 800 + 1
 
 
 def test_a_part_of_a_larger_tensor_is_followed_by_its_bytes() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
 from etdev.program import model as m
@@ -67,7 +68,8 @@ def data_flow(plan: m.ExecutionPlan, memory: MethodMemory | str) -> DataFlow:
     started = {end.value: frozenset({count + row}) for row, end in enumerate(ends) if end.kind != OUTPUT}
     bytes_from = _writers_of_bytes(memory, {end.value: count + row for row, end in enumerate(ends)})
     edges: dict[tuple[int, int, int], None] = {}
-    before = _before_blocks(flow, operands, started)
+    live = _live_after(flow, operands, plan.outputs)
+    before = _before_blocks(flow, operands, started, live)
     for block, writers in zip(flow.blocks, before, strict=True):
         now = dict(writers)
         for position in range(block.start, block.end):
@@ -75,7 +77,7 @@ def data_flow(plan: m.ExecutionPlan, memory: MethodMemory | str) -> DataFlow:
                 sources = now.get(value) or bytes_from.get((position, value), ())
                 edges.update(((source, position, value), None) for source in sources if source != position)
             _apply(now, position, operands[position])
-    at_end = _at_end(flow, operands, before)
+    at_end = _at_end(flow, operands, before, live)
     for row, end in enumerate(ends):
         if end.kind == OUTPUT:
             sources = at_end.get(end.value) or bytes_from.get((count, end.value), ())
@@ -176,37 +178,88 @@ def _apply(now: dict[int, frozenset[int]], position: int, operands: Operands) ->
         now[value] = now.get(value, frozenset()) | here if value in operands.partial else here
 
 
-def _before_blocks(flow: FlowGraph, operands: Sequence[Operands], started: _Writers) -> list[dict[int, frozenset[int]]]:
-    """Return the writers of each value before each block."""
+def _live_after(flow: FlowGraph, operands: Sequence[Operands], outputs: Sequence[int]) -> list[set[int]]:
+    """Return the values that may be read after each block, before another instruction writes them.
+
+    Without these sets, each block would have the writers of all values of the method.
+    """
+    read_first: list[set[int]] = []
+    written: list[set[int]] = []
+    for block in flow.blocks:
+        reads: set[int] = set()
+        writes: set[int] = set()
+        for one in operands[block.start : block.end]:
+            reads.update(value for value in (*one.reads, *one.partial) if value not in writes)
+            writes.update(one.writes)
+        read_first.append(reads)
+        written.append(writes)
+    predecessors: list[list[int]] = [[] for _ in flow.blocks]
+    for number, block in enumerate(flow.blocks):
+        for successor in block.successors:
+            if successor != flow.exit:
+                predecessors[successor].append(number)
+    after = [set(outputs) if flow.exit in block.successors else set() for block in flow.blocks]
+    waiting = list(range(len(flow.blocks)))
+    while waiting:
+        block_number = waiting.pop()
+        here = read_first[block_number] | (after[block_number] - written[block_number])
+        for number in predecessors[block_number]:
+            if not here <= after[number]:
+                after[number] |= here
+                waiting.append(number)
+    return after
+
+
+def _before_blocks(
+    flow: FlowGraph, operands: Sequence[Operands], started: _Writers, live: Sequence[set[int]]
+) -> list[dict[int, frozenset[int]]]:
+    """Return the writers of each value that is read later, before each block."""
     before: list[dict[int, frozenset[int]]] = [{} for _ in flow.blocks]
     if not flow.blocks:
         return before
     before[0] = dict(started)
     rank = {block: number for number, block in enumerate(flow.order())}
-    waiting = set(rank)
+    # Each reachable block is visited once at least, in order; again only where a path adds writers.
+    waiting = [(number, block) for block, number in rank.items()]
+    heapify(waiting)
+    queued = set(rank)
     while waiting:
-        block = min(waiting, key=rank.__getitem__)
-        waiting.remove(block)
-        now = dict(before[block])
-        for position in range(flow.blocks[block].start, flow.blocks[block].end):
-            _apply(now, position, operands[position])
+        _, block = heappop(waiting)
+        queued.remove(block)
+        now = _after(flow, operands, before, block, live)
         for successor in flow.blocks[block].successors:
-            if successor != flow.exit and _join(before[successor], now):
-                waiting.add(successor)
+            new = successor != flow.exit and _join(before[successor], now)
+            if new and successor not in queued:
+                queued.add(successor)
+                heappush(waiting, (rank[successor], successor))
     return before
 
 
+def _after(
+    flow: FlowGraph,
+    operands: Sequence[Operands],
+    before: Sequence[_Writers],
+    block: int,
+    live: Sequence[set[int]],
+) -> dict[int, frozenset[int]]:
+    """Return the writers of each value that is read later, after a block."""
+    now = dict(before[block])
+    for position in range(flow.blocks[block].start, flow.blocks[block].end):
+        _apply(now, position, operands[position])
+    return {value: now[value] for value in live[block] if value in now}
+
+
 def _at_end(
-    flow: FlowGraph, operands: Sequence[Operands], before: Sequence[dict[int, frozenset[int]]]
+    flow: FlowGraph,
+    operands: Sequence[Operands],
+    before: Sequence[dict[int, frozenset[int]]],
+    live: Sequence[set[int]],
 ) -> dict[int, frozenset[int]]:
     """Return the writers of each value at the end of the method."""
     found: dict[int, frozenset[int]] = {}
     for number, block in enumerate(flow.blocks):
         if flow.exit in block.successors:
-            now = dict(before[number])
-            for position in range(block.start, block.end):
-                _apply(now, position, operands[position])
-            _join(found, now)
+            _join(found, _after(flow, operands, before, number, live))
     return found
 
 
