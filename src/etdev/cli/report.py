@@ -21,7 +21,7 @@ def report(
     output: OutputOption = None,
     quiet: QuietOption = False,
 ) -> int:
-    """Write a page about a .pte: memory map, bytes in use and their peak, file size, devices, verification.
+    """Write a page about a .pte: memory map, peak, graph, modules of the model, file size, devices, verification.
 
     The page is one HTML file that needs no network: NAME.html next to the program, or the path in --output. The page
     includes facts from files that the build wrote next to the program, and from the program's data files. Needs neither

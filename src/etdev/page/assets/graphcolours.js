@@ -9,8 +9,8 @@ const NODE_KINDS = {
   control: "jump",
   pointer: "sets a pointer",
 };
-const GRAPH_HUES = { kernel: "kernel", copy: "input", delegate: "delegate", transfer: "transfer", control: "state", pointer: "alias" };
-const END_HUES = { input: "input", output: "accent", state: "state" };
+const GRAPH_HUES = { kernel: "kernel", copy: "hue-5", delegate: "delegate", transfer: "transfer", control: "state", pointer: "alias" };
+const END_HUES = { input: "input", output: "hue-6", state: "state" };
 const WHOLE_MODEL = "the model itself";
 const NO_MODULE = "no known module";
 const HUES = 8;
@@ -36,20 +36,24 @@ function graphColourings(data) {
   ].filter(Boolean);
 }
 
-/** The colour of a node. */
+/** The colour of a node. Inputs, outputs and state have colours of their own only among the kinds. */
 function graphHue(data, node, colouring) {
-  return data.isEnd(node.first) ? END_HUES[data.endKind(node.first)] : colouring.hue(node);
+  if (!data.isEnd(node.first)) return colouring.hue(node);
+  return colouring.ends ? END_HUES[data.endKind(node.first)] : "edge";
 }
 
 function byKind(data) {
   const kinds = data.graph.kind.map((number) => text(number));
   const found = Object.keys(NODE_KINDS).filter((kind) => kinds.includes(kind));
   const groups = kinds.length > MOST_NODES;
+  const ends = Object.keys(END_HUES).filter((kind) => data.graph.ends.kind.some((number) => text(number) === kind));
   return {
     name: "Kind",
+    ends: true,
     hue: (node) => (node.group ? commonHue(node, (at) => GRAPH_HUES[kinds[at]]) : GRAPH_HUES[kinds[node.first]]),
     legend: () => [
       ...found.map((kind) => [GRAPH_HUES[kind], NODE_KINDS[kind]]),
+      ...ends.map((kind) => [END_HUES[kind], kind]),
       ...(groups && found.length > 1 ? [["storage", "several of them"]] : []),
     ],
   };
