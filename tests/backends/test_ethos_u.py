@@ -59,6 +59,13 @@ def test_flags_and_names_are_those_of_the_installed_vela() -> None:
     assert issue.hint == "did you mean 'Shared_Sram'?"
 
 
+def test_a_memory_mode_that_the_processor_lacks() -> None:
+    mode = {"memory_mode": "Dedicated_Sram"}
+    assert [*NPU.check_options(options(target="ethos-u85-256", **mode))] == []
+    (issue,) = NPU.check_options(options(target="ethos-u55-128", **mode))
+    assert (issue.path, issue.message) == (("memory_mode",), "ethos-u55-128 has no memory mode Dedicated_Sram")
+
+
 def test_names_are_those_of_the_config_file(tmp_path: Path) -> None:
     path = tmp_path / "a b.ini"
     path.write_text(INI)

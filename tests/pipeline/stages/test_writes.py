@@ -101,6 +101,30 @@ def test_a_written_input_with_the_name_of_a_buffer_is_refused(tmp_path: Path) ->
     assert f"'x' (model.py:{line}, in forward), which has the same name as a buffer" in caught.value.message
 
 
+NO_BUFFER = Case(
+    """
+    def __init__(self):
+        super().__init__()
+        self.cache = torch.zeros(4)
+
+    def forward(self, x):
+        self.cache[1:] = x
+        return self.cache + 1
+    """,
+    {"forward": {"x": "float32 [3]"}},
+)
+
+
+def test_a_written_tensor_that_is_not_a_buffer_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match="writes to the tensor 'cache'") as caught:
+        emit(tmp_path, NO_BUFFER)
+
+    line = FIRST_LINE + NO_BUFFER.text.strip("\n").split("\n").index("        self.cache[1:] = x")
+    assert f"'cache' (model.py:{line}, in forward), which is not a buffer of the model" in caught.value.message
+    assert caught.value.hint is not None
+    assert "register_buffer('cache'" in caught.value.hint
+
+
 TIED = """
     def __init__(self):
         super().__init__()

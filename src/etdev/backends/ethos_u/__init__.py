@@ -51,6 +51,7 @@ class EthosU:
         yield from vela.check_flags(options.extra_flags)
         if options.config is None:
             yield from self.check_files(options)
+            yield from _check_mode(options)
 
     def check_files(self, options: EthosUOptions) -> Iterable[OptionIssue]:
         path = vela.default_config() if options.config is None else Path(options.config)
@@ -81,6 +82,17 @@ class EthosU:
         from etdev.backends.ethos_u.compiling import recorded
 
         return recorded(options)
+
+
+def _check_mode(options: EthosUOptions) -> Iterable[OptionIssue]:
+    """Yield a problem for a mode of Vela's own config file that the processor does not have.
+
+    Ethos-U55 only reads through its second AXI port, which a mode `Dedicated_Sram` needs for scratch memory.
+    """
+    mode = options.memory_mode or ""
+    if options.target.startswith("ethos-u55") and mode.startswith("Dedicated_Sram"):
+        message = f"{options.target} has no memory mode {mode}"
+        yield OptionIssue(("memory_mode",), message, "use Shared_Sram or Sram_Only, or compile for Ethos-U65 or U85")
 
 
 backend = EthosU()

@@ -18,7 +18,7 @@ from etdev.pipeline.stages.export_errors import explain_export_error
 from etdev.pipeline.stages.inputs import Signature, make_inputs
 from etdev.pipeline.stages.lower_errors import line_of_node
 from etdev.pipeline.stages.memory_orders import make_constants_contiguous
-from etdev.pipeline.stages.writes import find_clash, separate_copies, untie_buffers
+from etdev.pipeline.stages.writes import find_clash, find_written_constant, separate_copies, untie_buffers
 
 if TYPE_CHECKING:
     import torch
@@ -97,7 +97,15 @@ def export_module(
 
 
 def _refuse_unclear_writes(project: Project, program: ExportedProgram) -> None:
-    """Raise an error if the exported program would write to a tensor that the model does not write to."""
+    """Raise an error if the program writes to a constant, or to a tensor that the model does not write to."""
+    if (constant := find_written_constant(program)) is not None:
+        name, node = constant
+        raise ExportError(
+            f"the method writes to the tensor {name!r}{line_of_node(project, node)}, which is not a buffer of the "
+            "model",
+            where=project.where("model"),
+            hint=f"register it as state: `self.register_buffer({name.rpartition('.')[2]!r}, …)` in its module",
+        )
     if (clash := find_clash(program)) is not None:
         name, node = clash
         raise ExportError(

@@ -77,6 +77,16 @@ def find_clash(program: ExportedProgram) -> tuple[str, Node] | None:
     return found[0] if found else None
 
 
+def find_written_constant(program: ExportedProgram) -> tuple[str, Node] | None:
+    """Return a tensor of the model that the method writes and that is no buffer, with the writing node; None if none.
+
+    ``torch.export`` takes a tensor that is a plain attribute of the module for a constant.
+    """
+    constants = program.graph_signature.inputs_to_lifted_tensor_constants
+    found = [(constants[node.name], by) for node, by in _write_nodes(program).items() if node.name in constants]
+    return found[0] if found else None
+
+
 def written_inputs(program: ExportedProgram) -> list[str]:
     """Return the names of the inputs that the method writes. The program returns them before its own outputs."""
     written = {node.name for node in _write_nodes(program)}
