@@ -87,3 +87,24 @@ def test_names_of_modules_are_texts(browser: Browser, tmp_path: Path) -> None:
     assert [row[0] for row in browser.run(ROWS)[:3]] == ["the whole model", EVIL, f"{EVIL}.b"]
     assert browser.run("return [typeof evil, document.querySelectorAll('main img').length]") == ["undefined", 0]
     assert browser.problems() == []
+
+
+def test_thousands_of_modules_answer_at_once(browser: Browser, tmp_path: Path) -> None:
+    """Each change takes a tenth of this on a quiet machine. Small modules share an area."""
+    paths = {at: f"layers.{at // 30}.block{at // 10 % 3}.op{at % 10}" for at in range(3_000)}
+    browser.open(etdev.report(built_file(tmp_path, chain(3_000), modules=paths)))
+    took = browser.run(
+        "const start = performance.now(); const field = document.querySelector('#modules select');"
+        "field.selectedIndex = 1; field.dispatchEvent(new Event('change')); return performance.now() - start;"
+    )
+    assert took < 1_000
+    nodes = browser.run(
+        "const field = document.querySelector('#modules select'); field.selectedIndex = 0;"
+        "field.dispatchEvent(new Event('change'));"
+        "const { data } = echarts.getInstanceByDom(document.querySelector('#modules .chart')).getOption().series[0];"
+        "const count = (node) => 1 + (node.children ?? []).reduce((sum, child) => sum + count(child), 0);"
+        "return [data.reduce((sum, node) => sum + count(node), 0), data[0].children[0].children[0].children[0].name];"
+    )
+    assert nodes[0] < 900
+    assert nodes[1] == "10 smaller"
+    assert browser.problems() == []

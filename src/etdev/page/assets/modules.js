@@ -109,12 +109,10 @@ function moduleTable({ method, rows, links, measure }) {
     row.path === null || !first.has(row.path)
       ? row.name
       : element("button", { type: "button", class: "plain", onclick: () => links.instruction(first.get(row.path)) }, row.name);
-  const bytes = (title, column) => ({
-    title,
-    number: true,
-    value: (row) => row[column],
-    text: (row) => (rows.some((one) => one[column]) ? grouped(row[column]) : ""),
-  });
+  const bytes = (title, column) => {
+    const known = rows.some((row) => row[column]); // A column of zeros is left out.
+    return { title, number: true, value: (row) => row[column], text: (row) => (known ? grouped(row[column]) : "") };
+  };
   const bar = (row) => {
     const made = element("span", { class: "bar" });
     made.style.width = percent(row[measure], whole[measure]).replace(" ", "");
@@ -143,8 +141,11 @@ function moduleTable({ method, rows, links, measure }) {
 
 function modulesOption(rows, measure) {
   const page = colour("page");
+  const hues = Array.from({ length: HUES }, (_, number) => colour(`hue-${number}`));
   const roots = rows.filter((row) => row.parent === null);
-  const shown = roots.flatMap((row) => (row.path === "" && row.children.length ? partsOfModule(row, measure) : [row]));
+  const least = sumOf(roots, measure) / MOST_AREAS;
+  const isWhole = (row) => row.path === "" && row.children.length;
+  const shown = roots.flatMap((row) => (isWhole(row) ? partsOfModule(row, measure, least) : [row]));
   return {
     animation: false,
     series: [
@@ -168,24 +169,35 @@ function modulesOption(rows, measure) {
         },
         levels: [{ upperLabel: { show: false } }], // That of all together, which the table has.
         itemStyle: { borderColor: colour("line"), borderWidth: 1, gapWidth: 1 },
-        data: shown.map((row, at) => moduleNode(row, measure, colour(`hue-${at % HUES}`), 0)),
+        data: shown.map((row, at) => moduleNode(row, measure, hues[at % HUES], 0, least)),
       },
     ],
   };
 }
 
 const MODULE_LEVELS = 4;
+/** A module has an area of its own if it takes at least this part of the whole. */
+const MOST_AREAS = 400;
 
-/** The submodules, and what the module itself does, as a part of its own. */
-function partsOfModule(row, measure) {
+/** The submodules, and what the module itself does, as a part of its own; small ones together. */
+function partsOfModule(row, measure, least) {
   const rest = row[measure] - row.children.reduce((sum, child) => sum + child[measure], 0);
-  const own = { ...row, name: "itself", itself: true, [measure]: rest, children: [] };
-  return [...row.children, ...(rest > 0 ? [own] : [])].filter((part) => part[measure] > 0);
+  const part = (name, bytes) => ({ ...row, name, part: true, [measure]: bytes, children: [] });
+  const small = row.children.filter((child) => child[measure] > 0 && child[measure] < least);
+  const others = small.length < 2 ? [] : [part(`${grouped(small.length)} smaller`, sumOf(small, measure))];
+  const own = rest > 0 ? [part("itself", rest)] : [];
+  const listed = row.children.filter((child) => child[measure] > 0 && (!others.length || child[measure] >= least));
+  return [...listed, ...own, ...others];
 }
 
-function moduleNode(row, measure, hue, level) {
-  const name = row.path && !row.itself ? row.path.split(".").at(-1) : row.name;
+function sumOf(rows, measure) {
+  return rows.reduce((sum, row) => sum + row[measure], 0);
+}
+
+function moduleNode(row, measure, hue, level, least) {
+  const name = row.path && !row.part ? row.path.split(".").at(-1) : row.name;
   const node = { name, value: row[measure], itemStyle: { color: hue } };
   if (!row.children.length || level >= MODULE_LEVELS) return node;
-  return { ...node, children: partsOfModule(row, measure).map((part) => moduleNode(part, measure, hue, level + 1)) };
+  const parts = partsOfModule(row, measure, least);
+  return { ...node, children: parts.map((part) => moduleNode(part, measure, hue, level + 1, least)) };
 }
