@@ -1,3 +1,3 @@
-"""Version of etdev. This module imports nothing, so that every other one can import it."""
+"""Version of etdev. This module imports nothing, so that every other module can import it."""
 
 __version__ = "0.1.0"

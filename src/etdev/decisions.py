@@ -47,7 +47,7 @@ class TilingDecision:
     file_growth: int | None = None
     """Number of bytes that tiling adds to the file, or None if not measured."""
     reason: str = ""
-    """Reason for the decision. Empty if the two numbers explain the decision."""
+    """Reason for the decision; empty if ``memory_saved`` and ``file_growth`` explain the decision."""
 
 
 @dataclass(frozen=True, slots=True)

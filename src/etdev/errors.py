@@ -15,7 +15,7 @@ class ExitCode(IntEnum):
     """Exit codes of etdev. They are part of etdev's interface, so a number never changes its meaning."""
 
     DONE = 0
-    """The command did what it was asked to."""
+    """The command succeeded."""
     GATE_FAILED = 1
     """The artifact misses a budget, an accuracy target or a tolerance of the config. The file is kept."""
     CONFIG = 2
@@ -27,7 +27,7 @@ class ExitCode(IntEnum):
     LOCK_STALE = 5
     """Something does not match ``etdev.lock``."""
     DEPLOY_FAILED = 6
-    """The release was not deployed. The target still serves the previous one."""
+    """The release was not deployed. The target still serves the previous release."""
     BUG = 70
     """An error in etdev itself."""
     INTERRUPTED = 130
@@ -224,8 +224,8 @@ class BanksError(LinkError):
 class CapacityError(BanksError):
     """Error for tensors that do not fit into the memory banks of a target. No file is written.
 
-    ``remedies`` are the parts of the hint, each an alternative. ``ends_in_use`` states that inputs or outputs are in
-    use at the moment that needs the most bytes.
+    ``remedies`` are the alternatives that the hint lists. ``ends_in_use`` is True if inputs or outputs are in use at
+    the peak.
     """
 
     exit_code = ExitCode.GATE_FAILED

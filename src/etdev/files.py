@@ -267,7 +267,7 @@ def file_sha256(path: Path) -> str:
 
 
 def _is_stream(path: Path) -> bool:
-    """Return whether ``path`` is a character device or a pipe. These are written directly and never replaced.
+    """Return whether ``path`` is a character device or a pipe. Such a file is written directly and never replaced.
 
     Raises :class:`WriteError` for a block device, a socket, and an open descriptor of a file.
     """
@@ -367,9 +367,9 @@ def _put_in_place(temporary: Path, target: Path) -> None:
 
 @contextmanager
 def write_errors_named(path: Path, files: tuple[str | None, ...] | None = None) -> Iterator[None]:
-    """Raise an OSError of the block as a WriteError about ``path``.
+    """Convert an OSError of the block to a WriteError about ``path``.
 
-    If ``files`` is given, do so only for errors about one of these files. None in ``files`` matches errors without a
+    If ``files`` is given, convert only errors about one of these files. None in ``files`` matches errors without a
     file name, such as errors of ``write``.
     """
     try:

@@ -27,7 +27,7 @@ class Group:
     kind: str
     """Word for one object of the group in messages, such as ``backend``."""
     contract: str
-    """Requirement that an object of the group must meet. An error about another object has this text as its hint."""
+    """Requirement for an object of the group. Errors about objects that break it have this text as hint."""
     built_in: tuple[str, ...]
     """Names of etdev's own objects. Other packages must not use them."""
     takes_classes: bool = False
@@ -190,7 +190,7 @@ def load(group: Group, name: str, members: Iterable[str] = ("__call__",)) -> Any
 
 @contextmanager
 def translated(group: Group, name: str, kind: type[EtdevError]) -> Iterator[None]:
-    """In this context, raise unexpected errors of a plugin as ``kind``. The message states the plugin's package."""
+    """Convert unexpected errors of a plugin in the block to ``kind``. The message states the plugin's package."""
     try:
         yield
     except EtdevError:

@@ -30,11 +30,11 @@ class NoOptions(Table):
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """Result of testing if a backend can lower programs on this machine."""
+    """Ability of a backend to lower programs on this machine, with the reason."""
 
     available: bool
     reason: str
-    """Packages that were found, such as ``executorch 1.5.1``, or the missing package."""
+    """Text that names the packages found, such as ``executorch 1.5.1``, or the missing package."""
     remedy: str | None = None
     """Command that makes the backend available. None if the backend is available or no command helps."""
 
@@ -59,7 +59,7 @@ class OptionIssue:
 
 
 class OptionError(LowerError):
-    """Error for an invalid option that the checks of the config cannot find, but the lowering of a model can."""
+    """Error for an invalid option that only the lowering of a model can detect, not the checks of the config."""
 
     def __init__(self, issue: OptionIssue) -> None:
         super().__init__(issue.message, hint=issue.hint)
@@ -96,7 +96,7 @@ class UsesPackages(Protocol):
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Distribution names of these further packages. The lock and the cache key contain the packages' versions."""
+        """Distribution names of the further packages. The lock and the cache key contain the packages' versions."""
 
 
 @runtime_checkable
@@ -108,24 +108,24 @@ class ReadsFiles(Protocol):
 
     @property
     def file_options(self) -> tuple[str, ...]:
-        """Names of these options. Their values are text, or None for no file."""
+        """Names of the options that are paths of files. The value of such an option is text, or None for no file."""
 
     def check_files(self, options: Any) -> Iterable[OptionIssue]:
-        """Return the problems of ``options``, whose paths are absolute; called before anything slow happens.
+        """Return the problems of ``options``, in which all paths are absolute paths of existing files.
 
-        All files exist. Import no large packages.
+        etdev calls this function before any slow step. Import no large packages.
         """
 
 
 @runtime_checkable
 class RecordsDelegates(Protocol):
-    """Optional protocol of a backend whose compiler knows more about a delegate than its blob states."""
+    """Optional protocol of a backend whose compiler reports facts about a delegate that the blob does not contain."""
 
     def recording(self, options: Sequence[Any]) -> AbstractContextManager[Mapping[str, DelegateRecord]]:
-        """Return a context manager for a lowering, which collects a record of each delegate compiled in its block.
+        """Return a context manager that collects a record of each delegate that is compiled in its block.
 
-        ``options`` are those of all partitioners of the target with this backend. The keys of the records are the
-        SHA-256 of the blobs.
+        etdev lowers the target's model in the block. ``options`` has one item for each of the target's partitioners
+        with this backend. The key of a record is the SHA-256 of the delegate's blob.
         """
 
 
@@ -135,13 +135,13 @@ class RewritesPrograms(Protocol):
 
     @property
     def kernel_library(self) -> str:
-        """Name of the library, for the key ``runtime.kernels`` in a config."""
+        """Name of the backend's kernel library, for the key ``runtime.kernels`` in a config."""
 
     def compile_config(self) -> Any:
-        """Return the ``executorch.exir.EdgeCompileConfig`` with which the target's programs are lowered."""
+        """Return the ``executorch.exir.EdgeCompileConfig`` for lowering the target's programs."""
 
     def rewrite(self, program: Any, options: Any) -> Any:
-        """Return a lowered ``ExportedProgram`` with replaced ops; called after all partitioners."""
+        """Replace ops in a lowered ``ExportedProgram``, and return the result. All partitioners have already run."""
 
 
 @runtime_checkable
@@ -166,7 +166,7 @@ class Backend(Protocol):
 
     @property
     def delegate_ids(self) -> tuple[str, ...]:
-        """Names of the backend's delegates in a ``.pte`` and in a runtime's registry. Empty without delegates."""
+        """Names of the backend's delegates in a ``.pte`` and in a runtime's registry; empty if it has no delegates."""
 
     @property
     def options(self) -> type[Table]:
@@ -187,7 +187,7 @@ class Backend(Protocol):
         """Return the problems of the compile specs ``specs``."""
 
     def availability(self) -> Availability:
-        """Return the availability of :meth:`partitioner` on this machine. Must not import large packages."""
+        """Return whether :meth:`partitioner` works on this machine, with the reason. Must not import large packages."""
 
     def partitioner(self, options: Any, specs: Mapping[str, CompileSpecValue], method: str) -> Any | None:
         """Return a partitioner, or None to leave all ops to the runtime's kernels.

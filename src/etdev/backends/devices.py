@@ -14,7 +14,7 @@ from etdev.devices import HOST, TARGET_DEVICE, Device, DeviceNameError, DeviceTy
 
 
 def default_device(backend: Backend) -> Device:
-    """Return the backend's default device: the first device of its first known device type, else the host."""
+    """Return the first device of the backend's first type that etdev knows; the host if etdev knows no such type."""
     kinds = [DeviceType[name.upper()] for name in backend.device_types if name.upper() in DeviceType.__members__]
     return Device(kinds[0]) if kinds else HOST
 

@@ -135,7 +135,7 @@ def _lines(rows: Sequence[_Row]) -> list[str]:
 def render_markdown(found: ProgramDiff) -> str:
     """Return the differences as Markdown for a pull request.
 
-    The file has a table. Each method has a table that is folded under the method's name.
+    The first table is about the whole file. Then each method has a table that is folded under the method's name.
     """
     from etdev.cli.reports.markdown import code, code_html, details  # Slow to import, as all reports for CI systems.
 
@@ -196,7 +196,7 @@ def _file_rows(found: ProgramDiff) -> Iterator[_Row]:
 
 
 def _named_data_rows(found: ProgramDiff) -> Iterator[_Row]:
-    """Yield how many data names only one file has, and for how many common names the content differs.
+    """Yield the number of data names that only one file has, and the number of common names with different content.
 
     The names are not listed, because most of them are digests.
     """
@@ -262,7 +262,7 @@ def _size_rows(a: Iterable[BufferInfo], b: Iterable[BufferInfo]) -> Iterator[_Ro
 
 
 def _label(a: BufferInfo | None, b: BufferInfo | None) -> str:
-    """Return the label of a buffer. If its banks have two names, the label has both."""
+    """Return the label of a buffer. If its bank has different names in the two files, the label has both names."""
     known = [item for item in (a, b) if item is not None]
     names = dict.fromkeys(item.bank for item in known if item.bank is not None)
     return f"buffer {known[0].index}" + (f" ({printable(', '.join(names))})" if names else "")

@@ -34,7 +34,7 @@ _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def report(error: BaseException, *, debug: bool) -> int:
-    """Print the error that ended the command on stderr, and return the exit code.
+    """Print on stderr the error that ended the command, and return the exit code.
 
     With ``debug``, also print the traceback, except for wrong usage, an invalid config and an interrupt.
     """
@@ -71,7 +71,7 @@ def _report_config(error: ConfigError) -> int:
 
 
 def _report_targets(error: TargetsError, *, debug: bool) -> int:
-    """Print each error once, with the names of the targets that have it."""
+    """Print each different error once, with the names of all targets that failed with this error."""
     owners: dict[tuple[str, str | None, str | None], list[str]] = {}
     for name, own in error.errors.items():
         if debug:
@@ -137,7 +137,7 @@ def close_streams(code: int) -> int:
 def divert_stdout() -> None:
     """Redirect stdout to stderr at the end of the process.
 
-    Otherwise, output of user code while the interpreter exits would follow the result.
+    Otherwise, text that user code prints while the interpreter exits would follow the result on stdout.
     """
     with suppress(OSError, ValueError):
         sys.stdout.flush()

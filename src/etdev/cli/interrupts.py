@@ -36,7 +36,7 @@ class Interrupts:
     A second Ctrl-C ends the process immediately. A thread waits for the second Ctrl-C, because the main thread may be
     in a long call of a library. Incomplete files then remain until etdev writes the same file again.
 
-    Other signals after the first have no effect, because another exception would stop the removal of incomplete files.
+    All other later signals have no effect, because another exception would stop the removal of incomplete files.
     """
 
     def __init__(self) -> None:
@@ -70,8 +70,8 @@ class Interrupts:
     def forget(self) -> None:
         """Close the pipe for signals in a forked process.
 
-        Signals to the forked process must not reach its parent. Also, a thread of the parent reads the pipe. It ends
-        only when no process has the pipe open for writing.
+        With an open pipe, signals to the forked process would also reach its parent. In addition, a thread of the
+        parent reads from the pipe. The thread ends only when no process has the pipe open for writing.
         """
         if self._pipe is not None:
             with suppress(ValueError):

@@ -26,7 +26,7 @@ class CheckFacts:
     failure: str
     """Description of the check's failures, for code scanners."""
     unjudged: Literal["warning", "note"] = "warning"
-    """Level of the finding for a limit in the config that this check could not evaluate."""
+    """Level of the finding if this check could not evaluate a limit in the config."""
 
 
 BUILT_IN: Mapping[str, CheckFacts] = {

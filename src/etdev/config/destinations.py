@@ -27,7 +27,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "password_env": ("sftp",),
     "endpoint_url": ("s3",),
 }
-"""Keys of a deployment that only some built-in schemes support. Each key maps to these schemes.
+"""Keys of a deployment that only some built-in schemes support. Each key maps to the schemes that support the key.
 
 Schemes of other packages may support all of these keys.
 """
@@ -52,7 +52,7 @@ class Destination:
     path: str
     """Folder at the destination. The path is relative only for ``file`` and for schemes of other packages.
 
-    For ``s3``, the prefix of all object keys, without leading and trailing slashes.
+    For ``s3``, this is the prefix of all object keys, without leading and trailing slashes.
     """
     host: str | None = None
     """Host for ``sftp``, bucket for ``s3``, or serial number of the device for ``adb``."""

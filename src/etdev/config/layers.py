@@ -19,7 +19,7 @@ LayerName = Literal["extends", "file", "profile", "environment", "command line"]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Source of a value (a file, a variable or an option), and the value's position in that file."""
+    """Source of a value: a file (with the value's position), a variable or an option."""
 
     layer: LayerName
     source: str

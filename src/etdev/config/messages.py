@@ -288,7 +288,7 @@ def _value_hint(node: Node, value: object, path: KeyPath) -> str | Example | Non
 
 
 def _choice_hint(node: Node, value: object) -> str | None:
-    """Return a hint with the valid choice that the user probably meant; None if there is none."""
+    """Return a hint with the valid choice that the user probably meant; None if no choice is similar."""
     leaves = node.options if isinstance(node, OneOf) else (node,)
     choices = [choice for leaf in leaves if isinstance(leaf, Leaf) for choice in leaf.values if isinstance(choice, str)]
     if not isinstance(value, str):

@@ -91,7 +91,7 @@ def override_issues(
 
 
 def without_new(merged: Layer) -> Layer:
-    """Remove the key ``new`` from the entries of profiles that the merged data now also defines.
+    """Remove the key ``new`` from a profile's entries whose names the merged data defines outside of profiles.
 
     An entry is, for example, a target in ``[profiles.NAME.targets]``.
     """

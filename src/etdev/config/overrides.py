@@ -134,9 +134,9 @@ def short_text(text: str, limit: int = 60) -> str:
 
 
 def _match(parts: Sequence[str], root: Node, data: object) -> tuple[KeyPath, str | None]:
-    """Return the key that matches the parts of a variable's name, and None.
+    """Return the key that matches the parts of a variable's name. The second result is None.
 
-    If a part matches several keys, return the key up to that part, and a message about the ambiguity.
+    If a part matches several keys, return the key up to that part, with a message about the ambiguity.
     """
     path: KeyPath = ()
     nodes: list[Node] = [root]

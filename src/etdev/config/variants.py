@@ -68,7 +68,7 @@ class Variants:
     def other(self, profile: str) -> Stack:
         """Return the variant of a profile that the user did not choose.
 
-        The overrides are meant for the chosen profile. An override with a name that is undefined here is not a problem.
+        The overrides are meant for the chosen profile. Therefore, an override may have a name that this variant lacks.
         """
         found = self._stack(self._without, profile)
         problems = [problem for problem in found.problems if problem.rule != UNKNOWN_NAME or problem.line is not None]

@@ -85,7 +85,7 @@ class Manifest(_Part):
 
 
 def digest_of(content: bytes) -> str:
-    """Return the first twelve hexadecimal digits of a manifest's SHA-256. The release's name ends with them."""
+    """Return the first twelve hexadecimal digits of a manifest's SHA-256. The release's name ends with these digits."""
     return hashlib.sha256(content).hexdigest()[:12]
 
 

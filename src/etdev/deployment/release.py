@@ -73,7 +73,7 @@ class Terms:
     smoke: Sequence[str] = ()
     """Command that must succeed at the target before the pointer moves to a release.
 
-    The command is not run if it is empty.
+    If this is empty, no command is run.
     """
 
 
@@ -169,9 +169,9 @@ def clear(transport: Transport, now: datetime) -> tuple[str, ...]:
 
 
 def _clear_one(transport: Transport, found: Leftover) -> None:
-    """Remove a leftover of a deployment, its manifest first.
+    """Remove a leftover of a deployment. Remove the manifest first.
 
-    If that deployment is still running, it cannot finish the release without the manifest. A transport that renames by
+    A deployment that is still running cannot finish the release without the manifest. A transport that renames by
     copying may already have copied some files to the release's final folder. These files are removed if the manifest is
     not among them.
     """
@@ -250,9 +250,9 @@ def _smoke(transport: Transport, name: str, command: Sequence[str]) -> None:
 def _switch(transport: Transport, name: str, before: str | None, now: datetime) -> None:
     """Move the pointer to a release.
 
-    At the same time, another deployment may remove the release as an old one. Therefore, each deployment then checks
-    for the other's change, and one of them undoes its own change (see :func:`_remove_release`). If the release was
-    removed, move the pointer back and raise :class:`~etdev.errors.DeployError`.
+    Another deployment may remove the release as an old release at the same time. Therefore, this function checks after
+    the switch if the release still has a manifest. If not, it moves the pointer back and raises
+    :class:`~etdev.errors.DeployError`. The other deployment checks the pointer (see :func:`_remove_release`).
     """
     pointer = temporary_for(release_name(now, content_digest(name))).pointer
     try:

@@ -56,7 +56,7 @@ def current_release(transport: Transport) -> str | None:
 
 
 def listing(transport: Transport) -> tuple[Listed, ...]:
-    """Return all releases, newest first. Only their manifests are read."""
+    """Return all releases, newest first. This function reads only the manifests of the releases."""
     current = current_release(transport)
     return tuple(_listed(transport, name, name == current) for name in reversed(releases(transport)))
 

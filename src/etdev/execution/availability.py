@@ -16,7 +16,7 @@ def simulated(devices: Sequence[Device], device_map: DeviceMap) -> tuple[Device,
 
 
 def left_out(devices: Sequence[Device], device_map: DeviceMap) -> str | None:
-    """Return a message if the map simulates some devices of a type but has no entry for others of that type.
+    """Return a message if a device is not in the map, but the map simulates another device of the same type.
 
     Return None otherwise.
     """

@@ -71,7 +71,7 @@ class BenchResult(Part):
     warmup: int
     latency: LatencyResult
     way: float | None
-    """Median seconds to send a call's inputs to the runtime's process and its outputs back; not part of the latency.
+    """Median seconds to send inputs to the runtime's process and to receive outputs. The latency excludes this time.
 
     None if the program runs in this process.
     """

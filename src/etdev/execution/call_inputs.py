@@ -32,7 +32,7 @@ class _Given:
     label: str
     """Label of the input in messages."""
     names: tuple[str, ...]
-    """Names that the array may have in a file of several arrays: names and position of the input."""
+    """Names that the array may have in a file of several arrays: the input's names and its position."""
     text: str
 
 
@@ -107,7 +107,7 @@ def read_calls(
 
 
 def _each(names: Sequence[str], call: Mapping[int, Any]) -> list[tuple[Any, ...]]:
-    """Return the calls for one set of inputs: one call, or one call for each piece of its data sets."""
+    """Return the calls for one set of inputs: one for each piece of the data sets, or only one without data sets."""
     counts = {position: len(value.pieces) for position, value in call.items() if isinstance(value, DataSet)}
     if len(set(counts.values())) > 1:
         (one, first), (other, second) = list(counts.items())[:2]

@@ -23,9 +23,10 @@ def random_inputs(plan: m.ExecutionPlan, seed: int, ends: Sequence[QuantizedEnd]
     """Return random inputs for a method, with the types and the largest sizes that the program states.
 
     The same seed produces the same inputs. Floats are normally distributed. ``ends`` contains the method's quantized
-    inputs; their integers represent such floats. Other integers are zero, because they may be indices, and zero is a
-    valid index for every table. An input that is not a tensor has the value stored in the
-    program. Raises :class:`~etdev.errors.UsageError` for an input without a maximum size, or with too many elements.
+    inputs. The integers of a quantized input represent normally distributed floats. All other integers are zero,
+    because they may be indices, and zero is a valid index for every table. An input that is not a tensor has the value
+    stored in the program. Raises :class:`~etdev.errors.UsageError` for an input without a maximum size, or with too
+    many elements.
     """
     import torch
 

@@ -34,7 +34,8 @@ class Obstacle:
 def replay_obstacle(program: Program, device_map: DeviceMap, executed: Collection[str] = ()) -> Obstacle | None:
     """Return the reason why the replay cannot run the program on this machine; None if it can.
 
-    ``executed`` contains delegates for which the caller has executors, in addition to those that are installed.
+    An executor runs the blobs of a delegate in the replay. ``executed`` contains the names of delegates for which the
+    caller has executors, in addition to the delegates with installed executors.
     """
     problem = torch_obstacle()
     if problem is not None:
@@ -75,7 +76,7 @@ def open_replay(
 ) -> ReplayRuntime:
     """Return the replay, which runs programs in etdev's interpreter.
 
-    ``others`` contains executors in addition to those that are installed, by the name of the delegate.
+    ``others`` maps names of delegates to further executors, in addition to the installed executors.
     ``inplace`` lists kernels that may write an output over an operand, in addition to etdev's own table. Pass the table
     that was used in the program's link.
     """
@@ -89,7 +90,8 @@ def open_replay(
 def stock_obstacle(program: Program, required: Requirements, runtime: StockRuntime) -> str | None:
     """Return the reason why the runtime of the ExecuTorch wheel cannot run the program; None if it can.
 
-    A program on devices cannot run. The wheel may also lack an operator or a backend that the program needs.
+    A program that uses devices other than the host cannot run in this runtime. The wheel may also lack an operator or
+    a backend that the program needs.
     """
     devices = named_devices(program)
     if devices:

@@ -18,7 +18,7 @@ from etdev.runtime.pool import outputs_of
 _TASK_SECONDS = 0.05
 """Target duration in seconds of all calls of a task. Sending a task and its result needs 0.1 to 2 ms."""
 _LEAST_BUSY = 0.9
-"""Minimum fraction of the time that workers must spend in calls. Below it, overhead distorts the throughput."""
+"""Minimum fraction of the time that workers must spend in calls. Below this, overhead distorts the throughput."""
 _LEAST_TASKS = 5
 """Minimum number of tasks for each worker. With fewer tasks, it is unknown if their times are steady."""
 _MOST_SPREAD = 1.5
@@ -86,7 +86,7 @@ def measure_throughput(
 
 
 def compare(found: Sequence[ThroughputResult], machine: Machine) -> tuple[ThroughputResult, ...]:
-    """Return the results. Add to each the speedup over one worker, or the reason why the speedup is unknown."""
+    """Return the results, each with the speedup over one worker, or with the reason why the speedup is unknown."""
     one = next((each for each in found if each.workers == 1), None)
     if one is None:
         return tuple(found)

@@ -10,10 +10,10 @@ from etdev.program.bank_report import BankReport
 
 
 def built_banks(file: Path) -> BankReport | None:
-    """Return the banks that a program was built for; None if they are unknown or there are none.
+    """Return the memory banks that a program was built for; None if the banks are unknown or the target has no banks.
 
-    They are in ``report.json`` next to the file. A report of another file does not count, and neither does one that
-    cannot be read.
+    The function reads the banks from ``report.json`` next to the file. It ignores a report that cannot be read, and a
+    report about another file.
     """
     report = find_report(report_beside(file))
     if report is None or all(target.banks is None for target in report.targets):

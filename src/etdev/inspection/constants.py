@@ -1,6 +1,6 @@
 """Constants and initial values of a program.
 
-Each is described by the largest tensor that refers to it, and by the first instruction that uses this tensor.
+The description of a constant has the largest tensor that refers to the constant, and this tensor's first use.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def inspect(file: str | os.PathLike[str]) -> ProgramInfo:
 def inspect_memory(file: str | os.PathLike[str]) -> tuple[ProgramInfo, tuple[MethodMemory | str, ...]]:
     """Return the description of a ``.pte``, as :func:`inspect` does, and each method's use of planned memory.
 
-    If a method's use of planned memory is unknown, its item is the reason, as text.
+    The second result has an item for each method. If the use of memory is unknown, the item is the reason, as text.
     """
     program = pte.read(file)
     memories = method_memories(program)
@@ -75,7 +75,7 @@ def describe(
     """Describe a program that was read from ``file``.
 
     ``memories`` is the result of :func:`method_memories`. If ``memories`` is None, it is derived from the program.
-    ``banks`` are the memory banks that the program was built for; None if they are unknown or there are none.
+    ``banks`` are the memory banks that the program was built for; None if there are no known banks.
     """
     memories = method_memories(program) if memories is None else memories
     holds = _holders(program)

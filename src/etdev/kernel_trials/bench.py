@@ -41,9 +41,9 @@ _FIRST_CASES = 8
 """Maximum number of cases in the first program of a trial. The program is small, because a kernel may be unsafe."""
 _MOST_CASES = 400
 _MOST_CRASHES = 3
-"""Number of crashes without shared memory after which a trial tries no other element types.
+"""Maximum number of crashes without shared memory for one operator.
 
-After that, a crash with shared memory counts as a refusal by the kernel.
+After that, untested cases count as not accepted by the kernel. A crash with shared memory counts as a refusal.
 """
 
 
@@ -203,7 +203,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """Byte ranges of a run's outputs: ``alone`` are those without shared memory, ``shared`` those with it."""
+    """Byte ranges of a run's outputs: ``alone`` for the call without shared memory, ``shared`` for the other call."""
 
     run: Run
     alone: tuple[_Place, ...]

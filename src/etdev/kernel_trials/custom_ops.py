@@ -95,9 +95,10 @@ def resolve_ops(project: Project, target: str, user: UserCode) -> InPlaceOps:
 
 
 def _require_operators(project: Project, runtime: StockRuntime, wanted: Sequence[_Named]) -> dict[str, KeyPath]:
-    """Map each operator that ``wanted`` refers to, to the config key of the first entry that refers to it.
+    """Return the runtime's operators that the config entries ``wanted`` name, each with its config key.
 
-    Raises :class:`~etdev.errors.ConfigError` if the runtime lacks one of these operators.
+    If several entries name an operator, return the key of the first entry. Raises
+    :class:`~etdev.errors.ConfigError` if an entry names no operator of the runtime.
     """
     found: dict[str, KeyPath] = {}
     problems = []
@@ -119,7 +120,7 @@ def _require_operators(project: Project, runtime: StockRuntime, wanted: Sequence
 
 
 def _named_by(project: Project, unwanted: Sequence[_Named], known: Iterable[str]) -> set[str]:
-    """Return the operators in ``known`` that match the entries ``unwanted``, from the config's ``remove``.
+    """Return the operators in ``known`` that match an entry in ``unwanted``. The entries are from the key ``remove``.
 
     Raises :class:`~etdev.errors.ConfigError` if an entry does not match any operator in ``known``.
     """

@@ -41,7 +41,7 @@ ENOUGH_SHAPES = 8
 _PROBES = 4
 """Number of cases to try first, to determine if a kernel supports a combination of element types."""
 _FEW = 24
-"""Maximum number of cases to compare for each combination that contains different element types."""
+"""Maximum number of cases to compare for each combination of different element types."""
 _LIMIT = 60.0
 """Time limit in seconds of a call in the runtime. A call usually takes less than one second."""
 
@@ -163,10 +163,10 @@ def _try_donor(bench: Bench, donor: Donor, known: Sequence[Case]) -> Trial:
 
 
 def _assignments(schema: Schema) -> list[Dtypes]:
-    """Return the combinations of element types to try. Input and output have the same element size.
+    """Return the combinations of element types to try.
 
-    If a kernel has several inputs, the other inputs may have another element type. Combinations of a single element
-    type come first.
+    The output and the input that it overwrites have the same element size. Further inputs may have another element
+    type. Combinations of a single element type come first.
     """
     alone = sum(argument.kind in ("Tensor", "Optional[Tensor]") for argument in schema.arguments) == 1
     found: list[Dtypes] = []

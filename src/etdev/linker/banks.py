@@ -43,12 +43,12 @@ class Banks:
     """Memory id of each bank in the file: the numbers from 1, in any order."""
     pins: Pins = field(default_factory=Pins)
     share_most: bool = False
-    """True to take the first link that fits, which shares the most bytes, without a comparison of costs."""
+    """True to take the first link that fits, without a comparison of costs. The first link shares the most bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class BankPlaces:
-    """Places of all storages, and the report."""
+    """The bank and the offset of each storage, and the report on the banks."""
 
     places: list[dict[int, tuple[int, int]]]
     """Maps each storage of each method to its memory id and its offset in bytes."""
@@ -94,7 +94,7 @@ def place_in_banks(
 
 
 class _Items:
-    """Items to place: pieces of state, and the other storages of all methods."""
+    """Items to place in banks. An item is a piece of state, or a storage of one method that is not state."""
 
     def __init__(self, methods: Sequence[Method], state: Sequence[State], banks: Banks) -> None:
         self.methods, self.banks = methods, banks
@@ -126,7 +126,7 @@ class _Items:
                     self.traffic[self._item_of[index, number]] += nbytes
 
     def spans(self) -> Iterator[tuple[int, int, int, str]]:
-        """Yield size, start, end and name of each item. The instants of a method follow those of the methods before."""
+        """Yield size, start, end and name of each item. Instants are numbered through all methods."""
         for number, (members, size, name) in enumerate(zip(self.members, self._sizes, self._names, strict=True)):
             if number < self._state:
                 yield size, 0, max(1, self._starts[-1]), name
@@ -163,9 +163,9 @@ class _Items:
     def choices(self) -> dict[int, tuple[int, ...]]:
         """Return the possible banks of each restricted item.
 
-        An item with a pin has one bank, and so has an item that only tensors of one preferred bank share. State that
-        methods share cannot be in the bank with the memory id 1. By convention, methods of a ``.pte`` share no state in
-        the buffer with that id, so a loader or another tool would take the state for private.
+        An item with a pin has one possible bank. The same applies if all preferences for an item's tensors agree. State
+        that methods share cannot be in the bank with the memory id 1. By convention, methods of a ``.pte`` share no
+        state in the buffer with that id. So a loader or another tool would take the state for private.
         """
         asked = self._banks_asked()
         for banks in asked.values():
@@ -187,7 +187,7 @@ class _Items:
         return {**choices, **{item: self._of_shared(item, choices.get(item), above) for item in self._shared}}
 
     def _banks_asked(self) -> dict[int, dict[str, str]]:
-        """Return the banks that pins require, by item, each with a description of the first such pin."""
+        """Return a map from each pinned item to the banks that its pins require, each with a description of one pin."""
         asked: dict[int, dict[str, str]] = defaultdict(dict)
         for item, bank, why in self._asked():
             asked[item].setdefault(bank, why)
@@ -195,11 +195,11 @@ class _Items:
 
     @property
     def pinned(self) -> set[int]:
-        """Items that pins concern."""
+        """Items with at least one pinned tensor."""
         return set(self._banks_asked())
 
     def _of_shared(self, item: int, chosen: tuple[int, ...] | None, above: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the possible banks of state that methods share. ``above`` are the banks with memory ids above 1."""
+        """Return the possible banks of a state that methods share. ``above`` are the banks with memory ids above 1."""
         name = self._names[item]
         if not above:
             raise BanksError(
@@ -251,7 +251,7 @@ class _Items:
 
 
 def _storage_name(method: Method, number: int) -> str:
-    """Return the name of the state, input, output or instruction that a storage is for."""
+    """Return a name for a storage: the name of its state, input, output or instruction."""
     storage, plan = method.memory.storages[number], method.plan
     state = state_name(plan, storage.values)
     if state:
@@ -350,7 +350,7 @@ def _does_not_fit(error: BanksFullError, items: _Items, problem: BankedProblem, 
 
 
 def _most_in_use(problem: BankedProblem) -> tuple[int, int, Sequence[int]]:
-    """Return the largest number of bytes in use at once, the first such instant, and the buffers by falling size."""
+    """Return the peak in bytes, the first instant at the peak, and the buffers in use then, largest first."""
     used = [(index, buffer) for index, buffer in enumerate(problem.buffers) if buffer.occupies]
     change: dict[int, int] = defaultdict(int)
     for _, buffer in used:

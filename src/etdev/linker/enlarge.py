@@ -1,4 +1,4 @@
-"""Sizes of memory banks that would suffice, for the remedy of a link whose tensors do not fit."""
+"""Bank sizes that would suffice for tensors that do not fit. The error of the link suggests these sizes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from etdev.planner.banks import COST_RATIO
 _AMPLE = 1 << 48
 """Size in bytes of a bank that holds every tensor."""
 _ROOM = (Fraction(1), Fraction(65, 64), Fraction(17, 16), Fraction(5, 4))
-"""Sizes to try, as multiples of the bytes that an ample bank needs."""
+"""Sizes to try, as multiples of the bytes that a link uses of an unlimited bank."""
 
 
 def sizes_that_suffice(banks: Banks, link: Callable[[Banks], Sequence[int] | None]) -> Iterator[tuple[str, int]]:
-    """Yield each bank that would hold the rest if it were larger, with a size in bytes that suffices.
+    """Yield each bank whose enlargement alone makes all tensors fit, with a sufficient size in bytes.
 
-    ``link`` returns the bytes that a link uses of each bank, or None if the tensors do not fit. A bank without a limit
-    and with the highest cost takes what the other banks cannot hold. A size is yielded only if a link with it fits, so
-    a bank may be left out.
+    ``link`` returns the bytes that a link uses of each bank, or None if the tensors do not fit. To find a size, the
+    function first links with an unlimited bank of the highest cost. Such a bank takes only the tensors that the other
+    banks cannot hold. A bank is omitted if no tried size fits.
     """
     highest = max(bank.cost for bank in banks.banks) or Fraction(1)
     for number, bank in enumerate(banks.banks):
@@ -33,7 +33,7 @@ def sizes_that_suffice(banks: Banks, link: Callable[[Banks], Sequence[int] | Non
 
 
 def _with_bank(banks: Banks, number: int, *, size: int, cost: Fraction) -> Banks:
-    """Return the banks with another size and cost of one of them. The first link that fits is taken."""
+    """Return the banks, with another size and cost of one bank. A link then takes the first candidate that fits."""
     changed = list(banks.banks)
     changed[number] = replace(changed[number], size=size, cost=cost)
     return replace(banks, banks=tuple(changed), share_most=True)

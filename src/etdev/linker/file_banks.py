@@ -18,14 +18,15 @@ from etdev.program.footprint import buffer_sizes
 
 
 def file_banks(program: Program) -> Banks | None:
-    """Return the banks of a program with temporaries in another buffer on the host than buffer 1; None for others.
+    """Return the banks of a program; None if the program uses no banks.
 
-    ExecuTorch places all temporaries in buffer 1 unless it is told to use banks.
+    ExecuTorch places all temporaries in buffer 1 of the host unless it is told to use banks. So a program uses banks if
+    it has temporaries in another buffer of the host. The function returns None for a program with memory on devices.
 
     Each bank has the size that its buffer has in the program. The file does not say which bank is fast. So banks are
     ordered by the traffic per byte: planners put the tensors that are used most into the fastest bank. Arguments of
     delegates must stay in their banks, because a device may reach no other bank. Inputs, outputs and state stay in
-    theirs if they share no bytes with tensors of another bank.
+    their banks if they share no bytes with tensors of another bank.
 
     Raises :class:`~etdev.errors.LinkError` as :func:`~etdev.program.analysis.storage.method_memory` does.
     """

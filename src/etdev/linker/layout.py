@@ -189,7 +189,7 @@ def _with_addresses(
     """Return the method with its new addresses, and the method's buffers.
 
     ``places`` maps each storage to its buffer and offset. ``plans`` maps each planned buffer to its plan. ``bounded``
-    is True if a buffer without a plan cannot be smaller. For a bank, it is False.
+    is True if the size of a buffer without a plan is also its lower bound. ``bounded`` is False for banks.
     """
     values, ends = _placed(method, places, plans, numbers)
     kept: dict[int, list[bool]] = defaultdict(list)

@@ -37,7 +37,7 @@ def link(
     from any toolchain, and the linker recovers the storages from the existing memory plan. A method keeps its plan if
     the file lacks facts that planning needs. The report then states the reason.
 
-    ``compare`` is the name of another planner. Without banks, the result then has the sizes that this planner needs.
+    ``compare`` is the name of another planner. Without banks, the result also states the sizes with this planner.
 
     Raises :class:`~etdev.errors.LinkError` if the program reads values after overwriting them, or if the link cannot
     satisfy ``options``.
@@ -71,7 +71,7 @@ def _sizes(
 ) -> dict[str, dict[int, int]]:
     """Return the sizes of the buffers with the planner in ``options``, by method and buffer.
 
-    ``reports`` are from the link with another planner. Instructions keep their order if they keep it there.
+    ``reports`` are from the link with another planner. If that link keeps the order of instructions, so does this one.
     """
     reordered = any(report.order is not None for report in reports)
     found = _smallest([each for each in results if reordered or not _is_reordered(each)], numbers, options)
@@ -84,7 +84,7 @@ def _sizes(
 
 
 _MOST_ORDERS = 2
-"""Maximum number of searches for an order of the instructions, each from the result of the search before."""
+"""Maximum number of searches for an order of the instructions. Each search starts with the order found before."""
 _MOST_SEARCHED_AGAIN = 5_000
 """Maximum number of instructions of a program for which there is more than one search."""
 
@@ -101,7 +101,7 @@ class Addressed:
     banks: BankReport | None
     """Use of the banks; None if there are no banks."""
     as_is: list[tuple[BufferInfo, ...]] | None = None
-    """Buffers of each method without a new order of its instructions; None if such a program does not fit."""
+    """Buffers of each method if instructions keep their original order; None if the tensors then do not fit."""
 
     @property
     def reordered(self) -> bool:
@@ -115,7 +115,7 @@ def _is_reordered(result: PassResult) -> bool:
 
 
 def _best(found: Sequence[Addressed], key: Callable[[Addressed], tuple[float, ...]]) -> Addressed:
-    """Return the candidate with the lowest figures. A new order of instructions must be better than the original."""
+    """Return the candidate with the lowest key. If keys are equal, prefer the original order of instructions."""
     as_is = min((each for each in found if not each.reordered), key=key, default=None)
     best = min(found, key=lambda each: (key(each), each.reordered))
     return replace(best, as_is=as_is.buffers if as_is else None)
@@ -175,10 +175,10 @@ def _fitting(work: Work, numbers: Sequence[int], options: LinkOptions) -> tuple[
 
 @dataclass(frozen=True, slots=True)
 class _Less:
-    """Sharing of bytes that a candidate does without."""
+    """Ways of sharing bytes that a candidate does not use."""
 
     keeps: frozenset[ElisionKind] = frozenset()
-    """Kinds of copies that remain."""
+    """Kinds of copies that the candidate does not remove."""
     no_reuse: bool = False
     """True if no output reuses the bytes of an operand."""
 
@@ -208,9 +208,9 @@ def _banks_cost(found: Addressed) -> tuple[float, ...]:
 def link_foreign(program: Program, options: LinkOptions | None = None, *, keep_smaller: bool = True) -> Linked:
     """Link a program of any toolchain.
 
-    A program with temporaries in several buffers on the host keeps these buffers as its banks. None of them grows,
-    unless the tensors do not fit with these options. ``options.banks`` replaces the banks of the program. With
-    ``keep_smaller`` and without such banks, a method keeps its original plan if the new plan needs more memory.
+    A program with temporaries in several buffers on the host keeps these buffers as its banks. No bank grows, unless
+    the tensors do not fit with these options. ``options.banks`` replaces the banks of the program. If ``keep_smaller``
+    is True and ``options`` has no banks, a method keeps its original plan if the new plan needs more memory.
 
     Raises the same errors as :func:`link`. Raises :class:`~etdev.errors.LinkError` if ``options`` has banks, and a
     method must keep its plan.
@@ -246,7 +246,7 @@ def _in_own_banks(program: Program, options: LinkOptions) -> Linked | None:
 
 
 def _candidates(work: Work, options: LinkOptions) -> Iterator[PassResult]:
-    """Yield the results of the passes with up to four settings, then the same with better orders of instructions.
+    """Yield the results of the passes with up to four settings, then results with better orders of instructions.
 
     A view of a value that may be one of several tensors keeps all of these tensors in use. So the view may cost more
     memory than the copy that it replaces. A constant that is in the file twice may cost more than the memory that it

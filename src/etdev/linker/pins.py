@@ -26,8 +26,8 @@ class Pins:
     values: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     """Bank of tensors, by method and value index in the program before the link."""
     preferred: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
-    """Bank to keep tensors in, in the form of :attr:`values`. It has no effect on tensors that share bytes but differ
-    in it, or on tensors with a pin."""
+    """Preferred bank of tensors, in the form of :attr:`values`. A pin overrides the preference. If tensors share bytes
+    but prefer different banks, the preference has no effect."""
 
     def of_state(self, name: str) -> str | None:
         """Return the bank that is required for the state of this name, or None."""
@@ -59,7 +59,7 @@ def pins_of(plan: m.ExecutionPlan, instructions: Iterable[m.Instruction], pins: 
 
 
 def pinned_values(number: int, plan: m.ExecutionPlan, state: Sequence[State], pins: Pins) -> dict[int, str]:
-    """Return the bank of each pinned tensor of a method, its state included. ``number`` is the method's index."""
+    """Return the bank of each pinned tensor of a method, including state. ``number`` is the method's index."""
     found = {pin.value: pin.bank for pin in pins_of(plan, flow_graph(plan).instructions, pins)}
     for item in state:
         bank = pins.of_state(item.name)

@@ -37,7 +37,7 @@ def _delegate_inputs(plan: m.ExecutionPlan, sidecar: Sidecar | None) -> Mapping[
 
 
 def _notes(plan: m.ExecutionPlan, sidecar: Sidecar) -> MethodNotes:
-    """Return the sidecar's notes on a method. Constant methods have none."""
+    """Return the sidecar's notes on a method. The notes on a constant method are empty."""
     return sidecar.methods.get(plan.name, MethodNotes())
 
 

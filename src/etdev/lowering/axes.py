@@ -113,7 +113,7 @@ def _elementwise(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
 def _viewed(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
     """Return the needs of a tile of a view.
 
-    The output's axis and the tiled axis of the input have the same number of elements in the axes before them.
+    The input is tiled along the axis that matches the output's axis: the products of the preceding sizes are equal.
     """
     source = arguments(node)[0]
     known = shape_of(source)

@@ -34,7 +34,7 @@ _BYTES = 4
 # concatenation. _CALL: one kernel call.
 _NAIVE, _WALK, _PRODUCT, _SUM, _CALL = 4.0, 0.7, 0.08, 0.6, 1500.0
 _SLACK = 1.03
-"""Factor on the minimum memory of a convolution. The minimum itself would require very many tiles."""
+"""Factor from one memory limit to the next. The first limit exceeds the minimum, which would need very many tiles."""
 
 _MOST_PIECES = 256
 """Maximum number of tiles of a convolution. Each tile adds a few hundred bytes to the file."""
@@ -99,7 +99,7 @@ class Pieces:
     """A tiling of a convolution, with the memory and the time that it needs."""
 
     parts: int
-    """Number of parts into which the output's channels are divided. If there are several groups, they are divided."""
+    """Number of parts into which the output's channels are divided. In a grouped convolution, groups are divided."""
     bands: int
     """Number of bands of neighbouring output rows, or of neighbouring columns if the output has a single row."""
     pads_first: bool
@@ -138,7 +138,7 @@ def multiply_matrices(editor: Editor) -> int:
 
 
 def price(editor: Editor) -> tuple[int, int]:
-    """Return the cost of a graph: the number of convolutions that no tiling fits, and the cost of all others in bytes.
+    """Return the cost of a graph: the number of convolutions without a fitting tiling, and a number of bytes.
 
     The second number is the peak memory plus the bytes of added instructions.
     """
@@ -149,7 +149,7 @@ def price(editor: Editor) -> tuple[int, int]:
 
 
 def _possible(editor: Editor) -> tuple[list[_Options], int, int]:
-    """Return the convolutions to replace, the number of convolutions that no tiling fits, and the peak of other ops."""
+    """Return the convolutions to replace, the number without a fitting tiling, and the peak of all other ops."""
     occupancy = editor.occupancy()
     sizes = {node: found for node in editor.calls("convolution.default") if (found := _sizes(node)) is not None}
     options, left = [], 0
@@ -213,7 +213,7 @@ def _sizes(node: Node) -> Convolution | None:
 
 
 def _pair(given: list[int], missing: int, flat: bool) -> tuple[int, int]:
-    """Return height and width from a list of one or two numbers. If ``flat``, the height is ``missing``."""
+    """Return height and width from a list of one or two numbers. If ``flat`` is True, the height is ``missing``."""
     return (missing, given[-1]) if flat else (given[0], given[-1])
 
 

@@ -35,7 +35,7 @@ class Choice:
     fewer: int
     """Number of ops near the region whose bytes in use drop clearly below the current peak."""
     peak: int
-    """Peak number of bytes of the ops near the region that ``full`` does not count."""
+    """Largest number of bytes in use, over the ops near the region that are not counted in ``full``."""
 
     @property
     def added(self) -> int:
@@ -55,7 +55,7 @@ class Choice:
 
 
 class Figures(NamedTuple):
-    """The figures of a choice."""
+    """The estimated effect of a tiling, as in the fields of :class:`Choice` with the same names."""
 
     full: int
     fewer: int
@@ -63,27 +63,27 @@ class Figures(NamedTuple):
 
 
 Part: TypeAlias = tuple[frozenset[tuple[int, int]], int, int]
-"""A tiling of part of a graph: the distance of each op from the peak with the op's axis, the grains and the pieces."""
+"""A tiling: each op's distance from the peak and its axis, then the number of grains and the number of tiles."""
 
 
 class Estimates:
-    """Estimates for parts of regions of one graph. Different seeds lead to the same parts.
+    """Estimates of tilings of one graph, by region. Searches from different seeds share the estimates.
 
-    ``known`` has estimates for the same stretch of another graph. Its values are None for regions that cannot be tiled.
+    ``known`` has estimates for the same stretch of another graph. The value is None for a region that cannot be tiled.
     """
 
     def __init__(self, occupancy: Occupancy, known: Mapping[Part, Figures | None]) -> None:
         self.occupancy = occupancy
         self.figures = dict(known)
-        """Estimates of this graph."""
+        """All estimates so far, including those in ``known``. The value is None for a region that cannot be tiled."""
         self.begin = self.end = occupancy.peak_index
-        """First and last op that the estimates depend on, by index. The last index may be past the end of the graph.
+        """Indices of the first and the last op on which the estimates depend. The last may be past the end of the ops.
 
-        Estimates that were known do not count.
+        Estimates in ``known`` do not affect these indices.
         """
 
     def of(self, region: Region, pieces: int) -> Choice | None:
-        """Return the estimate if a region is tiled. Return None if the region cannot be tiled."""
+        """Return the tiling of a region with its estimated effect. Return None if the region cannot be tiled."""
         at, peak = self.occupancy.at, self.occupancy.peak_index
         key = frozenset([(at[node] - peak, axis) for node, axis in region.axes.items()]), region.grains, pieces
         if key not in self.figures:

@@ -37,8 +37,8 @@ class FormSettings:
     limit: int | None = None
     """Maximum number of bytes in use. None means the estimated peak of the stock lowering."""
     room: int | None = None
-    """Number of bytes that the method should fit into, or None. ``auto`` then tiles until it fits, if that is possible,
-    regardless of the number of instructions."""
+    """Number of bytes that the method should fit into, or None. With a number, ``auto`` tiles until the method
+    fits, if possible, regardless of the number of instructions."""
 
 
 class Editor:
@@ -62,7 +62,7 @@ class Editor:
         """Graph that is edited."""
         self.settings = settings
         self.known: dict[Hashable, Any] = {} if known is None else known
-        """Results that editors of copies of one program may share: searches in equal graphs, and transposed weights."""
+        """Cache that editors of copies of a program may share: results of tiling searches, and transposed weights."""
         self._results: dict[Hashable, Any] = {}
         """Results of ops on fake tensors, by op and arguments."""
         self.limit: int = self.occupancy().peak() if settings.limit is None else settings.limit
@@ -201,7 +201,7 @@ class Editor:
 
 
 def _key_of(argument: Any) -> Hashable:
-    """Return a key that equal arguments of an op share, with dtype and layout instead of a node's tensor.
+    """Return a key of an argument of an op. The key of a node consists of the tensor's dtype and layout.
 
     Return None if the argument has no such key.
     """

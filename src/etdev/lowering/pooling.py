@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 _MANY = 512
-"""Number of output elements times window elements from which shifted copies are faster than the kernel."""
+"""Minimum product of output elements and window elements for which shifted copies are faster than the kernel."""
 
 _BYTES = 4
 """Number of bytes of a float32."""

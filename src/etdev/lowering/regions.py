@@ -25,7 +25,7 @@ _MOVEMENT = VIEWS | {
 }
 """Ops that only view or move elements."""
 REACH = 60
-"""Maximum distance of an op in a region from the region's seed, in ops of the graph."""
+"""Maximum distance, in ops of the graph, between an op of a region and the seed from which the region grows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def _fits(
 
 
 def _axes_for(occupancy: Occupancy, user: Node, source: Node, axis: int) -> Iterator[int]:
-    """Yield each axis of ``user``'s output along which a tile needs a tile of ``source`` along ``axis``."""
+    """Yield each axis of ``user`` for which tiles of ``user`` need tiles of ``source`` along ``axis``."""
     for own in range(_rank(user)):
         what = _needs(occupancy, user, own)
         if what is not None and what.axes.get(source, -1) == axis:
@@ -107,10 +107,10 @@ def _rank(node: Node) -> int:
 
 
 def part_of(whole: Region, chosen: Iterable[Node], seed: Node) -> Region | None:
-    """Return a region of the chosen ops that are connected to the seed.
+    """Return a region with those of the chosen ops that are connected to the seed.
 
-    Return None if the seed is not chosen, or if all these ops only move elements. Also return None if one of the ops
-    selects an output of an op outside the region.
+    Return None if the seed is not chosen, or if all ops of the region only move elements. Also return None if an op of
+    the region selects an output of an op outside the region.
     """
     inside = set(chosen)
     if seed not in inside:

@@ -1,7 +1,7 @@
-"""Reuse of choices of tilings between equal stretches of graphs.
+"""Reuse of tilings: if an equal stretch of a graph was at the peak before, choose the same tiling again.
 
-The layers of a network are often equal. A choice of a tiling depends on a stretch of the graph around the peak. So if
-the same stretch was at the peak before, the choice is the same.
+A stretch is a range of consecutive ops of a graph. The layers of a network are often equal. The choice of a tiling
+depends only on a stretch around the peak. So equal stretches lead to equal choices.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """A choice, with ops by their distance from the peak."""
+    """A chosen tiling that applies to any graph: ops are identified by their distance from the peak."""
 
     axes: tuple[tuple[int, int], ...]
     """Distance and axis of each op of the region."""
@@ -33,24 +33,24 @@ class _Chosen:
 
 @dataclass(slots=True)
 class Known:
-    """Everything that is known about a stretch of a graph."""
+    """Estimates and choices of tilings for a stretch of a graph."""
 
     figures: dict[Part, Figures | None] = field(default_factory=dict)
     choices: dict[int, _Chosen | None] = field(default_factory=dict)
-    """Best choice for each goal; None if no tiling lowers the peak."""
+    """Best tiling for each goal, which is a peak in bytes; None if no tiling lowers the peak."""
     before: int = 0
     """Number of ops before the peak in the stretch."""
     after: int = 0
     """Number of ops after the peak in the stretch."""
 
     def add(self, other: Known) -> None:
-        """Add everything that is known about another stretch around the same peak."""
+        """Add the estimates and choices for another stretch around the same peak."""
         self.figures |= other.figures
         self.choices |= other.choices
         self.before, self.after = max(self.before, other.before), max(self.after, other.after)
 
     def choice(self, goal: int, occupancy: Occupancy) -> Choice | None:
-        """Return the best choice for a goal that is in ``choices``, in a graph with this stretch at its peak."""
+        """Return the choice in ``choices`` for a goal, translated to a graph that has this stretch at its peak."""
         found = self.choices[goal]
         if found is None:
             return None
@@ -65,12 +65,12 @@ class Repeats:
     def __init__(self) -> None:
         self._known: dict[Hashable, Known] = {}
         self._extents: defaultdict[Hashable, dict[tuple[int, int], None]] = defaultdict(dict)
-        """Numbers of ops before the peak and after it in known stretches, by the facts in :func:`_kind`."""
+        """Maps results of :func:`_kind` to known stretches, each as ``(ops before the peak, ops after the peak)``."""
         self._facts: dict[int, tuple[Any, Hashable]] = {}
-        """Value in the metadata of a node with its facts, by the identity of the value."""
+        """Cached results of :func:`_facts`, each with the value from a node's metadata, by ``id`` of the value."""
 
     def find(self, occupancy: Occupancy) -> Known:
-        """Return a copy of what is known about the stretch around the peak."""
+        """Return the known estimates and choices for the stretch around the peak, as a new object."""
         peak, both = occupancy.peak_index, Known()
         for before, after in self._extents.get(_kind(occupancy), ()):
             found = self._known.get(self._key(occupancy, before, after)) if before <= peak else None
@@ -79,7 +79,7 @@ class Repeats:
         return both
 
     def add(self, known: Known, estimates: Estimates, goal: int, choice: Choice | None) -> None:
-        """Remember the estimates that led to a choice, and the choice. :meth:`find` returned ``known``."""
+        """Store a choice, and the estimates that led to it. ``known`` must be the result of :meth:`find`."""
         occupancy = estimates.occupancy
         peak = occupancy.peak_index
         # Ops outside of the estimates may have ended the growth of a region.
@@ -103,7 +103,7 @@ class Repeats:
 
 
 def _kind(occupancy: Occupancy) -> Hashable:
-    """Return facts that are equal if a known stretch may be at the peak. They are fast to find."""
+    """Return a value that is fast to compute, and that is equal for all equal stretches around a peak."""
     peak = occupancy.peak_index
     return occupancy.nodes[peak].target, occupancy.lifetimes.bytes[peak]
 
@@ -111,13 +111,14 @@ def _kind(occupancy: Occupancy) -> Hashable:
 class _Stretch:
     """Ops ``begin`` to ``end`` of a graph, and all facts about other ops on which a choice may depend.
 
-    Ops of the stretch have their distance from ``begin`` as their name. Other ops have negative names.
+    Each op gets a number as its name. The name of an op of the stretch is the distance from ``begin``. The names
+    of all other ops are negative.
     """
 
     def __init__(self, occupancy: Occupancy, begin: int, end: int, facts: dict[int, tuple[Any, Hashable]]) -> None:
         self._occupancy, self._begin, self._end, self._facts = occupancy, begin, end, facts
         self._others: dict[int, int] = {}
-        """Name of each other op, by index in the graph."""
+        """Maps ops outside of the stretch to their names, by index in the graph."""
 
     def identity(self) -> Hashable:
         """Return a value that is equal for equal stretches."""
@@ -142,19 +143,19 @@ class _Stretch:
         )
 
     def _other(self, index: int) -> Hashable:
-        """Return the facts about an op outside of the stretch. A region does not grow to an op that is far away."""
+        """Return the facts about an op outside of the stretch. Distances that no region reaches count as equal."""
         node = self._occupancy.nodes[index]
         distance = min(self._begin - index, REACH + 1) if node.op == "call_function" else None
         return node.op, distance, self._value(node), self._memory(index)
 
     def _users(self, index: int) -> tuple[int, ...]:
-        """Return the distances of an op's users, or -1 for a user outside of the stretch."""
+        """Return the distance of each user of an op from ``begin``; -1 for a user outside of the stretch."""
         at = self._occupancy.at
         found = (at[user] for user in self._occupancy.nodes[index].users)
         return tuple([user - self._begin if user <= self._end else -1 for user in found])
 
     def _memory(self, index: int) -> tuple[Hashable, ...]:
-        """Return the facts about the memory of an op's output. The first and last ops are cut off at the stretch."""
+        """Return the facts about the memory of an op's output. Its lifetime is cut off outside of the stretch."""
         lifetimes, op = self._occupancy.lifetimes, self._occupancy.ops[index]
         return (
             (op.kind, op.nbytes, op.is_planned, op.runs_along),
@@ -168,7 +169,7 @@ class _Stretch:
         return first, min(lifetimes.last[index], self._end + 1) - self._begin
 
     def _at_peak(self) -> Hashable:
-        """Return the memory in use at the peak: names, and the bytes of all memory without a name by its lifetime."""
+        """Return the memory in use at the peak: names of ops, and the bytes of all ops without a name, by lifetime."""
         names, sizes = [], Counter[tuple[int, int]]()
         for home in self._occupancy.at_peak:
             if self._begin <= home <= self._end or home in self._others:

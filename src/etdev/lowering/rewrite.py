@@ -48,12 +48,12 @@ def apply_forms(
 ) -> Applied:
     """Apply the forms to a method in the edge dialect.
 
-    This changes the program's graph and its tables of tensors in place. Tensors that the program shares with other
-    programs are not changed. Calls that share ``known`` repeat no search for tiles in equal graphs,
-    and share transposed weights. The tensors of their programs must live as long as ``known``.
+    This function changes the program's graph and its tables of tensors in place. It does not change tensors that the
+    program shares with other programs. ``known`` is a cache that several calls may share. It contains results of
+    searches for tiles, and transposed weights. The tensors of all these programs must live as long as ``known``.
 
-    With ``until_other_than``, stop after the first form that is not one of these forms and that replaces an op. The
-    graph is then not complete.
+    If ``until_other_than`` is given, stop as soon as a form that it does not contain replaces an op. The graph is then
+    not complete.
     """
     from torch.fx import GraphModule
 

@@ -34,7 +34,7 @@ _COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 _WORTH = 0.97
 """Maximum ratio of the peak with more tiles to the peak with fewer tiles.
 
-Above this ratio, more tiles are used only if they reach the goal, or leave fewer ops at the peak.
+Above this ratio, more tiles are used only if the peak then reaches the goal, or fewer ops remain at the peak.
 """
 _ENOUGH = 1.05
 """First goal for the peak, as a multiple of the lowest reachable peak."""
@@ -54,7 +54,7 @@ _LEAST_BYTES = 1_024
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A tiling of a region, by the indices of the region's ops in the graph."""
+    """A tiling of a region. Ops are represented by their indices in the graph."""
 
     axes: tuple[tuple[int, int], ...]
     """Index and axis of each op."""
@@ -101,7 +101,7 @@ def _goals(editor: Editor) -> Iterator[tuple[int, Editor]]:
 
 
 def _lowest_peak(editor: Editor) -> int | None:
-    """Return the lowest peak that tiling reaches, or None if it cannot lower the peak."""
+    """Return the lowest peak that tiling can reach, or None if tiling cannot lower the peak."""
     key = "lowest peak", _identity(editor.occupancy())
     if key not in editor.known:
         trial = editor.copy()
@@ -113,8 +113,8 @@ def _lowest_peak(editor: Editor) -> int | None:
 def _cheapest(editor: Editor, goals: Iterable[tuple[int, Editor]]) -> tuple[int, Editor] | None:
     """Return the best of the goals, or None if the graph without tiling is better than all goals.
 
-    The best goal exceeds the room for the method by the fewest bytes. Among such goals, it leaves the fewest slow
-    convolutions, and then it has the fewest bytes of memory and instructions.
+    The criteria, in order: the fewest bytes above the method's room, the fewest slow convolutions, and the fewest bytes
+    of memory and instructions.
     """
     whole = editor.copy()
     return min((None, *goals), key=lambda goal: _price(goal[1] if goal else whole))
@@ -185,7 +185,7 @@ def _peak_of(occupancy: Occupancy) -> tuple[int, int]:
 
 
 def _best(occupancy: Occupancy, goal: int, repeats: Repeats) -> Choice | None:
-    """Return the tiling that lowers the peak most. If several reach the goal, return the one with the fewest ops."""
+    """Return the tiling that lowers the peak most. Among tilings that reach the goal, prefer the fewest added ops."""
     known = repeats.find(occupancy)
     if goal in known.choices:
         return known.choice(goal, occupancy)

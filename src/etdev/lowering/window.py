@@ -24,7 +24,7 @@ class Window:
         self._ops: list[Op] = []
         self._at: dict[Node, int] = {}
         self._homes: dict[int, int] = {}
-        """Maps an op that owns memory, by index in the whole graph, to the index of that memory in this window."""
+        """Maps each op that owns memory, by index in the graph, to the index of its memory in this window."""
         self._slices: dict[tuple[Node, int], int] = {}
         self._opened = 0
 

@@ -52,7 +52,7 @@ class Tensors:
 
 @dataclass(frozen=True, slots=True)
 class Storages:
-    """Storages of several tensors: aliases, in-place outputs, or parts of a larger tensor. One row for each storage."""
+    """Storages that several tensors share: aliases, in-place outputs, or parts of a larger tensor. One row each."""
 
     offset: tuple[int, ...]
     size: tuple[int, ...]
@@ -68,7 +68,7 @@ class BufferPage:
     tensors: Tensors
     storages: Storages
     live: tuple[tuple[int, int], ...]
-    """Pairs of an instant at which the number of bytes in use changes, and the new number of bytes."""
+    """Changes of the number of bytes in use, each as ``(instant, new number of bytes)``."""
     peak: Peak | None
 
 
@@ -100,9 +100,9 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """Paths of data, one row for each path.
+    """Edges of the data-flow graph, one row for each edge.
 
-    A node is the position of an instruction, or the number of instructions plus a row in :class:`Ends`.
+    A node's number is the position of an instruction, or the number of instructions plus a row in :class:`Ends`.
     """
 
     origin: tuple[int, ...]
@@ -115,7 +115,7 @@ class Edges:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Beginnings and ends of data: what the caller gives and takes, and state. One row for each."""
+    """Inputs, outputs and state of a method, at which the data flow begins or ends. One row for each."""
 
     kind: tuple[int, ...]
     """Texts: ``input``, ``output`` or ``state``."""
@@ -136,16 +136,16 @@ class Graph:
     module: tuple[int, ...]
     """Texts: paths of the model's modules. :data:`NONE` if unknown."""
     device: tuple[int, ...]
-    """Texts: devices that work. :data:`NONE` for a copy between devices."""
+    """Texts: devices that run the instructions. :data:`NONE` for a copy between devices."""
     arguments: tuple[int, ...]
-    """Indices of the values of all instructions, one instruction after the other: what it reads, then what it writes.
+    """Value indices, one instruction after the other: the values that it reads, then the values that it writes.
 
     A list of tensors is replaced by its tensors.
     """
     reads: tuple[int, ...]
-    """Numbers of values that the instructions read."""
+    """Counts of the values that the instructions read."""
     writes: tuple[int, ...]
-    """Numbers of values that the instructions write."""
+    """Counts of the values that the instructions write."""
     jump_from: tuple[int, ...]
     """Positions of the instructions that may jump, one row for each possible next instruction."""
     jump_to: tuple[int, ...]
@@ -160,15 +160,15 @@ class Modules:
     """Sizes of the model's modules in a method, with their submodules. One row for each module, parents first."""
 
     path: tuple[int, ...]
-    """Texts: paths, such as ``layers.0``; empty for the whole model. :data:`NONE` for what is of no known module."""
+    """Texts: paths, such as ``layers.0``; empty for the whole model. :data:`NONE` in the row for unknown modules."""
     instructions: tuple[int, ...]
     """Numbers of instructions."""
     weights: tuple[int, ...]
-    """Bytes of constants and delegates that the modules use first."""
+    """Bytes of constants and delegates. Each of them counts only for the module that uses it first."""
     written: tuple[int, ...]
     """Bytes that the instructions write if each runs once."""
     peak: tuple[int, ...]
-    """Bytes in use at the peaks of the buffers that the modules wrote."""
+    """Bytes of tensors that the modules wrote and that are in use at the peaks of the buffers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ class MethodPage:
 
     name: str
     unknown: str | None
-    """Reason why lifetimes are unknown, or None if they are known. Without lifetimes, there are no buffers."""
+    """Reason why lifetimes are unknown, or None if they are known. Without lifetimes, ``buffers`` is empty."""
     instants: int
     instructions: Instructions
     buffers: tuple[BufferPage, ...]

@@ -1,4 +1,4 @@
-"""Releases of built files: tests if a target can be deployed, and creates the release with its manifest.
+"""Releases of built files: check that a target can be deployed, and create the release with its manifest.
 
 This module does not run code of the project.
 """

@@ -72,7 +72,7 @@ class NativeState:
 
     available: bool
     reason: str
-    """Tools that compile the native runtime, or, if it is not available, the missing tool."""
+    """Tools that compile the native runtime; the missing tool if the native runtime is not available."""
     remedy: str | None
 
 
@@ -89,7 +89,7 @@ class BackendState:
     registered: bool | None
     """True if the runtime has the backend's delegate; None if the backend has no delegate or there is no runtime."""
     native: bool | None = None
-    """True if the native runtime has the backend's delegate, or an installed package has a library with it.
+    """True if the native runtime, or a library in an installed package, has the backend's delegate.
 
     None if the backend has no delegate or the native runtime is not available.
     """
@@ -133,7 +133,7 @@ PACKAGES: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
 
 
 def diagnose() -> Diagnosis:
-    """Examine this machine; takes seconds if ExecuTorch is installed, since its runtime starts once."""
+    """Examine this machine. This takes seconds if ExecuTorch is installed, because the runtime starts once."""
     runtime, native = _runtime(), _native()
     return Diagnosis(
         etdev=__version__,
@@ -260,7 +260,7 @@ def _native_needs(key: str, loaded: LoadedConfig, target: Target, state: NativeS
 
 
 def _has_library(loaded: LoadedConfig, state: BackendState) -> bool:
-    """Return True if a native library, which is not ExecuTorch's, may have the backend's delegates."""
+    """Return True if a native library from outside ExecuTorch may have the backend's delegates."""
     if not state.available or {*backends.get(state.name).delegate_ids} <= {*NATIVE_LIBRARIES.built_in}:
         return False
     return bool(loaded.config.project.native_libraries or state.native)

@@ -138,8 +138,8 @@ def relink(
 ) -> RelinkResult:
     """Plan the memory of a ``.pte`` from any toolchain again, with fewer copies and more outputs in place.
 
-    ``output`` may be the same path as ``file``. The output is replaced atomically. ``data`` are ``.ptd`` files with
-    data of the program; the output includes their data. If ``data`` is empty, external data stays outside the output.
+    ``output`` may be the same path as ``file``. The output is replaced atomically. ``data`` are the program's ``.ptd``
+    files, whose content is copied to the output. If ``data`` is empty, external data stays outside the output.
 
     ``planner`` is ``best``, ``greedy``, ``naive`` or a name that another package registers. ``alignment`` is in bytes,
     a power of two, 16 by default. ``elide`` are the kinds of copies to remove, by default all: ``views``, ``slices``,
@@ -154,7 +154,7 @@ def relink(
     Raises :class:`~etdev.errors.ProgramError` for a file that is malformed or has content that this version would lose,
     and the subclass :class:`~etdev.errors.UnlinkableError` for a program that overwrites values and reads them later.
     Raises :class:`~etdev.errors.CapacityError` if the tensors do not fit into ``banks``. Raises
-    :class:`~etdev.errors.WriteError`, and :class:`~etdev.errors.UsageError` for invalid arguments.
+    :class:`~etdev.errors.WriteError` if writing fails, and :class:`~etdev.errors.UsageError` for invalid arguments.
     """
     options = _options(planner, alignment, elide, inplace, order, banks)
     source, target, files = Path(file), Path(output), data_paths(data)

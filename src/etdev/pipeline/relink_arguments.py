@@ -59,9 +59,9 @@ def check_arguments(planner: str, alignment: int | None, inplace: str, order: st
 def parse_banks(texts: Sequence[str], alignment: int) -> Banks | None:
     """Return the banks that ``texts`` describe, in order of preference; None if there are none.
 
-    ``alignment`` is the least alignment of each bank in bytes. A byte costs 4 times as much as in the bank before.
-    Raises :class:`~etdev.errors.UsageError` for a text of another form, for a name or an id that occurs twice, and for
-    ids that are not the numbers from 1.
+    ``alignment`` is the least alignment of each bank in bytes. An access costs 4 times as much in each bank as in the
+    bank before. Raises :class:`~etdev.errors.UsageError` for an invalid text, for a name or an id that occurs twice,
+    and for ids that are not numbered from 1 without gaps.
     """
     found = [_parse(text, alignment) for text in texts]
     if not found:

@@ -34,7 +34,7 @@ _MOST_SEARCHED = 4_000
 _MOST_PAIRS = 400_000
 """Largest number of pairs of buffers with overlapping lifetimes, for an exact search."""
 _SEARCH_STEPS = 200_000_000
-"""Largest number of steps in one search of a part, unless the problem has a capacity."""
+"""Largest number of steps in one search for a part (group of buffers), unless the problem has a capacity."""
 _ALL_STEPS = 160_000_000
 """Limit on the steps of all searches for a problem without a capacity: about 15 seconds in Python."""
 _DEMANDED_STEPS = 20_000_000_000
@@ -59,7 +59,7 @@ Parts with more than ``_MANY`` buffers use half of this number, and parts whose 
 """
 _MANY = 200_000
 _MANY_CLASSED = 20_000
-"""Number of buffers above which the second strategy comes first: with as many, some orders take the time of all."""
+"""Number of buffers above which the second strategy comes first, because other orders may use up all the time."""
 _FEW = 300
 """Largest number of buffers for which a window around one buffer usually contains all other buffers."""
 _MOST_COMPARED = 20_000
@@ -70,7 +70,7 @@ class Proven(list[int]):
     """Offsets of a plan, with a proved lower bound on the size of all plans."""
 
     lower_bound: int = 0
-    """Number of bytes that every plan needs at least."""
+    """Minimum number of bytes that any plan needs."""
 
 
 def best(problem: Problem) -> list[int]:
@@ -123,7 +123,7 @@ class _Budget:
 
 
 class _Refinement:
-    """Attempts to make the plan of a part smaller."""
+    """Attempts to shrink the plan of a part: a group of buffers that is planned separately."""
 
     def __init__(self, part: Part, goal: int, budget: _Budget, *, demanded: bool) -> None:
         self._part = part
@@ -203,7 +203,7 @@ class _Refinement:
             self._take(found)
 
     def _narrow(self) -> None:
-        """Search for smaller and smaller plans, by bisection between the goal and the best plan so far."""
+        """Search for ever smaller plans, by bisection between the goal and the best plan so far."""
         part = self._part
         low = max(self._goal + 1, part.bound)
         for _ in range(_PROBES):

@@ -119,7 +119,7 @@ def _find_parents(nodes: Iterable[int]) -> dict[int, int]:
 
 
 def _add(unions: dict[int, list[int]], node: int, begin: int, end: int) -> None:
-    """Add a range to the union of a node. In the flat list, odd positions are inside a range."""
+    """Add a range to a node's union, a flat list of begins and ends. An odd insertion point is inside a range."""
     flat = unions.get(node)
     if flat is None:
         unions[node] = [begin, end]

@@ -57,8 +57,8 @@ STRATEGIES = (
 )
 """All strategies. The first strategy meets the lower bound most often.
 
-The second one places buffers of about the same size from left to right. If thousands of buffers are in use at once, its
-plans are the smallest: buffers that follow each other share a place, as in a stack of shelves.
+The second strategy places buffers of about the same size in order of their start. If thousands of buffers are in use at
+once, its plans are the smallest, because buffers of about the same size use the same bytes one after another.
 """
 
 

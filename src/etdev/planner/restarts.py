@@ -17,7 +17,7 @@ from etdev.planner.tables import Tables, convert
 
 _RULES = (Rule(1, 1), Rule(1, 0), Rule(0, 1), Rule(0, 0, 1), Rule(1, 0, 0, 1))
 _NODES_PER_BUFFER = 12
-"""Maximum number of answers per buffer in the shortest searches. Reaching a plan takes about one answer per buffer."""
+"""Maximum number of answers (decisions) per buffer in the shortest searches. A plan takes about one per buffer."""
 _LEAST_COUNTED = 40
 """Minimum factor of ``_NODES_PER_BUFFER``, even with fewer buffers. A proof that no plan fits takes more answers."""
 _DISORDER = 0.3

@@ -127,7 +127,7 @@ def choose_section(
 
 @kernel
 def next_level(tables: Tables, state: State, section: int) -> int:
-    """Return the lowest floor that a section can have if no buffer is placed at the present floor; ``_FAR`` if none."""
+    """Return the lowest floor that a section can have if no buffer is placed at the present floor, or ``_FAR``."""
     floor, level = state.floor[section], _FAR
     for place in range(tables.crowd_start[section], tables.crowd_start[section + 1]):
         index = tables.crowd[place]
@@ -249,10 +249,10 @@ def is_cut(tables: Tables, state: State, index: int) -> bool:
 
 @kernel
 def find_answer(tables: Tables, state: State, rank: Table, base: int, capacity: int) -> tuple[int, int]:
-    """Return the next answer to the question of a frame, or (-1, 0) after all answers were tried.
+    """Return the next answer to the open question in a frame, or (-1, 0) after all answers were tried.
 
-    For a buffer at the floor, the result is (buffer, 0). If all buffers are higher, the result is the number of
-    buffers, and the lowest floor that the section may have.
+    For a buffer at the floor, the result is (buffer, 0). For the answer that no buffer is at the floor, the result is
+    (number of buffers, lowest possible new floor).
     """
     section, before = state.frames[base + SECTION], state.frames[base + CHOICE]
     count = len(rank)
@@ -271,7 +271,7 @@ def find_answer(tables: Tables, state: State, rank: Table, base: int, capacity: 
 
 @kernel
 def give_answer(tables: Tables, state: State, base: int, answer: int, level: int, capacity: int, node: int) -> bool:
-    """Apply an answer to the question of a frame. Return whether the unplaced buffers may still fit."""
+    """Apply an answer to the open question in a frame. Return whether the unplaced buffers may still fit."""
     for which in range(3):
         state.frames[base + SAVED + which] = state.used[which]
     state.frames[base + CHOICE] = answer

@@ -27,7 +27,7 @@ class State(NamedTuple):
     stale: Table
     """Number of the last answer that made a section's floor outdated, by section."""
     frames: Table
-    """Entries of each open question, in the order of the constants below."""
+    """Stack of frames. A frame stores one open question of the search; the constants below name its entries."""
     parts: Table
     """Ranges of sections that are searched separately.
 
@@ -47,9 +47,9 @@ SECTION, CHOICE, PART, PARENT, SAVED = range(5)
 """Positions of the entries of a frame.
 
 ``SECTION`` is the section asked about, or -1 before the choice. ``CHOICE`` is the last answer: a buffer, -1 before the
-first answer, or the number of buffers if all buffers are higher. ``PART`` is the range of sections that is searched.
-``PARENT`` is the frame to return to, or -1. ``SAVED`` is the first of three entries. They store the first three entries
-of ``used`` before the answer.
+first answer, or the number of buffers if no buffer is at the floor. ``PART`` is the range of sections that is searched.
+``PARENT`` is the frame to return to, or -1. ``SAVED`` is the first of three entries, which store the first
+three entries of ``used`` from before the answer.
 """
 LOWS, FLOORS, PARTS, STEPS = range(4)
 """Positions of the counters in :attr:`State.used`."""
@@ -105,7 +105,7 @@ def undo(tables: Tables, state: State, base: int) -> None:
 
 @kernel
 def split(state: State, begin: int, end: int, following: int, frame: int) -> int:
-    """Split a range of sections where no unplaced buffer crosses. Return the first part to search, or -1."""
+    """Split a range of sections at each border that no unplaced buffer crosses. Return the first part, or -1."""
     head, before = following, -1
     for section in range(begin + 1, end + 1):
         if section < end and state.cut[section] > 0:

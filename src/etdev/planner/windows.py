@@ -63,11 +63,11 @@ class Fixer:
         return False
 
     def _look(self, index: int, capacity: int, margin: int) -> tuple[list[int], list[int]]:
-        """Return the buffers in use only in a window around ``index``, and the buffers in use both in it and outside.
+        """Return the buffers in use only inside a window around ``index``, and those in use inside and outside.
 
-        The method widens the window until the window covers the lifetimes of all its buffers that end above
-        ``capacity``. If the window has too many buffers, the method stops early and returns all of them in the first
-        list.
+        The method widens the window until the window covers the lifetimes of all buffers in it that end above
+        ``capacity``. If the window has too many buffers, the method stops early and returns all of these buffers in
+        the first list.
         """
         begin, end = self._buffers[index].start, self._buffers[index].end
         while True:

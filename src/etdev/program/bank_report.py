@@ -24,30 +24,30 @@ class BankUse:
     traffic: int
     """Bytes that are read and written in the bank, if each method is called once."""
     greedy_traffic: int | None
-    """The same with ExecuTorch's planner for banks; None if the tensors do not fit with that planner."""
+    """The ``traffic`` with ExecuTorch's planner for banks; None if the tensors do not fit with that planner."""
     alignment: int = 1
     """Least alignment of the addresses in the bank, in bytes."""
 
 
 def counted_calls(methods: Iterable[Sequence[BufferInfo]]) -> str:
-    """Return a text with the calls that the traffic of banks counts, from the planned buffers of each method."""
+    """Describe the calls whose traffic is counted, in words. ``methods`` has the planned buffers of each method."""
     return "if each method is called once" if sum(map(bool, methods)) > 1 else "in a call"
 
 
 @dataclass(frozen=True, slots=True)
 class BankReport:
-    """Result of planning across banks."""
+    """Use of all banks by a program, and the cost of the traffic."""
 
     banks: tuple[BankUse, ...]
     cost: float
     """Cost of all traffic, if each method is called once."""
     greedy_cost: float | None
-    """The same with ExecuTorch's planner for banks; None if the tensors do not fit with that planner."""
+    """The ``cost`` with ExecuTorch's planner for banks; None if the tensors do not fit with that planner."""
     lower_bound: float
-    """Cost below which these tensors do not fit into the banks."""
+    """Lower bound on ``cost`` for all plans that put these tensors into these banks."""
 
     def named(self, buffers: Iterable[BufferInfo]) -> tuple[BufferInfo, ...]:
-        """Return the buffers with the names and capacities of their banks."""
+        """Return the buffers, each with the name and the capacity of its bank added."""
         banks = {bank.index: bank for bank in self.banks}
         return tuple(
             replace(buffer, bank=banks[buffer.index].name, capacity=banks[buffer.index].capacity)

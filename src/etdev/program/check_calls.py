@@ -43,7 +43,7 @@ _TYPES = {
 
 
 class Kinds:
-    """The kinds of a method's values."""
+    """Kinds of a method's values. A kind is a class of :mod:`etdev.program.model`, such as ``Tensor``."""
 
     def __init__(self, plan: m.ExecutionPlan) -> None:
         self._plan = plan

@@ -22,7 +22,7 @@ from etdev.program.flaw import FlawError
 from etdev.program.schema import Absence, Data, Field, Many, One, RawBytes, Scalar, Scalars, Table, Text, Union
 
 SHARING = 4
-"""Maximum number of decoded bytes per byte of the file. Objects of known writers share only vtables."""
+"""Maximum number of decoded bytes per byte of the file. In files of known writers, objects share only vtables."""
 MOST_DECODED = 32 << 20
 """Maximum number of decoded bytes of tables, vectors and strings.
 
@@ -327,7 +327,7 @@ class _Layout:
 
 
 def _entries(field: Field) -> Iterator[tuple[int, str]]:
-    """Yield the vtable number and the struct code of each entry that a table stores for a field. A union has two."""
+    """Yield the vtable number and the struct code of each entry of a field in a table. A union has two entries."""
     match field.kind:
         case Scalar(code=code):
             yield field.number, code

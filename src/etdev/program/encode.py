@@ -1,6 +1,6 @@
 """Encoding of a program's tables as a flatbuffer. The same program always yields the same bytes.
 
-The bytes are those of the builder of Python's package ``flatbuffers``, which takes several times as long.
+Python's package ``flatbuffers`` builds the same bytes, but takes several times as long.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ def encode(table: Table, value: Any, *, identifier: bytes, inline_alignment: int
 
 
 class _Layout(NamedTuple):
-    """Layout of all objects with the same fields, for one alignment of the content after the object."""
+    """Layout of objects with the same fields, all at the same distance, modulo 8, from the flatbuffer's end."""
 
     packer: struct.Struct
-    """Packer of the object: the distance to its vtable, then the fields in the order below. Numbers are bytes."""
+    """Packer of the object: the distance to its vtable, then ``small``, ``references`` and ``wide``, in this order."""
     small: tuple[int, ...]
-    """Indices of the numbers of up to four bytes."""
+    """Indices of the numbers of up to four bytes. The packer gets numbers as bytes."""
     references: tuple[tuple[int, int], ...]
-    """Index of each distance to another object, and the place of the distance relative to the end of this object."""
+    """Index of each reference to another object, and the number of bytes from the reference to this object's end."""
     wide: tuple[int, ...]
     """Indices of the numbers of more than four bytes."""
     vtable: bytes

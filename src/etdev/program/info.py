@@ -74,7 +74,8 @@ class BufferInfo:
     lower_bound: int | None = None
     """Lower bound in bytes on all plans for the same tensors; None if unknown.
 
-    If the bound is computed from a ``.pte``, the data flow determines the lifetimes, and the offsets the alignment.
+    For a bound that is computed from a ``.pte``, the data flow determines the lifetimes, and the offsets determine
+    the alignment.
     """
     greedy: int | None = None
     """Size in bytes that ExecuTorch's greedy planner needs for the same tensors. None except in results of a build."""
@@ -202,7 +203,7 @@ class Transfers:
     d2h_bytes: int
     """Bytes copied from devices to the host."""
     loops: bool = False
-    """True if some of these copies are inside a loop. Further iterations of the loop repeat such copies."""
+    """True if some of these copies are inside a loop. Each further iteration repeats these copies."""
 
     @property
     def total(self) -> int:
@@ -279,7 +280,7 @@ class MethodInfo:
 
 @dataclass(frozen=True, slots=True)
 class ConstantInfo:
-    """Data of a constant or of an initial value. If several tensors share the data, the fields describe the largest."""
+    """Data of a constant or of an initial value. Of several tensors that share data, the largest is described."""
 
     name: str | None
     """Name in the module; None if the file does not state the name."""
@@ -357,7 +358,7 @@ class ProgramInfo:
     memory: dict[str, int]
     """Planned bytes per device. Methods share buffers, so each buffer counts once, with its largest size."""
     buffers: tuple[BufferInfo, ...]
-    """Planned buffers by memory id, each with its largest size in any method. Bounds are those of methods only."""
+    """Planned buffers by memory id, each with its largest size in any method. Only those in ``methods`` have bounds."""
     weights_bytes: int
     """Bytes of constants in segments and in the flatbuffer. Constants in delegates or data files do not count."""
     constants: tuple[ConstantInfo, ...]

@@ -62,7 +62,7 @@ class _Pool:
 
 @dataclass
 class _Merge:
-    """Data of the parts that were merged so far."""
+    """Data of the programs that were merged so far."""
 
     constants: _Pool = field(default_factory=lambda: _Pool(CONSTANT_ALIGNMENT))
     initial: _Pool = field(default_factory=lambda: _Pool(1))

@@ -180,7 +180,7 @@ class Tensor:
 
     @property
     def name(self) -> str | None:
-        """Return the name of the module's buffer or parameter; None if the file states none, or an empty one."""
+        """Return the name of the module's buffer or parameter; None if the file states no name or an empty name."""
         extra = self.extra_tensor_info
         return (extra.fully_qualified_name or None) if extra else None
 

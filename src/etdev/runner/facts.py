@@ -1,4 +1,4 @@
-"""All facts about a program that the files of a project contain."""
+"""Facts about a program, from which the files of a project are generated."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def remove_project(folder: Path) -> None:
 
 
 def _own_files(folder: Path) -> dict[str, list[str]]:
-    """Map the name of each file that etdev wrote to a folder to the digests that the unchanged file may have."""
+    """Return the digests that each file of etdev in a folder may have if it is unchanged, by the name of the file."""
     path = folder / MANIFEST
     if not os.path.lexists(path):
         return {}

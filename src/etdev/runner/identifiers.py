@@ -33,7 +33,7 @@ def identifier(name: str) -> str:
 
 
 def identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> list[str]:
-    """Return a C++ identifier for each name. All are distinct and not in ``taken``."""
+    """Return a C++ identifier for each name. All identifiers are distinct, and none is in ``taken``."""
     used = set(taken)
     found = []
     for name in names:

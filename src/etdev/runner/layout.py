@@ -38,7 +38,7 @@ class ArenaBank:
         """Name of the section with the bank's arenas.
 
         GCC and Clang store no bytes of sections whose names start with ``.bss.``. With ``-fdata-sections``, they put a
-        variable into ``.bss.NAME``. No variable can have a name with ``-``.
+        variable into ``.bss.NAME``. No variable's name can contain ``-``, so no other variable gets into this section.
         """
         return f".bss.etdev-bank.{self.identifier}"
 
@@ -134,7 +134,7 @@ def make_layout(
 ) -> Layout:
     """Return the layout of a program's static memory.
 
-    It omits the constant methods that describe quantized inputs and outputs: a project has constants instead.
+    The layout omits the constant methods that describe quantized inputs and outputs: a project has constants instead.
     ``inputs`` maps methods to the number of inputs of each delegate call. ``where`` is the program's location in
     errors. ``banks`` are the memory banks that the program was built for. Raises :class:`~etdev.errors.RunnerError` if
     the program uses devices or the runtime cannot load the program.
@@ -209,9 +209,9 @@ def _arenas(
 ) -> dict[tuple[int, str | None], Arena]:
     """Map each memory id and method to an arena; the method is None for a shared arena.
 
-    Methods share the arena of a memory id if no method writes over state of another one. In banks that is always so,
-    because the link plans all methods together. Otherwise, each method has its own arena. A method can write over state
-    of another one with its temporaries or, in buffer 1, with its own state.
+    Methods share the arena of a memory id if no method overwrites another method's state. Methods always share arenas
+    in banks, because the link plans all methods together. In all other cases, each method has its own arena. A
+    method's temporaries may overwrite another method's state. In buffer 1, its state may do so, too.
     """
     found: dict[tuple[int, str | None], Arena] = {}
     for index in range(1, max((len(plan.non_const_buffer_sizes) for plan in plans), default=0)):
@@ -232,7 +232,7 @@ def _arenas(
 
 
 def _is_apart(memories: Sequence[MethodMemory | str], index: int) -> bool:
-    """Return True if no method writes over state of another one in a buffer.
+    """Return True if no method overwrites another method's state in a buffer.
 
     In buffer 1, state of each method is private. In other buffers, methods share state at the same address.
     """

@@ -38,7 +38,7 @@ class Project:
 def renew_project(folder: Path, file: Path, data: Sequence[Path] = (), *, alignment: int | None = None) -> None:
     """Write a project for a program, unless the folder already contains the project of this program.
 
-    In that case, the pools are not measured. Arguments and errors are those of :func:`make_project`.
+    If the folder contains it, the pools are not measured. Arguments and errors are those of :func:`make_project`.
     """
     source = _read(file, data, alignment)
     if not is_made_from(folder, _made_from(source, embed=False)):

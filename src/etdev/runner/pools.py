@@ -36,7 +36,7 @@ class Scaling:
         """Return the estimated size in bytes of the pool on a 32-bit target.
 
         ``measured`` is the size on a 64-bit machine. The bytes that exceed ``counted`` belong to delegates. The
-        estimate assumes that they do not change.
+        estimate assumes that a delegate needs the same number of bytes on both targets.
         """
         return self.counted32 + max(measured - self.counted, 0)
 

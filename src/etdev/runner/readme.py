@@ -63,7 +63,7 @@ def _linker_script(facts: Facts) -> Iterator[str]:
 
 
 def _heap(facts: Facts) -> list[str]:
-    """Return the ids of the program's backends. All backends that a runner supports allocate from the heap."""
+    """Return the ids of the program's backends, because all backends of a runner allocate from the heap."""
     used = {delegate.id for plan in facts.source.program.execution_plan for delegate in plan.delegates}
     return sorted(used)
 
@@ -94,7 +94,7 @@ def _signatures(facts: Facts) -> Iterator[str]:
 
 
 def _quantized(method: MethodLayout, side: str, position: int) -> str:
-    """Return the scale and zero point of a quantized input or output as text, otherwise an empty text."""
+    """Return the scale and zero point of an input or output as text; an empty text if it is not quantized."""
     found = (end for end in method.ends if (end.side, end.position) == (side, position))
     return "".join(f" (scale {end.scale:.6g}, zero point {end.zero_point})" for end in found)
 

@@ -198,9 +198,9 @@ class Child:
 def _end_with_this_process(watched: int, child: int) -> None:
     """End a child when this process ends, even if this process is killed and the child is in an endless call.
 
-    ``watched`` is the end of a pipe for reading that the child inherits. This process has the only end for writing.
-    When that one is closed, Linux sends SIGIO to the child, whose default action ends the child. A child of another
-    system ends when it reads its next request.
+    ``watched`` is the read end of a pipe, which the child inherits. Only this process has the write end. When the write
+    end is closed, Linux sends SIGIO to the child. The default action of SIGIO ends the child. On other systems, the
+    child ends when it reads its next request.
     """
     if sys.platform == "linux":
         fcntl.fcntl(watched, fcntl.F_SETOWN, child)
@@ -208,7 +208,7 @@ def _end_with_this_process(watched: int, child: int) -> None:
 
 
 class Crash(Exception):  # noqa: N818 - not an error of etdev, but a report of the process
-    """A process's report of its own crash. The message follows "the process ended with signal SIGSEGV" in an error."""
+    """A process's report of its own crash. An error shows the message after "the process ended with signal SIGSEGV"."""
 
 
 def openvino_environment() -> dict[str, str]:

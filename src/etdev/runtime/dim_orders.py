@@ -36,15 +36,15 @@ def _arranged(value: Any, order: DimOrder | None) -> Any:
 
 
 def to_memory_order(tensor: torch.Tensor, dim_order: DimOrder) -> torch.Tensor:
-    """Return a contiguous tensor of the same shape, whose bytes are those of ``tensor`` in a dimension order.
+    """Return a contiguous tensor of the same shape, whose bytes are the elements of ``tensor`` in ``dim_order``.
 
-    Its elements have other indices than in ``tensor`` unless the order is row-major.
+    Unless the order is row-major, an element's index in the result differs from its index in ``tensor``.
     """
     return tensor.permute(dim_order).contiguous().reshape(tensor.shape)
 
 
 def from_memory_order(tensor: torch.Tensor, dim_order: DimOrder) -> torch.Tensor:
-    """Return the contiguous tensor whose bytes in a dimension order are those of ``tensor``.
+    """Return a contiguous row-major tensor, given a tensor whose bytes are the elements in ``dim_order``.
 
     This is the inverse of :func:`to_memory_order`.
     """

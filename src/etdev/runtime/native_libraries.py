@@ -18,7 +18,7 @@ LIBRARY_HINT = (
 
 
 def needed_libraries(delegates: Iterable[str], named: Iterable[Path] = ()) -> tuple[Path, ...]:
-    """Return the libraries for a program: the ``named`` ones, and those that packages register for its delegates.
+    """Return the libraries for a program: ``named``, and all libraries that packages register for its delegates.
 
     ``delegates`` are the ids of the program's delegates. Each library is returned once. Raises
     :class:`~etdev.errors.MissingRequirementError` for a library that is not a file, and for a package that does not
@@ -38,10 +38,10 @@ def needed_libraries(delegates: Iterable[str], named: Iterable[Path] = ()) -> tu
 
 
 def registered_delegates(delegates: Iterable[str]) -> list[str]:
-    """Return those of the delegates for which packages register libraries, sorted. This imports no package.
+    """Return the sorted delegates for which packages register libraries. This function imports no package.
 
     Raises :class:`~etdev.errors.MissingRequirementError` for a delegate with several libraries, and for a library of a
-    backend that the native runtime has by itself.
+    backend that is built into the native runtime.
     """
     known = sorted({*delegates} & {*plugins.names(NATIVE_LIBRARIES)})
     for name in known:

@@ -39,8 +39,8 @@ def buffer_sizes(plans: Iterable[m.ExecutionPlan], home: Device) -> dict[BufferK
 def placed(device: Device, home: Device) -> Device:
     """Return the device of a tensor or buffer at run time.
 
-    ``device`` is the device in the file. In the program of a delegate, the host represents the delegate's device, so
-    ``home`` replaces the host.
+    ``device`` is the device in the file. ``home`` replaces the host, because the host in a delegate's own program
+    stands for the delegate's device.
     """
     return home if device.is_host else device
 
@@ -87,7 +87,7 @@ class PlannedMemory(MoveOnly):
 def given_memory(
     plan: m.ExecutionPlan, manager: MemoryManager, registry: Registry, home: Device
 ) -> dict[BufferKey, Memory]:
-    """Return the caller's memory for each planned buffer; raise an error if its size or device is wrong."""
+    """Return the caller's memory for each planned buffer. Raise an error if it is too small or on another device."""
     planned = manager.planned_memory()
     devices = manager.planned_buffer_devices()
     found: dict[BufferKey, Memory] = {}

@@ -61,7 +61,7 @@ class ProgramSource:
     libraries: tuple[Path, ...] = ()
     """Shared libraries that the native runtime opens."""
     devices: Devices = NO_DEVICES
-    """The program's devices in the native runtime."""
+    """Devices on which the native runtime runs the program."""
     pinned: bool = True
     """True to pin each worker to one core. In a worker that is a process, torch then uses only one thread."""
 

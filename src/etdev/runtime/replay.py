@@ -152,7 +152,7 @@ def missing_kernels(program: Program) -> tuple[str, ...]:
 
 @contextmanager
 def _placed(what: str, planned: m.Value | None) -> Iterator[None]:
-    """Return a context manager that sets the location of errors inside it: ``what``, and the memory of ``planned``."""
+    """In this context, set the location of errors to ``what`` and the memory of the value ``planned``."""
     try:
         yield
     except EtdevError as error:

@@ -80,7 +80,7 @@ class SimulatedDevice(DeviceAllocator):
         return MemoryInfo(self._capacity - used, self._capacity)
 
     def device_view(self, address: int, nbytes: int, index: int = 0) -> memoryview:
-        """Return the memory itself, for code that acts as the device; host code must copy it instead."""
+        """Return a view of a device's memory, for code that acts as the device. Host code must copy instead."""
         allocation = self.find(address, nbytes, index)
         start = address - allocation.address
         return memoryview(self._memory[allocation.address])[start : start + nbytes]

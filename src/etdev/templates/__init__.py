@@ -43,13 +43,13 @@ class Template:
     build: str = "etdev build"
     """Command that builds the template's project on any machine."""
     filled: frozenset[str] = frozenset({"etdev.toml", "README.md"})
-    """Paths in a project of the files with placeholders.
+    """Project paths of the files that contain placeholders.
 
     Placeholders are ``{{name}}`` (the project's name), ``{{build}}`` (the command that builds the project), ``{{out}}``
     (the output folder) and ``{{extras}}`` (the extras of etdev that the project needs).
     """
     shared: frozenset[str] = frozenset({".gitignore"})
-    """Paths in a project of files to which the user may add lines. An existing shared file is never replaced."""
+    """Project paths of files to which the user may add lines. An existing shared file is never replaced."""
     base: str | None = None
     """Name of the base template, to which this template adds files; None if there is no base template.
 
@@ -174,7 +174,7 @@ def _read(folder: Traversable, path: str, template: str) -> bytes:
 
 
 def shared_files(template: str) -> frozenset[str]:
-    """Return the paths in a project of files that are never replaced, including those of the base template."""
+    """Return the project paths of files that are never replaced, including such files of the base template."""
     chosen = get(template)
     return chosen.shared | (shared_files(chosen.base) if chosen.base is not None else frozenset())
 

@@ -1,4 +1,4 @@
-"""Comparison of symbolic contents of the two programs.
+"""Comparison of the symbolic contents of the programs before and after the link.
 
 Contents with different symbols may still be equal. The comparison recognizes four kinds of equal contents:
 
@@ -63,7 +63,7 @@ class Agreement:
     def __init__(self, symbols: Symbols, constants: Constants, loaded: tuple[Mapping[int, Memory], ...]) -> None:
         """Start with no known equalities.
 
-        ``loaded`` contains a map for each program: from each space to the content of its memory after loading.
+        ``loaded`` has a map for each program: from a space (range of addresses) to its content after loading.
         """
         self._symbols = symbols
         self._constants = constants
@@ -182,7 +182,7 @@ class Agreement:
     def _same_function(self, one: tuple[object, ...], other: tuple[object, ...], depth: int) -> bool:
         """Return whether two keys describe the same function of the same operands.
 
-        Return False for a key with a tag, because such a result depends on more than its operands.
+        A key has a tag if its result depends on more than the operands. Return False for a key with a tag.
         """
         _, name, tag, kinds, *parts, number = one
         _, other_name, other_tag, other_kinds, *other_parts, other_number = other

@@ -91,7 +91,7 @@ class Results:
                 state.counts.equate(own, known)
 
     def numbers(self) -> list[Number_]:
-        """Return the content of each number that the instruction sets."""
+        """Return the symbolic value of each number that the instruction sets."""
         code = self.code
         plan = self.machine.facts[self.side].plan
         if code.act is Act.SIZE:

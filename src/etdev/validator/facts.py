@@ -100,7 +100,7 @@ class Facts:
     plan: m.ExecutionPlan
     delegate_inputs: Mapping[int, int]
     constants: Mapping[int, tuple[int, int]]
-    """Maps the value index of each constant to the symbol of its data and the offset there in bytes."""
+    """Maps the value index of a constant to ``(symbol of its data, offset of the constant in the data in bytes)``."""
     tensors: dict[int, TensorFacts] = field(init=False)
     code: tuple[Code, ...] = field(init=False)
     roving: frozenset[int] = field(init=False)

@@ -219,7 +219,7 @@ class Loop:
         return settled
 
     def _find_held(self, machine: Machine, states: Sequence[State]) -> None:
-        """Find the content on each way of the values that may refer to one of several tensors."""
+        """For each value that may refer to one of several tensors, find its content on each way."""
         self._held = {}
         outside = states[0]
         for side, facts in enumerate(machine.facts):

@@ -1,4 +1,7 @@
-"""Effects of instructions on the state of a program."""
+"""Effects of instructions on the state of a program.
+
+A *shadow* is the recorded content of a value that may refer to one of several tensors.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ class Machine(StateReader):
     """Reader and writer of the current state of both programs."""
 
     def set_number(self, side: int, value: int, content: Number_) -> None:
-        """Set the number of a value."""
+        """Set the number that a value holds."""
         self.state.numbers[side][value] = content
         self.state.log.entries.append((NUMBER, side, value))
 

@@ -70,7 +70,7 @@ class MethodValidation:
         return self._facts[0].plan, self._facts[1].plan
 
     def run(self) -> Outcome:
-        """Execute the method of both programs in step, on all paths. Return the outcome."""
+        """Execute the method in both programs side by side, on all paths. Return the outcome."""
         before, after = self.plans
         for kind, mine, theirs in (
             ("inputs", before.inputs, after.inputs),
@@ -91,7 +91,7 @@ class MethodValidation:
         return self.outcome
 
     def _execute(self, layout: Layout) -> Outcome:
-        """Execute the method of both programs, assuming that paired values have equal numbers and sizes before a call.
+        """Execute the method in both programs. Assume that paired values have equal numbers and sizes before a call.
 
         If a call leaves a paired value with different numbers or sizes, execute the method again without that pair.
         Such a value causes a violation only if an instruction depends on it.

@@ -1,10 +1,10 @@
 """Order of instructions: instructions that may run in another order after the link, and effects that keep their order.
 
-Inside a straight region, the two programs may run corresponding instructions in different orders. The program before
-the link then runs an instruction earlier than its counterpart, and keeps its operands and results for the comparison.
+Inside a straight region, the two programs may run corresponding instructions in different orders. The validator then
+runs the instruction before the link first. It keeps the operands and results until it runs the counterpart.
 
-Contents of memory and of values are compared as in programs of the same order. Some effects are not contents that the
-validator knows. Instructions with such effects must keep their order:
+The validator compares contents of memory and values, whatever the order is. Some effects are not visible in these
+contents. Instructions with the following effects must keep their order:
 
 * effects outside of the arguments: random numbers, and the effects of unknown operators and delegates;
 * a delegate's own state: calls of one delegate keep their order;
@@ -25,8 +25,8 @@ from etdev.validator.semantics.operators import Act
 def region_starts(facts: Facts) -> list[int]:
     """Return the first positions of the straight regions of a method, in ascending order.
 
-    A region has no jumps and no moves, except that one of these may be a region of its own. No jump leads into a region
-    other than to its start. A region is inside one chain.
+    Each jump and each move is a region of its own. All other regions have no jumps and no moves. A jump can only lead
+    to the start of a region. A region is inside one chain.
     """
     starts = {0, *facts.starts}
     for code in facts.code:
@@ -39,9 +39,9 @@ def region_starts(facts: Facts) -> list[int]:
 
 
 def effects(facts: Facts, code: Code) -> dict[Hashable, bool]:
-    """Return the effects of an instruction that are not known contents. Each is True if it is a write.
+    """Map each effect of an instruction that contents do not show to True for a write, or False for a read.
 
-    Two instructions must keep their order if they have a common effect, and at least one of the two writes.
+    Two instructions must keep their order if they have a common effect, and at least one of them writes.
     """
     found: dict[Hashable, bool] = {}
     if code.act is Act.DELEGATE and code.name in ops.STATELESS:

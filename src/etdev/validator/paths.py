@@ -1,4 +1,4 @@
-"""Execution of all paths of a method. A loop runs until an iteration finds nothing new."""
+"""Execution of all paths of a method. A loop runs until an iteration finds no new facts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Edge: TypeAlias = tuple[int, int]
 
 
 class Layout:
-    """Points where paths of a walk merge."""
+    """Points of a :class:`Walk` where paths merge."""
 
     def __init__(self, walk: Walk) -> None:
         self.walk = walk

@@ -62,7 +62,7 @@ class _Fixed:
 
 @dataclass(frozen=True, slots=True)
 class _Tensor:
-    """Plan for reading any other tensor."""
+    """Plan for reading a tensor that is dynamic or has no fixed location."""
 
     value: int
 
@@ -224,7 +224,7 @@ class StateReader:
         return found or self._gather(side, self.located(side, value), (), sizes_only=sizes_only)
 
     def held(self, side: int, value: int) -> Part:
-        """Return a tensor of maximum size as an operand. The content includes bytes past the tensor's current size."""
+        """Return a tensor as an operand with its maximum size. The content includes bytes past its current size."""
         tensor = self.facts[side].tensors[value]
         at = self.located(side, value)
         if not isinstance(at, At) or at.place is None:
@@ -289,8 +289,8 @@ class StateReader:
     def stored(self, side: int, place: Place, most: int, length: Number | None, guards: Guards = ()) -> Content:
         """Return ``most`` bytes at a place, as seen by an instruction that reads the first ``length`` bytes.
 
-        ``length`` may be symbolic. If an earlier write did not cover the first ``length`` bytes, a symbol for unknown
-        bytes replaces its content. If ``length`` is None, do not check the extents of writes.
+        ``length`` may be symbolic. If the last write did not cover the first ``length`` bytes, a symbol for unknown
+        bytes replaces the written content. If ``length`` is None, do not check the extents of writes.
         """
         space, start = place
         found: list[Run] = []

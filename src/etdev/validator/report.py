@@ -58,7 +58,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class NotValidated:
-    """A method about which nothing is proved, with the reason."""
+    """A method that was not validated, and the reason."""
 
     method: str
     reason: str
@@ -81,13 +81,13 @@ class ValidationReport:
     ExecuTorch 1.4.1 and 1.5.1 emit such reads for views of a ``cond``'s result.
     """
     overlapping: tuple[Violation, ...] = ()
-    """Operators that overwrite an operand while they may still read that operand. Empty except for a single file.
+    """Instructions that may overwrite an operand before they have read it. Filled only for a single file.
 
-    The kernels of these operators determine the correctness of their results.
+    The results are correct if the kernels of these instructions allow the overlap.
     """
 
     unwritten: tuple[Violation, ...] = ()
-    """Values that are probably read before they are written. Empty except for a single file.
+    """Values that are probably read before they are written. Filled only for a single file.
 
     A valid file may contain such reads.
     """

@@ -1,4 +1,4 @@
-"""Data that all parts of a method's execution share."""
+"""Data shared by all classes that execute a method."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Run:
     in_body: bool = False
     """True if the current instruction is in the body of a loop, as listed in ``Layout.bodies``."""
     unlike: set[int] = field(default_factory=set)
-    """Values after the link whose number or size differs from that of their counterparts when the next call begins."""
+    """Values after the link that start the next call with another number or size than their counterparts."""
 
     def report(self, violation: Violation) -> None:
         """Record a violation, unless the limit is reached."""

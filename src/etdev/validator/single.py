@@ -135,7 +135,7 @@ class _File:
         self.reads = 0
 
     def run(self) -> str | None:
-        """Execute the method with symbols for contents. Return None, or the reason if the method cannot be followed."""
+        """Execute the method with symbols for contents. Return a reason if the validator cannot follow the method."""
         facts = self.facts
         for code in facts.code:
             if isinstance(code.call, m.DelegateCall) and code.position not in facts.delegate_inputs:
@@ -289,10 +289,10 @@ class _FileSteps(Steps):
         return {(*tensor.place, tensor.end) for tensor in tensors if tensor.place is not None}
 
     def _is_part_on_device(self, buffer: int, owners: set[int], writers: Iterable[Write]) -> bool:
-        """Return True for bytes on a device if no writer wrote them as a tensor with the extent of an owner.
+        """Return True for bytes on a device if no tensor that was written there has the extent of an owner.
 
-        Kernels run on the host, so a tensor on a device is never a view of a part of another tensor. Such bytes show
-        that a copy to the device is missing.
+        Kernels run on the host, so a tensor on a device is never a view of a part of another tensor. Therefore, the
+        result True shows that a copy to the device is missing.
         """
         found = self._extents(other for _, other in writers)
         return buffer in self._on_devices and bool(found) and self._extents(owners).isdisjoint(found)
@@ -353,7 +353,7 @@ class _FileSteps(Steps):
 
 
 class _FileEnds(Ends):
-    """Executor of the caller's part in a call: filling the inputs and reading the outputs."""
+    """Executor of the caller's actions in a call: fills the inputs and reads the outputs."""
 
     def __init__(self, run: Run, steps: _FileSteps) -> None:
         super().__init__(run)

@@ -40,9 +40,9 @@ class Steps:
         self._run = run
         self._overlaps = Overlaps(run)
         self._early: dict[int, tuple[Code, Code, _Started | None]] = {}
-        """Instructions that only the program before the link has run so far, by position there.
+        """Instructions that so far only the program before the link has run, by position in that program.
 
-        Each with its counterpart. Instructions without operands to compare have no :class:`_Started`.
+        Each entry also has the counterpart and, if operands must be compared, a :class:`_Started`.
         """
 
     def run(self, step: Step) -> None:
@@ -96,7 +96,7 @@ class Steps:
             self._run_alone(1, other.position)
 
     def _check_order(self, one: Code, other: Code) -> None:
-        """Report an instruction after the link if it may not overtake one of those that have run only before it."""
+        """Report an instruction after the link that overtakes an instruction with which it must keep its order."""
         overtaken = [code for code, _, _ in self._early.values() if code.position < one.position]
         first = conflict(self._run.facts[0], one, overtaken)
         if first is not None:
@@ -163,7 +163,7 @@ class Steps:
             machine.set_number(1, value, number)
 
     def _tag(self, code: Code, overlaps: dict[Key, Tree], *, paired: bool) -> object:
-        """Return a key for facts that affect the result in addition to the operands, or None without such facts."""
+        """Return a key for all other facts that affect the result; None if the operands alone determine the result."""
         forbidden = self._overlaps.forbidden(code, overlaps)
         if forbidden:  # The result depends on the addresses of the operands.
             return code.position, tuple(sorted((key, str(tree)) for key, tree in forbidden.items()))

@@ -45,7 +45,7 @@ class Unwritten:
     devices: Collection[int]
     """Numbers of the planned buffers on devices."""
     _reads: dict[Write, set[Write]] = field(default_factory=dict)
-    """Reads of each write's result, as ``(position, value)``, by write."""
+    """Maps each write to the reads of its result, as ``(position of the reader, value)``."""
     _suspects: dict[int, set[Write]] = field(default_factory=dict)
     """Maps each value that no instruction writes to the writes from which its bytes come."""
     state: set[tuple[int, int, int]] = field(default_factory=set)
@@ -133,7 +133,7 @@ class Unwritten:
         return place is not None and place[0] in self.devices
 
     def _is_over(self, value: int, writes: Collection[Write], first: int) -> bool:
-        """Return True if each write was also read for other values, and only before position ``first``.
+        """Return True if each write is also read through other values, and all these reads precede ``first``.
 
         ``first`` is the position of the first read of ``value``.
         """

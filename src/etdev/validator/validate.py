@@ -17,12 +17,12 @@ from etdev.validator.run import InPlace
 
 @dataclass(frozen=True, slots=True)
 class Correspondence:
-    """Corresponding instructions before and after a link. A wrong pair can only cause violations."""
+    """Corresponding instructions before and after a link. A wrong pair can cause violations, but no wrong proof."""
 
     moved: Mapping[int, int]
     """Maps the position of each kept instruction before the link to its position after the link.
 
-    Positions count through all chains.
+    Positions count the instructions of all chains of the method together.
     """
     delegate_inputs: Mapping[int, int] = field(default_factory=dict)
     """Number of inputs of each delegate call, by position of the call before the link."""

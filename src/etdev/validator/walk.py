@@ -1,4 +1,4 @@
-"""Control flow of two programs that run in step: shared instructions, and points where paths split.
+"""Control flow of two programs that run side by side: shared instructions, and points where paths split.
 
 An instruction that exists in only one program runs alone. All other instructions run in both programs at the same time.
 Inside a straight region, the program after the link may have these instructions in another order. The program before
@@ -28,9 +28,9 @@ class Side(Enum):
     BEFORE = "before"
     AFTER = "after"
     EARLY = "early"
-    """The program before the link, while the counterpart of the instruction follows in a ``LATE`` step."""
+    """Only the program before the link. The counterpart of the instruction runs later, in a ``LATE`` step."""
     LATE = "late"
-    """The program after the link, while the counterpart of the instruction was an ``EARLY`` step."""
+    """Only the program after the link. The counterpart of the instruction ran before, in an ``EARLY`` step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Walk:
         return len(group) > 1 or group[0] in self.blocks[group[0]].successors
 
     def body(self, head: int) -> frozenset[int]:
-        """Return the blocks of the loop with this head: all blocks from which the loop can reach the head again."""
+        """Return the blocks of the loop with this head: all blocks that can reach an edge back to the head."""
         body = {head}
         waiting = [item for item in self.blocks[head].predecessors if self.is_back(item, head)]
         while waiting:

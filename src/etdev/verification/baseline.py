@@ -41,12 +41,12 @@ class Baseline:
     file: Path | None = None
     """Path of the baseline's file; None if the file is not available."""
     banks: Mapping[int, str] = field(default_factory=dict)
-    """Names of the baseline's memory banks, by memory id in its file; empty if there are none or they are unknown."""
+    """Names of the baseline's memory banks, by memory id in its file; empty without banks or if they are unknown."""
     more_weights: str | None = None
     """Reason why the figure ``weights`` may be too small, with advice; None if the figure is exact.
 
-    The figure is too small if some weights are in a file that is not available. Growth within the limit for this figure
-    is also within the limit for the actual weights.
+    The figure is too small if some weights are in a file that is not available. If growth from this figure is within
+    the limit, growth from the actual weights is, too.
     """
 
 
@@ -118,7 +118,7 @@ def _from_file(name: str, file: Path, banks: Mapping[int, str]) -> Baseline:
     """Return the baseline for a file.
 
     Read the figures from the report next to the file. If that report does not describe this file, compute the figures.
-    Then, a buffer of the file on the host is the bank in ``banks`` with the same memory id.
+    For these figures, each host buffer of the file counts as the bank in ``banks`` with the same memory id.
     """
     report, digest = find_report(report_beside(file)), file_sha256(file)
     built = next((item for item in report.targets if item.sha256 == digest), None) if report is not None else None

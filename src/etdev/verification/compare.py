@@ -33,7 +33,7 @@ has an SNR of about 0 dB.
 """
 
 MOST_STEPS = 8
-"""Highest distance in :func:`allowed_steps`: 1/32 of the range of int8, about 30 dB (:data:`QUANTIZED_SNR_RANGE`)."""
+"""Upper bound of :func:`allowed_steps`: 1/32 of the range of int8. This is about 30 dB."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Difference:
     max_abs_error: float = 0.0
     allowed: float = math.inf
     excess: float = -math.inf
-    """Largest difference of error and allowed error, over all calls; at most 0 if all calls are within tolerance."""
+    """Largest value of error minus allowed error, over all calls; at most 0 if all calls are within tolerance."""
     signal: float = 0.0
     noise: float = 0.0
     worst: str = ""
@@ -172,9 +172,9 @@ def steps_apart(error: float, step: float) -> int:
 def allowed_steps(quantization_error: float, step: float) -> int:
     """Return the distance to the quantized model that kernels in fixed point may have, in multiples of ``step``.
 
-    It is one step for the rounding of the last kernel. The kernels before it round differently, too. The model must not
-    amplify this by more than it amplifies the error of quantization, which is the rounding of all values.
-    ``quantization_error`` is the largest difference between the quantized model and the float model. The result is at
-    most :data:`MOST_STEPS`, also for a model that quantization ruined.
+    One step is for the rounding of the last kernel. The earlier kernels also round differently. Their effect on the
+    output may be as large as ``quantization_error``, the largest difference between the quantized model and the float
+    model. That difference is the effect of rounding all values. The result is at most :data:`MOST_STEPS`, even for a
+    model that quantization ruined.
     """
     return min(1 + math.ceil(quantization_error / step - 1e-6), MOST_STEPS)

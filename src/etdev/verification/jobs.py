@@ -57,7 +57,7 @@ class Jobs:
 def jobs_for(built: BuiltTarget, program: Program, *, alone: bool) -> Jobs:
     """Return the workers for a target's metric.
 
-    ``alone`` is True if only the replay can run the program; then the workers are not used.
+    ``alone`` is True if only the replay can run the program. In this case, the workers are not used.
     """
     project: Project = built.project
     imports = project.config.project.imports

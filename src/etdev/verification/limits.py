@@ -34,7 +34,7 @@ class Measured:
     """Names of the target's memory banks, by memory id."""
 
     def delegate_sizes(self, name: str) -> dict[str, int] | str:
-        """Return the bytes that each delegate needs of a kind of memory, or the reason why they are unknown.
+        """Return the bytes that each delegate needs of one kind of memory, or the reason why the sizes are unknown.
 
         ``name`` is the compiler's name of that memory, such as ``scratch``.
         """

@@ -138,7 +138,7 @@ def _judge(built: BuiltTarget, output: ComparedOutput, findings: Findings) -> No
 
 
 def _steps(built: BuiltTarget, output: ComparedOutput) -> dict[str, Any]:
-    """Return the figures in steps of an output that kernels compute in fixed point; nothing for another output."""
+    """Return the error, in steps, of an output that kernels compute in fixed point; empty for other outputs."""
     step = built.steps.get((output.method, output.position))
     if step is None:
         return {}

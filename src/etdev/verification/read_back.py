@@ -23,7 +23,7 @@ class Contents:
     problems: tuple[str, ...] = ()
     """The reason why a file cannot be read, or one sentence for each missing item of data."""
     hint: str | None = None
-    """Help for the problems; None if there are none."""
+    """Help for the problems; None if there is no help."""
     unknown_lookups: tuple[str, ...] = ()
     """Ids of delegates that may look up data by names that cannot be determined."""
 
@@ -34,7 +34,7 @@ def read_contents(
     """Read a program back with its ``data`` files, and look for missing data.
 
     Each item of data that the program needs must be in one of these files. ``lookups`` maps methods to the names of
-    data that their delegates look up. It may lack methods for which these names are unknown.
+    data that their delegates look up. A method for which these names are unknown need not be in ``lookups``.
     """
     try:
         found = read_joined(path, data)

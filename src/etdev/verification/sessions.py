@@ -24,9 +24,9 @@ _ROUNDS = 3
 def check_sessions(built: BuiltTarget, runtime: Runtime, findings: Findings) -> None:
     """Run each session of the config from initial state, and compare the outputs of every call.
 
-    If methods share state, run the sessions with one memory for all methods. If they do not, run the sessions with
-    separate memory for each method. A program of several methods then also runs with one memory for all methods, as
-    some loaders do.
+    If methods share state, run the sessions with one memory for all methods. Otherwise, run the sessions with separate
+    memory for each method. If the program has several methods, then run the sessions again with one memory for all
+    methods, because some loaders use one.
     """
     if built.settings.sessions is None:
         return
@@ -43,7 +43,7 @@ def check_calls_in_a_row(built: BuiltTarget, runtime: Runtime, findings: Finding
 
     The inputs are the first samples. Every second round runs in reverse order, so that the first and the last method
     also run twice in succession. The config's limits do not apply, because the user did not choose this order of calls.
-    The calls end early if eager PyTorch fails. They run with separate and with shared memory, as in
+    The calls end early if eager PyTorch fails. The calls use separate or shared memory under the same rules as
     :func:`check_sessions`.
     """
     calls = _calls_in_a_row(built)
@@ -67,7 +67,7 @@ def _calls_in_a_row(built: BuiltTarget) -> list[Call]:
 def _run_row(
     built: BuiltTarget, runtime: Runtime, calls: Sequence[Call], findings: Findings, *, shared: bool, note: str
 ) -> int:
-    """Make the calls, and compare their outputs; return the number of calls compared."""
+    """Make the calls, and compare their outputs. Return the number of calls whose outputs were compared."""
     built.load(runtime, shared=shared)
     judged = replace(built, effort=replace(built.effort, limits=False))
     comparison = Comparison(judged, runtime, Findings(broken=findings.broken))

@@ -1,7 +1,7 @@
 """Run of a file without a config in ExecuTorch's C++ runtime, for the check *device*.
 
-The runtime allocates the program's memory on the devices and copies there. Each call runs on random inputs. Its outputs
-must be those of etdev's interpreter on simulated devices, within the default tolerances.
+The runtime allocates the program's memory on the devices and copies data to it. Each call runs on random inputs. The
+outputs must equal those of etdev's interpreter on simulated devices, within the default tolerances.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class BuiltTarget:
     linked: LinkedProgram | None = None
     """The link's result; None if the result is no longer available."""
     inplace: Mapping[str, tuple[Donor, ...]] = field(default_factory=lambda: DEFAULT)
-    """Maps operators whose kernels may write an output over an operand to the permitted output-operand pairs."""
+    """Maps an operator to the pairs of an output and an operand for which the output may overwrite the operand."""
     methods: tuple[MethodResult, ...] = ()
     """Results of lowering for each method, such as its delegates and ops; empty if unknown."""
     data: tuple[Path, ...] = ()
@@ -93,7 +93,7 @@ class BuiltTarget:
     jobs: int = 1
     """Number of workers for the metric's samples."""
     ends: Ends = field(default_factory=dict)
-    """Quantized inputs and outputs of the file, for the methods whose ``io`` in the config requires such."""
+    """Quantized inputs and outputs of the file, for the methods whose ``io`` in the config requires them."""
     steps: Mapping[tuple[str, int], float] = field(default_factory=dict)
     """Scale of the integers of each output that kernels compute in fixed point, by method and position."""
     count: Count = uncounted

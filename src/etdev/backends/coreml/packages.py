@@ -1,8 +1,8 @@
 """Core ML packages with the same bytes in each build.
 
 coremltools names the parts of a package by random UUIDs, and writes the maps of a model in a random order. ExecuTorch
-adds a random identifier, by which the runtime finds a compiled model in its cache. Here, the names follow from the
-paths of the parts, the order from the keys, and the identifier from the package's content.
+adds a random identifier, by which the runtime finds a compiled model in its cache. This module derives each name
+from the part's path, sorts the maps by key, and derives the identifier from the package's content.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _NAMESPACE = uuid.UUID("6f0c3c3e-0d6b-5a53-9f0d-2f3f0c1b7a55")
 
 @contextmanager
 def reproducible() -> Iterator[dict[str, Any]]:
-    """Make ExecuTorch's Core ML backend write reproducible packages in this block. Yield no records of delegates.
+    """Make ExecuTorch's Core ML backend write reproducible packages in this block. Yield an empty dict.
 
-    The records are those of :meth:`~etdev.backends.base.RecordsDelegates.recording`.
+    :meth:`~etdev.backends.base.RecordsDelegates.recording` requires a dict of records. Core ML has no records.
     """
     from executorch.backends.apple.coreml import executorchcoreml
     from executorch.backends.apple.coreml.compiler import coreml_preprocess
@@ -49,7 +49,7 @@ def reproducible() -> Iterator[dict[str, Any]]:
 
 
 def make_reproducible(folder: Path) -> None:
-    """Rewrite a folder with ExecuTorch's ``metadata.json`` and packages, without a change of its meaning."""
+    """Make the packages and ExecuTorch's ``metadata.json`` in a folder reproducible. Do not change their meaning."""
     for manifest in sorted(folder.rglob("Manifest.json")):
         manifest.write_text(json.dumps(_named_by_path(json.loads(manifest.read_text())), indent=4, sort_keys=True))
     for model in sorted(folder.rglob("*.mlmodel")):
@@ -62,7 +62,7 @@ def make_reproducible(folder: Path) -> None:
 
 
 def _named_by_path(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return a manifest whose items are named by UUIDs of their paths."""
+    """Return the manifest with a new name for each item: a UUID that depends only on the item's path."""
     items = manifest["itemInfoEntries"]
     names = {old: str(uuid.uuid5(_NAMESPACE, item["path"])) for old, item in items.items()}
     return manifest | {
@@ -72,7 +72,7 @@ def _named_by_path(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def _in_order(model: bytes) -> bytes:
-    """Return the same model with its maps in the order of their keys."""
+    """Return the same model with the entries of each map sorted by key."""
     from coremltools.proto import Model_pb2
 
     content: bytes = Model_pb2.Model.FromString(model).SerializeToString(deterministic=True)
@@ -80,7 +80,7 @@ def _in_order(model: bytes) -> bytes:
 
 
 def _digest(folder: Path) -> str:
-    """Return the SHA-256 of all files except the metadata, with their paths."""
+    """Return the SHA-256 of the paths and contents of all files except ``metadata.json``."""
     found = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path != folder / "metadata.json":

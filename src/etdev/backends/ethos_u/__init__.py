@@ -1,6 +1,6 @@
 """Backend ``ethos-u``: Arm's Ethos-U processors, compiled by Vela.
 
-Lowering works on any machine. The programs run only on a processor, in a runtime that is built with this backend.
+Lowering works on any machine. The programs run only on such a processor, in a runtime that is built with this backend.
 :mod:`.vela` knows Vela's files, and :mod:`.compiling` watches a lowering. This module imports neither torch nor
 executorch.
 """

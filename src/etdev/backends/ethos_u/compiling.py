@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _CONFIG = "--config="
 _AREAS = ("sram", "dram", "on_chip_flash", "off_chip_flash")
-"""Kinds of memory in Vela's summary, which states the use of each in KiB."""
+"""Kinds of memory. Vela's summary states how many KiB of each kind a delegate uses."""
 
 
 def compile_spec(options: EthosUOptions) -> Any:
@@ -44,7 +44,7 @@ def recorded(options: Sequence[EthosUOptions]) -> Iterator[Mapping[str, Delegate
     """Record each delegate that is compiled in the block.
 
     ExecuTorch can write the TOSA graph of a delegate only to a folder whose path then becomes part of the program. So
-    this function replaces ExecuTorch's call of Vela, and its ``preprocess``, for the duration of the block.
+    this function replaces two of ExecuTorch's functions in the block: ``preprocess`` and ``vela_compile``.
     """
     with tosa_tools.importable():
         from executorch.backends.arm.ethosu import backend as module
@@ -91,7 +91,7 @@ def compile_again(graph: bytes, flags: str, options: Sequence[EthosUOptions]) ->
 
 
 def _configs(options: Sequence[EthosUOptions]) -> dict[str, Path]:
-    """Return the config files in options, by their names in flags."""
+    """Map the name of each Vela config file, as in the flags, to the path of the file in ``options``."""
     return {vela.config_name(item.config): Path(item.config) for item in options if item.config is not None}
 
 
@@ -107,7 +107,7 @@ def _with_file(flags: Sequence[str], configs: Mapping[str, Path], folder: Path) 
 
 
 def _run(call: Callable[[], Any]) -> Any:
-    """Call Vela without its output. Vela ends the process for flags that it refuses; raise an error instead."""
+    """Call Vela and hide its output. Raise :class:`LowerError` if Vela fails or tries to end the process."""
     printed = io.StringIO()
     try:
         with redirect_stdout(printed), redirect_stderr(printed):
@@ -135,7 +135,7 @@ def _memory(folder: Path) -> dict[str, int]:
 
 
 def _reference(edge_program: Any) -> bytes:
-    """Return a program that computes a delegate's ops with kernels, or nothing if an op has no kernel."""
+    """Return a program that computes a delegate's ops with kernels; empty if an op has no kernel."""
     import executorch.kernels.quantized  # noqa: F401 - registers the out variants of quantized_decomposed
 
     from etdev.backends.reference.nested import EtdevReferenceBackend

@@ -42,7 +42,7 @@ def default_config() -> Path | None:
 
 
 def config_name(config: str | None) -> str:
-    """Return the name of a config file for the flag ``--config``, which is also in the program.
+    """Return the name of a config file, as the value of the flag ``--config``. The program contains this flag.
 
     The name contains the digest of the file and not its path, so that a build in another folder has the same bytes.
     """
@@ -52,7 +52,7 @@ def config_name(config: str | None) -> str:
 
 
 def check_flags(flags: Sequence[str]) -> Iterable[OptionIssue]:
-    """Yield the problems of further flags. If Vela is not installed, do not check if Vela has them."""
+    """Yield the problems of the user's additional flags. Report unknown flags only if Vela is installed."""
     known = _known_flags()
     for index, text in enumerate(flags):
         path, flag = ("extra_flags", index), text.partition("=")[0]

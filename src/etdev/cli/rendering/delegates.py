@@ -9,7 +9,7 @@ from etdev.units import format_size
 
 
 def delegate_memory_texts(target: TargetResult) -> Iterator[str]:
-    """Yield a text with the sizes of each delegate's memory, for delegates whose compiler reports it."""
+    """Yield a text with the memory sizes of each delegate. Skip delegates whose compiler does not report sizes."""
     for method in target.methods:
         for item in method.delegate_memory:
             name = f"delegate {item.delegate}" + (f" of {method.name}" if len(target.methods) > 1 else "")

@@ -1,4 +1,4 @@
-"""Layout of the live display: a line for each target, with its finished stages and the running one."""
+"""Layout of the live display: a line for each target, with its finished stages and its running stage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Row:
     done: list[Piece] = field(default_factory=list)
 
     def pieces(self, now: float) -> list[Piece]:
-        """Return the parts for the finished stages, and for the running stage with its duration."""
+        """Return the parts of a target's line: the finished stages, and the running stage with its duration."""
         comma: list[Piece] = [("dim", ", ")] if self.done else []
         return [*_joined(self.done), *comma, ("", f"{self.doing} {int(now - self.since)} s …")]
 

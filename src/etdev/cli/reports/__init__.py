@@ -31,7 +31,7 @@ class Report:
     markdown: Callable[[], str]
     """Function that renders the whole report as Markdown, with findings and figures."""
     about: str | None = None
-    """File for findings that refer to no file, because some formats require one: the config."""
+    """The config file. Some formats require a file for each finding, so findings without a file get this file."""
 
 
 def write_report(outputs: Outputs, report: Report, own: Mapping[str, Callable[[], str]]) -> None:
@@ -63,7 +63,7 @@ def error_report(error: EtdevError, command: str) -> Report:
 
 @contextmanager
 def reported_errors(outputs: Outputs, command: str) -> Iterator[None]:
-    """Write an error that is raised in this context in the formats for CI systems, and raise the error again."""
+    """Catch an error of this block, write it in the requested formats for CI systems, and raise it again."""
     try:
         yield
     except EtdevError as error:

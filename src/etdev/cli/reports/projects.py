@@ -14,7 +14,7 @@ from etdev.pipeline.project import Project
 def opened_project(
     outputs: Outputs, command: str, config: Path | None, *, profile: str | None, overrides: Sequence[str]
 ) -> Project:
-    """Open the project of a command. Write errors in the config in the requested formats for CI systems.
+    """Open the project of a command. If the config has errors, write them in the requested formats for CI systems.
 
     Raises the errors of :func:`~etdev.pipeline.api.open_project`. Raises :class:`~etdev.errors.UsageError` if an output
     would replace one of the project's files.

@@ -1,4 +1,4 @@
-"""Checks of memory banks: names and ids, and pins to banks that exist."""
+"""Checks of memory banks: the names and ids of banks, and the pins that assign tensors to banks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from etdev.config.types import canonical_device
 
 
 def check_banks(config: Raw) -> Iterator[Issue]:
-    """Check the banks of each target, and the pins to them."""
+    """Check the banks of each target, and the pins that assign tensors to these banks."""
     for target in config["targets"].tables:
         memory = target["memory"]
         banks = memory["banks"].elements
@@ -44,7 +44,7 @@ def _check_names(banks: list[Raw]) -> Iterator[Issue]:
 
 
 def _check_ids(banks: list[Raw]) -> Iterator[Issue]:
-    """Report a memory id that two banks have, or ids that are not the numbers from 1."""
+    """Report a memory id that two banks share, and memory ids that are not 1, 2, 3 and so on."""
     seen: set[int] = set()
     numbers = [bank["id"].value for bank in banks]
     if not all(isinstance(number, int) and not isinstance(number, bool) and number > 0 for number in numbers):

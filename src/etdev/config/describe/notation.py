@@ -22,7 +22,7 @@ class Setting:
 
     values: Mapping[str, Any]
     table: str = ""
-    """Table that contains the keys; empty for the table with the problem."""
+    """Table that contains the keys; empty if this is the table in which the problem was found."""
 
     def text(self, *, yaml: bool) -> str:
         """Return the setting in the notation of YAML or TOML."""

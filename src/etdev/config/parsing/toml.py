@@ -20,7 +20,7 @@ _TOKEN = re.compile(
     r"|'[^'\n]*+'|\#[^\n]*+|[\w-]++|(?P<open>[\[{])|(?P<close>[\]}])",
     re.DOTALL,
 )
-"""Tokens that matter for counting brackets; matching whole words makes the scan take linear time."""
+"""Pattern of tokens for counting brackets. It matches whole words, so that the scan takes linear time."""
 _LONG_NUMBER = re.compile(r"[0-9_]{4300,}")
 _WORD = re.compile(r"[A-Za-z_][\w:./-]*")
 

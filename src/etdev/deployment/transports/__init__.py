@@ -22,7 +22,7 @@ class Connection:
 
     destination: Destination
     base: Path
-    """Folder on this machine in which commands run. Relative destinations start there."""
+    """Folder on this machine in which commands run. A relative destination is relative to this folder."""
     known_hosts: Path | None = None
     password_env: str | None = None
     endpoint_url: str | None = None

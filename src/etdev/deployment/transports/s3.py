@@ -27,8 +27,8 @@ _CREDENTIALS = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY,
 class S3Transport:
     """The objects under a prefix, used as the target.
 
-    S3 cannot rename objects, so a release is copied to its final name. Its manifest is copied last, because the objects
-    become a release only with the manifest.
+    S3 cannot rename objects, so a release is copied to its final name. Its manifest is copied last, because
+    objects without a manifest are not a release.
     """
 
     def __init__(self, destination: Destination, endpoint_url: str | None) -> None:

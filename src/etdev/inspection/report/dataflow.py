@@ -57,8 +57,8 @@ def data_flow(plan: m.ExecutionPlan, memory: MethodMemory | str) -> DataFlow:
     """Return the data flow of a method.
 
     A value is followed from the instructions that write it to those that read it. A tensor that no instruction writes
-    as a whole, such as an alias, gets its content from the writers of its bytes. These are unknown if ``memory`` is a
-    reason and not a result.
+    as a whole, such as an alias, gets its content from the writers of its bytes. These writers are unknown if
+    ``memory`` is a text, the reason why the use of planned memory is unknown.
     """
     flow = flow_graph(plan)
     found = _effects(plan, flow, memory)
@@ -114,7 +114,7 @@ def _operands(plan: m.ExecutionPlan, call: m.Instruction, found: Effects) -> Ope
 def _written(plan: m.ExecutionPlan, call: m.KernelCall | m.DelegateCall, found: Effects) -> Iterator[int]:
     """Yield the values that a call writes.
 
-    An unknown operator may change all of its arguments. If it repeats its outputs, only these are shown as written.
+    An unknown operator may change all of its arguments. If its outputs occur twice in them, yield only the outputs.
     """
     view = () if found.view is None else found.view[1:]
     written = (*found.writes, *found.updates, *found.fills, *view)
@@ -160,7 +160,7 @@ def _is_state(plan: m.ExecutionPlan, value: int, memory: MethodMemory | str) -> 
 
 
 def _writers_of_bytes(memory: MethodMemory | str, ends: Mapping[int, int]) -> dict[tuple[int, int], tuple[int, ...]]:
-    """Map the position and the value of a read to the nodes that wrote the bytes that are read."""
+    """Map each read (the position of an instruction, and a value index) to the nodes that wrote the value's bytes."""
     if isinstance(memory, str):
         return {}
     found: dict[tuple[int, int], tuple[int, ...]] = {}
@@ -172,7 +172,7 @@ def _writers_of_bytes(memory: MethodMemory | str, ends: Mapping[int, int]) -> di
 
 
 def _apply(now: dict[int, frozenset[int]], position: int, operands: Operands) -> None:
-    """Update the writers of each value for an instruction."""
+    """Update ``now``, the writers of each value, with the writes of the instruction at ``position``."""
     for value in operands.writes:
         here = frozenset({position})
         now[value] = now.get(value, frozenset()) | here if value in operands.partial else here
@@ -264,7 +264,7 @@ def _at_end(
 
 
 def _join(into: dict[int, frozenset[int]], other: _Writers) -> bool:
-    """Add the writers of another path. Return True if there are new ones."""
+    """Add the writers from another path through the method. Return True if this changed ``into``."""
     changed = False
     for value, writers in other.items():
         known = into.get(value, frozenset())

@@ -140,7 +140,7 @@ def _scalar_type(value: m.Value) -> str:
 
 
 def _number(plan: m.ExecutionPlan, index: int) -> str:
-    """Return an item of a list of integers; the file has the index of a value for each of them."""
+    """Return an integer of a list as text. ``index`` is the item in the file: the value index of the integer."""
     value = plan.values[index]
     return str(value.int_val) if isinstance(value, m.Int) else f"value {index}"
 

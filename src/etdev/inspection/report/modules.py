@@ -18,12 +18,12 @@ from etdev.program.info import Peak
 _MODEL = ""
 """Path of the model itself. All other modules are parts of it."""
 _UNKNOWN = None
-"""Stands for the path of what belongs to no known module."""
+"""Key, instead of a path, for instructions and bytes that belong to no known module."""
 
 
 @dataclass(slots=True)
 class _Sizes:
-    """Bytes and instructions of modules, by path; without those of their submodules."""
+    """Bytes and instructions of each module, by path. A module's numbers do not include its submodules."""
 
     weights: Counter[str | None] = field(default_factory=Counter)
     written: Counter[str | None] = field(default_factory=Counter)
@@ -37,8 +37,8 @@ class _Sizes:
 def module_paths(plan: m.ExecutionPlan, operands: Sequence[Operands], known: Provenance) -> dict[int, str]:
     """Map positions of instructions to paths of the model's modules.
 
-    The build's notes have them. Without such notes, the module is that of the named constants that an instruction
-    reads. Most instructions then have no known module.
+    The paths come from the build's notes. Without notes, an instruction belongs to the smallest module with all named
+    constants that the instruction reads. Most instructions then have no known module.
     """
     notes = known.notes.get(plan.name)
     if notes is not None and notes.modules:

@@ -38,7 +38,7 @@ class Provenance:
     """Reasons why the build's data files are missing in ``data``, one for each missing file."""
 
     def method(self, name: str) -> MethodResult | None:
-        """Return the build's result for a method; None if there is none."""
+        """Return the build's result for a method; None if the build has no result for this method."""
         methods = self.target.methods if self.target is not None else ()
         return next((method for method in methods if method.name == name), None)
 
@@ -93,7 +93,7 @@ def _with_data(known: Provenance, target: TargetResult, file: Path) -> Provenanc
 
 
 def _why_other(place: Path, sha256: str) -> str | None:
-    """Return the reason why ``place`` is not the data file with this digest; None if it is this data file."""
+    """Return the reason why the file at ``place`` does not have this digest; None if the digest matches."""
     try:
         same = file_sha256(place) == sha256
     except OSError:

@@ -24,7 +24,7 @@ def reasons(plan: m.ExecutionPlan, inplace: Iterable[OutputInPlace], built: Meth
 def _own_bytes(plan: m.ExecutionPlan, built: MethodResult) -> dict[int, str]:
     """Map value indices of outputs to the reasons why the outputs have bytes of their own.
 
-    These are the outputs that the link did not place in the bytes of an operand.
+    Include only outputs that the link did not place in the bytes of an operand.
     """
     calls = plan.instructions
     found: dict[int, str] = {}
@@ -39,7 +39,7 @@ def _own_bytes(plan: m.ExecutionPlan, built: MethodResult) -> dict[int, str]:
 
 
 def _copies(plan: m.ExecutionPlan, built: MethodResult) -> dict[int, str]:
-    """Map the value index of each output of a remaining copy to the reason why the link kept that copy."""
+    """Map the output of each remaining copy, as a value index, to the reason why the link kept the copy."""
     calls = plan.instructions
     found: dict[int, str] = {}
     for item in built.copy_decisions:

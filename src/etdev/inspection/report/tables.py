@@ -66,7 +66,7 @@ def _delegates(info: MethodInfo) -> Table:
 
 
 def _delegate_memory(built: MethodResult | None) -> Table:
-    """Return a table of the memory that compilers state for delegates; without rows if they state none."""
+    """Return a table of the memory that compilers state for delegates. It has no rows if there is no such memory."""
     found = built.delegate_memory if built is not None else ()
     kinds = list(dict.fromkeys(kind for item in found for kind in item.named_sizes()))
     rows: tuple[tuple[str | int | None, ...], ...] = tuple(

@@ -58,7 +58,7 @@ class Holders:
         return known is not None and not known
 
     def is_alias(self, value: int) -> bool:
-        """Return True if a value is never written or redirected itself, neither by an instruction nor by the caller.
+        """Return True if no instruction writes or redirects a value, and the caller does not write the value either.
 
         Such a value always holds the most recent content of its bytes.
         """

@@ -18,7 +18,7 @@ class Items:
     """The tensors of a method, grouped by content.
 
     Static tensors at the same address form one item. Constants with the same data also form one item. Every other
-    tensor is an item of its own. Items in ``fixed`` have a single tensor each.
+    tensor is an item of its own. An item in ``fixed`` has only one tensor.
     """
 
     of: Mapping[int, int]
@@ -26,9 +26,9 @@ class Items:
     values: tuple[tuple[int, ...], ...]
     """Values of each item, by item number. The first value represents the item."""
     fixed: Mapping[int, frozenset[int]]
-    """By item, all items that may change together with that item. Their content is always on the host.
+    """Maps an item to all items that may change together with it. The content of these items is always on the host.
 
-    Such items share a part of their bytes, or have a value whose tensor is known only at run time.
+    Items change together if they share some bytes, or if the tensor of a value is known only at run time.
     """
 
     def representative(self, item: int) -> int:
@@ -40,7 +40,7 @@ class Items:
         return self.fixed.get(item, frozenset({item}))
 
     def with_fixed(self, item: int) -> Items:
-        """Return these items, with the content of ``item`` always on the host."""
+        """Return the same items, but with the content of ``item`` always on the host."""
         pairs = [
             (self.representative(one), self.representative(other))
             for other, group in self.fixed.items()
@@ -64,7 +64,7 @@ def find_items(plan: m.ExecutionPlan, memory: MethodMemory) -> Items:
     freed = frees(instructions)
 
     def rank(value: int) -> tuple[bool, int, bool, int]:
-        """Return a sort key: values that stay readable until the method ends, then freed values, then references."""
+        """Return a sort key: values that are never freed, then freed values, then values that moves or views set."""
         return value in targets, -max(freed.get(value, [len(instructions)])), value not in places, value
 
     groups = tuple(tuple(sorted(values, key=rank)) for values in members.values())

@@ -1,6 +1,6 @@
-"""Results of branches that moves merge into one value.
+"""Tensors that moves merge into one value, such as the results of two branches.
 
-The pass assigns the same bytes to all these results. Each device then needs only one tensor for them.
+The pass assigns the same bytes to all these tensors. Each device then needs only one tensor for them.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def _always_follows(flow: FlowGraph, first: int, second: int) -> bool:
 
 
 def _own_storage(plan: m.ExecutionPlan, memory: MethodMemory, value: int) -> int | None:
-    """Return the index of the storage that a static tensor fills, or None for any other tensor."""
+    """Return the index of a tensor's storage if the tensor is static and fills the storage; otherwise None."""
     number = memory.of.get(value)
     tensor = plan.values[value]
     if number is None or not isinstance(tensor, m.Tensor) or tensor.nbytes != memory.storages[number].size:

@@ -46,7 +46,7 @@ def copy_to_devices(placement: Placement) -> tuple[m.ExecutionPlan, dict[int, in
 
 
 def _enter_instructions(placement: Placement, facts: NeedsBuilder, bits: Mapping[tuple[int, Device], int]) -> None:
-    """Record which items each instruction needs on a device, writes, or makes out of date on a device."""
+    """Record, for each instruction, the items that it needs on its device, and the replicas that its writes affect."""
     on = _by_item(bits)
     for position, found in enumerate(placement.memory.reaching.effects):
         device = placement.devices.get(position, HOST)
@@ -91,7 +91,7 @@ def _enter_ends(placement: Placement, facts: NeedsBuilder, bits: Mapping[tuple[i
 
 
 def _fixed_copies(placement: Placement) -> Insertions:
-    """Return the copies back to the host, after each call that writes an item whose content is always on the host."""
+    """Return copies to the host, to insert after calls that write an item whose content is always on the host."""
     after: Insertions = defaultdict(list)
     for position, device in placement.devices.items():
         found = placement.memory.reaching.effects[position]

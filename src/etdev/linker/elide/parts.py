@@ -234,7 +234,7 @@ class _Parts:
         return 1, None, "an input is a part of another tensor"
 
     def _checked(self, position: int, slot: _Slot, whole: MergedStorage) -> _Slot:
-        """Return the slot; without its storage, and with a reason, if that storage cannot move into the output."""
+        """Return the slot. If its storage cannot move into the output, replace the storage by the reason."""
         if slot.storage is None:
             return slot
         try:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 class Peaks:
-    """Bytes in use at each instant, as a segment tree. An update and a query take O(log n)."""
+    """Bytes in use at each instant, as a segment tree. Updates and queries take logarithmic time."""
 
     def __init__(self, in_use: Sequence[int]) -> None:
         self._size = 1 << max(len(in_use) - 1, 1).bit_length()

@@ -50,17 +50,17 @@ class Numbers:
         return tuple(map(self.at, found.items))
 
     def sliced(self, start: int, end: int, step: int, size: int) -> range:
-        """Return the indices of a slice of a dimension of ``size``. The arguments are values of a slice's call."""
+        """Return the indices of a slice of a dimension of ``size``. The other arguments are value indices."""
         first, last, by = self.at(start, 0), self.at(end, size), self.at(step, 1)
         if by < 1:
             raise Refused("it has unexpected arguments")
         return range(*slice(first, last, by).indices(size))
 
     def pieces(self, sizes: int, size: int) -> tuple[int, ...]:
-        """Return the sizes of the pieces into which a split divides a dimension of ``size``.
+        """Return the sizes of the parts into which a split divides a dimension of ``size``.
 
-        ``sizes`` is the value that states them: the size of all pieces, or a list. Raise ``Refused`` if the pieces are
-        not the whole dimension.
+        ``sizes`` is the value index of the split's argument: one size for all parts, or a list of sizes. Raise
+        ``Refused`` if the parts do not add up to the dimension.
         """
         if isinstance(self._plan.values[sizes], m.IntList):
             found = self.list(sizes)
@@ -143,7 +143,7 @@ class _Copy:
         return found
 
     def sizes_with(self, dim: int, size: int | None) -> tuple[int, ...]:
-        """Return the sizes of the source with another size of a dimension; without the dimension for None."""
+        """Return the sizes of the source, with ``size`` as the size of ``dim``. If ``size`` is None, omit ``dim``."""
         sizes = self.source.sizes
         return (*sizes[:dim], *(() if size is None else (size,)), *sizes[dim + 1 :])
 
@@ -153,7 +153,7 @@ class _Copy:
             raise Refused("its output has another size")
 
     def row(self, dim: int) -> int:
-        """Return the number of elements between neighboring indices of a dimension.
+        """Return the distance in elements between neighboring indices of a dimension.
 
         Raise ``Refused`` if parts along that dimension are not contiguous. Parts are contiguous if all earlier
         dimensions have size 1.

@@ -1,4 +1,4 @@
-"""Positions of the instructions that write each value, with searches that take O(log n)."""
+"""Positions of the instructions that write each value, with searches in logarithmic time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Writers:
         )
         self._loop_ends = [end for end, _ in loops]
         self._loop_starts = list(accumulate((start for _, start in reversed(loops)), min))[::-1]
-        """By loop, the smallest start among this loop and all later loops. Loops are sorted by end."""
+        """For each loop, the smallest start of this loop and all later loops. Loops are sorted by end."""
 
     def of(self, value: int) -> Sequence[int]:
         """Return the positions of the instructions that write a value, in ascending order."""

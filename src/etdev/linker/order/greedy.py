@@ -8,7 +8,7 @@ from etdev.linker.order.problem import Problem
 
 
 def greedy(problem: Problem) -> tuple[int, ...]:
-    """Return a valid order. Its peak may be higher than that of the present order.
+    """Return a valid order. The peak of this order may be higher than the peak of the present order.
 
     Of all steps that can run, the next one has the lowest net change of the bytes in use. The time is about linear in
     the number of accesses to items, because a step's change depends only on the items that the step accesses.
@@ -42,7 +42,7 @@ class _Choice:
         self._items, self._used = problem.items, problem.used
         self._in_use = [item.before for item in problem.items]
         self._left = [len(item.users) for item in problem.items]
-        """Number of users of each item that have not run."""
+        """For each item, the number of its users that have not run."""
 
     def cost(self, step: int) -> tuple[int, int]:
         """Return the net change of the bytes in use, and the bytes that come into use."""

@@ -3,10 +3,10 @@
 The order of two instructions matters if both access the same thing, and at least one of them writes it. The linker
 considers these things:
 
-1. bytes of planned memory, before the link and after it, so that tensors can share bytes as they did without a search;
+1. bytes of planned memory, at their addresses before and after the link, so that tensors can still share these bytes;
 2. each value: a number, or the sizes and the pointer of a tensor;
-3. memory that the linker does not plan, which counts as one thing: the caller may lend the same memory twice (tensors
-   whose place is known only at run time count, too);
+3. memory that the linker does not plan, which counts as one thing, because the caller may pass the same memory twice
+   (tensors whose address is known only at run time are part of this thing);
 4. tensors that moves refer to, which count as one thing;
 5. effects outside of the arguments, such as random numbers, state of a delegate, or an unknown operator's effects.
 """
@@ -66,7 +66,7 @@ _RANDOM = frozenset(
         "uniform",
     )
 )
-"""Operators with random results, without the underscore of those that work in place."""
+"""Operators with random results. Names of operators that work in place are listed without their final underscore."""
 _NUMBERS = m.Int | m.Bool | m.Double
 _NUMBERS_ONLY = frozenset({"aten::sym_size", "aten::sym_numel", "aten::sym_stride", "aten::_local_scalar_dense"})
 """Operators whose only result is a number."""
@@ -88,7 +88,7 @@ class Hazards:
         self._plan, self._reaching = method.plan, method.memory.reaching
         self._memories = (method.memory, linked)
         self._reads: dict[int, list[int]] = defaultdict(list)
-        """Places that each instruction reads."""
+        """Values at whose addresses each instruction reads, by position."""
         self._writes: dict[int, list[int]] = defaultdict(list)
         for use in self._reaching.uses:
             self._reads[use.position].append(use.place)
@@ -106,12 +106,12 @@ class Hazards:
         }
         flow = zip(self._reaching.flow.instructions, self._reaching.effects, strict=True)
         self._variable = {value for call, effects in flow for value in self._written(call, effects)}
-        """Values that an instruction sets or resizes. Other values are the same for all instructions."""
+        """Values that some instruction sets or resizes. All other values never change."""
 
     def before(self, start: int, end: int) -> tuple[tuple[int, ...], ...]:
         """Return the instructions that must run before each instruction from ``start`` to before ``end``.
 
-        Both are numbered from 0, relative to ``start``. Instructions before ``start`` are left out.
+        The result numbers instructions from 0, beginning at ``start``. It leaves out instructions before ``start``.
         """
         history: dict[Hashable, _History] = defaultdict(_History)
         found = []
@@ -164,7 +164,7 @@ class Hazards:
             yield call.value_index
 
     def _expanded(self, values: Iterable[int]) -> Iterator[int]:
-        """Yield values, and the values in lists."""
+        """Yield the values, and the items of values that are lists."""
         for value in values:
             if value >= 0:
                 yield value
@@ -188,7 +188,7 @@ class Hazards:
         return isinstance(tensor, m.Tensor) and tensor.is_constant and value not in self._reaching.references
 
     def _effect(self, call: m.Instruction) -> Hashable | None:
-        """Return the thing that stands for an instruction's effects outside of its arguments; None without effects."""
+        """Return the thing that represents an instruction's effects outside of its arguments; None if it has none."""
         if isinstance(call, m.DelegateCall):
             known = self._plan.delegates[call.delegate_index].id in STATELESS
             return (_EFFECTS, call.delegate_index) if known else _EFFECTS
@@ -207,21 +207,21 @@ class Hazards:
 
 
 class _History:
-    """Accesses to one thing so far."""
+    """Accesses so far to one thing, as defined in the description of this module."""
 
     def __init__(self) -> None:
         self._reads: list[tuple[Span, int]] = []
         self._writes: list[tuple[Span, int]] = []
 
     def read(self, span: Span, step: int, earlier: set[int]) -> None:
-        """Add a read. Add the steps that must come before it to ``earlier``."""
+        """Record a read by ``step``. Add the steps that must come before the read to ``earlier``."""
         earlier.update(other for found, other in self._writes if _overlap(found, span))
         self._reads.append((span, step))
 
     def write(self, span: Span, step: int, earlier: set[int]) -> None:
-        """Add a write. Add the steps that must come before it to ``earlier``.
+        """Record a write by ``step``. Add the steps that must come before the write to ``earlier``.
 
-        Later accesses come after this write, so they need not come after what it overwrites directly.
+        Forget earlier accesses to the written bytes. Later accesses to these bytes come after the write anyway.
         """
         for accesses in (self._reads, self._writes):
             earlier.update(other for found, other in accesses if _overlap(found, span))

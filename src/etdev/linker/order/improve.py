@@ -19,16 +19,17 @@ class Improved:
     """Best order that was found."""
 
     order: tuple[int, ...] | None
-    """Order with a lower peak than the present order; None if there is no such order, or none was found."""
+    """Order with a lower peak than the present order, or None if the search found no such order."""
     exact: bool
-    """True if no order of the steps has a lower peak than the result."""
+    """True if no order has a lower peak than the result, or than the present order if there is no result."""
 
 
 def improve(problem: Problem, effort: Effort | None = None) -> Improved:
     """Find an order with a lower peak. Searches use up to ``effort``.
 
-    Each part of the present order between two cuts is a problem of its own. Those with the highest peaks come first.
-    The search ends at the first part that cannot be improved, because its peak is then the peak of the whole order.
+    The function divides the present order into parts, and searches each part separately. Parts with the highest peaks
+    come first. The search ends at the first part that cannot be improved, because that part's peak is then the peak of
+    the whole order.
     """
     count = len(problem)
     in_use = problem.in_use(range(count))
@@ -85,7 +86,7 @@ def _parts(problem: Problem) -> list[tuple[int, int]]:
 
 
 def _lonely(before: Sequence[Sequence[int]], steps: Sequence[int]) -> list[bool]:
-    """Return for each step whether it depends on all steps earlier in ``steps``, directly or indirectly."""
+    """Return, for each step, whether it depends on all steps before it in ``steps``, directly or indirectly."""
     found = [False] * len(steps)
     last: set[int] = set()  # Steps on which no other step depends so far.
     for step in steps:
@@ -96,7 +97,7 @@ def _lonely(before: Sequence[Sequence[int]], steps: Sequence[int]) -> list[bool]
 
 
 class _Cut:
-    """Builder of the problems of parts."""
+    """Builder of a separate problem for each part of the present order."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
@@ -106,7 +107,7 @@ class _Cut:
             change[0 if item.before else item.users[0] + 1] += item.size
             change[count + 1 if item.after else item.users[-1] + 1] -= item.size
         self._across = [problem.base] * (count + 1)
-        """Bytes in use both before and after each step's start."""
+        """For each step, the bytes that are in use both before the step and during it."""
         current = problem.base
         for step in range(count + 1):
             current += change[step]

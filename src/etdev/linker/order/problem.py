@@ -1,4 +1,4 @@
-"""Steps with dependencies and the bytes that they keep in use: the problem of finding an order with a low peak."""
+"""The problem of finding an order with a low peak: steps, their dependencies, and the bytes that they access."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from functools import cached_property
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Bytes that are in use from the first of their users to the last one."""
+    """Bytes that are in use from the first step that accesses them to the last such step."""
 
     size: int
     """Size in bytes."""
     users: tuple[int, ...]
-    """Steps that access the bytes, in ascending order. Not empty."""
+    """Steps that access the bytes, in ascending order. There is at least one step."""
     before: bool = False
-    """True if the bytes are in use before the first step, too."""
+    """True if the bytes are also in use before the first step of the problem."""
     after: bool = False
-    """True if the bytes are in use after the last step, too."""
+    """True if the bytes are also in use after the last step of the problem."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Steps to put in order. Step ``i`` is the ``i``-th of the present order, which satisfies all dependencies."""
+    """Steps to put in order. They are numbered in the present order, which satisfies all dependencies."""
 
     before: tuple[tuple[int, ...], ...]
-    """Steps that must run before each step. Each of them has a lower number."""
+    """For each step, the steps that must run before it. They have lower numbers than the step."""
     items: tuple[Item, ...]
     base: int = 0
     """Bytes that are in use during all steps."""
@@ -36,7 +36,7 @@ class Problem:
 
     @cached_property
     def after(self) -> tuple[tuple[int, ...], ...]:
-        """Steps that must run after each step."""
+        """For each step, the steps that must run after it."""
         found: list[list[int]] = [[] for _ in self.before]
         for step, earlier in enumerate(self.before):
             for other in earlier:
@@ -82,7 +82,7 @@ class Problem:
 
 
 def least_in_use(problem: Problem, step: int) -> int:
-    """Return a number of bytes that are in use during a step in every order. Takes O(steps + dependencies).
+    """Return a lower bound of the bytes in use during a step, valid for every order. Takes O(steps + dependencies).
 
     An item is in use during the step if the step accesses the item. It is also in use if one user (or the time before
     all steps) must come before the step, and another user (or the time after all steps) must come after the step.
@@ -112,7 +112,7 @@ def _reached(edges: Sequence[Sequence[int]], step: int) -> set[int]:
 
 
 def lower_bound(problem: Problem, tries: int = 64) -> int:
-    """Return a number of bytes that the peak of every order reaches.
+    """Return a lower bound of the peak, valid for every order.
 
     Only the ``tries`` steps with the most bytes in use in the present order are considered.
     """

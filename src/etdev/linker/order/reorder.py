@@ -1,12 +1,12 @@
 """The pass ``order``: put independent instructions in an order with a lower peak of planned memory.
 
-Instructions move only inside straight regions: without jumps, moves between values, or targets of jumps. Nothing moves
-across an instruction that adds a row to the output of a loop, because the proof of a link needs it at its place. Two
-instructions whose order matters (see :mod:`etdev.linker.order.hazards`) keep their order.
+Instructions move only inside straight regions, which have no jumps, moves between values, or targets of jumps. Some
+instructions add a row to the output of a loop. No instruction moves across them, because the proof of a link needs them
+at their positions. Two instructions whose order matters (see :mod:`etdev.linker.order.hazards`) keep their order.
 
-The pass needs the storages of the method after a link in the present order. They show which tensors share bytes in the
-end, so the search knows the memory that an order needs. Tensors that share bytes keep sharing them: the search treats
-accesses to them as accesses to the same bytes. Later passes decide about the sharing again, and may find more of it.
+The pass needs the storages of the method after a link in the present order. From these storages, the search knows which
+tensors share bytes, and so how much memory an order needs. If tensors share bytes, the search treats accesses to them
+as accesses to the same bytes. Later passes decide again which tensors share bytes, and may find more such tensors.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def reorder(method: Method, work: Work, options: LinkOptions) -> Changed:
 
 
 def better_orders(method: Method, linked: MethodMemory, alignment: int) -> dict[int, tuple[int, ...]]:
-    """Return the new order of the instructions of each region to change, by the region's first position.
+    """Return a map from the first position of each region to change to the new order of the region's instructions.
 
     Instructions of a region are numbered from 0. ``linked`` has the storages of the method after a link in its present
-    order. ``alignment`` is that of each storage in bytes. Return nothing if the peak would stay the same.
+    order. ``alignment`` is the alignment of each storage in bytes. The map is empty if the peak would stay the same.
     """
     memory = RegionMemory(method, linked, alignment)
     regions = list(straight_regions(method))
@@ -86,7 +86,7 @@ class RegionMemory:
 
     @cached_property
     def _touched(self) -> list[set[int]]:
-        """Storages that each instruction accesses."""
+        """Storages in ``linked`` that each instruction accesses, by position."""
         reaching = self._method.memory.reaching
         found: list[set[int]] = [set() for _ in reaching.flow.instructions]
         accesses = [(use.position, use.place) for use in reaching.uses]
@@ -133,9 +133,9 @@ def _lifetimes(memory: MethodMemory, linked: MethodMemory) -> dict[int, tuple[in
 def straight_regions(method: Method) -> Iterator[tuple[int, int]]:
     """Yield the ranges of positions of the straight regions with two or more instructions, in order.
 
-    A region is inside of one basic block and of one chain, and has no jumps, moves and instructions that add a row. The
-    target of a jump starts a region even if the jump is never taken, because the proof of a link follows the file's
-    jumps.
+    A region is in one basic block and in one chain. It has no jumps, no moves, and no instructions that add a row to
+    the output of a loop. The target of a jump starts a region even if the jump is never taken, because the
+    proof of a link follows the file's jumps.
     """
     flow = method.memory.reaching.flow
     marks = {block.start for block in flow.blocks} | {len(flow.instructions)}

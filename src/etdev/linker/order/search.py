@@ -1,12 +1,13 @@
 """Search for an order of steps with the lowest peak.
 
-The exact search visits states by their peaks. If there are too many of them, a beam search follows: it continues a
-limited number of states with each number of executed steps. Further searches then look for an order below a limit, in
-depth first. Each halves the gap between the lowest peak that was found and the highest limit that was not reached.
+A state is a set of executed steps. The exact search visits states in ascending order of their peaks. If there are too
+many states, a beam search follows. For each number of executed steps, it continues a limited number of states. Further
+depth-first searches then look for an order with a peak below a limit. Each of these searches halves the gap between the
+lowest peak that was found and the highest limit that was not reached.
 
-A state is a set of executed steps. The search rests on one rule, which keeps the number of states small. A step may run
-at once if it does not raise the peak, and if no more bytes are in use after it than before. No later position of the
-step is better: until then, its operands would stay in use instead of its results.
+One rule keeps the number of states small. A step runs at once if it does not raise the peak, and if no more bytes are
+in use after the step than before. A later position of the step is never better, because the step's operands would stay
+in use until then.
 
 The result depends on the problem alone, never on time or on the machine.
 """
@@ -21,18 +22,18 @@ from etdev.linker.order.greedy import greedy
 from etdev.linker.order.problem import Problem
 
 _SHARE = 4
-"""The exact search and the beam search may each use this fraction of the remaining effort: one part in so many."""
+"""Divisor of the remaining effort. The exact search may use the quotient, and so may the beam search."""
 _LIMIT_SHARE = 10
-"""A search below one limit may use this fraction of the remaining effort."""
+"""Divisor of the remaining effort. A search below one limit may use the quotient."""
 _GAP = 200
-"""Searches below limits end at a gap of one part in so many of the lowest peak."""
+"""Divisor of the lowest peak. Searches below limits end when the gap is at most the quotient."""
 _BEAM_WIDTH = 64
-"""Number of states with equally many executed steps that the beam search continues, if the effort permits."""
+"""Maximum number of states that the beam search continues, for each number of executed steps."""
 
 
 @dataclass(slots=True)
 class Effort:
-    """Limit on the work of one or more searches, in steps whose effect is computed. One takes a few microseconds."""
+    """Limit on the work of searches. The unit is the evaluation of one step, which takes a few microseconds."""
 
     left: int = 600_000
 
@@ -57,7 +58,7 @@ class _State:
     live: int
     """Bytes in use after the executed steps."""
     peak: int
-    """Largest number of bytes in use so far, at least the bound."""
+    """Largest number of bytes in use so far, or the bound of the search if the bound is larger."""
     last: tuple[int, ...]
     """Steps executed since ``earlier``, in order."""
     earlier: _State | None
@@ -75,9 +76,9 @@ class _State:
 def search(problem: Problem, bound: int, effort: Effort) -> Found:
     """Find an order with a lower peak than the present one.
 
-    The search first takes a greedy order, and then looks for orders with a lower peak than that. It stops at a peak of
-    ``bound`` bytes, which need not be a lower bound of this problem. The search reduces ``effort``. If no effort is
-    left, it finds at most the greedy order.
+    The search first takes a greedy order, and then looks for orders with a lower peak. It stops when the peak is at
+    most ``bound`` bytes. Orders with a peak below ``bound`` may exist. The search reduces ``effort``. If no effort is
+    left, the search returns at most the greedy order.
     """
     limit = problem.peak(range(len(problem)))
     if limit <= bound:
@@ -110,7 +111,7 @@ def _below_limits(problem: Problem, bound: int, order: tuple[int, ...] | None, e
 
 
 class _Moves:
-    """Moves from state to state. Moves that reach ``limit`` bytes in use are left out."""
+    """Transitions between states. Transitions with ``limit`` or more bytes in use are left out."""
 
     def __init__(self, problem: Problem, limit: int, effort: Effort) -> None:
         self.count, self.limit, self.effort = len(problem), limit, effort
@@ -122,14 +123,14 @@ class _Moves:
         self._used = problem.used
 
     def start(self, bound: int) -> _State | None:
-        """Return the state before all steps; None if it already needs ``limit`` bytes."""
+        """Return the state before all steps; None if this state already needs ``limit`` bytes."""
         live = self._base + sum(item.size for item in self._items if item.before)
         ready = _bits(step for step, before in enumerate(self._before) if not before)
         state = _State(0, ready, 0, live, max(bound, live), (), None)
         return self._settled(state) if live < self.limit else None
 
     def of(self, state: _State) -> Iterator[_State]:
-        """Yield the states after one more step, and after all further steps that may run at once."""
+        """Yield, for each possible next step, the state after it and after all steps that may then run at once."""
         for step in _steps(state.ready):
             peak, live = self._use(state.done, state.live, step)
             if peak < self.limit:
@@ -160,7 +161,7 @@ class _Moves:
         return ready
 
     def _settled(self, state: _State) -> _State:
-        """Execute all steps that raise neither the peak nor the number of bytes in use after them."""
+        """Execute all steps that do not raise the peak and leave no more bytes in use. Return the state after them."""
         done, ready, live = state.done, state.ready, state.live
         more: list[int] = []
         changed = True
@@ -180,7 +181,7 @@ class _Moves:
 
 
 def _exact(moves: _Moves, bound: int, left: int) -> Found | None:
-    """Visit states by their peaks, lowest first. Return None if less effort than ``left`` would remain."""
+    """Visit states by their peaks, lowest first. Return None when at most ``left`` of the effort remains."""
     start = moves.start(bound)
     if start is None:
         return Found(None, exact=True)
@@ -204,7 +205,7 @@ def _exact(moves: _Moves, bound: int, left: int) -> Found | None:
 
 
 def _in_depth(moves: _Moves, limit: int, left: int) -> Found:
-    """Find an order with a peak of at most ``limit``. Stop if less effort than ``left`` would remain."""
+    """Find an order with a peak of at most ``limit``. Stop when at most ``left`` of the effort remains."""
     start = moves.start(limit)
     heap = [] if start is None else [(-start.count, start.live, 0, start)]
     known = set() if start is None else {start.done}
@@ -222,7 +223,7 @@ def _in_depth(moves: _Moves, limit: int, left: int) -> Found:
 
 
 def _beam(moves: _Moves, bound: int, left: int) -> tuple[int, ...] | None:
-    """Continue a limited number of states with each number of executed steps. Leave about ``left`` of the effort."""
+    """Run the beam search. Return the best order found, or None. Leave about ``left`` of the effort."""
     start = moves.start(bound)
     levels: list[dict[int, _State]] = [{} for _ in range(moves.count + 1)]
     if start is not None:

@@ -104,7 +104,7 @@ def _own_places(project: Project, cache: Cache) -> list[Path]:
 
 
 def _register(session: BuildSession, name: str) -> None:
-    """Import the functions that verification calls, and check the first samples; called before the slow stages."""
+    """Import the functions that verification calls, and check the first samples, before the slow stages run."""
     if session.runtime is not None:
         register_imports(session.project, session.user)
         prepare(session.project, session.user, name)

@@ -33,7 +33,7 @@ from etdev.runtime.native_libraries import registered_delegates, registered_libr
 _NOT_SETTINGS = (("extends",), ("profiles",), ("deploy",), ("run",))
 """Tables of the config that are not among the facts.
 
-The first two are already applied to the other settings. The last two do not affect a build.
+``extends`` and ``profiles`` are already applied to the other settings. ``deploy`` and ``run`` do not affect a build.
 """
 _MODULE_KEYS = (("model", "entry"), ("constants",), ("project", "imports"))
 """Config keys whose values are names of modules that contribute to a model."""
@@ -103,8 +103,8 @@ def locked_facts(project: Project, target: str) -> Facts:
 def _circumstances(project: Project) -> dict[str, Any]:
     """Return facts on explicitly set keys and on module folders.
 
-    ``stated`` lists keys whose default value has another effect if it is set explicitly. ``bases`` maps each key in
-    ``_MODULE_KEYS`` to the folder in which its modules are searched.
+    ``stated`` lists keys that the config sets explicitly, if an explicit default value has another effect than no
+    value. ``bases`` maps each key in ``_MODULE_KEYS`` to the folder in which the key's modules are searched.
     """
     root = project.loaded.root
     return {
@@ -155,7 +155,7 @@ def _package_versions(project: Project, target: str, *, linked: bool) -> dict[st
 
 
 def _plugins(project: Project, target: str, *, linked: bool) -> Iterator[metadata.Distribution]:
-    """Yield the packages that provide the target's backends, and executors for the backends' delegates.
+    """Yield the packages that provide the target's backends or the executors for their delegates.
 
     If ``linked``, also yield the package of the target's planner.
     """
@@ -221,9 +221,9 @@ def _baseline(project: Project, target: str, digests: Digests) -> str | None:
 
 
 def _native_libraries(project: Project, target: str, digests: Digests) -> dict[str, str]:
-    """Return the digests of the native libraries, which verification runs.
+    """Return the digests of the native libraries that verification runs, by library.
 
-    The name is the path in the config, or the delegate for which a package registers the library.
+    The key is the path in the config, or the delegate for which a package registers the library.
     """
     found = dict(zip(project.config.project.native_libraries, native_library_places(project), strict=True))
     delegates = {

@@ -9,11 +9,11 @@ from pathlib import Path
 from etdev.files import read_file
 
 _COMPUTED = frozenset({"__import__", "exec", "import_module", "importlib", "pkgutil", "runpy"})
-"""Names that indicate imports under computed names if a module's source uses them."""
+"""Names in a module's source that show that the module may compute names to import."""
 
 
 def imported_files(roots: Iterable[str], modules: Mapping[str, Path]) -> set[Path]:
-    """Return the files of the modules ``roots`` and of all modules that they import, directly or indirectly.
+    """Return the files of the modules in ``roots`` and of all modules that these import, directly or indirectly.
 
     Parent packages of these modules are included. ``modules`` maps each imported module of the project to its file. If
     one of the modules computes names to import, return the files of all modules.

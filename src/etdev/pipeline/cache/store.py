@@ -48,7 +48,10 @@ class StoreStats:
     objects: int
     linked: int
     references: int
-    """Number of entries with outputs of quantized models; ``objects`` and ``linked`` count the other levels."""
+    """Number of entries with outputs of quantized models.
+
+    ``objects`` counts entries with object programs, and ``linked`` counts entries with finished targets.
+    """
     files: int
     size: int
     """Bytes of all stored files."""

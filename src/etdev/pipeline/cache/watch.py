@@ -35,7 +35,7 @@ class FileAccess:
 
 
 class Watch:
-    """A watch that records accesses to files in some folders, except in ignored ones; a context manager."""
+    """A watch that records accesses to files below certain folders, except ignored folders; a context manager."""
 
     _hooked = False
 
@@ -104,9 +104,9 @@ def _is_import(module: dict[str, Any]) -> bool:
 
 
 def _is_removal(module: dict[str, Any], path: Any) -> bool:
-    """Return True if ``shutil.rmtree`` opens a folder by its name inside a folder other than the current one.
+    """Return True if ``shutil.rmtree`` opens a folder by a relative path.
 
-    The audit event does not state that other folder.
+    The path may be relative to a parent folder that the audit event does not state.
     """
     return module.get("__name__") == "shutil" and not os.path.isabs(path)
 

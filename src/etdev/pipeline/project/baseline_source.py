@@ -41,8 +41,8 @@ def baseline_name(project: Project) -> str:
 def check_baseline(project: Project, targets: tuple[str, ...]) -> None:
     """Raise an error early if the baseline cannot be used.
 
-    Raises :class:`~etdev.errors.ConfigError` in two cases. One file is the baseline of several targets, or the baseline
-    is the project's own output folder. There, a build that exceeds a limit would become the baseline of the next build.
+    Raises :class:`~etdev.errors.ConfigError` if one file is the baseline of several targets. Also raises this error if
+    the baseline is in the project's own output folder, because each build would then replace its own baseline.
     """
     judged = [name for name in targets if judges_growth(project, name)]
     path = baseline_path(project) if judged else None

@@ -84,7 +84,7 @@ def _devices(target: Target) -> list[str]:
 
 
 def _records(name: str) -> bool:
-    """Return True if a backend records programs with which the check ``replay`` computes the backend's delegates."""
+    """Return True if a backend records programs that the check ``replay`` runs in place of the backend's delegates."""
     return isinstance(backends.get(name), RecordsDelegates)
 
 

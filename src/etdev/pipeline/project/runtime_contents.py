@@ -33,7 +33,7 @@ class RuntimeContents:
     closed: bool
     """True if ``backends`` lists all of the runtime's backends, False if the runtime may have others."""
     operators_label: str = WHEEL
-    """Source of the list of operators, for messages: the subject of a sentence."""
+    """Name of the source of ``operators``, used as the subject of a sentence in messages."""
     backends_label: str = WHEEL
 
 
@@ -68,7 +68,7 @@ def needed_libraries(operators: Iterable[str]) -> tuple[str, ...]:
     """Return the names of ExecuTorch's kernel libraries that contain these operators, sorted.
 
     An operator that is in ``portable`` does not require ``optimized``. The wheel has lists of the libraries' operators.
-    An operator that is in none of the lists counts only if it is an ATen operator, because others may be custom.
+    An operator that is in none of the lists counts only if it is an ATen operator. Any other operator may be custom.
     """
     listed = {name: library_operators(name, frozenset()) for name in ("portable", "quantized", "cortex-m")}
     found = set()

@@ -11,9 +11,9 @@ from etdev.pipeline.project import Project
 def usable_forms(project: Project, target: str) -> tuple[str, ...]:
     """Return the names of the forms whose kernels are in the target's runtime.
 
-    The result is empty if the config turns forms off. It is also empty if a backend of the target has a kernel library
-    of its own and the config does not state the runtime's libraries, because that runtime is not the wheel's. Raises
-    :class:`~etdev.errors.ConfigError` if the file of ``runtime.operators`` cannot be read.
+    The result is empty if the config turns forms off. A target whose backend has its own kernel library does not use
+    the wheel's runtime. For such a target, the result is also empty if the config does not list the runtime's
+    libraries. Raises :class:`~etdev.errors.ConfigError` if the file of ``runtime.operators`` cannot be read.
     """
     settings = project.config.targets[target]
     if settings.lowering == "stock":

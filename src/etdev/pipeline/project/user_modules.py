@@ -23,7 +23,7 @@ LIBRARIES = (
     site.getusersitepackages(),
     str(Path(__file__).parents[2]),
 )
-"""Folders of installed packages and of the standard library. etdev may be installed from a folder of its own."""
+"""Folders of installed packages and of the standard library. The last entry contains etdev itself."""
 STAMPS: dict[Path, tuple[int, int, int] | None] = {}
 """Size and times of each module's file at the time of import, by path; None if the file did not exist."""
 

@@ -24,7 +24,7 @@ class CopiesOfKind:
     """Bytes that are no longer copied when each instruction runs once, at the largest sizes."""
     kept: int
     kept_bytes: int
-    """Bytes that kept copies copy when each instruction runs once, at the largest sizes.
+    """Total bytes of the kept copies when each instruction runs once, at the largest sizes.
 
     Copies that were removed in part are not included.
     """
@@ -46,7 +46,7 @@ class InPlaceOutputs:
     taken: int = 0
     """Number of outputs that are written over an operand."""
     taken_bytes: int = 0
-    """Bytes of the outputs in place, at the largest sizes. The peak may shrink by a smaller number."""
+    """Bytes of the outputs in place, at the largest sizes. The reduction of the peak may be smaller."""
     refused: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
     """Number of outputs with memory of their own, by the reason. The most frequent reason is first."""

@@ -105,7 +105,7 @@ class CheckResult(Part):
     problems: tuple[str, ...] = ()
     """The failures, one sentence each."""
     where: str | None = None
-    """Location of the failure: of the limit in the config, or of the line in the model's code."""
+    """Location of the failure: a limit in the config, or a line in the model's code."""
     hint: str | None = None
     """Advice on a failure; if the check ``replay`` did not run, advice on how to run it."""
     failures: tuple[Failure, ...] = ()

@@ -19,7 +19,7 @@ class AllocatedBuffer:
     memory: str
     """Kind of memory at the buffer's address, and in parentheses the source of this fact: ``device (libcudart)``."""
     extents: int
-    """Number of extents tested, over all methods.
+    """Number of extents tested, over all methods. An extent is a range of bytes during the time that it is in use.
 
     Each extent was written and read back while other extents were in use.
     """
@@ -60,7 +60,7 @@ class DelegateMemory:
     """Bytes by the compiler's name. Vela: ``scratch``, ``fast_scratch`` and the use of each kind of memory."""
 
     def named_sizes(self) -> dict[str, int]:
-        """Return the sizes that are not zero, by names for people. The order does not depend on that of the result."""
+        """Return the sizes that are not zero, by readable name, always in the same order."""
         kinds = sorted(self.sizes, key=lambda kind: (_FIRST.index(kind) if kind in _FIRST else len(_FIRST), kind))
         return {kind.replace("_", " "): self.sizes[kind] for kind in kinds if self.sizes[kind]}
 

@@ -219,7 +219,7 @@ class _Trials:
         return files, costs
 
     def _emitted(self, lowered: LoweredModel) -> tuple[EmittedFiles | None, Emitted]:
-        """Emit a copy of the lowered methods with ExecuTorch. Return the files if they can be the object program."""
+        """Emit a copy of the lowered methods with ExecuTorch. Return the files only if they have a final path."""
         folder = _folder(self._place)
         path = Path(folder.name) / (self._place.name if self._place else "candidate.object.pte")
         objects = emit_object(self._project, _copied(lowered), self._exported, self._target, path)
@@ -280,7 +280,7 @@ def _apply(
 ) -> tuple[LoweredModel, dict[str, Applied]]:
     """Apply forms to a copy of the lowered methods. ``known`` has the results of earlier searches for tiles.
 
-    With ``until_other_than``, a method is not complete after a form that is not one of these forms.
+    With ``until_other_than``, stop in a method as soon as a form outside this set replaces an op.
     """
     changed = _copied(lowered)
     applied = {

@@ -153,7 +153,7 @@ def _kept_tables(program: ExportedProgram) -> Iterator[None]:
     """During the block, replace the exported program's tables of buffers with copies.
 
     ExecuTorch 1.4.1 and 1.5.1 remove buffers and constants from these tables if delegates own them. The next target
-    lowers the same export and needs them.
+    lowers the same export and needs the full tables.
     """
     tables: Any = program._state_dict, program._constants
     program._state_dict, program._constants = map(dict, tables)

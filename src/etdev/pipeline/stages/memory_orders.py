@@ -1,10 +1,10 @@
 """Orders of the dimensions of tensors in memory, and constants in orders that ExecuTorch does not support.
 
-ExecuTorch supports contiguous and channels-last order only. Constants of a model may be in any other order: transposed,
-or expanded without a copy. Channels-last tensors with one channel belong to them too. Their strides cannot express that
-order, so a file would state another one, such as (0, 2, 1, 3). Here, all such orders are called *odd*.
+ExecuTorch supports only contiguous and channels-last order. This module calls all other orders *odd*. A constant is in
+odd order if it is transposed, or expanded without a copy. A channels-last constant with one channel is also in odd
+order: its strides do not show channels-last order, so a file would state an order such as (0, 2, 1, 3).
 
-ExecuTorch 1.4.1 and 1.5.1 store constants in odd order as contiguous ones, but other tensors keep the odd order. The
+ExecuTorch 1.4.1 and 1.5.1 store constants of odd order in contiguous order, but do not reorder other tensors. The
 program then fails, or computes wrong values.
 """
 
@@ -23,9 +23,9 @@ _CHANNELS_LAST = [0, 2, 3, 1]
 
 
 def make_constants_contiguous(program: ExportedProgram) -> list[Node]:
-    """Make constants and states contiguous that are in an odd order. Return their placeholders.
+    """Change constants and states in odd order to contiguous order. Return the placeholders of the changed tensors.
 
-    The metadata of the ops does not change. Do nothing if an op reads the memory of a tensor with strides of its own.
+    The metadata of the ops does not change. Do nothing if the graph contains an ``as_strided`` op.
     """
     return [] if _uses_strides(program) else list(_made_contiguous(program))
 
@@ -63,7 +63,7 @@ def contiguous_like(value: Any) -> Any:
 
 
 def _contiguous(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor with the strides of a contiguous tensor, also in dimensions of size 1."""
+    """Return a tensor with the strides of a contiguous tensor, including the strides of dimensions of size 1."""
     from torch.nn import Parameter
 
     found = tensor.detach().contiguous().view(-1).view(tensor.shape)

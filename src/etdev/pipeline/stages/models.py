@@ -130,8 +130,8 @@ class Models:
     def _calibration(self, exported: ExportedModel, name: str, method: str) -> Iterator[Tensors]:
         """Return the calibration inputs of a method.
 
-        If the config sets none, return the method's example inputs for dynamic quantization, and raise an error
-        otherwise. For a method without inputs, return one call, because the observers must see at least one.
+        If the config has no calibration inputs, return the method's example inputs for dynamic quantization; raise an
+        error for other schemes. For a method without inputs, return one call, because observers need at least one call.
         """
         if not exported.signatures[method].inputs:
             return iter([exported.methods[method].example])

@@ -64,8 +64,8 @@ def write_linked_record(objects: ObjectProgram, program: LinkedProgram, staged: 
     """Write the ETRecord of a linked program.
 
     This is the object program's record with the new positions of instructions. Raises
-    :class:`~etdev.errors.WriteError`, and :class:`~etdev.errors.ProgramError` if the object program's record was
-    changed after emission.
+    :class:`~etdev.errors.WriteError` if writing fails, and :class:`~etdev.errors.ProgramError` if the object program's
+    record was changed after emission.
     """
     source = record_place(objects.path)
     moved = {method.name: method.renumbered for method in program.linked.methods}

@@ -1,9 +1,11 @@
 """A lower bound on the cost of traffic, and prices of memory that guide the division of buffers.
 
-The bound is Lagrangian: each bank has a price at each instant for the bytes in use. A buffer pays the price of its bank
-over its lifetime, in addition to its traffic. Whatever the prices are, the least total, minus the price of all
-memory that can be in use, is a lower bound. Subgradient steps raise it: the price rises where a bank is too full, and
-falls elsewhere.
+The bound is Lagrangian: at each instant, each bank has a price per byte in use. A buffer pays the price of its bank
+over its lifetime, in addition to the cost of its traffic. Take the smallest possible sum over all buffers, and subtract
+the price of all memory that can be in use. The result is a lower bound for any prices. Subgradient steps raise the
+bound: a price rises where a bank is too full, and falls elsewhere.
+
+A *division* assigns a bank to each buffer. A *rank* is the position of an instant among all start instants.
 """
 
 from __future__ import annotations
@@ -25,16 +27,16 @@ _PATIENCE = 12
 
 
 class Prices:
-    """Prices of a byte in each bank at each rank, with the bound that they prove.
+    """Prices of a byte in each bank at each rank, with the lower bound that follows from the prices.
 
-    Each division with a smaller cost than ``bound`` exceeds a capacity.
+    Each division that costs less than ``bound`` exceeds the capacity of a bank.
     """
 
     def __init__(self, loads: Loads, limits: Sequence[Sequence[int]], upper: Fraction) -> None:
         """Search prices for the buffers of ``loads``.
 
-        ``limits`` has the bytes that can be in use at most, by bank and rank. ``upper`` is the cost of a known
-        division.
+        ``limits`` has the maximum number of bytes in use, by bank and rank. ``upper`` is an upper limit for the bound:
+        the search stops there.
         """
         self._loads, self._problem, self._limits = loads, loads.problem, limits
         self.bound = Fraction(0)
@@ -78,9 +80,9 @@ class Prices:
         self.bound = max(Fraction(0), best)
 
     def _find_choices(self) -> tuple[int, list[tuple[int, int, list[tuple[int, int, int]]]]]:
-        """Return the least cost of all buffers that are never in use, and the choices of the others.
+        """Return the least cost of all buffers that are never in use, and the possible banks of the other buffers.
 
-        A buffer has its first and last rank, and for each bank the cost of its traffic, the bank and its size there.
+        Each entry has a buffer's lifetime in ranks, and for each bank: cost of the traffic, bank, size in the bank.
         """
         problem, loads = self._problem, self._loads
         costs = [int(bank.cost * self._unit) * self.scale for bank in problem.banks]
@@ -95,7 +97,7 @@ class Prices:
         return free, choices
 
     def _evaluate(self, prices: Sequence[Sequence[int]]) -> tuple[Fraction, list[list[int]]]:
-        """Return the bound that the prices prove, and the load minus the limit by bank and rank."""
+        """Return the lower bound for these prices, and the load minus the limit, by bank and rank."""
         unit = self._unit
         sums = [[0, *accumulate(row)] for row in prices]
         changes = [[0] * (self._loads.ranks + 1) for _ in prices]

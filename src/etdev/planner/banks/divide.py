@@ -1,9 +1,9 @@
-"""Division of buffers among banks, such that each bank holds its buffers and the traffic costs little.
+"""Division of buffers among banks: all buffers fit into their banks, and the traffic costs little.
 
-The search starts from several divisions: by the traffic per byte and instant, by prices of memory, by size, and the
-one of ExecuTorch's planner. It moves and swaps buffers until no bank is too full, then packs each bank. Further moves
-and swaps lower the cost; each is accepted only if the banks can still be packed. All effort is counted in steps, so the
-result depends only on the problem.
+The search starts from several divisions: by traffic per byte and instant, by traffic per byte, by prices of memory, by
+size, and from ExecuTorch's planner. It moves and swaps buffers until no bank is too full. It then *packs* each bank:
+assigns offsets to the buffers of the bank. Further moves lower the cost. A move is accepted only if the banks can still
+be packed. All effort is counted in steps, so the result depends only on the problem.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from etdev.planner.banks.pack import Packer, free_offset
 from etdev.planner.banks.problem import BankedProblem
 
 _PACKINGS = 1_000
-"""Limit on the number of packings for each start."""
+"""Limit on the number of packings for each initial division."""
 _PACKED_BUFFERS = 120_000
-"""Limit on the number of packings times the number of buffers, for each start."""
+"""Limit on the number of packings times the number of buffers, for each initial division."""
 _SEARCHES = 6
-"""Limit on the number of exact searches for each start."""
+"""Limit on the number of exact searches for each initial division."""
 _MOVES = 300
-"""Limit on the number of moves and swaps that relieve banks that are too full."""
+"""Limit on the number of moves and swaps out of banks that are too full."""
 _TOUCHES = 50_000_000
-"""Limit on the number of loads that are read or written to relieve banks, for each start."""
+"""Limit on the number of loads read or written by :meth:`_Start.relieve`, for each initial division."""
 _SHRINKS = 6
-"""Number of times that a bank which cannot be packed gets a lower limit on its load."""
+"""Maximum number of attempts to pack. After each failure, the load limit of the unpacked banks is lowered."""
 _TABU = 12
-"""Number of moves during which a buffer that was moved must not move again."""
+"""Number of moves for which a moved buffer must stay in its new bank."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Division:
 
     loads: Loads
     offsets: list[dict[int, int]]
-    """Maps the buffers of each bank that are ever in use to their offsets."""
+    """For each bank, the offset of each buffer that is ever in use, by buffer index."""
 
     @property
     def cost(self) -> Fraction:
@@ -50,9 +50,10 @@ class Division:
 
 
 def divide(problem: BankedProblem) -> tuple[Division | None, Loads, Fraction]:
-    """Return the best division found, or None if no division was found.
+    """Search for the cheapest division whose banks can be packed.
 
-    The second item is the division with the least excess, packed or not. The third one is a lower bound on the cost.
+    Return the best such division, or None if none was found; the division with the least excess over the capacities,
+    even if its banks cannot be packed; and a lower bound on the cost.
     """
     greedy = banked_greedy(problem)
     priced = _priced(problem)
@@ -82,7 +83,7 @@ def lower_cost(problem: BankedProblem) -> Fraction:
 
 
 def _priced(problem: BankedProblem) -> tuple[BankedProblem, Prices] | None:
-    """Return the problem with the banks that are forced, and its prices. Return None if no division fits."""
+    """Return the problem narrowed by :func:`find_forced`, and its prices. Return None if no division fits."""
     forced = find_forced(Loads(problem))
     if forced is None:
         return None
@@ -111,7 +112,7 @@ def _slow_cost(problem: BankedProblem) -> Fraction:
 
 
 def _orders(problem: BankedProblem, prices: Prices) -> Iterator[list[int]]:
-    """Yield orders in which buffers choose their banks, pinned buffers first."""
+    """Yield orders in which to assign buffers to banks, pinned buffers first."""
     buffers = problem.buffers
 
     def by_density(index: int) -> tuple[object, ...]:
@@ -146,7 +147,7 @@ def _by_size(problem: BankedProblem) -> list[int]:
 
 
 def _first_division(problem: BankedProblem, order: Iterable[int]) -> Loads:
-    """Put each buffer into the cheapest bank with room for it. Without one, choose the bank with least excess."""
+    """Put each buffer into the cheapest bank with enough room, or else into the bank with the least excess."""
     loads = Loads(problem)
     for index in order:
         allowed = _cheapest_first(problem, index)
@@ -169,7 +170,7 @@ def _total_excess(loads: Loads) -> int:
 
 
 class _Start:
-    """Search from one division."""
+    """A search from one initial division."""
 
     def __init__(self, problem: BankedProblem, loads: Loads) -> None:
         self._problem, self._loads = problem, loads
@@ -180,7 +181,7 @@ class _Start:
         self._tabu: dict[int, int] = {}
 
     def run(self) -> Division | None:
-        """Relieve, pack and improve the division. Return None if no packing was found."""
+        """Make all buffers fit, pack the banks, then lower the cost. Return None if a bank could not be packed."""
         for shrink in range(_SHRINKS):
             if not self.relieve():
                 return None
@@ -205,7 +206,7 @@ class _Start:
     # Banks that are too full
 
     def relieve(self) -> bool:
-        """Move and swap buffers until no load exceeds its bank. Return whether that was reached."""
+        """Move and swap buffers until no load exceeds its bank. Return True on success."""
         loads = self._loads
         banks = range(len(self._problem.banks))
         best, kept = _total_excess(loads), loads.division()
@@ -300,7 +301,7 @@ class _Start:
         return [(-index, -to) for _, to, index in sorted(found, reverse=True)]
 
     def _try(self, index: int, to: int, placed: list[dict[int, int]]) -> bool:
-        """Move a buffer to a bank, and buffers that are in its way out of it. Return whether that saved cost."""
+        """Move a buffer to a bank, and move other buffers out of this bank if needed. Return True if the cost fell."""
         problem, loads = self._problem, self._loads
         origin = loads.take(index)
         saved = problem.cost(index, origin) - problem.cost(index, to)
@@ -325,7 +326,7 @@ class _Start:
         return True
 
     def _in_the_way(self, index: int, to: int) -> Iterator[tuple[int, int]]:
-        """Yield buffers to move out of a bank until a buffer has room there, each with the bank that has room for it.
+        """Yield buffers to move out of a bank until the buffer ``index`` has room in it, each with its new bank.
 
         The caller must move each buffer before it asks for the next one. ``index`` must be in no bank.
         """

@@ -1,8 +1,8 @@
-"""Banks that hold a buffer in every division that fits, found by subset sums.
+"""Banks that a buffer must, or must not, be in, found by subset sums.
 
-At each instant, some of the buffers in use must fill a bank such that the other banks have room for the rest. The sums
-of all subsets show whether that is possible. They also show which buffers must, or must not, be in the bank, and how
-much of the bank can be in use at most.
+A *division* assigns a bank to each buffer. At each instant, some of the buffers in use must be in a given bank, so that
+the other banks have room for the rest. The sums of the sizes in all subsets show whether that is possible. The sums
+also show which buffers must, or must not, be in the bank, and how many bytes of the bank can be in use.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class Forced:
     """Properties of every division that fits."""
 
     problem: BankedProblem
-    """The problem, with the possible banks of each buffer."""
+    """The problem, with only the banks that remain possible for each buffer."""
     limits: Sequence[Sequence[int]]
-    """Bytes that can be in use at most, by bank and rank; no more than the capacity."""
+    """Maximum number of bytes in use, by bank and rank (position of an instant); at most the capacity."""
 
 
 def find_forced(loads: Loads) -> Forced | None:
     """Return properties of every division that fits, or None if no division fits.
 
-    ``loads`` must be empty. The search has a limited number of steps, so it may miss some properties.
+    ``loads`` must have no buffer in a bank. The search has a limited number of steps, so it may miss some properties.
     """
     return _Search(loads).run()
 
@@ -101,7 +101,7 @@ class _Search:
         return self._split(bank, free, low, high)
 
     def _split(self, bank: int, free: Sequence[int], low: int, high: int) -> bool:
-        """Find buffers that must, or must not, be in a bank. Return whether there are any."""
+        """Find buffers that must, or must not, be in a bank. Return True if there are such buffers."""
         sizes = sorted({self._sizes[index] for index in free})
         all_sizes = [self._sizes[index] for index in free]
         self._steps -= len(sizes) * len(free) * (high // 64 + 1)
@@ -128,7 +128,7 @@ class _Search:
 
 
 def _largest_sets(ranges: Mapping[int, tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:
-    """Yield each rank whose buffers in use are not all in use at the next rank, with these buffers."""
+    """Yield each rank at which the lifetime of a buffer ends, with all buffers in use at this rank."""
     starts: dict[int, list[int]] = {}
     for index, (first, _) in ranges.items():
         starts.setdefault(first, []).append(index)
@@ -142,7 +142,7 @@ def _largest_sets(ranges: Mapping[int, tuple[int, int]]) -> Iterator[tuple[int, 
 
 
 def _sums(start: int, sizes: Sequence[int], most: int) -> int:
-    """Return the sums of all subsets up to a limit, as the set bits of a number. ``start`` has the sums of no size."""
+    """Return all subset sums of ``sizes`` up to a limit, as the set bits of a number. ``start`` has initial sums."""
     mask = (1 << (most + 1)) - 1
     for size in sizes:
         start |= start << size & mask
@@ -150,5 +150,5 @@ def _sums(start: int, sizes: Sequence[int], most: int) -> int:
 
 
 def _between(sums: int, low: int) -> int:
-    """Return the sums of at least ``low``, reduced by ``low``."""
+    """Return the sums that are at least ``low``, each reduced by ``low``."""
     return sums >> low

@@ -12,18 +12,19 @@ from etdev.planner.problem import Buffer
 class Loads:
     """A division of buffers among banks, with the bytes in use in each bank at each instant.
 
-    Each buffer counts with its size, rounded up to the least alignment of all buffers in the bank. A division whose
-    loads are at most the capacities may still have no plan, because the free bytes may be in pieces.
+    A division assigns a bank to each buffer. The load of a bank is the total size of its buffers in use. Each size is
+    rounded up to the least alignment in the bank. A division may have no plan although all loads fit: the free bytes
+    may be fragmented.
     """
 
     def __init__(self, problem: BankedProblem) -> None:
         self.problem = problem
         self.bank: list[int | None] = [None] * len(problem.buffers)
-        """Bank of each buffer, or None as long as it has none."""
+        """Bank of each buffer, or None for a buffer that is not in a bank yet."""
         active = [index for index, buffer in enumerate(problem.buffers) if buffer.occupies]
         timeline = Timeline([problem.buffers[index] for index in active])
         self.ranges = dict(zip(active, timeline.ranges, strict=True))
-        """Lifetime of each buffer that is ever in use, as a half-open range of ranks."""
+        """Lifetime of each buffer that is ever in use, as a half-open range of ranks (see :class:`Timeline`)."""
         self.ranks = timeline.ranks
         self.loads = [[0] * timeline.ranks for _ in problem.banks]
         """Bytes in use, by bank and rank."""
@@ -48,13 +49,13 @@ class Loads:
         return max(self.loads[bank][first:last])
 
     def has_room(self, index: int, bank: int) -> bool:
-        """Return whether a buffer fits into a bank, as far as loads tell."""
+        """Return True if a buffer fits into a bank. Fragmentation is ignored."""
         if index not in self.ranges:
             return True
         return self.peak(bank, index) + self.size(index, bank) <= self.capacities[bank]
 
     def put(self, index: int, bank: int) -> None:
-        """Put a buffer, which must be in no bank, into a bank."""
+        """Put a buffer into a bank. The buffer must not be in a bank yet."""
         self.bank[index] = bank
         self._add(index, bank, self.size(index, bank))
 
@@ -67,7 +68,7 @@ class Loads:
         return bank
 
     def excess(self, bank: int) -> int:
-        """Return the number of bytes by which a bank's largest load exceeds its capacity; 0 if the load does not."""
+        """Return the number of bytes by which a bank's largest load exceeds its capacity, or 0."""
         return max(0, max(self.loads[bank], default=0) - self.capacities[bank])
 
     def worst_rank(self, bank: int) -> int:
@@ -76,7 +77,7 @@ class Loads:
         return loads.index(max(loads))
 
     def need(self, bank: int) -> int:
-        """Return the number of bytes that a bank needs for its largest load. Its last buffer needs no padding."""
+        """Return the number of bytes that a bank needs for its largest load. The last buffer needs no padding."""
         if not any(self.loads[bank]):
             return 0
         rank = self.worst_rank(bank)
@@ -92,11 +93,11 @@ class Loads:
         return [index for index in self.members(bank) if self.ranges[index][0] <= rank < self.ranges[index][1]]
 
     def division(self) -> list[int]:
-        """Return the bank of each buffer. Each buffer must have one."""
+        """Return the bank of each buffer. Each buffer must be in a bank."""
         return [bank for bank in self.bank if bank is not None]
 
     def fill(self, division: Sequence[int]) -> None:
-        """Put each buffer, none of which may be in a bank, into its bank."""
+        """Put each buffer into its bank. No buffer may be in a bank yet."""
         for index, bank in enumerate(division):
             self.put(index, bank)
 

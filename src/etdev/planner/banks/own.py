@@ -19,7 +19,7 @@ class BankPlanner:
 
     def __init__(self, function: Callable[[BankedProblem], Sequence[tuple[int, int]]]) -> None:
         self.function = function
-        """Function that returns the index of a bank, and an offset in it in bytes, for each buffer."""
+        """Function that returns, for each buffer, the index of a bank and the offset in the bank in bytes."""
         functools.update_wrapper(self, function)
 
     @property
@@ -55,8 +55,8 @@ def bank_planner(function: Callable[[BankedProblem], Sequence[tuple[int, int]]])
 def read_places(problem: BankedProblem, answer: object) -> list[tuple[int, int]]:
     """Return the bank and the offset of each buffer, as a planner returned them.
 
-    Raises :class:`~etdev.planner.PlanError` if they are not pairs of integers, one for each buffer, or if a buffer is
-    in a bank that may not hold it.
+    Raises :class:`~etdev.planner.PlanError` if the answer is not one pair of integers per buffer, or if a buffer is
+    in a bank that must not hold it.
     """
     items = read_items(answer, "pairs (bank, offset)")
     if len(items) != len(problem.buffers):

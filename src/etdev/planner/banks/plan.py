@@ -20,8 +20,8 @@ from etdev.planner.problem import Plan, PlanError, Planner, Problem
 def plan_banks(problem: BankedProblem, planner: str | Planner = "best", *, name: str | None = None) -> BankedPlan:
     """Divide buffers among banks and plan each bank, such that the traffic costs little.
 
-    ``planner`` plans each bank once the buffers are divided. If its plan of a bank does not fit, the plan that the
-    division found is used. A :class:`BankPlanner` divides the buffers itself. ``name`` is as in
+    After the buffers are divided, ``planner`` plans each bank. If this plan does not fit into a bank, the offsets that
+    the division search found are used. A :class:`BankPlanner` divides the buffers itself. ``name`` is as in
     :func:`~etdev.planner.make_plan`.
 
     Raises :class:`BanksFullError` if no division was found that fits, :class:`BankOverflowError` if the plan of a
@@ -38,7 +38,7 @@ def plan_banks(problem: BankedProblem, planner: str | Planner = "best", *, name:
 
 
 def _plan(problem: BankedProblem, banks: Sequence[int], plans: tuple[Plan, ...], bound: Fraction) -> BankedPlan:
-    """Return the plan with the bank of each buffer, and a plan of each bank."""
+    """Combine the banks of the buffers and the plans of the banks into one plan."""
     offsets = [0] * len(problem.buffers)
     traffic = [0] * len(problem.banks)
     rest = [iter(plan.offsets) for plan in plans]
@@ -66,7 +66,7 @@ def _plan_by(planner: BankPlanner, problem: BankedProblem, name: str) -> BankedP
 
 
 def _checked_bank(problem: BankedProblem, places: Sequence[tuple[int, int]], bank: int, name: str) -> Plan:
-    """Return the plan of one bank. Raise :class:`~etdev.planner.PlanError` if it is wrong."""
+    """Return the plan of one bank. Raise :class:`~etdev.planner.PlanError` if the plan is wrong."""
     indices = [index for index, (other, _) in enumerate(places) if other == bank]
     buffers = Problem(tuple(problem.in_bank(index, bank) for index in indices))
     offsets = tuple(places[index][1] for index in indices)

@@ -13,7 +13,7 @@ from fractions import Fraction
 from etdev.planner.problem import Buffer, Plan, PlanError, ProblemError, label
 
 COST_RATIO = 4
-"""Cost of a byte in a bank of unknown cost, relative to the bank before it."""
+"""Cost of a byte in each bank relative to the bank before it, if the costs are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class BankedProblem:
         return self.choices.get(index) or range(len(self.banks))
 
     def is_pinned(self, index: int) -> bool:
-        """Return whether only one bank may hold a buffer, although there are others."""
+        """Return True if a buffer is restricted to a single bank."""
         return len(self.choices.get(index, ())) == 1
 
     def in_bank(self, index: int, bank: int) -> Buffer:
@@ -102,11 +102,11 @@ class BankedPlan:
     cost: Fraction
     """Cost of all traffic."""
     lower_bound: Fraction
-    """Cost below which no division of the buffers fits."""
+    """Lower bound on the cost of any plan that fits the banks."""
 
 
 class BankOverflowError(PlanError):
-    """Error for a planner's plan that is right but exceeds a bank. Other buffers may fit."""
+    """Error for a planner's plan that is valid except that it exceeds a bank."""
 
     def __init__(self, bank: Bank, planner: str, size: int) -> None:
         super().__init__(f"planner {planner}: bank {bank.name!r} has {bank.size:,} bytes, but the plan needs {size:,}")

@@ -21,14 +21,14 @@ Pieces: TypeAlias = tuple[int, int]
 class Memory:
     """All planned memory of a method, cut into pieces.
 
-    Each tensor's place is a range of whole pieces. Methods of this class return persistent maps from pieces to
-    :data:`Writes`.
+    A tensor's *place* is the bytes of the tensor; pieces begin and end where places begin or end. Each place is a range
+    of whole pieces. Methods of this class return persistent maps from pieces to :data:`Writes`.
     """
 
     def __init__(self, places: Mapping[int, tuple[int, int, int]]) -> None:
         """Cut memory into pieces at the start and the end of each place.
 
-        ``places`` maps a value to its buffer, its first byte and its end (exclusive).
+        ``places`` maps the index of a tensor to the tensor's planned buffer, first byte and end (exclusive).
         """
         borders = sorted({(buffer, at) for buffer, start, end in places.values() for at in (start, end)})
         number = {border: index for index, border in enumerate(borders)}
@@ -60,7 +60,7 @@ class Memory:
         return assigned(contents, self.size, end, self.size, UNWRITTEN) if end < self.size else contents
 
     def inside(self, place: int, pieces: Pieces) -> Pieces:
-        """Return the part of ``pieces`` inside a place, as a range for the result of :meth:`part`."""
+        """Return those of ``pieces`` that are inside a place, as a range for the result of :meth:`part`."""
         start, end = self.pieces[place]
         first, last = max(start, pieces[0]), min(end, pieces[1])
         return (0, self.size) if end - start == 1 and first < last else (first, last)

@@ -1,7 +1,7 @@
 """Outputs of a program that kernels compute in integers with fixed-point scales.
 
 Such a kernel multiplies its sum by a 31-bit integer, rounds, shifts right, and rounds again. The quantized model in
-PyTorch rounds once, in floats. So the two may differ by one step if the sum is near the middle between two integers.
+PyTorch rounds once, in floats. So the two results may differ by one step if the sum is near the middle of two integers.
 """
 
 from __future__ import annotations

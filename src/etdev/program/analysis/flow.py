@@ -92,7 +92,7 @@ class FlowGraph:
         )
 
     def loops(self) -> frozenset[int]:
-        """Return the numbers in :meth:`cycles` of the instructions that may run more than once in a call."""
+        """Return the numbers from :meth:`cycles` that belong to instructions which may run several times in a call."""
         cycles = self.cycles()
         return frozenset(
             cycles[block.start]

@@ -1,7 +1,7 @@
 """Kernels that may overwrite one of their inputs with an output.
 
 The table was measured with the kernels of executorch 1.4.1 and 1.5.1 (``benchmarks/inplace_table.py``). A kernel ran
-with separate memory, and ran again over its input. The sizes ranged from 1 to beyond the blocks and vectors that
+once with separate memory, and once over its input. The sizes ranged from 1 to beyond the blocks and vectors that
 kernels work in. The results were bit-identical.
 
 An entry states that the kernel never reads an element of the input after overwriting the element. The entry alone does

@@ -35,7 +35,7 @@ def lifetimes(found: Reaching, of: Mapping[int, int], covers: Callable[[int], bo
     instants between its first and last use. That includes branches in between that do not need the storage. So two
     storages with disjoint lifetimes are never in use at the same time.
 
-    ``of`` maps a value to its storage. ``covers`` must return True for a value whose place is the whole storage.
+    ``of`` maps a value to its storage. ``covers`` returns True for a value whose bytes are the whole storage.
     """
     accesses = _accesses(found, of, covers)
     reached = found.flow.order()
@@ -65,8 +65,8 @@ def lifetimes(found: Reaching, of: Mapping[int, int], covers: Callable[[int], bo
 def _stretches(points: Iterable[tuple[int, Node, Node]], size: int) -> Iterator[tuple[int, int, int]]:
     """Yield ranges of instants at which a storage is in use, as ``(storage, first, last)``.
 
-    A point consists of an instant, the storages that may still be read, and the storages that may have content. A
-    storage in both sets is in use.
+    Each item of ``points`` is an instant, the set of storages that may still be read, and the set of storages that may
+    have content. At that instant, the storages in both sets are in use.
     """
     since: dict[int, int] = {}
     before: tuple[int, Node, Node] = (0, False, False)

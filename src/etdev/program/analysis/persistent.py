@@ -1,9 +1,9 @@
 """Persistent maps from small integers to values.
 
-A map is a tree. A node is either one value for all integers in the node's range, or a tuple of nodes for equal parts of
-the range. Nodes never change. A new version of a map shares all nodes with the old version, except the nodes on the
-path to the change. So a copy takes no time, and a change takes O(log n). A comparison or a join visits only parts that
-differ.
+A map is a tree, and each node covers a range of integers. A node is either one value for all of these integers, or a
+tuple of nodes for equal parts of the range. Nodes never change. A new version of a map shares all nodes with the old
+version, except the nodes on the path to the change. So a copy takes no time, and a change takes O(log n) for n
+integers. A comparison or a join visits only nodes that differ.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 Node: TypeAlias = Any
-"""Tuple of nodes, or a value that is not a tuple. At least two parts of a tuple differ."""
+"""Node of a map: a tuple of :data:`PARTS` nodes, at least two of which differ, or a value that is not a tuple."""
 PARTS = 16
-"""Number of parts of a node."""
+"""Number of equal parts into which a tuple node divides its range."""
 
 
 def room(count: int) -> int:
@@ -57,7 +57,7 @@ def updated(node: Node, size: int, start: int, end: int, change: Callable[[Node]
 
 
 def joined(one: Node, other: Node, join: Callable[[Node, Node], Node]) -> Node:
-    """Join two maps value by value. ``join`` is not called for parts that both maps share."""
+    """Join two maps value by value. ``join`` is not called for nodes that both maps share."""
     if one is other:
         return one
     if type(one) is not tuple and type(other) is not tuple:
@@ -175,7 +175,7 @@ def _parts(node: Node) -> Sequence[Node]:
 
 
 def _of(old: Node, parts: list[Node]) -> Node:
-    """Return a node of these parts. If ``old`` has equal parts, return ``old``."""
+    """Return a node that consists of ``parts``. If ``old`` already consists of equal parts, return ``old``."""
     first = parts[0]
     if type(first) is not tuple and parts.count(first) == PARTS:
         return old if old == first else first

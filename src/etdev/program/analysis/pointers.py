@@ -1,7 +1,7 @@
 """Persistent records about each value that a move or a view has set.
 
 A record contains the places where the value's bytes may be. It also contains the tensors to which the value may refer.
-Copying all records takes no time, since both copies share equal parts. A join shares equal parts, too.
+A copy of all records takes no time, because it shares the records. A join shares the records that do not change.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Pointer:
     """Values to whose tensors this value may refer. Only the value itself, if no move has set this value."""
 
     def __eq__(self, other: object) -> bool:
-        """Compare all facts, including the order of the places."""
+        """Return whether two records are equal, including the order of their places."""
         return self is other or (
             isinstance(other, Pointer)
             and (self.value, self.tensors) == (other.value, other.tensors)
@@ -76,17 +76,17 @@ class Pointers:
     __slots__ = ("_known", "_layout", "_over", "_same", "_touched")
 
     def __init__(self, layout: Layout, known: Node = None, over: Node = False, same: Node = False) -> None:
-        """Create an object with the given records. By default, there are none."""
+        """Create an object with the records ``known`` and their indexes ``over`` and ``same``, all empty by default."""
         self._layout = layout
         self._known = known
         """The :class:`Pointer` of each value, or None for a value without a record."""
         self._over = over
-        """Index of ``_known``: pairs of a stretch of pieces, and a value whose bytes may include all of these pieces.
+        """Set of pairs of a stretch of pieces and a value. The value's bytes may include all pieces of the stretch.
 
-        One integer encodes a pair. See :func:`_stretches`.
+        This set is an index of ``_known``. One integer encodes a pair. See :func:`_stretches`.
         """
         self._same = same
-        """Index of ``_known``: pairs of a tensor, and another value that may refer to the tensor."""
+        """Index of ``_known``: pairs of a value, and another value that may refer to the first value's tensor."""
         self._touched: set[int] = set()
         """Values whose records were replaced after this object was copied from another one."""
 
@@ -144,7 +144,7 @@ class Pointers:
         return sorted(found)
 
     def same(self, tensors: Iterable[int]) -> set[int]:
-        """Return the recorded values that may refer to the tensor of another value in ``tensors``."""
+        """Return the recorded values that may refer to a tensor in ``tensors`` other than their own."""
         return {other for tensor in tensors for other in self._others(self._same, self._same_size, tensor, tensor + 1)}
 
     def joined(self, other: Pointers, join: Callable[[Pointer | None, Pointer | None], Pointer]) -> Pointers:
@@ -196,13 +196,13 @@ class Pointers:
             self._same = with_members(self._same, self._same_size, pairs, present)
 
     def _others(self, pairs: Node, pairs_size: int, start: int, end: int) -> Iterator[int]:
-        """Yield the second number of each pair whose first number is in the range."""
+        """Yield the value of each pair in ``pairs`` whose first number is in the range."""
         size = self._layout.size
         return (pair % size for pair in members(pairs, pairs_size, start * size, end * size))
 
 
 def _stretches(start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the few stretches of pieces that form a range, each as its level and its number.
+    """Divide a range of pieces into a few stretches. Yield the level and the number of each stretch.
 
     On level 0, a stretch is one piece. On each further level, a stretch is 16 times as long.
     """

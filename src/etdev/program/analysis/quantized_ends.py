@@ -45,7 +45,7 @@ def constant_names(method: str, side: Side, position: int) -> tuple[str, ...]:
 
 
 def quantized_ends(program: m.Program) -> dict[str, tuple[QuantizedEnd, ...]]:
-    """Return the quantized inputs and outputs of each method, inputs first. Methods without any are omitted.
+    """Return the quantized inputs and outputs of each method, inputs first. Omit methods without them.
 
     An input or output counts only if all of its constant methods exist and match its data type.
     """
@@ -61,7 +61,7 @@ def describing_methods(program: m.Program) -> frozenset[str]:
 
 
 def _constant(plan: m.ExecutionPlan) -> Iterator[int | float]:
-    """Yield the number that a constant method returns; nothing for another method."""
+    """Yield the number that the method returns if it is a constant method. Yield nothing for any other method."""
     if not plan.inputs and not plan.instructions and len(plan.outputs) == 1:
         match plan.values[plan.outputs[0]]:
             case m.Int(int_val=number):

@@ -28,7 +28,7 @@ from etdev.program.used import used_values
 _MOST_STEPS = 30_000_000
 """Limit on the number of places and writes that the analysis visits. Methods above the limit are rejected."""
 _TREE = 10
-"""Number of steps that one change of a persistent map costs."""
+"""Number of steps that count for one change of a persistent map."""
 
 
 class Kind(Enum):
@@ -212,7 +212,7 @@ class _Analysis:
         }
 
     def _settle(self, order: Sequence[int], entry: _State) -> dict[int, _State]:
-        """Analyze all blocks. Return the state before each block and the exit; without loops, only before the exit."""
+        """Analyze all blocks. Return the state before the exit and, if the method has loops, before each block."""
         entries = {order[0] if order else self._flow.exit: entry}
         rank = {block: number for number, block in enumerate(order)}
         waiting = [0] if order else []

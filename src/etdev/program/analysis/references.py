@@ -50,8 +50,8 @@ class References:
 def references(plan: m.ExecutionPlan, flow: FlowGraph, effects: Sequence[Effects]) -> References:
     """Find the live references of a method by a backward analysis.
 
-    The end of the method leads to its start, because references persist from call to call. The result covers only
-    values that occur in moves and views.
+    The backward analysis continues from the method's start at the method's end, because references persist from call
+    to call. The result covers only values that occur in moves and views.
     """
     pairs = [pair for found in effects for pair in (found.move, found.view) if pair]
     referring = {value for pair in pairs for value in pair}

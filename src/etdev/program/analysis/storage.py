@@ -140,7 +140,7 @@ def _unite_persisted(found: Reaching, groups: _Groups, kept: Iterable[int]) -> N
 
 
 def _unite_overlapping(found: Reaching, groups: _Groups, kept: Iterable[int]) -> None:
-    """Unite state that overlaps in memory. Writes do not reveal the views of a buffer that is only read."""
+    """Unite state tensors that overlap. If a method only reads a buffer, no write connects the buffer and its views."""
     furthest: int | None = None
     for value in sorted(kept, key=lambda value: (found.places[value].buffer, found.places[value].start)):
         place = found.places[value]

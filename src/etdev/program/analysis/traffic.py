@@ -1,8 +1,8 @@
 """Traffic of a method: bytes that one call reads from planned memory and writes to it.
 
-A tensor counts with all of its bytes at its largest size for each instruction that reads it, and again for each one
-that writes it. The caller's writes of inputs and reads of outputs count, too. The body of a loop counts once for each
-iteration if the number of iterations is constant, otherwise once.
+Each instruction that reads or writes a tensor counts all bytes of the tensor at its largest size. An instruction that
+does both counts them twice. The caller's writes of inputs and reads of outputs count, too. The body of a loop counts
+once for each iteration if the number of iterations is constant, otherwise once.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def run_counts(plan: m.ExecutionPlan, flow: FlowGraph) -> list[int]:
 
 
 def _iterations(plan: m.ExecutionPlan, body: tuple[m.Instruction, ...], flow: FlowGraph) -> int:
-    """Return the constant number of iterations of a loop as ExecuTorch emits loops; 1 if it is not known.
+    """Return the number of iterations of a loop if the number is constant and known, otherwise 1.
 
-    Such a loop counts from 0 in steps of 1, and ends when the counter equals its limit.
+    The loop must be as ExecuTorch emits it: it counts from 0 in steps of 1, until the counter equals the limit.
     """
     last = body[-1]
     if not isinstance(last, m.JumpFalseCall):
@@ -75,7 +75,7 @@ def _steps_by_one(plan: m.ExecutionPlan, body: tuple[m.Instruction, ...], counte
 
 
 def _constant(plan: m.ExecutionPlan, value: int, flow: FlowGraph) -> int | None:
-    """Return the number that a value always has: one that nothing sets, or a size of a tensor at its largest size."""
+    """Return the constant number in a value, or None. A tensor's size counts as constant, at its largest value."""
     found = plan.values[value]
     setters = [call for call in flow.instructions if isinstance(call, m.KernelCall) and call.args[-1] == value]
     moved = any(isinstance(call, m.MoveCall) and call.move_to == value for call in flow.instructions)
@@ -96,7 +96,7 @@ def _name(plan: m.ExecutionPlan, call: m.KernelCall) -> str:
 
 
 def _times(times: list[int], position: int) -> int:
-    """Return how often an access happens. The caller's accesses are before the first and after the last position."""
+    """Return how often the instruction at a position runs; 1 for the positions at which the caller accesses memory."""
     return times[position] if 0 <= position < len(times) else 1
 
 

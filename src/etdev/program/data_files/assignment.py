@@ -64,6 +64,6 @@ class DataFiles:
         return program, dict(sorted(files.items()))
 
     def joined(self, program: Program) -> Program:
-        """Return the program that a reader gets from the program and the files that :meth:`split` returns."""
+        """Split a program, then move all data back. The result is the program that a reader of its files gets."""
         program, files = self.split(program)
         return internalize(program, *files.values()) if files else program

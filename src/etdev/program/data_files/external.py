@@ -235,7 +235,7 @@ def _outside(tensor: m.Tensor, key: str) -> m.Tensor:
 
 
 def _without_constants(program: m.Program, kept: Mapping[_Place, Blob]) -> m.Program:
-    """Return the program with only the constants ``kept``. All other constants in the program must be empty."""
+    """Return the program without the bytes of constants, except ``kept``. All other constants must be empty."""
     found = program.constant_segment
     if found is None or not found.offsets or program.constant_buffer:
         return program

@@ -28,7 +28,7 @@ class DelegateRecord:
     reference: bytes = b""
     """A program with one method, ``forward``, that computes the delegate's ops with kernels; empty if unknown.
 
-    Its inputs and outputs are those of the delegate's calls.
+    The program's inputs and outputs are those of the delegate's calls.
     """
 
 

@@ -1,8 +1,8 @@
 """Kernels of ExecuTorch's library ``cortex_m``: ExecuTorch's Python functions, or functions with CMSIS-NN's arithmetic.
 
-Compared with CMSIS-NN at 99f736a6, compiled for x86-64, on random integers: ExecuTorch 1.5.1's functions for
-requantization, addition and softmax return the same integers. Its average pooling rounds halves to the nearest even
-number, but ``arm_avgpool_s8`` rounds them away from zero.
+On random integers, ExecuTorch 1.5.1's functions for requantization, addition and softmax return the same integers as
+CMSIS-NN at 99f736a6, compiled for x86-64. ExecuTorch's average pooling rounds halves to the nearest even number, but
+``arm_avgpool_s8`` rounds them away from zero.
 """
 
 from __future__ import annotations
@@ -75,4 +75,4 @@ _HERE: Mapping[str, Callable[..., Any]] = {
     "cortex_m::quantized_avg_pool2d.out": average,
     "cortex_m::quantized_avg_pool2d_nhwc.out": _average_of_channels_last,
 }
-"""Maps a kernel to the function that replaces ExecuTorch's."""
+"""Maps a kernel to the function that replaces ExecuTorch's Python function."""

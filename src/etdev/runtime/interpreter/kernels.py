@@ -126,9 +126,9 @@ class KernelRun:
 def check_overlaps(
     name: str, operands: Sequence[Sequence[RunTensor]], outs: Sequence[RunTensor], donors: set[tuple[int, int]]
 ) -> None:
-    """Raise an error if two outputs overlap, or if an output and an operand overlap that are not in ``donors``.
+    """Raise an error if two outputs overlap, or if an output overlaps an operand without a pair in ``donors``.
 
-    Each pair in ``donors`` is the position of an operand, and the position of an output that may have the same bytes.
+    A pair consists of the position of an operand, and the position of an output that may have the same bytes.
     """
     for position, inputs in enumerate(operands):
         for tensor in inputs:

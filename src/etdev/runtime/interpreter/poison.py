@@ -51,7 +51,7 @@ class Poison:
         return found
 
     def spare(self, state: Iterable[State]) -> None:
-        """Exclude byte ranges of state from poison."""
+        """Exclude byte ranges from poison, because they contain state."""
         for memory, start, end in state:
             self._kept.setdefault(id(memory), []).append((start, end))
         for spans in self._kept.values():

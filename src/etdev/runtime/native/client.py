@@ -89,7 +89,7 @@ class NativeRuntime:
         self._unused: dict[str, MethodUnused] = {}
         self._inputs: Mapping[str, DelegateInputs] = {}
         self._orders: dict[str, tuple[DimOrder | None, ...]] = {}
-        """Method → dimension order of each input."""
+        """Maps a method to the dimension order of each input."""
         self._crash: str | None = None
         """Description of the crash if the loaded program has crashed the child; otherwise None."""
         self._operators: frozenset[str] = frozenset()
@@ -100,7 +100,7 @@ class NativeRuntime:
         self.opened: dict[str, Opened] = {}
         """Maps the name of a loaded method to its memory."""
         self._lock = RLock()
-        """Lock for one request at a time with the state of this object that belongs to it."""
+        """Lock that a thread holds while it sends a request and changes the attributes of this object."""
         self._figures = local()
 
     def __enter__(self) -> Self:
@@ -191,7 +191,7 @@ class NativeRuntime:
 
         With ``fresh``, all state is reset first. ``repeat`` is the number of calls with the same inputs; only the
         outputs of the last call are returned. A crash loses all state, so the next call must be ``fresh``. Raises
-        :class:`~etdev.errors.UsageError` for an input that no program can take.
+        :class:`~etdev.errors.UsageError` for an input that is not valid in any program.
         """
         with self._lock:
             if self._crash is not None:

@@ -19,7 +19,7 @@ HOST_VARIABLE = "ETDEV_NATIVE_HOST"
 """Environment variable with the path of a native host to use instead of the one in the cache."""
 _NAME = "etdev-native-host"
 _VARIABLES = ("CXXFLAGS", "LDFLAGS", "CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH")
-"""Environment variables that change what CMake and the compiler make of the sources."""
+"""Environment variables that influence the compilation of the sources."""
 _SECONDS = 600
 _TAIL = 20
 """Number of lines of cmake's output in an error message."""

@@ -28,7 +28,7 @@ class MethodUnused:
 
     own: Unused = field(default_factory=dict)
     nested: tuple[Unused, ...] = ()
-    """For each of these delegates, in the order of the method's delegates. Empty for a program without analysis."""
+    """Unused bytes of the program in each of these delegates, in order. Empty for a program that cannot be analyzed."""
 
 
 def unused_bytes(program: Program, known: Mapping[str, DelegateInputs], *, shared: bool) -> dict[str, MethodUnused]:
@@ -73,7 +73,7 @@ def _nested(program: Program, plan: m.ExecutionPlan) -> Iterator[Unused]:
 def _observed(plan: m.ExecutionPlan, memory: MethodMemory, unused: Unused) -> Unused:
     """Move each position to the next calls of kernels and delegates, before which the host can fill bytes.
 
-    ExecuTorch reports no other instruction. Bytes that are in use again at such a call are left out.
+    ExecuTorch reports only these calls to the host. Bytes that are in use again at such a call are left out.
     """
     graph = flow_graph(plan)
     found: dict[int, list[Range]] = {}

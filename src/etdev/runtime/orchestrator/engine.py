@@ -96,7 +96,7 @@ _CLOSED = "the orchestrator is closed"
 
 
 class Engine:
-    """The scheduler and the ledger under one lock; the lock is not held during calls of transports and futures."""
+    """Owner of the scheduler and the ledger, with a lock for both. Calls of transports and futures do not hold it."""
 
     def __init__(self, transport: Transport, bounds: Bounds) -> None:
         workers = len(transport.specs)

@@ -91,7 +91,7 @@ class Handle:
         return Resident(self, wanted, dtype, shape)
 
     def use(self, access: Access) -> Use:
-        """Return the declaration that a task accesses all bytes of this handle, in the way that ``access`` states."""
+        """Return a task's use of all bytes of this handle, with the given access."""
         return Use(self.key, self.offset, self.offset + self.size, access)
 
     def describe(self) -> str:

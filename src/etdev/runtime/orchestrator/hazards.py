@@ -11,7 +11,7 @@ from etdev.runtime.orchestrator.handles import Access, Key, Use
 
 
 class Ending(Protocol):
-    """Interface of a node that can end."""
+    """Interface that :class:`Hazards` requires of a node."""
 
     @property
     def ended(self) -> bool:
@@ -41,7 +41,7 @@ class _Segment(Generic[NodeT]):
 
 
 class Hazards(Generic[NodeT]):
-    """The last writer and later readers of all bytes in use, which determine the nodes that a new node waits for.
+    """Record of each byte's last writer and later readers. This record determines the nodes that a new node waits for.
 
     Nodes that use different bytes of a buffer do not wait for each other.
     """
@@ -56,7 +56,7 @@ class Hazards(Generic[NodeT]):
         """Each write of the newest node, with the segments that the write replaced."""
 
     def enter(self, node: NodeT, uses: Iterable[Use]) -> dict[NodeT, bool]:
-        """Add a node; return a mapping whose keys are the nodes that it must wait for.
+        """Add a node; return a mapping whose keys are the nodes that the new node must wait for.
 
         The value is True if the new node reads the output of the earlier node.
         """

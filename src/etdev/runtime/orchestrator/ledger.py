@@ -131,7 +131,7 @@ class Ledger:
         return next(self._numbers)
 
     def incarnation(self, worker: int) -> int:
-        """Return the number of the current start of a worker."""
+        """Return the number of the worker's current start. Each restart has a new number."""
         return self._lives[worker].incarnation
 
     def add(self, worker: int, incarnation: int, buffer: int, size: int) -> Handle:

@@ -1,4 +1,4 @@
-"""Orchestrator, which runs tasks and memory operations on workers, in an order that their arguments determine."""
+"""Orchestrator, which runs tasks and memory operations on workers. The arguments determine the order."""
 
 from __future__ import annotations
 
@@ -181,8 +181,8 @@ class Orchestrator(MoveOnly):
     ) -> TaskFuture:
         """Call a function on several workers at the same time, with different arguments. All calls start, or none.
 
-        ``workers`` contains a worker for each call. ``None`` means the worker of the call's resident arguments, or
-        for any free worker if no argument is resident. The group is one task. If a call fails, the task fails with the
+        ``workers`` contains a worker for each call. ``None`` means the worker of the call's resident arguments. Without
+        resident arguments, it means any free worker. The group is one task. If a call fails, the task fails with the
         first error. Otherwise the task's result is the list of all results.
         """
         every, wanted = read_members(args_list, workers)
@@ -254,7 +254,7 @@ class Orchestrator(MoveOnly):
     # Shutdown
 
     def wait(self) -> None:
-        """Wait for all tasks; their errors are raised only by their futures."""
+        """Wait for all tasks. If a task fails, only the task's future raises the error."""
         self._engine.refuse_callback("the end of all tasks")
         self._engine.wait()
 

@@ -1,9 +1,10 @@
 """Placement: chooses workers for nodes that are ready.
 
-Each worker has a queue of the nodes that must run on it. A group is in the queues of all its workers. The group starts
-when it is first in all of these queues and all its workers are idle. No other node overtakes the group, so single nodes
-cannot starve the group, and two groups cannot deadlock. A member that may run anywhere gets the worker with the fewest
-nodes in its queue. A single node that may run anywhere starts on any worker that is idle and has an empty queue.
+A node is a single task, or a group of tasks that start together, called members. Each worker has a queue of the nodes
+that must run on it. A group is in the queues of all its workers. The group starts when it is first in all of these
+queues and all its workers are idle. No other node overtakes the group. Therefore, single tasks cannot starve the group,
+and two groups cannot deadlock. A member that may run anywhere gets the worker with the fewest nodes in its queue. A
+single task that may run anywhere starts on any idle worker with an empty queue.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ class Placement:
         """Workers whose queue or state has changed since the last call of :meth:`take`."""
         self._gone: set[int] = set()
         self._tickets = itertools.count()
-        """Numbers that order the nodes in all queues."""
+        """Counter whose numbers order the nodes in all queues."""
 
     def add(self, node: Node) -> None:
-        """Add a ready node; there must be enough workers for its members."""
+        """Add a ready node. The caller ensures that there are enough workers for the node's members."""
         if node.wanted == (None,):
             self._free.append(node)
             return
@@ -41,7 +42,7 @@ class Placement:
             self._changed[worker] = None
 
     def replace(self, node: Node) -> None:
-        """Replace the lost workers of a node with other workers; keep the node's position in the order of nodes."""
+        """Replace a node's lost workers by other workers, and put the node into their queues, in the order of nodes."""
         before = node.workers
         node.workers = self._choose([None if worker in self._gone else worker for worker in before])
         for worker in set(node.workers).difference(before):
@@ -70,7 +71,7 @@ class Placement:
         self._own[worker].clear()
 
     def wake(self, workers: Iterable[int]) -> None:
-        """Check these workers' queues again, because a node in them is not ready any more."""
+        """Mark the queues of these workers as changed, so that :meth:`take` checks the queues again."""
         self._changed.update(dict.fromkeys(workers))
 
     def take(self) -> list[Node]:
@@ -98,7 +99,7 @@ class Placement:
         return found
 
     def _choose(self, wanted: Collection[int | None]) -> tuple[int, ...]:
-        """Return one worker for each member; replace each None with an idle or least loaded worker."""
+        """Return a worker for each entry of ``wanted``. An entry that is None gets one of the least loaded workers."""
         others = [worker for worker in self._own if worker not in self._gone and worker not in wanted]
         chosen = iter(sorted(others, key=self._load))
         return tuple(next(chosen) if worker is None else worker for worker in wanted)

@@ -20,14 +20,14 @@ class Changes:
     """Changes of nodes since the last call of :meth:`Scheduler.changes`."""
 
     begun: tuple[Node, ...]
-    """Nodes to start now, on each of their workers."""
+    """Nodes that start now. Each node starts on all of its workers."""
     doomed: tuple[Node, ...]
-    """Nodes that now have an error.
+    """Nodes that have got an error since the last call.
 
-    Such a node may not have ended: it waits for earlier nodes, or some of its members are still running.
+    A node in this list may not have ended yet: it may wait for earlier nodes, or some of its members may still run.
     """
     ended: tuple[Node, ...]
-    """Nodes that are done or failed, in the order of their ends."""
+    """Nodes that are done or failed, in the order in which they ended."""
 
 
 class Scheduler:
@@ -131,7 +131,7 @@ class Scheduler:
         self._advance(node)
 
     def _withdraw(self, node: Node) -> None:
-        """Remove a node whose addition failed halfway; there must be no later node."""
+        """Remove a node after an error in :meth:`submit`. No later node may have been added."""
         self._live.pop(node, None)
         for before in self._live:
             before.dependents = [found for found in before.dependents if found[0] is not node]
@@ -164,7 +164,7 @@ class Scheduler:
             self._doomed.append(node)
 
     def _advance(self, node: Node) -> None:
-        """If a node does not wait for other nodes any more, make the node ready, or end the node if it has an error."""
+        """Make a node ready if it waits for no other node. If the node has an error, end the node instead."""
         if node.waiting or node.state is not State.WAITING:
             return
         if node.error is not None:
@@ -199,7 +199,7 @@ class Scheduler:
 
 
 def _first(node: Node) -> BaseException:
-    """Return the error that originally caused the failure of a node, which may be the error of another node."""
+    """Return the error that first caused a node's failure. Another node may have raised this error."""
     error = node.error
     assert error is not None
     return error.cause if isinstance(error, PoisonedError) else error

@@ -12,7 +12,7 @@ from etdev.runtime.owners import MoveOnly
 
 
 class MemoryOwner(Protocol):
-    """Interface of :class:`Orchestrator` for scopes."""
+    """Methods of :class:`Orchestrator` that a scope uses."""
 
     def malloc(self, worker: int, nbytes: int) -> Handle: ...
 

@@ -21,17 +21,17 @@ from etdev.runtime.stock.wire import receive, send
 
 
 class StockRuntime:
-    """ExecuTorch's Python runtime in a child process; a context manager that finally kills the child.
+    """ExecuTorch's Python runtime in a child process; a context manager that kills the child at exit.
 
-    The block starts the child, which imports its modules. The first request waits for these imports. ``imports`` are
-    modules that register custom kernels; ``path`` contains the folders to search first for these modules. If the child
-    crashes, or takes longer than ``limit`` seconds, :class:`RuntimeCrashError` is raised and the next program gets a
-    new child. Raises :class:`~etdev.errors.MissingRequirementError` if the child cannot start.
+    Entering the context starts the child, which imports its modules. The first request waits for the end of these
+    imports. ``imports`` are modules that register custom kernels, and ``path`` has the folders to search first. If the
+    child crashes or needs more than ``limit`` seconds, :class:`RuntimeCrashError` is raised, and the next program gets
+    a new child. Raises :class:`~etdev.errors.MissingRequirementError` if the child cannot start.
     """
 
     def __init__(self, *, imports: Sequence[str] = (), path: Sequence[Path] = (), limit: float = LIMIT) -> None:
         self._lock = RLock()
-        """Lock for one request at a time with the state of this object that belongs to it."""
+        """Lock that lets only one thread at a time send requests and change the state of this object."""
         self._figures = local()
         self._imports, self._path = list(imports), [str(folder) for folder in path]
         self._child = Child(_command, limit=limit, environment=openvino_environment())
@@ -94,7 +94,7 @@ class StockRuntime:
 
     @property
     def usable_backends(self) -> frozenset[str]:
-        """Names of the backends that work on this machine; the libraries of other backends are missing."""
+        """Names of the backends that work on this machine. Any other backend lacks a library on this machine."""
         self._greet()
         return self._usable
 
@@ -104,12 +104,12 @@ class StockRuntime:
         With ``shared``, all methods use the same buffers, as in ``executorch.runtime.Runtime``. Two methods then share
         values that have the same buffer and offset in the file. Otherwise each method has its own memory and state.
 
-        ExecuTorch has a loader for shared buffers, which accepts no data file, and another loader, which accepts one.
-        The other loader returns empty memory for a constant in a data file that a method returns. In all these cases,
-        program and data files are joined in a :class:`JoinedFile`.
+        ExecuTorch's loader for shared buffers accepts no data file. Its other loader accepts a single data file, but
+        returns empty memory if a method returns a constant from that file. In the cases that these loaders do not
+        support, the program and its data files are joined in a :class:`JoinedFile`.
 
-        Raises :class:`ProgramFailureError` if the runtime refuses the program, or etdev cannot read it, or a data file
-        does not match it, because the runtime could crash.
+        Raises :class:`ProgramFailureError` if the runtime refuses the program or etdev cannot read it. Also raises this
+        error if a data file does not match the program, because the runtime could then crash.
         """
         with self._lock:
             self._crash, self._file, self._shared, self._data = None, file, shared, tuple(data)

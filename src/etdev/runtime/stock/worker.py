@@ -75,7 +75,7 @@ class Worker:
         return outputs
 
     def _shared_inputs(self, name: str, values: list[Any]) -> list[tuple[Any, Any]]:
-        """Return the tensors that the method uses in place and may write to, each with a copy of its content."""
+        """Return the inputs that a method uses without a copy and may overwrite, each with a copy of its content."""
         meta = self._programs[-1].method_meta(name) if self._data is not None else self._methods[name].method_meta()
         return [
             (value, value.clone())

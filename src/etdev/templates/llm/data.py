@@ -1,4 +1,4 @@
-"""Prompts, and the texts that transformers' own `generate` adds to them. Every target is compared with these."""
+"""Prompts, and the texts with which transformers' `generate` continues them: the reference for every target."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -22,13 +22,13 @@ def tokenizer() -> AutoTokenizer:
 
 
 def encode(text: str) -> Tensor:
-    """Return the tokens of a text, with shape (1, n)."""
+    """Return the tokens of a text, with shape (1, number of tokens)."""
     return torch.tensor([tokenizer().encode(text)])
 
 
 @cache
 def generated() -> list[tuple[Tensor, Tensor]]:
-    """Return the tokens of each prompt, (1, n), and the tokens that transformers adds, (1, at most STEPS).
+    """Return two tensors for each prompt: its tokens, and the tokens that transformers adds, at most STEPS.
 
     transformers chooses the most likely token each time.
     """

@@ -35,7 +35,7 @@ class LanguageModel(nn.Module):
             self.register_buffer(f"values_{layer}", torch.zeros(heads, length, size))
 
     def forward(self, tokens: Tensor, start: Tensor) -> Tensor:
-        """Return logits (1, vocabulary) for the next token. The tokens (1, n) begin at position start (1,)."""
+        """Return logits (1, vocabulary) for the next token. The first of the tokens (1, count) is at position start."""
         positions = start + torch.arange(tokens.shape[1])
         layers = [
             CacheLayer(getattr(self, f"keys_{layer}"), getattr(self, f"values_{layer}"), positions)
@@ -83,7 +83,7 @@ def attention(
     softcap: float | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Return attention (1, n, queries' heads, size) for queries (1, queries' heads, n, size).
+    """Return the attention (1, tokens, query heads, size) for queries (1, query heads, tokens, size).
 
     Query heads that share keys and values become rows of one product. Therefore, the cache is not repeated for them.
     """

@@ -47,7 +47,7 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
 
 
 def verses(tokenizer: PreTrainedTokenizerFast, text: str) -> Tensor:
-    """Return the tokens of all verses, (verses, longest), with -100 after the end of a verse."""
+    """Return the tokens of all verses, one row for each verse. The rows are filled up with -100."""
     encoded = [[*tokenizer.encode(verse), tokenizer.eos_token_id] for verse in text.strip().split("\n\n")]
     tokens = torch.full((len(encoded), max(map(len, encoded))), -100)
     for row, verse in zip(tokens, encoded, strict=True):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def flowers(*, held_out: bool) -> tuple[Tensor, Tensor]:
-    """Return the held-out flowers or all other flowers: measurements (n, 4) in cm, and kinds (n,)."""
+    """Return the held-out flowers or all other flowers: measurements (flowers, 4) in cm, and kinds (flowers,)."""
     with (Path(__file__).parent / "iris.csv").open(newline="") as file:
         rows = [row for index, row in enumerate(csv.reader(file)) if index > 0 and (index % 5 == 0) == held_out]
     measurements = torch.tensor([[float(value) for value in row[:4]] for row in rows])

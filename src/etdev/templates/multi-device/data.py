@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def wines(*, held_out: bool) -> tuple[Tensor, Tensor]:
-    """Return the held-out wines or all other wines: measurements (n, 13), and growers (n,)."""
+    """Return the held-out wines or all other wines: measurements (wines, 13), and growers (wines,)."""
     measurements, growers = load_wine(return_X_y=True)
     chosen = (torch.arange(len(growers)) % 4 == 0) == held_out
     return torch.from_numpy(measurements).float()[chosen], torch.from_numpy(growers)[chosen].long()

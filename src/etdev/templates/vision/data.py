@@ -13,7 +13,7 @@ MAX_BATCH = 16
 
 @cache
 def images(*, held_out: bool) -> tuple[Tensor, Tensor]:
-    """Return the held-out samples or all other samples: images (n, 8, 8, 1) in uint8, and their digits (n,)."""
+    """Return the held-out samples or all other samples: images (samples, 8, 8, 1) in uint8, and digits (samples,)."""
     digits = load_digits()
     pixels = torch.from_numpy(digits.images).mul(255 / 16).round().to(torch.uint8).unsqueeze(-1)
     chosen = (torch.arange(len(pixels)) % 5 == 0) == held_out

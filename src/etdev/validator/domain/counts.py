@@ -23,7 +23,7 @@ class Counts:
         self._same: dict[Number, Number] = {}
         """Maps a number to an equal number."""
         self._on: dict[tuple[int, int], dict[Number, Number]] = {}
-        """Maps ``(merge, way)`` to pairs of numbers that are equal if the merge was last reached on that way."""
+        """Maps ``(merge, index of a path)`` to pairs of numbers that are equal if that path last led to the merge."""
 
     def copy(self) -> Counts:
         """Return an independent copy."""

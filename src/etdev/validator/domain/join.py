@@ -34,7 +34,7 @@ from etdev.validator.reading import NotFollowedError
 
 OF_OLDER_ROUND = "the tensor of a value depends on more than the last iteration of a loop"
 Slot = tuple[int, int]
-"""A space of memory of one program, as ``(side, space)``."""
+"""A space (range of addresses) of one program, as ``(side, space)``. Side 0 is the program before the link."""
 
 
 def join(machine: Machine, agreement: Agreement, merge: int, states: Sequence[State]) -> State:
@@ -174,7 +174,7 @@ def memory_in(machine: Machine, state: State, side: int, space: int) -> Memory:
 
 
 def number_in(machine: Machine, state: State, side: int, value: int) -> Number_:
-    """Return the number of a value in a state."""
+    """Return the number that a value holds in a state."""
     here, machine.state = machine.state, state
     found = machine.number(side, value)
     machine.state = here

@@ -26,7 +26,7 @@ Content: TypeAlias = tuple[Run, ...]
 class Memory:
     """Symbolic memory, divided into byte ranges with one cell each. The last range has no end.
 
-    Copying is fast, because copies share the layers that do not change any more.
+    The ranges are stored in layers. A write changes only the top layer, and copies share all other layers.
     """
 
     __slots__ = ("_below", "cells", "starts")

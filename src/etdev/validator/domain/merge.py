@@ -17,15 +17,15 @@ from etdev.validator.domain.symbols import MERGE, OTHER, Symbols
 _DEEPEST = 40
 """Maximum depth of nested merges that are resolved. Deeper merges stay unresolved."""
 _DEEPEST_PARTLY = 10
-"""Maximum depth of nested merges of dynamic writes. To resolve such a merge, all of its ways may be examined."""
+"""Like :data:`_DEEPEST`, for merges of dynamic writes. Resolving such a merge may examine all of its ways."""
 AGAIN = -1
 """Pseudo-merge for results that differ in each iteration of a loop, even if the operands are equal."""
 Piece = tuple[int, int]
 """Bytes of a symbol from an offset on, as ``(symbol, offset)``."""
 Guards: TypeAlias = tuple[tuple[int, int], ...]
-"""Pairs ``(merge, way)`` that describe paths. On these paths, each merge was last reached on its way."""
+"""Description of paths, as pairs ``(merge, way)``. The paths last reached the merge of each pair on the pair's way."""
 _Merged: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...], tuple[Valid, ...], bool]
-"""Merge number, then symbols, offsets and extents by way, then True if the bytes are from this iteration."""
+"""Key of merged content: the merge; symbols, offsets and extents by way; True if the bytes are from this iteration."""
 Covers: TypeAlias = Callable[[Valid, int, Number, Guards], bool]
 """Function of an extent, a read's start and length, and guards. It returns True if the extent covers the read."""
 
@@ -36,8 +36,8 @@ class Merges:
     def __init__(self, symbols: Symbols, bits: Mapping[int, int], heads: Collection[int]) -> None:
         """Start without symbols.
 
-        ``bits`` maps each merge in a loop to its bit. ``heads`` contains the merges at the heads of loops. Content that
-        comes into a head is first resolved for its way. So the merged content never refers to an earlier iteration.
+        ``bits`` maps each merge in a loop to its bit in bit sets. ``heads`` contains the merges at the heads of loops.
+        Content is resolved for its way before it enters a head. So merged content there refers to no earlier iteration.
         """
         self._symbols = symbols
         self._bits = bits

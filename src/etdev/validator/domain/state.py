@@ -51,7 +51,7 @@ class Gap:
 
 
 Tree: TypeAlias = Choice | Unknown | At | Gap | int | Place | None
-"""Tensor, place or distance. A tree has several leaves if the answer depends on the branches that were taken."""
+"""Tensor, place or distance. A tree with several leaves depends on the branches that the method takes."""
 Number_: TypeAlias = tuple[object, ...]
 """Number as part of a key: ``('i', Number)`` for an integer, ``('s', symbol)`` for any other type."""
 Shadow: TypeAlias = tuple[tuple[object, ...], Dims, Content]

@@ -319,7 +319,7 @@ RULES: Mapping[str, Rule] = {
     "et_copy::_d2h_copy.out": _clone,
     "et_copy::_h2d_copy.out": _clone,
 }
-"""Rules for the outputs, by operator."""
+"""Rules for the contents of outputs, by operator."""
 KEEPS_COUNT = frozenset(name for name, rule in RULES.items() if rule in (_clone, _view))
 """Operators whose output has the same number of elements as their operand."""
 

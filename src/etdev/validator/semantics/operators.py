@@ -89,7 +89,7 @@ _RANDOM = frozenset(
         "aten::uniform",
     }
 )
-"""Operators with random results, without the underscore of those that work in place."""
+"""Operators with random results. Names of in-place operators lack the underscore at the end."""
 ALSO_CHANGED = {"aten::_native_batch_norm_legit.out": (3, 4), "aten::native_batch_norm.out": (3, 4)}
 """Arguments that an ``out`` variant changes in addition to its outputs: running statistics, by operator."""
 

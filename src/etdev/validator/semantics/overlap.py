@@ -28,7 +28,7 @@ class Overlaps:
         self._run = run
 
     def find(self, side: int, code: Code, dims: Sequence[Dims] = ()) -> dict[Key, Tree]:
-        """Return the distance of the operand from the output, for each overlap.
+        """Return, for each overlap, the distance between the output and the operand.
 
         ``dims`` are the sizes that the outputs will have.
         """

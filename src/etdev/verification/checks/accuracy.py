@@ -66,8 +66,8 @@ class Run:
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         """Call the program, and return the outputs of the model as a tuple.
 
-        The built program also returns the inputs that the call changed. They precede the model's outputs and are
-        omitted.
+        The built program also returns the inputs that the call changed. These inputs precede the model's outputs and
+        are omitted here.
         """
         return self._own(self._runtime.call(self._method, self._checked(inputs)))
 

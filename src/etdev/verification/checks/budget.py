@@ -119,7 +119,7 @@ class _Limits:
         return self._bytes("ram", sum(size for _, size in parts.items), limit, lambda: parts, "ram")
 
     def of_scratch(self) -> Iterator[Limit | Unjudged]:
-        """Compare the scratch memory of the delegate that needs most with the limits."""
+        """Compare the largest scratch memory of any delegate with the limits."""
         for key, limit in (("scratch", self.budget.scratch), ("fast_scratch", self.budget.fast_scratch)):
             if limit is not None:
                 sizes = self._measured.delegate_sizes(key)

@@ -1,8 +1,8 @@
 """Check *device*: allocates and tests the program's memory on real devices.
 
-The result also includes the checks *replay* and *native*, which run the program on these devices: etdev's interpreter
-and ExecuTorch's C++ runtime, each in the devices' memory. The memory test is in
-:mod:`etdev.verification.allocations`. That test can also run on simulated devices.
+The result also includes the checks *replay* (etdev's interpreter) and *native* (ExecuTorch's C++ runtime). Both run the
+program in the memory of these devices. The memory test is in :mod:`etdev.verification.allocations`. That test can also
+run on simulated devices.
 """
 
 from __future__ import annotations

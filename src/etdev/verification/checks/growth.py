@@ -55,12 +55,12 @@ def check_growth(project: Project, target: str, measured: Measured, program: Pro
 
 @dataclass(frozen=True)
 class _File:
-    """A built file: the new one, or that of the baseline."""
+    """A built file: the new file, or the file of the baseline."""
 
     program: Program
     path: Path
     banks: Mapping[int, str]
-    """Names of its memory banks, by its own memory ids."""
+    """Names of the file's memory banks, by memory id in this file."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class _Comparison:
         )
 
     def _cause(self, figure: _Figure) -> str:
-        """Return, as text, the parts that grew. If these are unknown, return the largest parts of the new file."""
+        """Describe the parts that grew. If none is known to have grown, describe the largest parts of the new file."""
         parts, before = figure.parts(_File(self.program, self.measured.path, self.measured.banks)), self.baseline
         is_known = not figure.is_bank or set(figure.place) <= set(before.banks.values())
         if before.program is not None and before.file is not None and is_known:

@@ -71,7 +71,7 @@ class KernelsCheck(Check):
 
 
 def check_kernels(contents: RuntimeContents, required: Requirements) -> Finding:
-    """Compare the operators and backends that each method needs with the runtime's, and return the finding."""
+    """Compare the operators and backends that each method needs with those of the runtime; return the finding."""
     problems = []
     unknown = set()
     missing = missing_operators(contents, required)

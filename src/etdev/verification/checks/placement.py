@@ -1,8 +1,8 @@
 """Check *placement*: compares the devices of tensors, planned buffers, copies and delegate arguments.
 
-If the target has memory banks, it also compares the file with their sizes and with the pins.
+If the target has memory banks, the check also compares the file with the banks' sizes and with the config's pins.
 
-This check does not use devices: it only reads the file. The check *device* allocates memory on devices.
+This check only reads the file, and uses no devices. The check *device* allocates memory on devices.
 """
 
 from __future__ import annotations

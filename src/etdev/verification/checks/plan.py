@@ -191,7 +191,7 @@ def _compare(
 def _reported_correspondences(objects: Path, inputs: Mapping[str, Mapping[int, int]]) -> dict[str, Correspondence]:
     """Return the corresponding instructions of each method whose instructions are in a new order.
 
-    They come from the report next to the object program. A report on another file can only make the proof fail.
+    The pairs come from the report next to the object program. A report on another file can only make the proof fail.
     """
     report = find_report(report_beside(objects))
     return {

@@ -45,7 +45,7 @@ def compare_with_model(check: str, built: BuiltTarget, runtime: Runtime, note: s
     or largest sizes, also run the methods at these sizes, on random inputs. These random runs do not affect the
     figures, and the config's limits do not apply to them.
 
-    The file is broken after a crash, a wrong shape or dtype, or an error above the dtype's default tolerance. An error
+    A crash, a wrong shape or dtype, or an error above the dtype's default tolerance means a broken file. An error
     that exceeds only the config's own ``atol``, ``rtol`` or ``min_snr_db`` is a missed limit.
 
     ``note`` is appended to the summary of a passed check, and ``more`` sets other fields of that result.
@@ -178,7 +178,7 @@ def _summary(built: BuiltTarget, findings: Findings) -> str:
 
 
 def _in_steps(outputs: Sequence[OutputError]) -> Iterator[str]:
-    """Yield a text about outputs that kernels compute in fixed point, if there are any."""
+    """Yield a text with the error, in steps, of the worst output that kernels compute in fixed point."""
     found = [item for item in outputs if item.steps is not None and item.allowed_steps is not None]
     if found:
         worst = max(found, key=lambda item: (item.steps or 0) - (item.allowed_steps or 0))

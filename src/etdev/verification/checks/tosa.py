@@ -1,7 +1,7 @@
 """Check *tosa*: runs the TOSA graphs of Ethos-U delegates, and compares them with the quantized model.
 
-The program runs in the interpreter, which computes each delegate by its own ops on PyTorch's kernels. So all inputs of
-delegates are those of the quantized model. The TOSA reference model then runs each delegate's graph on these inputs.
+The program runs in the interpreter, which computes the ops of each delegate with PyTorch's kernels. So each delegate
+gets the same inputs as in the quantized model. The TOSA reference model then runs the delegate's graph on these inputs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class TosaCheck(Check):
         return None if any(_delegates(subject.program)) else NO_ETHOS_U
 
     def run(self, subject: Subject) -> CheckResult:
-        """Run each delegate's graph on the inputs that it gets in some samples."""
+        """Run the graph of each delegate on the inputs that the delegate gets for some samples."""
         built, program = subject.built, subject.program
         reason = _obstacle(program, built.records)
         if reason is not None:
@@ -107,7 +107,7 @@ def _recorded(subject: Subject) -> tuple[list[Call], int]:
 def _compared(
     calls: Sequence[Call], answers: Sequence[tuple[np.ndarray[Any, Any], ...] | str]
 ) -> tuple[list[str], int]:
-    """Return the problems, at most one for each delegate, and the largest difference in steps."""
+    """Return the problems, at most one for each delegate, and the largest difference in quantization steps."""
     problems: dict[str, str] = {}
     worst = 0
     for call, answer in zip(calls, answers, strict=True):

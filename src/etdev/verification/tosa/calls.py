@@ -1,4 +1,4 @@
-"""Calls of delegates with recorded graphs: their arguments in a program, and the answers of the reference model."""
+"""Calls of delegates whose TOSA graphs are recorded: recording the calls, and running them in the reference model."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ModelFailureError(Exception):
 def recording_executor(
     records: Mapping[str, DelegateRecord], record: Callable[[Call], None]
 ) -> Callable[[DelegateContext], DelegateExecutor]:
-    """Return an executor factory that computes delegates with their reference programs, and records each call."""
+    """Return a factory of executors that compute a delegate with its reference program and record each call."""
 
     def load(context: DelegateContext) -> DelegateExecutor:
         digest = digest_of(context.data)
@@ -79,7 +79,7 @@ class _Recording(ReferenceExecutor):
 def run_model(
     calls: Sequence[Call], records: Mapping[str, DelegateRecord]
 ) -> list[tuple[np.ndarray[Any, Any], ...] | str]:
-    """Run the graph of each call on the call's inputs; return the outputs, or the reason why there are none.
+    """Run the graph of each call on the call's inputs. Return the outputs of each call, or a reason for no outputs.
 
     Raises :class:`ModelFailureError` if the process of the reference model fails.
     """

@@ -1,4 +1,4 @@
-"""Executors that compute delegates by the delegates' own ops, with programs that their compilers recorded."""
+"""Executors that compute the ops of a delegate in the interpreter, from a program that the compiler recorded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def digest_of(blob: Blob) -> str:
 
 
 def own_ops_executors(program: Program, records: Mapping[str, DelegateRecord]) -> dict[str, ExecutorFactory]:
-    """Return executors by the delegate's name, for those all of whose blobs have a reference program in ``records``."""
+    """Map each delegate id to an executor factory, if ``records`` has a reference program for all blobs of this id."""
     known: dict[str, bool] = {}
     for plan in program.execution_plan if records else ():
         for delegate in plan.delegates:

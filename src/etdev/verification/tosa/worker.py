@@ -1,9 +1,9 @@
 """Script that runs TOSA graphs with the TOSA reference model: ``worker.py PACKAGES JOB``.
 
-``PACKAGES`` is a folder with the package ``tosa-tools``. The folder ``JOB`` contains ``calls.json``, a list of calls,
-each a file with a graph and the number of its inputs; the inputs of call N are ``N.in.I.npy``. The script writes
-``N.out.I.npy``, and ``answers.json``: the number of outputs of each call, or a reason why there are none. It imports
-nothing of etdev.
+``PACKAGES`` is a folder with the package ``tosa-tools``. The folder ``JOB`` contains ``calls.json``, which lists the
+graph's file and the number of inputs of each call. Input I of call N is ``N.in.I.npy``. The script writes output I of
+call N to ``N.out.I.npy``. For each call, ``answers.json`` has the number of outputs, or the reason why there are none.
+The script imports nothing of etdev.
 """
 
 import json

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     import torch
 
 _HEADER_LENGTH = 32
-"""Number of bytes of the extended header, which a file without data in segments does not have."""
+"""Number of bytes of the extended header. A file without data in segments has no extended header."""
 _SAMPLE = 1024
-"""Number of leading bytes by which constants of one size are told apart before they are compared as a whole."""
+"""Number of leading bytes to compare first when two constants have the same size."""
 
 
 class Constants:
@@ -35,7 +35,7 @@ class Constants:
     def add(self, tensor: torch.Tensor) -> int:
         """Add the bytes of a tensor, and return the index of its data, starting at 1.
 
-        The tensor has no elements but those of its storage.
+        The tensor must cover its whole storage, because all bytes of the storage are added.
         """
         import torch
 
@@ -49,7 +49,7 @@ class Constants:
         return len(self._data)
 
     def segment(self) -> tuple[Blob, tuple[int, ...]]:
-        """Return the data of the segment, and the offset of each constant, those of the reserved constant included."""
+        """Return the data of the segment, and the offset of each constant, including the reserved constant."""
         parts, offsets, end = [], [0], 0
         for data in self._data:
             content: Any = data.numpy()
@@ -61,7 +61,7 @@ class Constants:
 
 
 class Delegates:
-    """Data of the delegates of a program. Delegates with the same data share it."""
+    """Data of the delegates of a program. Delegates with equal data share one copy."""
 
     def __init__(self, first: int) -> None:
         """Create an empty table. ``first`` is the index of the first segment with data of a delegate."""
@@ -87,7 +87,7 @@ def program_of(plans: Sequence[m.ExecutionPlan], constants: Constants, delegates
     """Return a program with these methods and this data.
 
     ``named`` is ExecuTorch's ``NamedDataStoreOutput`` with the data that delegates look up by name. Raises
-    :class:`NotPlainError` if some of that data belongs into a file of its own.
+    :class:`NotPlainError` if some of that data belongs in a separate file.
     """
     if named.external_data:
         raise NotPlainError("a delegate has data in a file of its own")

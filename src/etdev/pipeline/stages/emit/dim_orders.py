@@ -2,7 +2,7 @@
 
 PyTorch ops compute the same values for every dimension order. Most kernels of ExecuTorch 1.4 and 1.5 do not. Some fail
 with error 0x12 on tensors in channels-last order, because they require one order for all operands. An operand of
-another rank or shape, even a single number, is in contiguous order, so its order differs. Other kernels ignore the
+another rank or shape, even a single number, is in contiguous order, not channels-last. Other kernels ignore the
 order and compute wrong values: views, ``cat``, ``pad``, ``flip``, ``gather`` and ``layer_norm``. This module passes
 channels-last tensors only to kernels that were tested with that order.
 
@@ -34,16 +34,16 @@ _ANY_ORDER = frozenset(
 )
 """Ops whose kernels computed correct results in tests with channels-last tensors.
 
-ExecuTorch 1.5.1 inserts copies before other ops (``LegalizePortableDimOrderPass``) and does not restore the order of
-their results. It inserts none if the inputs are contiguous, so the list must not contain these ops.
+Before some ops, ExecuTorch 1.5.1 copies inputs to contiguous order (``LegalizePortableDimOrderPass``). ExecuTorch does
+not restore the order of the results. This list must not contain such ops, so that their inputs are already contiguous.
 """
 
 
 def set_plain_orders(program: ExportedProgram) -> None:
     """Insert copies so that kernels without support for other dimension orders run on contiguous tensors.
 
-    This includes ops in branches and loop bodies. Results in channels-last order are copied back to it, because later
-    kernels derive the order of their own results from it. Results in other orders stay contiguous.
+    This includes ops in branches and loop bodies. Results that had channels-last order are copied back to this order,
+    because later kernels derive the order of their results from their inputs. Results in other orders stay contiguous.
     """
     reordered = set(make_constants_contiguous(program))
     for module in graph_modules(program.graph_module):
@@ -139,7 +139,7 @@ def _needs_plain(node: Node) -> bool:
 
 
 def _copies_to_odd_order(node: Node) -> bool:
-    """Return whether a node copies a tensor to an odd order, or to an order that its strides cannot express."""
+    """Return True if a node copies a tensor to an odd order, or to an order that the result's strides do not show."""
     op: Any = getattr(node.target, "_op", None)
     stated: Any = node.kwargs.get("dim_order")
     if getattr(op, "namespace", None) != "dim_order_ops" or stated is None:

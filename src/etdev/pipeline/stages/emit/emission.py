@@ -55,7 +55,7 @@ def emit_object(
     belong together. If the target's config requests an ETRecord, write the ETRecord; otherwise remove the ETRecord of
     an earlier build.
 
-    Raises :class:`~etdev.errors.WriteError`, and :class:`~etdev.errors.EmitError` in these cases:
+    Raises :class:`~etdev.errors.WriteError` if writing fails, and :class:`~etdev.errors.EmitError` in these cases:
 
     * An op has no out variant.
     * The emitted program does not accept inputs of the declared sizes.

@@ -149,7 +149,7 @@ def describe(tensor: Any, *, requires_grad: bool = False) -> m.Tensor:
 
 @cache
 def scalar_type(dtype: torch.dtype) -> m.ScalarType:
-    """Return the file's name of an element type; raises NotPlainError."""
+    """Return the element type that the file format uses for a dtype; raises NotPlainError."""
     from executorch.exir.tensor import scalar_type_enum
 
     try:

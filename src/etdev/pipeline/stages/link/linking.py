@@ -141,7 +141,7 @@ def _data_files(project: Project, target: str, objects: ObjectProgram) -> DataFi
 def unplanned_options(
     project: Project, target: str, objects: Emitted, signatures: Mapping[str, Signature]
 ) -> LinkOptions:
-    """Return the target's options of the link except its planner, its banks and its in-place ops.
+    """Return the target's link options, without the planner, the banks and the in-place ops.
 
     Raises :class:`~etdev.errors.ConfigError` for an unknown name in ``io``.
     """

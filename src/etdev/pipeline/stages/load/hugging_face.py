@@ -59,7 +59,7 @@ def load_transformers(project: Project) -> LoadedModel:
 def _is_cached(name: str, revision: str) -> bool:
     """Return True if the local cache has all required files of a model with a pinned revision.
 
-    If it does, transformers need not query the network for optional files.
+    In that case, transformers need not query the network for optional files.
     """
     from huggingface_hub import try_to_load_from_cache
 

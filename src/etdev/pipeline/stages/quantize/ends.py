@@ -38,7 +38,7 @@ End = tuple[Side, int]
 def with_quantized_ends(
     project: Project, exported: ExportedModel, target: str, methods: Sequence[str]
 ) -> ExportedModel:
-    """Return the model whose methods take and return integers where the target's ``io`` requires them.
+    """Return the model with integer inputs and outputs where the target's ``io`` requires integers.
 
     The result also has the constant methods that describe these integers. ``exported`` is not changed. Raises
     :class:`~etdev.errors.ConfigError` for an unknown name, and for an input or output that is not quantized.
@@ -106,9 +106,9 @@ def _conversion(program: ExportedProgram, end: End, written: Sequence[str]) -> I
 
 
 def _names(signature: Signature, changed: int, outputs: Sequence[bool]) -> dict[End, str]:
-    """Return the names of all inputs and outputs of float32.
+    """Return the names of all float32 inputs and outputs.
 
-    ``outputs`` states which of the method's own outputs are of float32. ``changed`` is the number of inputs that the
+    ``outputs`` is True for each of the method's own float32 outputs. ``changed`` is the number of inputs that the
     method changes.
     """
     names: dict[End, str] = {}

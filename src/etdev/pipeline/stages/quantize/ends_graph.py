@@ -2,7 +2,7 @@
 
 ExecuTorch's ``QuantizeInputs`` and ``QuantizeOutputs`` passes do the same for an edge program, but a delegate may then
 already contain the conversion. They also need the conversion to be the only user of the input. The functions here
-work before lowering, and follow ops that only move elements, because those compute the same on integers.
+work before lowering. They follow ops that only move elements, because such ops work on integers, too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOVES = frozenset(
 )
 """Ops whose outputs contain elements of their first argument, unchanged. The other arguments are numbers."""
 _SIZES = frozenset({"aten.sym_numel.default", "aten.sym_size.int", "aten.sym_stride.int"})
-"""Ops that read the shape of a tensor, and none of its elements."""
+"""Ops that read only the shape of a tensor, not the elements."""
 _QUANTIZE = "quantized_decomposed.quantize_per_tensor.default"
 _DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
 
@@ -50,9 +50,9 @@ class InputConversion:
     end: QuantizedEnd
     placeholder: Node
     moves: tuple[Node, ...]
-    """Ops between the input and the conversion, each after those that it uses. They only move elements."""
+    """Ops between the input and the conversion, in topological order. These ops only move elements."""
     quantizers: tuple[Node, ...]
-    """All users of the input and of the moves, apart from moves. They quantize with the same parameters."""
+    """All ops that use the input or a result of ``moves``, except ``moves``. All quantize with the same parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def quantize_input(conversion: InputConversion) -> None:
 
 
 def quantize_output(program: ExportedProgram, conversion: OutputConversion) -> None:
-    """Return the integers before the conversion as output. Other users of the floats keep them."""
+    """Make the graph return the integers before the conversion. Other users of the floats do not change."""
     import torch
 
     graph, output = program.graph, program.graph.output_node()
@@ -175,7 +175,7 @@ def quantize_output(program: ExportedProgram, conversion: OutputConversion) -> N
 
 
 def float_outputs(program: ExportedProgram) -> Iterator[bool]:
-    """Yield for each output of the method whether it is a tensor of float32."""
+    """Yield True for each output of the method that is a float32 tensor, False for each other output."""
     import torch
 
     nodes: Any = program.graph.output_node().args[0]
@@ -191,7 +191,7 @@ def _end(side: Side, position: int, parameters: Any) -> QuantizedEnd:
 
 
 def _reads_once(node: Node) -> bool:
-    """Return True if a tensor is the node's first argument only."""
+    """Return True if no argument except the node's first is a tensor."""
     return node.op == "call_function" and not any(
         hasattr(value.meta.get("val"), "dtype") for value in node.all_input_nodes if value is not node.args[0]
     )

@@ -1,4 +1,4 @@
-"""ExecuTorch's quantizer for XNNPACK, without its change of arithmetic on integers."""
+"""ExecuTorch's quantizer for XNNPACK, changed so that integer arithmetic stays in integers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from etdev.config.tables.schemes import Pt2eXnnpack
 def make_quantizer(settings: Pt2eXnnpack) -> Any:
     """Return ExecuTorch's quantizer for XNNPACK.
 
-    Before it places observers, it replaces the number in ``tensor + number`` and ``tensor * number`` by a float32
-    tensor, of any tensor. Positions of tokens then become floats, and no longer index anything. This quantizer puts
-    the number back where the result is not float32, which is never quantized.
+    Before observers are placed, ExecuTorch replaces the number in ``tensor + number`` and ``tensor * number`` by a
+    float32 tensor, even if ``tensor`` is an integer tensor. Integer token positions then become floats, which cannot be
+    indices. The returned quantizer restores the number in ops whose result is not float32 and thus never quantized.
     """
     from executorch.backends.xnnpack.quantizer import xnnpack_quantizer
 

@@ -78,7 +78,7 @@ class Transport(ABC):
         """End all workers and free their memory; a second call has no effect."""
 
     def step(self) -> bool | None:
-        """Run one queued task in the calling thread; return False if there is none.
+        """Run one queued task in the calling thread; return False if no task is queued.
 
         A transport that has its own threads returns None.
         """

@@ -101,7 +101,7 @@ class ProcessTransport(Transport):
 
 
 class _Lane:
-    """The process of a worker, and the connection to this process; a restart creates a new object."""
+    """Process of one worker, and the connection to this process. A restart creates a new :class:`_Lane`."""
 
     def __init__(self, number: int, spec: WorkerSpec, lost: Unknown) -> None:
         self._number, self._spec, self._lost = number, spec, lost

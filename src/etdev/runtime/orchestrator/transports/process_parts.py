@@ -76,7 +76,7 @@ def load_job(parts: Sequence[Any]) -> Job:
 def run_job(
     worker: Worker, parts: Sequence[Any], dumps: Dumps = pickle.dumps, *, before: Callable[[], None] | None = None
 ) -> list[Any]:
-    """Decode and run a job, and return its encoded outcome; call ``before`` first.
+    """Call ``before``, decode and run a job, and return the job's encoded outcome.
 
     Raises the errors of the task. Raises :class:`~etdev.errors.UsageError` if the job cannot be decoded or the outcome
     cannot be encoded.
@@ -151,7 +151,7 @@ def name_of(call: Any) -> str:
 
 
 def _refuse(job: Job, error: Exception, dumps: Dumps) -> UsageError:
-    """Return an error that identifies the first part of a job that cannot be pickled."""
+    """Return an error that names the function, or the first argument, of a job that cannot be pickled."""
     call = name_of(job.call)
     if not _can_be_sent(job.call, dumps):
         return UsageError(

@@ -24,7 +24,7 @@ from etdev.runtime.owners import MoveOnly
 LARGE = 1 << 16
 """Maximum size in bytes of a message that is sent without shared memory."""
 _HEAD = struct.Struct("<QQIBB")
-"""Number, stamp, number of parts, kind, flag for shared memory; the size of each part follows, in 8 bytes."""
+"""Header of a message: number, stamp, number of parts, kind, shared-memory flag. The sizes of the parts follow."""
 _PIECE = 1 << 16
 """Maximum size in bytes of one read."""
 _DESCRIPTOR = struct.Struct("@i")
@@ -78,7 +78,7 @@ class Channel(MoveOnly):
                 self._poll.register(descriptor, select.POLLIN)
 
     def send(self, message: Message) -> None:
-        """Queue a message, and send the message when there is room; drop it if the other process has ended."""
+        """Queue a message to be sent when the connection has room. Drop it if the other process has ended."""
         with self._lock:
             if self._closed or self._broken:
                 return
@@ -149,9 +149,9 @@ class Channel(MoveOnly):
             return not self._closed
 
     def _break(self) -> None:
-        """Stop sending, because the other process has ended or a message is incomplete.
+        """Stop sending after an error.
 
-        The receiving thread then fails.
+        An open connection is shut down, so that the receiving thread fails, too.
         """
         with self._lock:
             self._broken, self._sending = True, False
@@ -232,7 +232,7 @@ class Channel(MoveOnly):
 
 
 class _Frame:
-    """A message during its sending.
+    """A message that is being sent.
 
     The frame creates the message's shared memory, so that queued messages do not need descriptors.
     """

@@ -54,7 +54,7 @@ def main(descriptor: int) -> None:
 
 
 def end_with_parent() -> None:
-    """Let the system kill this process when the thread that started it ends for any reason."""
+    """On Linux, let the system kill this process when the parent's thread that started it ends."""
     if sys.platform == "linux":
         import ctypes
 
@@ -160,7 +160,7 @@ def _use_memory(worker: Worker, message: Message) -> Sequence[Any]:
 
 
 def _import_main(preparation: Mapping[str, Any]) -> None:
-    """Import the parent's main module as the main module of this process, like ``multiprocessing``.
+    """Import the parent's main module as the main module of this process, as ``multiprocessing`` does.
 
     The module must not start processes during the import.
     """

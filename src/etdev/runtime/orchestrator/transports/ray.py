@@ -37,7 +37,7 @@ _Read = Callable[[Sequence[Any]], Any]
 
 
 class _Lane:
-    """The actor of a worker; a restart creates a new object."""
+    """Ray actor of one worker. A restart creates a new :class:`_Lane`."""
 
     def __init__(self, number: int, actor: Any) -> None:
         self.number, self.actor = number, actor
@@ -146,7 +146,7 @@ class RayTransport(Transport):
     def close(self) -> None:
         """Kill the actors, wait until they have ended, and leave the cluster.
 
-        If this process started the cluster, the cluster ends with its last user.
+        If this process started the cluster, the cluster ends when the last orchestrator of the process leaves it.
         """
         with self._closing:
             if self._closed:

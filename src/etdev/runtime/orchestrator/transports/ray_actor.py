@@ -19,7 +19,7 @@ from etdev.runtime.orchestrator.transports.process_worker import end_with_parent
 from etdev.runtime.orchestrator.worker import Worker
 
 GROUPS = {"tasks": 1, "memory": 1, "pulse": 1}
-"""Number of threads of each group of an actor's methods; methods of different groups run at the same time."""
+"""Number of threads of each concurrency group in an actor. Methods of different groups run at the same time."""
 _LARGE = 1 << 16
 """Minimum size in bytes of a part that goes through shared memory."""
 

@@ -1,4 +1,4 @@
-"""The Ray cluster of this process, which is started or joined, and shared by all orchestrators of the process."""
+"""The Ray cluster of this process. The process starts or joins the cluster, and all its orchestrators share it."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Cluster:
 
 
 class _Shared:
-    """The cluster that all orchestrators of this process share, and the number of its users."""
+    """The cluster that all orchestrators of this process share, and the number of orchestrators that use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -137,7 +137,7 @@ class _Shared:
         self._users = 0
 
     def join(self, address: str | None) -> None:
-        """Add a user; the first user starts or joins the cluster.
+        """Add an orchestrator as a user. For the first user, start or join the cluster.
 
         If other code in this process already uses a cluster, use that cluster, and do not end it.
         """
@@ -151,7 +151,7 @@ class _Shared:
             self._users += 1
 
     def leave(self) -> None:
-        """Remove a user; the last user ends or leaves the cluster."""
+        """Remove an orchestrator as a user. After the last user, end or leave the cluster."""
         with self._lock:
             self._users -= 1
             if not self._users and self._cluster is not None:
@@ -180,7 +180,7 @@ def _check_reached(address: str) -> None:
 
 
 def _print_nothing(nothing: bool) -> None:
-    """Disable (True) or enable Ray's messages about ended workers through a private flag of Ray."""
+    """Disable Ray's messages about ended workers if ``nothing`` is True; otherwise enable these messages."""
     worker: Any = importlib.import_module("ray._private.worker")
     worker._worker_logs_enabled = not nothing
 

@@ -1,4 +1,4 @@
-"""Transport to workers in this process; each has a thread for its tasks, and copies run in the calling thread."""
+"""Transport to workers in this process. Each worker has a thread for tasks. Copies run in the calling thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Task = tuple[Job, Done]
 
 
 class _Lane:
-    """A worker and its thread; a restart creates a new object."""
+    """A worker and its thread. A restart creates a new :class:`_Lane`."""
 
     def __init__(self, number: int, spec: WorkerSpec) -> None:
         self.worker = Worker(number, spec)
@@ -133,7 +133,7 @@ class ThreadTransport(Transport):
             self._waiting.append((lane, (job, done)))
 
     def step(self) -> bool | None:
-        """Run one queued task in the calling thread; return False if there is none.
+        """Run one queued task in the calling thread; return False if no task is queued.
 
         Return None if the workers have threads.
         """
