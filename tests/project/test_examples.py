@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 
 from etdev.runtime.native.toolchain import Missing, find_toolchain
+from etdev.templates import render
 from support import pages
 
 pytest.importorskip("executorch", reason="needs the extra `build`")
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-ELSEWHERE = {"mcu": "tests/project/test_mcu_page.py"}
+ELSEWHERE = {"llm": "tests/cli/test_templates.py", "mcu": "tests/project/test_mcu_page.py"}
 """Examples whose commands another test runs."""
 NOT_RUN = ("python train.py",)
 """Commands that take minutes."""
@@ -34,7 +35,7 @@ def _names() -> list[str]:
 
 
 def _run(line: str, folder: Path) -> tuple[int, str]:
-    """Run a command of a README. A script has a process of its own: ExecuTorch's runners print without Python."""
+    """Run a command of a README. A script has a process of its own, since it loads ExecuTorch's runtime."""
     program, *arguments = shlex.split(line, comments=True)
     if program != "python":
         return pages.run(line, folder)
@@ -44,6 +45,7 @@ def _run(line: str, folder: Path) -> tuple[int, str]:
     return done.returncode, done.stdout + (done.stderr if done.returncode else "")
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.parametrize("name", [name for name in _names() if name not in ELSEWHERE])
@@ -58,15 +60,24 @@ def test_the_commands_of_its_readme_work(name: str, tmp_path: Path, monkeypatch:
     commands = pages.commands(text)
     assert any(command.line.startswith("etdev build") for command in commands)
     for command in commands:
-        if command.line.startswith("cd "):
-            folder /= command.line.removeprefix("cd ")
-            continue
         if command.line.startswith(NOT_RUN):
             continue
         code, printed = _run(command.line, folder)
         assert code == 0, f"{command.line}\n{printed}"
         if command.shown is not None:
             pages.assert_shown(command.shown, printed.replace(FROM_CACHE, ""))
+
+
+def test_the_commands_of_llm_are_those_of_its_template() -> None:
+    """``tests/cli/test_templates.py`` runs the commands of the template's own README."""
+
+    def lines(text: str) -> list[str]:
+        return [" ".join(shlex.split(command.line, comments=True)) for command in pages.commands(text)]
+
+    first, second, *commands = lines((EXAMPLES / "llm" / "README.md").read_text(encoding="utf-8"))
+    assert (first, second) == ("etdev init my-llm --template llm", "cd my-llm")
+    assert len(commands) == 2
+    assert set(commands) <= set(lines(render("llm", "my-llm")["README.md"].decode()))
 
 
 @pytest.mark.parametrize("name", _names())
