@@ -142,7 +142,7 @@ def _with_header(**changes: int) -> bytes:
             "header.segment_base_offset: the first segment is at byte 16, but the flatbuffer ends",
         ),
         ({"segment_base_offset": 1 << 40}, "header.segment_base_offset"),
-        ({"segment_base_offset": 0}, "header.segment_data_size: 142 bytes from byte 0"),
+        ({"segment_base_offset": 0}, "header.segment_data_size: 142 bytes that start at byte 0"),
         ({"segment_data_size": 1 << 40}, "header.segment_data_size"),
         (
             {"segment_data_size": 141},

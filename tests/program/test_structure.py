@@ -52,7 +52,7 @@ TAMPERED: list[tuple[str, str, int | str, str, str]] = [
     ("execution_plan", "offset", 0xFFFFFFFF, "execution_plan", "points to byte"),
     ("execution_plan", "length", 0xFFFFFFFF, "execution_plan", "4294967295 elements of 4 bytes"),
     ("execution_plan[0]", "offset", 0, "execution_plan[0]", "which is not a valid position"),
-    ("execution_plan[0].name", "length", 0x7FFFFFFF, "execution_plan[0].name", "reach past the end"),
+    ("execution_plan[0].name", "length", 0x7FFFFFFF, "execution_plan[0].name", "extend past the end"),
     ("execution_plan[0].name", "length", "-1", "execution_plan[0].name", "does not end with a zero byte"),
     (V, "length", "+4", f"{V}[15]", ""),
     (f"{V}[6]", "tag", 0, f"{V}[6]", "0 is not a valid tag of this union"),

@@ -362,7 +362,7 @@ def _columns(editor: Editor, image: Node, sizes: Convolution, channels: range, b
 def _region(
     editor: Editor, image: Node, sizes: Convolution, channels: range, rows: range, columns: range
 ) -> tuple[Node, int, int, int]:
-    """Return the input for these rows and columns of the output: a tensor, an offset, the tensor's height and width."""
+    """Return the input that these rows and columns of the output read: its tensor, offset in it, height and width."""
     area = sizes.height * sizes.width
     above, below, height = _extent(sizes, rows, 0)
     left, right, width = _extent(sizes, columns, 1)

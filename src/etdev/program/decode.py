@@ -238,7 +238,7 @@ class Decoder:
         start = position + 4
         if start + count * width > self._end:
             raise FlawError(
-                f"{count} elements of {width} bytes from byte {start} on reach past the end at byte {self._end}"
+                f"{count} elements of {width} bytes that start at byte {start} extend past the end at byte {self._end}"
             )
         if start % width:
             raise FlawError(f"the elements at byte {start} are not aligned to {width} bytes")

@@ -67,7 +67,7 @@ def parse_header(content: memoryview) -> Header | None:
     size = _DATA_SIZE.unpack_from(content, HEADER_OFFSET + SHORT)[0] if length >= LONG else 0
     if size and base + size > len(content):
         raise FlawError(
-            f"{size} bytes from byte {base} on reach past the end of the file at byte {len(content)}",
+            f"{size} bytes that start at byte {base} extend past the end of the file at byte {len(content)}",
             "header.segment_data_size",
         )
     return Header(length, program_size, base, size)

@@ -57,7 +57,7 @@ def effects(facts: Facts, code: Code) -> dict[Hashable, bool]:
 
 
 def _is_outside(facts: Facts, value: int) -> bool:
-    """Return whether a tensor may have bytes that no place in the file describes."""
+    """Return whether some bytes of a tensor may be in memory that the file does not state."""
     tensor = facts.tensors[value]
     if value in facts.roving:
         return True

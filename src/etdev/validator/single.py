@@ -332,7 +332,7 @@ class _FileSteps(Steps):
         return found
 
     def _writers(self, leaves: Iterable[tuple[object, ...]]) -> Iterator[Write]:
-        """Yield the sources that are writes of whole values. ``leaves`` contains the keys of the sources."""
+        """Yield the writes of whole values among ``leaves``, the keys of the places that bytes come from."""
         for key in leaves:
             if key[0] == INPUT:
                 assert isinstance(key[1], int)

@@ -335,7 +335,7 @@ class Net(torch.nn.Module):
         Failure(
             LowerError,
             "etdev.toml:6:1 (targets.cpu)",
-            "ExecuTorch cannot lower a method without inputs that uses several constants",
+            "ExecuTorch cannot lower a method that has no inputs and uses several constants",
             "store the constants in buffers of the module, or give the method an input",
         ),
     ),

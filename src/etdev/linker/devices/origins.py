@@ -16,7 +16,7 @@ _State = dict[int, frozenset[Device]]
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """Devices that wrote the items most recently, at each point of a method."""
+    """At each point of a method: the devices that may have written each item last."""
 
     _before: Mapping[int, _State]
     _after: Mapping[int, _State]

@@ -86,7 +86,7 @@ def _explain_lowering(
         )
     if _LIFTED.search(text):
         return LowerError(
-            "ExecuTorch cannot lower a method without inputs that uses several constants",
+            "ExecuTorch cannot lower a method that has no inputs and uses several constants",
             where=where,
             hint="store the constants in buffers of the module, or give the method an input",
         )

@@ -76,7 +76,7 @@ class Pointers:
     __slots__ = ("_known", "_layout", "_over", "_same", "_touched")
 
     def __init__(self, layout: Layout, known: Node = None, over: Node = False, same: Node = False) -> None:
-        """Create an object with the records ``known`` and their indexes ``over`` and ``same``, all empty by default."""
+        """Start from the records ``known``. ``over`` and ``same`` are tables that find records; all may be empty."""
         self._layout = layout
         self._known = known
         """The :class:`Pointer` of each value, or None for a value without a record."""

@@ -82,7 +82,7 @@ def parse_header(content: memoryview) -> Header:
         )
     if base + size > len(content) or (size and not base):
         raise FlawError(
-            f"{size} bytes from byte {base} on reach past the end of the file at byte {len(content)}",
+            f"{size} bytes that start at byte {base} extend past the end of the file at byte {len(content)}",
             "header.segment_data_size",
         )
     return header

@@ -228,7 +228,7 @@ class NativeRuntime:
             self._ask(request)
 
     def unload(self) -> Left:
-        """Unload the program and return the memory that is still allocated."""
+        """Unload the program. Return how much memory is still allocated after that."""
         with self._lock:
             answer = self._ask(Request(Kind.UNLOAD))
             self._program, self.opened = None, {}
