@@ -227,6 +227,20 @@ def test_what_a_killed_process_left_goes_with_the_next_write(tmp_path: Path) -> 
     assert set(tmp_path.iterdir()) == {tmp_path / "a.bin", other, another, mine}
 
 
+def test_a_temporary_file_of_a_temporary_file_goes_with_the_next_write(tmp_path: Path) -> None:
+    """A killed relink left one."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    token = f"{ended.pid}-0123abcd{TEMPORARY_SUFFIX}"
+    (tmp_path / f"..a.bin.{token}.{token}").touch()
+    other = tmp_path / f"..b.bin.{token}.{token}"
+    hidden = tmp_path / f"..a.bin.{token}"  # Of the file `.a.bin`.
+    other.touch()
+    hidden.touch()
+    atomic_write_bytes(tmp_path / "a.bin", b"new")
+    assert set(tmp_path.iterdir()) == {tmp_path / "a.bin", other, hidden}
+
+
 @pytest.mark.parametrize("kind", ["atomic_path", "temporary_folder"])
 def test_what_another_process_still_writes_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     file = tmp_path / "a.bin"

@@ -317,13 +317,14 @@ def _temporary_prefix(target: Path) -> str:
 def remove_abandoned(folder: Path, prefix: str | None = None) -> None:
     """Remove temporary files of killed processes in a folder.
 
-    If ``prefix`` is given, remove only names that begin with ``prefix``.
+    If ``prefix`` is given, remove only names that begin with ``prefix``, and temporary files of these.
     """
-    ours = re.compile((r"\..*\." if prefix is None else re.escape(prefix)) + _TOKEN, re.DOTALL)
+    mine = r"\..*\." if prefix is None else re.escape(prefix)
+    ours = re.compile(rf"(?:{mine}|\.{mine}{_TOKEN}\.){_TOKEN}", re.DOTALL)
     with suppress(OSError):
         for path in folder.iterdir():
             found = ours.fullmatch(path.name)
-            if found and not is_alive(int(found[1])):
+            if found and not is_alive(int(found[found.re.groups])):
                 _remove_unless_locked(path)
 
 

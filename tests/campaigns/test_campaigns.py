@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -27,7 +28,7 @@ def run(repository: Path, folder: Path, name: str, *arguments: object) -> dict[s
     """Run a campaign in a process of its own; return its counts."""
     script = repository / "benchmarks" / "campaigns" / f"{name}.py"
     command = [sys.executable, script, "--folder", folder / name, "--json", *arguments]
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=600)
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=1500)
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     assert not found["wrong"]
@@ -39,25 +40,25 @@ def test_files(repository: Path, tmp_path: Path, make_real: Callable[[str], Real
         write(program, tmp_path / f"{name}.pte")
     real = [make_real(name) for name in FILES]
     files = [*sorted(tmp_path.glob("*.pte")), *(file.pte for file in real), *(file.ptd for file in real if file.ptd)]
-    found = run(repository, tmp_path, "files", "--count", 2500, "--every", 3, "--files", *files)
+    found = run(repository, tmp_path, "files", "--count", 1500, "--every", 3, "--files", *files)
     ends = found["ends"]
-    assert found["trials"] == 2500
-    assert ends["read .pte refused"] > 1000
-    assert ends["read .pte accepted"] > 400
-    assert ends["read .ptd refused"] > 50
+    assert found["trials"] == 1500
+    assert ends["read .pte refused"] > 600
+    assert ends["read .pte accepted"] > 250
+    assert ends["read .ptd refused"] > 30
     for end in ("relink done", "plan passed", "placement passed", "verify done", "describe done"):
-        assert ends[end] > 80, end
+        assert ends[end] > 40, end
     for end in ("relink refused", "plan failed", "placement failed", "page done", "diff done"):
-        assert ends[end] > 4, end
-    assert ends["stock same before and after"] > 3
+        assert ends[end] > 1, end
+    assert ends["stock same before and after"] > 1
 
 
 def test_graphs(repository: Path, tmp_path: Path) -> None:
-    found = run(repository, tmp_path, "graphs", "--count", 60)
-    assert found["ends"]["future: result"] > 300
-    assert found["ends"]["future: WorkerLost"] > 5
-    assert found["ends"]["future: PoisonedError"] > 5
-    assert found["ends"]["fault wrong"] > 10
+    found = run(repository, tmp_path, "graphs", "--count", 40)
+    assert found["ends"]["future: result"] > 200
+    assert found["ends"]["future: WorkerLost"] > 2
+    assert found["ends"]["future: PoisonedError"] > 2
+    assert found["ends"]["fault wrong"] > 5
 
 
 def test_a_run_goes_on_where_it_was_interrupted(repository: Path, tmp_path: Path) -> None:
@@ -72,3 +73,22 @@ def test_a_run_goes_on_where_it_was_interrupted(repository: Path, tmp_path: Path
     assert {end: whole["ends"][end] for end in drawn} == {
         end: sum(half["ends"].get(end, 0) for half in halves) for end in drawn
     }
+
+
+def test_models(repository: Path, tmp_path: Path) -> None:
+    pytest.importorskip("executorch", reason="needs the extra `build`")
+    found = run(repository, tmp_path, "models", "--count", 6)
+    assert found["ends"]["plain right"] > 2
+    assert found["ends"]["relink same bits"] > 2
+    assert found["ends"]["same as eager within tolerance"] > 2
+    assert found["ends"]["same bits as the object program"] > 1
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="faults are preloaded as on Linux")
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_faults(repository: Path, tmp_path: Path) -> None:
+    pytest.importorskip("executorch", reason="needs the extra `build`")
+    found = run(repository, tmp_path, "faults", "--count", 20)
+    assert found["ends"]["exit code 0"] > 5
+    assert found["ends"]["exit code 130"] > 0
+    assert found["ends"]["exit code 4"] > 0

@@ -242,6 +242,18 @@ def test_a_small_part_does_not_keep_a_large_whole_in_use() -> None:
     assert size(done) == 16 + 512 + 16
 
 
+def test_a_cat_of_other_sizes_than_its_output_stays() -> None:
+    """The kernel refuses such a call, and so did the proof of the link."""
+    method = Method()
+    whole = method.put_together(vector(method, 16), vector(method, 16))
+    method.values[whole] = replace(method.at(whole), sizes=(1, 32), dim_order=(0, 1))
+    method.outputs = reduced(method, whole)
+    assert reason(link(program(method).program), "cat") in (
+        "its inputs have other sizes than its output",
+        "it has unexpected arguments",
+    )
+
+
 @pytest.mark.parametrize("sizes", [(32, 0), (16, 8), (8, 8, 16), (24, 8)])
 def test_a_split_into_other_sizes_than_those_of_its_outputs_stays(sizes: tuple[int, ...]) -> None:
     """The kernel refuses such a call, and so did the proof of the link."""

@@ -17,7 +17,7 @@ from etdev import program as pte
 from etdev.config.keys import nearest
 from etdev.config.limits import PRODUCTS
 from etdev.decisions import ALL_ELISIONS, Elision, ElisionKind, InPlace, Reordering
-from etdev.errors import CapacityError, LinkError, ProgramError, UnlinkableError, UsageError, WriteError
+from etdev.errors import CapacityError, LinkError, ProgramError, UnlinkableError, UsageError
 from etdev.files import atomic_path, real_path
 from etdev.linker import Linked, LinkOptions, link_foreign
 from etdev.linker.options import MethodReport
@@ -35,6 +35,7 @@ from etdev.program.delegates import delegate_inputs
 from etdev.program.footprint import planned_buffers, planned_memory
 from etdev.program.info import BufferInfo
 from etdev.program.model import ExecutionPlan
+from etdev.program.writer import write_into
 from etdev.validator import Correspondence, ValidationReport, validate_file, validate_link
 from etdev.verification.answers import Finding
 from etdev.verification.checks.plan import check_memory_plan
@@ -334,14 +335,11 @@ def _write(program: Program, linked: Linked, target: Path, source: Path | None) 
     ``source``.
     """
     with atomic_path(target) as place:
-        try:
-            if source is not None and linked.program == program:
-                with source.open("rb") as file, place.open("wb") as copy:
-                    shutil.copyfileobj(file, copy)
-            else:
-                pte.write(linked.program, place)
-        except WriteError as error:
-            raise WriteError(error.message, where=str(target), hint=error.hint) from error
+        if source is not None and linked.program == program:
+            with source.open("rb") as file, place.open("wb") as copy:
+                shutil.copyfileobj(file, copy)
+        else:
+            write_into(linked.program, place)
         if place == target:  # A pipe or a similar target cannot be replaced or read again.
             return _check(linked.program, program, linked.methods, target), None
         return _check(pte.read(place), program, linked.methods, target), place.stat().st_size

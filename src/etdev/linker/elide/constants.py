@@ -131,6 +131,8 @@ class _Folding:
             return
         nbytes = sum(self._tensor(out).nbytes for out in outs)
         try:
+            if any(self._tensor(out).scalar_type is not self._tensor(given[0]).scalar_type for out in outs):
+                raise Refused("its output has an unexpected type or shape")
             found = _RULES[name](_Copy(source, given, self._numbers, [self._tensor(out) for out in outs]))
             for out, content in zip(outs, found, strict=True):
                 self._require(position, out, content)

@@ -193,6 +193,8 @@ class _Parts:
         dim += len(out.sizes) if dim < 0 else 0
         if not 0 <= dim < len(out.sizes) or sum(tensor.nbytes for tensor in tensors[1:]) != out.nbytes:
             raise Refused("it has unexpected arguments")
+        if len({(len(tensor.sizes), tensor.sizes[:dim], tensor.sizes[dim + 1 :]) for tensor in tensors}) > 1:
+            raise Refused("its inputs have other sizes than its output")
         if prod(out.sizes[:dim]) > 1:
             raise Refused("its inputs are not contiguous in its output")
         return call.args[3], items

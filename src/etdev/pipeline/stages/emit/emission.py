@@ -33,6 +33,7 @@ from etdev.program.merge import merge_methods
 from etdev.program.model import ExecutionPlan, Tensor
 from etdev.program.segments import SEGMENT_ALIGNMENT
 from etdev.program.sidecar import MethodNotes, Sidecar, read_sidecar, write_sidecar
+from etdev.program.writer import write_into
 
 if TYPE_CHECKING:
     from executorch.exir import ExecutorchProgramManager
@@ -171,7 +172,7 @@ def merge_objects(parts: Mapping[str, Path], path: Path) -> ObjectProgram:
     records = {digest: record for one in sidecars.values() for digest, record in one.delegates.items()}
     sidecar = Sidecar(notes, merge_data_files([one.data_files for one in sidecars.values()]), records)
     with atomic_path(path) as temporary:
-        write(program, temporary)
+        write_into(program, temporary)
         sidecar_place(path).unlink(missing_ok=True)
         record_place(path).unlink(missing_ok=True)
     write_sidecar(sidecar, sidecar_place(path))

@@ -1,0 +1,274 @@
+"""Random modules through a whole build, and through plain ExecuTorch and ``etdev relink``.
+
+Each trial draws a module (``drawn_models.py``): elementwise operations, views, slices, ``cat``, ``cond``, ``map``,
+writes in place, state, reductions, layers, integers and bools, half precision, a dynamic dimension, sizes 0 and 1,
+scalars, repeated outputs, outputs that are inputs, two methods. It is built for the portable kernels or XNNPACK,
+sometimes into memory banks, sometimes with a part on a simulated device.
+
+Demanded: the file computes what eager PyTorch does, and a share of the builds passes all checks. The file has the same
+bits as its object program, call after call. A relink of plain ExecuTorch's file has the same bits as that file. All of
+it counts where plain ExecuTorch's file is right; what plain ExecuTorch builds and runs right is not refused.
+
+    python benchmarks/campaigns/models.py [--count N] [--seconds S] [--seed N] [--start N]
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import shutil
+import sys
+import tempfile
+import warnings
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+
+import pytest
+import torch
+from campaign import Run, Settings, Trial, describe, main
+from drawn_models import Drawn, draw, module, tensor
+
+from etdev.errors import EtdevError
+from etdev.pipeline.relink import relink
+from etdev.runtime.stock import ProgramFailureError, StockRuntime
+from etdev.verification.compare import same_bits
+from support.stock import SpareProcesses
+
+_CALLS = 2
+_VERIFIED = 8
+"""One build in so many runs all checks; the others are compared with eager PyTorch here. On devices, all of them."""
+_TOLERANCE = {torch.float16: (2e-2, 2e-2)}
+"""Relative and absolute tolerance for plain ExecuTorch's results; 1e-3 and 1e-4 for other types."""
+_TARGETS = {
+    "portable": "",
+    "xnnpack": 'partitioners = [{ backend = "xnnpack" }]\n',
+    "banks": 'memory.banks = [{ name = "fast", id = 2, size = "2KiB" }, { name = "slow", id = 1, size = "1MiB" }]\n',
+    "device": 'partitioners = [{ backend = "reference", device = "cuda:0" }]\n',
+}
+_SHARES = {"portable": 10, "xnnpack": 6, "banks": 2, "device": 2}
+
+
+def config(drawn: Drawn, target: str) -> str:
+    """Return the text of the config."""
+    text = ["version = 1", "[project]", 'name = "m"', "[model]", 'entry = "model:Net"']
+    if len(drawn.inputs) > 1:
+        text.append("share_state = true")
+    for method, inputs in drawn.inputs.items():
+        given = []
+        for name, dtype, shape in inputs:
+            sizes: list[Any] = list(shape)
+            if drawn.dynamic and sizes:
+                sizes[0] = f"n{shape[0]}"
+            given.append(f'{{ name = "{name}", dtype = "{dtype}", shape = {sizes!r} }}'.replace("'", '"'))
+        text += [f"[methods.{method}]", f"inputs = [{', '.join(given)}]"]
+        for size in sorted({shape[0] for _, _, shape in inputs if shape}) if drawn.dynamic else ():
+            text.append(f"dims.n{size} = {{ min = 1, max = {max(size, 2) + 2} }}")
+    return "\n".join([*text, "[targets.t]", _TARGETS[target]]) + "\n"
+
+
+class _Campaign:
+    """Trials of models."""
+
+    def __init__(self, settings: Settings) -> None:
+        warnings.simplefilter("ignore")
+        torch.set_num_threads(1)
+        self.seed = settings.seed
+        self._open = ExitStack()
+        # A process of the runtime serves many builds.
+        SpareProcesses().patch(pytest.MonkeyPatch())
+        self.place = Path(tempfile.mkdtemp())
+        self._open.callback(shutil.rmtree, self.place, ignore_errors=True)
+        self.stock = self._open.enter_context(StockRuntime(limit=60))
+        self.stock.operators  # noqa: B018 - waits for its imports
+
+    def run(self, number: int) -> Trial:
+        trial = self._trial(number, 8)
+        if trial.wrong:
+            kind = trial.wrong[0].partition(":")[0]
+            for most in range(1, 8):
+                smaller = self._trial(number, most)
+                if any(wrong.startswith(kind) for wrong in smaller.wrong):
+                    return smaller
+        return trial
+
+    def _trial(self, number: int, most: int) -> Trial:
+        chance = random.Random(f"{self.seed} {number}")
+        target = chance.choices(list(_SHARES), list(_SHARES.values()))[0]
+        drawn = draw(chance, most)
+        trial = Trial(ends=[target, *sorted(f"with {kind}" for kind in drawn.kinds)])
+        folder = self.place / f"{number}-{most}"
+        folder.mkdir()
+        source, text = drawn.source(), config(drawn, target)
+        (folder / "model.py").write_text(source)
+        (folder / "etdev.toml").write_text(text)
+        trial.files = {".py": source.encode(), ".toml": text.encode()}
+        try:
+            plain = self._plain(drawn, source, target, folder, trial)
+            verify = target == "device" or not chance.randrange(_VERIFIED)
+            self._build(folder, target, drawn, plain, trial, verify=verify)
+        finally:
+            shutil.rmtree(folder)
+            sys.modules.pop("model", None)
+        return trial
+
+    # Plain ExecuTorch
+
+    def _plain(self, drawn: Drawn, source: str, target: str, folder: Path, trial: Trial) -> str:
+        """Build with plain ExecuTorch, run and relink. Return ``right``, ``wrong`` or ``refused``."""
+        try:
+            file = _plain_file(drawn, source, target, folder)
+        except Exception as error:  # noqa: BLE001 - of ExecuTorch, whatever it is
+            trial.ends.append(f"plain refused: {type(error).__name__}")
+            return "refused"
+        shared = len(drawn.inputs) > 1
+        try:
+            found = self._outputs(drawn, file, shared=shared)
+        except ProgramFailureError:
+            trial.ends.append("plain fails at run")
+            return "wrong"
+        right = _close(found, _eager(drawn, source))
+        trial.ends.append("plain right" if right else "plain wrong")
+        linked = folder / "relinked.pte"
+        try:
+            relink(file, linked)
+        except EtdevError as error:
+            trial.ends.append("relink refused")
+            if right:
+                trial.wrong.append(f"relink refused: {error.message[:300]}")
+            return "right" if right else "wrong"
+        except Exception as error:  # noqa: BLE001 - what is looked for
+            trial.wrong.append(f"relink error: {describe(error)}")
+            return "wrong"
+        if right:
+            try:
+                same = _same(self._outputs(drawn, linked, shared=shared), found)
+            except ProgramFailureError as error:
+                trial.wrong.append(f"relink: the file fails: {str(error)[:300]}")
+            else:
+                trial.ends.append("relink same bits" if same else "relink other bits")
+                if not same:
+                    trial.wrong.append("relink: other bits than plain ExecuTorch's file")
+        return "right" if right else "wrong"
+
+    def _outputs(self, drawn: Drawn, file: Path, *, shared: bool) -> list[Any]:
+        """Return the outputs of some calls of each method on one state."""
+        self.stock.load(file, shared=shared)
+        found: list[Any] = []
+        for number, (method, inputs) in enumerate(_calls(drawn)):
+            found += self.stock.call(method, inputs, fresh=not number)
+        return found
+
+    # etdev
+
+    def _build(self, folder: Path, target: str, drawn: Drawn, plain: str, trial: Trial, *, verify: bool) -> None:
+        import etdev
+
+        try:
+            options = {"device_map": "cuda:0=sim"} if target == "device" else {}
+            result = etdev.build(folder / "etdev.toml", cache=False, verify=verify, **options)["t"]
+        except EtdevError as error:
+            trial.ends.append(f"build refused, plain {plain}")
+            if plain == "right":
+                trial.wrong.append(f"build refused: {error.message[:400]}")
+            return
+        except Exception as error:  # noqa: BLE001 - what is looked for
+            trial.wrong.append(f"build error: {describe(error)}")
+            return
+        trial.ends.append(f"build {result.status}")
+        for check in result.checks:
+            trial.ends.append(f"check {check.name} {check.status}")
+            if check.status == "failed" and plain == "right":
+                trial.wrong.append(f"check {check.name}: {check.summary[:400]}")
+        if result.status == "built" and target != "device":
+            self._compare(folder, folder / result.artifact, drawn, plain, trial)
+
+    def _compare(self, folder: Path, built: Path, drawn: Drawn, plain: str, trial: Trial) -> None:
+        """Compare a built file with eager PyTorch and with its object program."""
+        try:
+            found = self._outputs(drawn, built, shared=True)
+        except ProgramFailureError as error:
+            trial.ends.append("the file fails at run")
+            if plain == "right":
+                trial.wrong.append(f"run: the file fails: {str(error)[:300]}")
+            return
+        if _close(found, _eager(drawn, (folder / "model.py").read_text())):
+            trial.ends.append("same as eager within tolerance")
+        elif plain == "right":
+            trial.wrong.append("eager: other outputs than eager PyTorch")
+        else:
+            trial.ends.append("other than eager, as plain")
+        if len(drawn.inputs) > 1:
+            return  # The methods of an object program do not share state.
+        (objects,) = built.parent.rglob("*.object.pte")
+        if _same(found, self._outputs(drawn, objects, shared=True)):
+            trial.ends.append("same bits as the object program")
+        else:
+            trial.wrong.append("object: other bits than the object program")
+
+
+def _calls(drawn: Drawn) -> list[tuple[str, tuple[torch.Tensor, ...]]]:
+    return [
+        (method, tuple(tensor(dtype, shape, 100 * call + place) for place, (_, dtype, shape) in enumerate(inputs)))
+        for call in range(_CALLS)
+        for method, inputs in drawn.inputs.items()
+    ]
+
+
+def _eager(drawn: Drawn, source: str) -> list[torch.Tensor]:
+    made, found = module(source), []
+    with torch.no_grad():
+        for method, inputs in _calls(drawn):
+            outputs = getattr(made, method)(*(value.clone() for value in inputs))
+            found += [value.clone() for value in (outputs if isinstance(outputs, tuple) else (outputs,))]
+    return found
+
+
+def _plain_file(drawn: Drawn, source: str, target: str, folder: Path) -> Path:
+    """Return the file that ExecuTorch makes by itself, with its defaults."""
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+    from executorch.exir.passes import MemoryPlanningPass
+    from torch.export import Dim, export
+
+    made, methods = module(source), {}
+    for method, inputs in drawn.inputs.items():
+        one = copy.copy(made)
+        one.forward = getattr(made, method)  # type: ignore[method-assign]
+        example = tuple(tensor(dtype, shape, 1) for _, dtype, shape in inputs)
+        dims = {shape[0]: Dim(f"n{shape[0]}", min=1, max=max(shape[0], 2) + 2) for _, _, shape in inputs if shape}
+        shapes = tuple({0: dims[shape[0]]} if shape else {} for _, _, shape in inputs) if drawn.dynamic else None
+        methods[method] = export(one, example, dynamic_shapes=shapes)
+    parts = [XnnpackPartitioner()] if target == "xnnpack" else []
+    planning = MemoryPlanningPass(share_mutable_buffers=len(methods) > 1)
+    manager = to_edge_transform_and_lower(methods, partitioner=parts).to_executorch(
+        ExecutorchBackendConfig(memory_planning_pass=planning)
+    )
+    file = folder / "plain.pte"
+    file.write_bytes(manager.buffer)
+    return file
+
+
+def _close(found: list[Any], expected: list[torch.Tensor]) -> bool:
+    def one(value: Any, wanted: torch.Tensor) -> bool:
+        if not isinstance(value, torch.Tensor) or value.shape != wanted.shape or value.dtype != wanted.dtype:
+            return False
+        relative, absolute = _TOLERANCE.get(wanted.dtype, (1e-3, 1e-4))
+        return torch.allclose(value, wanted, relative, absolute, equal_nan=True)
+
+    return len(found) == len(expected) and all(one(*pair) for pair in zip(found, expected, strict=True))
+
+
+def _same(found: list[Any], expected: list[Any]) -> bool:
+    return len(found) == len(expected) and all(same_bits(*pair) for pair in zip(found, expected, strict=True))
+
+
+def make(settings: Settings) -> Run:
+    """Return the trial of each number."""
+    return _Campaign(settings).run
+
+
+if __name__ == "__main__":
+    sys.exit(main("models", make, doc=__doc__, count=20_000, hang=300))
