@@ -225,18 +225,35 @@ class CapacityError(BanksError):
     """Error for tensors that do not fit into the memory banks of a target. No file is written.
 
     ``remedies`` are the alternatives that the hint lists. ``ends_in_use`` is True if inputs or outputs are in use at
-    the peak.
+    the peak, and ``at_delegate`` if a delegate runs there.
     """
 
     exit_code = ExitCode.GATE_FAILED
 
     def __init__(
-        self, message: str, *, remedies: Sequence[str], ends_in_use: bool = False, where: str | None = None
+        self,
+        message: str,
+        *,
+        remedies: Sequence[str],
+        ends_in_use: bool = False,
+        at_delegate: bool = False,
+        where: str | None = None,
     ) -> None:
         *others, last = remedies
         super().__init__(message, where=where, hint=f"{', '.join(others)}, or {last}" if others else last)
         self.remedies = tuple(remedies)
         self.ends_in_use = ends_in_use
+        self.at_delegate = at_delegate
+
+    def with_remedies(self, remedies: Sequence[str], where: str | None = None) -> CapacityError:
+        """Return the same error with other remedies, at a place in the config."""
+        return CapacityError(
+            self.message,
+            remedies=remedies,
+            ends_in_use=self.ends_in_use,
+            at_delegate=self.at_delegate,
+            where=where,
+        )
 
 
 class WriteError(StageError):

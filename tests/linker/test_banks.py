@@ -154,7 +154,7 @@ def test_pins_are_kept(data: st.DataObject) -> None:
 
 def test_a_full_bank_names_what_is_in_use() -> None:
     found = small_object()
-    with pytest.raises(LinkError) as caught:
+    with pytest.raises(CapacityError) as caught:
         link(found.program, LinkOptions(banks=two_banks(16, 16)), found.sidecar)
     assert caught.value.message == (
         "the tensors do not fit into the memory banks: the 2 banks together have 32 bytes, but 192 are in use while "
@@ -164,6 +164,7 @@ def test_a_full_bank_names_what_is_in_use() -> None:
     assert caught.value.hint == (
         "enlarge bank 'fast' to 192 bytes, enlarge bank 'slow' to 192 bytes, or use smaller inputs"
     )
+    assert not caught.value.at_delegate
 
 
 def test_the_bytes_that_one_bank_lacks_are_named() -> None:
@@ -220,6 +221,7 @@ def test_the_bytes_that_xnnpack_may_read_count_as_in_use() -> None:
     assert caught.value.hint == (
         "enlarge bank 'sram' to 160 bytes, use smaller inputs, or lower the maximum of a dynamic dimension"
     )
+    assert caught.value.at_delegate
     link(found.program, LinkOptions(banks=Banks((Bank("sram", 160),), (1,))), found.sidecar)
 
 

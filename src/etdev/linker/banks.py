@@ -264,12 +264,17 @@ def _storage_name(method: Method, number: int) -> str:
     return f"the result of {call}" if call else f"value {storage.values[0]}"
 
 
+def _running(method: Method, instant: int) -> m.Instruction | None:
+    """Return the instruction at an instant of a method, or None while the caller fills inputs or reads outputs."""
+    instructions = method.memory.reaching.flow.instructions
+    return instructions[instant - 1] if 0 < instant <= len(instructions) else None
+
+
 def _call_name(method: Method, instant: int) -> str | None:
     """Return the position and the operator of the instruction at an instant, or None if no instruction runs then."""
-    instructions = method.memory.reaching.flow.instructions
-    if not 0 < instant <= len(instructions):
+    call = _running(method, instant)
+    if call is None:
         return None
-    call = instructions[instant - 1]
     name = type(call).__name__
     if isinstance(call, m.KernelCall):
         name = operator_name(method.plan.operators[call.op_index])
@@ -320,10 +325,11 @@ def _does_not_fit(error: BanksFullError, items: _Items, problem: BankedProblem, 
     total += padding
     room = sum(bank.size for bank in banks)
     if total > room:
+        instant = at
         have = f"{len(banks)} banks together have" if len(banks) > 1 else "bank has"
-        reason = f"the {have} {room:,} bytes, but {total:,} are in use while {_moment(items, at)}"
+        reason = f"the {have} {room:,} bytes, but {total:,} are in use while {_moment(items, instant)}"
     else:
-        bank = banks[error.bank]
+        bank, instant = banks[error.bank], error.instant
         lack = (
             f"{error.missing:,} bytes are missing"
             if error.missing
@@ -333,7 +339,7 @@ def _does_not_fit(error: BanksFullError, items: _Items, problem: BankedProblem, 
         pinned = len(items.pinned.intersection(buffers))
         if pinned:
             remedies.insert(0, f"pin fewer tensors to it ({pinned} of those in use are pinned)")
-        reason = f"in bank {bank.name!r} ({format_size(bank.size)}), {lack} while {_moment(items, error.instant)}"
+        reason = f"in bank {bank.name!r} ({format_size(bank.size)}), {lack} while {_moment(items, instant)}"
     if any(map(items.is_dynamic, buffers)):
         remedies.append("lower the maximum of a dynamic dimension")
     sizes = [(problem.buffers[index].size, problem.buffers[index].name) for index in buffers]
@@ -346,6 +352,7 @@ def _does_not_fit(error: BanksFullError, items: _Items, problem: BankedProblem, 
         f"the tensors do not fit into the memory banks: {reason}; in use then: {', '.join(live)}",
         remedies=remedies,
         ends_in_use=any(items.is_end(index) for index in buffers),
+        at_delegate=isinstance(_running(*items.instruction_at(instant)), m.DelegateCall),
     )
 
 

@@ -143,7 +143,7 @@ def _cheapest(work: Work, numbers: Sequence[int], options: LinkOptions) -> Addre
         raise error
     sizes = sizes_that_suffice(banks, lambda other: _used(work, numbers, replace(options, banks=other)))
     larger = [f"enlarge bank {name!r} to {size:,} bytes" for name, size in sizes] or ["enlarge several banks"]
-    raise CapacityError(error.message, remedies=(*larger, *error.remedies), ends_in_use=error.ends_in_use) from error
+    raise error.with_remedies((*larger, *error.remedies)) from error
 
 
 def _used(work: Work, numbers: Sequence[int], options: LinkOptions) -> list[int] | None:

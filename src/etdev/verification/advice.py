@@ -7,6 +7,8 @@ from etdev.pipeline.project import Project
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.devices import H2D_COPY, is_device_copy
+from etdev.program.footprint import planned_memory
+from etdev.units import format_size
 
 
 def advise(project: Project, target: str, program: Program | None, setting: str, figure: str, *place: str) -> str:
@@ -38,8 +40,26 @@ def _advice(project: Project, target: str, program: Program | None, figure: str,
     if place in settings.memory.bank_names.values():
         other = "lower the `size` of this bank, so that the linker uses the other banks more, "
         return f"{other * (len(settings.memory.banks) > 1)}make the largest inputs smaller ({inputs})"
-    moved = "" if parse_device(place).is_host else "move a part of the model to another device, "
-    return f"{planner}{moved}make the largest inputs smaller ({inputs})"
+    if parse_device(place).is_host:
+        other = _less_state(program) if program is not None else ""
+    else:
+        other = "move a part of the model to another device, "
+    return f"{planner}{other}make the largest inputs smaller ({inputs})"
+
+
+def _less_state(program: Program) -> str:
+    """Return advice to make state smaller if it is at least a quarter of the memory on the host, else an empty text."""
+    state = {
+        tensor.name: tensor.nbytes
+        for plan in program.execution_plan
+        for _, tensor in plan.tensors()
+        if tensor.name is not None and tensor.allocation_info is not None and tensor.device.is_host
+    }
+    total = sum(state.values())
+    if not total or 4 * total < planned_memory(program).get("cpu", 0):
+        return ""
+    most = max(state, key=lambda name: state[name])
+    return f"make the state smaller ({format_size(total)}; the largest is {most!r}), "
 
 
 def _copies_ends(program: Program) -> bool:

@@ -104,14 +104,14 @@ def _refused_capacity(project: Project, target: str, error: CapacityError) -> Ca
     """Return the error at the target's banks, with the remedies that the target does not use yet."""
     settings = project.config.targets[target]
     remedies = list(error.remedies)
-    if settings.memory.tiling != "always":
+    if settings.memory.tiling != "always" and not error.at_delegate:
         remedies.append("set `memory.tiling` to `always`")
     if settings.quantize is None:
         remedies.append("quantize the model")
     if error.ends_in_use and not settings.io:
         remedies.append("let the caller own inputs and outputs with `io`, if it has memory outside of the banks")
     where = project.where("targets", target, "memory", "banks")
-    return CapacityError(error.message, remedies=remedies, ends_in_use=error.ends_in_use, where=where)
+    return error.with_remedies(remedies, where)
 
 
 def _aligned(program: Program) -> Program:
