@@ -19,6 +19,7 @@ from etdev.verification.compare import (
     Difference,
     allowed_steps,
     required_snr_db,
+    same_bits,
     steps_apart,
     tolerance,
     worst_excess,
@@ -231,3 +232,16 @@ def test_errors_in_steps(error: float, steps: int) -> None:
 @pytest.mark.parametrize(("quantization_error", "steps"), [(0.0, 1), (0.004, 2), (0.01, 2), (0.0101, 3), (5.0, 8)])
 def test_kernels_may_add_one_step_to_the_error_of_quantization(quantization_error: float, steps: int) -> None:
     assert allowed_steps(quantization_error, 0.01) == steps
+
+
+@pytest.mark.parametrize(
+    ("found", "again", "same"),
+    [
+        pytest.param(torch.ones(2), 1, False, id="tensor and number"),
+        pytest.param(1, torch.ones(2), False, id="number and tensor"),
+        pytest.param(math.nan, math.nan, True, id="the same number"),
+        pytest.param(torch.tensor([0.0]), torch.tensor([-0.0]), False, id="equal numbers of other bits"),
+    ],
+)
+def test_the_same_bits(found: object, again: object, same: bool) -> None:
+    assert same_bits(found, again) is same

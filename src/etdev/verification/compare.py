@@ -141,7 +141,9 @@ def same_bits(found: Any, again: Any) -> bool:
     """Return True if two outputs are equal bit by bit."""
     import torch
 
-    if not isinstance(found, torch.Tensor) or not isinstance(again, torch.Tensor):
+    if isinstance(found, torch.Tensor) != isinstance(again, torch.Tensor):
+        return False
+    if not isinstance(found, torch.Tensor):
         return bool(found == again) or (found != found and again != again)
     if found.shape != again.shape or found.dtype != again.dtype:
         return False
