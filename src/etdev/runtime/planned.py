@@ -40,7 +40,7 @@ def placed(device: Device, home: Device) -> Device:
     """Return the device of a tensor or buffer at run time.
 
     ``device`` is the device in the file. ``home`` replaces the host, because the host in a delegate's own program
-    stands for the delegate's device.
+    means the delegate's device.
     """
     return home if device.is_host else device
 

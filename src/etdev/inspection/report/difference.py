@@ -187,7 +187,7 @@ def _type(plan: m.ExecutionPlan, value: int) -> str:
 
 
 def align(a: Sequence[tuple[str, ...]], b: Sequence[tuple[str, ...]]) -> list[tuple[int, int]]:
-    """Return pairs of positions of equal items, in order. :data:`NONE` stands for an item that only the other has."""
+    """Return pairs of positions of equal items, in order. :data:`NONE` marks an item that is in one sequence only."""
     head = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
     rest_a, rest_b = a[head:], b[head:]
     ends = zip(reversed(rest_a), reversed(rest_b), strict=False)

@@ -19,3 +19,16 @@ function chartView(view, canvas, option) {
     },
   };
 }
+
+/** A treemap that does not move, with the name and the size of each part in its area. `more` is what differs. */
+function areas(more) {
+  const label = {
+    color: colour("page"),
+    fontSize: scaled(12),
+    lineHeight: scaled(16),
+    formatter: (node) => `${node.name}\n${size(node.value)}`,
+  };
+  const still = { roam: false, nodeClick: false, silent: true, breadcrumb: { show: false } };
+  const whole = { left: 0, right: 0, top: 0, bottom: 0 };
+  return { animation: false, series: [{ type: "treemap", ...still, ...whole, label, ...more }] };
+}

@@ -140,39 +140,23 @@ function moduleTable({ method, rows, links, measure }) {
 }
 
 function modulesOption(rows, measure) {
-  const page = colour("page");
   const hues = Array.from({ length: HUES }, (_, number) => colour(`hue-${number}`));
   const roots = rows.filter((row) => row.parent === null);
   const least = sumOf(roots, measure) / MOST_AREAS;
   const isWhole = (row) => row.path === "" && row.children.length;
   const shown = roots.flatMap((row) => (isWhole(row) ? partsOfModule(row, measure, least) : [row]));
-  return {
-    animation: false,
-    series: [
-      {
-        type: "treemap",
-        roam: false,
-        nodeClick: false,
-        silent: true,
-        breadcrumb: { show: false },
-        left: 0,
-        right: 0,
-        top: 0,
-        bottom: 0,
-        label: { color: page, fontSize: scaled(12), lineHeight: scaled(16), formatter: (node) => `${node.name}\n${size(node.value)}` },
-        upperLabel: {
-          show: true,
-          height: scaled(20),
-          color: colour("text"),
-          fontSize: scaled(12),
-          formatter: (node) => `${node.name}  ${size(node.value)}`,
-        },
-        levels: [{ upperLabel: { show: false } }], // That of all together, which the table has.
-        itemStyle: { borderColor: colour("line"), borderWidth: 1, gapWidth: 1 },
-        data: shown.map((row, at) => moduleNode(row, measure, hues[at % HUES], 0, least)),
-      },
-    ],
-  };
+  return areas({
+    upperLabel: {
+      show: true,
+      height: scaled(20),
+      color: colour("text"),
+      fontSize: scaled(12),
+      formatter: (node) => `${node.name}  ${size(node.value)}`,
+    },
+    levels: [{ upperLabel: { show: false } }], // That of all together, which the table has.
+    itemStyle: { borderColor: colour("line"), borderWidth: 1, gapWidth: 1 },
+    data: shown.map((row, at) => moduleNode(row, measure, hues[at % HUES], 0, least)),
+  });
 }
 
 const MODULE_LEVELS = 4;

@@ -57,31 +57,7 @@ function sizesView(file) {
 }
 
 function treemapOption(file) {
-  const page = colour("page");
-  return {
-    animation: false,
-    series: [
-      {
-        type: "treemap",
-        roam: false,
-        nodeClick: false,
-        silent: true,
-        breadcrumb: { show: false },
-        left: 0,
-        right: 0,
-        top: 0,
-        bottom: 0,
-        label: {
-          color: page,
-          fontSize: scaled(12),
-          lineHeight: scaled(16),
-          formatter: (node) => `${node.name}\n${size(node.value)}`,
-        },
-        itemStyle: { borderColor: page, gapWidth: 1 },
-        data: file.sections.map(sectionNode),
-      },
-    ],
-  };
+  return areas({ itemStyle: { borderColor: colour("page"), gapWidth: 1 }, data: file.sections.map(sectionNode) });
 }
 
 function sectionNode(section) {
