@@ -317,7 +317,7 @@ def _temporary_prefix(target: Path) -> str:
 def remove_abandoned(folder: Path, prefix: str | None = None) -> None:
     """Remove temporary files of killed processes in a folder.
 
-    If ``prefix`` is given, remove only names that begin with ``prefix``, and temporary files of these.
+    If ``prefix`` is given, remove only files whose names begin with ``prefix``, and files that would replace these.
     """
     mine = r"\..*\." if prefix is None else re.escape(prefix)
     ours = re.compile(rf"(?:{mine}|\.{mine}{_TOKEN}\.){_TOKEN}", re.DOTALL)

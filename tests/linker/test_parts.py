@@ -138,7 +138,7 @@ def test_a_part_that_is_read_after_the_output_was_written_over() -> None:
     method.kernel("aten::relu.out", whole, changed, changed)
     method.outputs = [*reduced(method, changed), *reduced(method, part)]
     done = linked(method)
-    assert decided(done, "cat") == {2: ("placed", "the whole is written again while a part of it is in use")}
+    assert decided(done, "cat") == {2: ("placed", "the larger tensor is written again while a part of it is in use")}
 
 
 def test_an_early_part_does_not_keep_a_large_output_in_use() -> None:
@@ -286,7 +286,7 @@ def test_a_slice_of_what_is_changed_later() -> None:
     method.copy(cache, method.op(part, nbytes=32))
     method.outputs = reduced(method, part)
     done = linked(method)
-    assert reason(done, "slices") == "the whole is written again while a part of it is in use"
+    assert reason(done, "slices") == "the larger tensor is written again while a part of it is in use"
 
 
 def test_a_slice_that_is_changed_in_place() -> None:
@@ -297,7 +297,7 @@ def test_a_slice_that_is_changed_in_place() -> None:
     method.kernel("aten::relu.out", part, changed, changed)
     method.outputs = reduced(method, changed, whole)
     done = linked(method)
-    assert reason(done, "slices") == "a part is written again while the whole is in use"
+    assert reason(done, "slices") == "a part is written again while the larger tensor is in use"
 
 
 def test_a_slice_in_both_branches() -> None:

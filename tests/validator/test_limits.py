@@ -39,7 +39,9 @@ def _swapping(count: int) -> Half:
     return half
 
 
-@pytest.mark.parametrize(("count", "reason"), [(6, None), (12, "the tensor of a value depends on too many conditions")])
+@pytest.mark.parametrize(
+    ("count", "reason"), [(6, None), (12, "the tensor to which a value refers depends on too many conditions")]
+)
 def test_too_many_conditions(count: int, reason: str | None) -> None:
     report = validate(_swapping(count), _swapping(count))
 
@@ -72,7 +74,7 @@ def test_references_that_go_round_in_a_loop() -> None:
         assert not report.proved
         assert report.violations == ()
         assert [item.reason for item in report.not_validated] == [
-            "the tensor of a value depends on more than the last iteration of a loop"
+            "the tensor to which a value refers depends on more than the last iteration of a loop"
         ]
 
 

@@ -131,7 +131,7 @@ class RecordsDelegates(Protocol):
 
 @runtime_checkable
 class RewritesPrograms(Protocol):
-    """Optional protocol of a backend without delegates, which replaces ops by operators of its own kernel library."""
+    """Optional protocol of a backend that, instead of making delegates, uses operators of its own kernel library."""
 
     @property
     def kernel_library(self) -> str:

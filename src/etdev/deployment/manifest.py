@@ -32,7 +32,7 @@ class ReleasedFile(_Part):
 
 
 class Needs(_Part):
-    """Requirements of the program for the machine that runs the program."""
+    """Requirements that a machine must meet to run the program."""
 
     executorch: str | None
     """Version of ExecuTorch with which the program was built, or None if unknown.

@@ -34,12 +34,12 @@ def is_release(name: str) -> bool:
 
 
 def content_digest(release: str) -> str:
-    """Return the digest of a release's manifest, which is the last part of the release's name."""
+    """Return the last part of a release's name: the digest of the release's manifest."""
     return release.rpartition("-")[2]
 
 
 def release_time(release: str) -> datetime:
-    """Return the time of a release's creation, which is the first part of the release's name."""
+    """Return the first part of a release's name: the time of the release's creation."""
     return datetime.strptime(release.partition("-")[0], _TIME).replace(tzinfo=UTC)
 
 

@@ -112,7 +112,7 @@ def leftovers(transport: Transport, now: datetime) -> list[Leftover]:
 
 
 def half_removed(transport: Transport) -> Iterator[str]:
-    """Yield the releases without a manifest, whose removal was interrupted.
+    """Yield the releases that lack a manifest because their removal was interrupted.
 
     A release that another deployment is uploading may also lack its manifest. Until the manifest exists, that
     deployment also has a temporary name. Therefore, this function reads the folders first, then the temporary names,

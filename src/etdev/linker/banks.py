@@ -43,7 +43,7 @@ class Banks:
     """Memory id of each bank in the file: the numbers from 1, in any order."""
     pins: Pins = field(default_factory=Pins)
     share_most: bool = False
-    """True to take the first link that fits, without a comparison of costs. The first link shares the most bytes."""
+    """True to take the first candidate that fits, without comparing costs. Candidates that share more come first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,14 +165,14 @@ class _Items:
 
         An item with a pin has one possible bank. The same applies if all preferences for an item's tensors agree. State
         that methods share cannot be in the bank with the memory id 1. By convention, methods of a ``.pte`` share no
-        state in the buffer with that id. So a loader or another tool would take the state for private.
+        state in the buffer with that id. So a loader or another tool would treat the state as private.
         """
         asked = self._banks_asked()
         for banks in asked.values():
             if len(banks) > 1:
                 reasons = " and ".join(f"{why} in {bank!r}" for bank, why in sorted(banks.items()))
                 raise BanksError(
-                    f"pins contradict each other: {reasons} are the same bytes",
+                    f"pins contradict each other: {reasons} share bytes",
                     hint="pin both to the same bank, or remove one of the pins",
                 )
         preferred: dict[int, set[str]] = defaultdict(set)

@@ -219,7 +219,7 @@ def link_foreign(program: Program, options: LinkOptions | None = None, *, keep_s
     if options.banks is not None:
         for method, reason in methods_to_keep(program, None).items():
             raise LinkError(
-                f"it cannot be placed in banks, because it must keep its plan: {reason}",
+                f"its tensors cannot be placed in banks, because the method must keep its plan: {reason}",
                 where=f"method {method!r}",
                 hint="relink the file without `--bank`",
             )

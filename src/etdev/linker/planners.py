@@ -36,7 +36,7 @@ def get_planner(name: str) -> str | Planner:
 
 
 def guarded(planner: Planner, context: Callable[[], AbstractContextManager[None]]) -> Planner:
-    """Return the planner with each call inside a context, for example one that translates the planner's errors."""
+    """Wrap a planner so that each of its calls runs inside a context, for example one that translates errors."""
     if isinstance(planner, BankPlanner):
         return BankPlanner(_inside(planner.function, context))
     return _inside(planner, context)

@@ -34,7 +34,7 @@ _BYTES = 4
 # concatenation. _CALL: one kernel call.
 _NAIVE, _WALK, _PRODUCT, _SUM, _CALL = 4.0, 0.7, 0.08, 0.6, 1500.0
 _SLACK = 1.03
-"""Factor from one memory limit to the next. The first limit exceeds the minimum, which would need very many tiles."""
+"""Factor from one memory limit to the next. The first limit exceeds the minimum, to avoid very many tiles."""
 
 _MOST_PIECES = 256
 """Maximum number of tiles of a convolution. Each tile adds a few hundred bytes to the file."""
@@ -213,7 +213,7 @@ def _sizes(node: Node) -> Convolution | None:
 
 
 def _pair(given: list[int], missing: int, flat: bool) -> tuple[int, int]:
-    """Return height and width from a list of one or two numbers. If ``flat`` is True, the height is ``missing``."""
+    """Return height and width from a list of one or two numbers. If ``flat``, use ``missing`` as the height."""
     return (missing, given[-1]) if flat else (given[0], given[-1])
 
 
@@ -362,7 +362,7 @@ def _columns(editor: Editor, image: Node, sizes: Convolution, channels: range, b
 def _region(
     editor: Editor, image: Node, sizes: Convolution, channels: range, rows: range, columns: range
 ) -> tuple[Node, int, int, int]:
-    """Return the input that these rows and columns of the output read: its tensor, offset in it, height and width."""
+    """Return the input that these rows and columns of the output read: tensor, offset in the tensor, height, width."""
     area = sizes.height * sizes.width
     above, below, height = _extent(sizes, rows, 0)
     left, right, width = _extent(sizes, columns, 1)

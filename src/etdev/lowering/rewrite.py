@@ -52,8 +52,8 @@ def apply_forms(
     program shares with other programs. ``known`` is a cache that several calls may share. It contains results of
     searches for tiles, and transposed weights. The tensors of all these programs must live as long as ``known``.
 
-    If ``until_other_than`` is given, stop as soon as a form that it does not contain replaces an op. The graph is then
-    not complete.
+    ``until_other_than`` contains names of forms. If it is given, stop as soon as any other form replaces an op. The
+    graph is then not complete.
     """
     from torch.fx import GraphModule
 

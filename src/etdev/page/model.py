@@ -299,7 +299,7 @@ class ProgramPage:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number of both programs. None where a program does not have it."""
+    """A figure of the first program (``a``) and of the second (``b``). None if a program does not have the figure."""
 
     name: str
     a: int | None
@@ -310,7 +310,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class WeightChange:
-    """Data that differs between two programs. Its size is None in a program that does not have it."""
+    """Data that differs between two programs, with its size in each. None if a program does not have the data."""
 
     name: str
     kind: str

@@ -14,7 +14,7 @@ _HASHED = 64
 """Number of bytes in each sample from which a hash is computed."""
 
 _CAN_RETURN = hasattr(mmap, "MADV_DONTNEED")
-"""Whether the system can drop mapped pages. Windows cannot, but trims memory automatically."""
+"""True if the system can drop mapped pages. Windows cannot, but trims memory automatically."""
 
 _Slice = tuple[memoryview, int | None]
 """Bytes, and their start in a mapped file. The start is None for bytes that are not in a file."""

@@ -43,7 +43,7 @@ _VTABLE_HEAD = Struct("<HH")
 
 _Numbers: TypeAlias = tuple[Any, ...]
 _Read: TypeAlias = Callable[[_Numbers, int], Any]
-"""Function that reads a field from the numbers in the field's table and the table's position."""
+"""Function that reads a field, given all numbers of the field's table and the position of that table."""
 _Target: TypeAlias = Callable[[int], Any]
 """Function that decodes the object at a position. The position is inside the file and a multiple of 4."""
 

@@ -17,7 +17,7 @@ FORMAT = 1
 """Version of the JSON. Fields may be added; existing ones keep their names and meanings."""
 
 CopyKind: TypeAlias = ElisionKind | Literal["order", "repeat"]
-"""Purpose of a copy: one of :data:`ElisionKind`, another ``order`` of elements, or ``repeat`` of elements."""
+"""Purpose of a copy: a kind of :data:`ElisionKind`, ``order`` (reorders elements) or ``repeat`` (repeats elements)."""
 
 ConstantKind: TypeAlias = Literal["constant", "initial value", "external"]
 """Kind of a tensor's data: a constant, the initial value of state, or a constant in a data file."""
@@ -358,7 +358,7 @@ class ProgramInfo:
     memory: dict[str, int]
     """Planned bytes per device. Methods share buffers, so each buffer counts once, with its largest size."""
     buffers: tuple[BufferInfo, ...]
-    """Planned buffers by memory id, each with its largest size in any method. Only those in ``methods`` have bounds."""
+    """Planned buffers by memory id, each with its largest size in any method. Lower bounds are only in ``methods``."""
     weights_bytes: int
     """Bytes of constants in segments and in the flatbuffer. Constants in delegates or data files do not count."""
     constants: tuple[ConstantInfo, ...]

@@ -75,7 +75,7 @@ class Arena:
 
     @property
     def name(self) -> str:
-        """Name of the arena, which is a part of the names of variables and macros."""
+        """Name of the arena in the names of variables and macros."""
         return f"arena_{self.label}" if self.method is None else f"arena_{self.label}_{self.method}"
 
 
@@ -211,7 +211,7 @@ def _arenas(
 
     Methods share the arena of a memory id if no method overwrites another method's state. Methods always share arenas
     in banks, because the link plans all methods together. In all other cases, each method has its own arena. A
-    method's temporaries may overwrite another method's state. In buffer 1, its state may do so, too.
+    method's temporaries may overwrite another method's state. In buffer 1, a method's own state may do so, too.
     """
     found: dict[tuple[int, str | None], Arena] = {}
     for index in range(1, max((len(plan.non_const_buffer_sizes) for plan in plans), default=0)):

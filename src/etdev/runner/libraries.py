@@ -55,7 +55,7 @@ def needed_libraries(program: Program, where: str) -> tuple[Library, ...]:
 
     Raises :class:`~etdev.errors.RunnerError` if no component contains an operator or a backend of the program.
     """
-    reasons: dict[str, str] = {RUNTIME: "loads and runs programs, primitive operators"}
+    reasons: dict[str, str] = {RUNTIME: "loads and runs programs; has the kernels of primitive operators"}
     for plan in program.execution_plan:
         for operator in sorted(map(operator_name, plan.operators)):
             component = kernels_of(operator)

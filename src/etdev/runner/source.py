@@ -39,5 +39,5 @@ class ProgramFile:
 
     @property
     def stem(self) -> str:
-        """Name of the program without its suffix, which is a part of the names of generated files."""
+        """Name of the program without its suffix. Names of generated files contain it."""
         return self.name.removesuffix(".pte")

@@ -1,7 +1,7 @@
 """Texts for ``runner.cc``: static memory, and tables with facts about the methods.
 
-Names of variables end with ``_``, so that they differ from the C++ names of methods. Only names of methods that would
-be reserved words also end with ``_``.
+Names of variables end with ``_``, so that they differ from the C++ names of methods. The C++ name of a method ends with
+``_`` only if the name would otherwise be a reserved word.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ def _end_with_this_process(watched: int, child: int) -> None:
 
 
 class Crash(Exception):  # noqa: N818 - not an error of etdev, but a report of the process
-    """A process's report of its own crash. An error shows the message after "the process ended with signal SIGSEGV"."""
+    """A process's report of its own crash. Errors append its message to "the process ended with signal SIGSEGV"."""
 
 
 def openvino_environment() -> dict[str, str]:

@@ -24,7 +24,7 @@ def input_orders(plan: m.ExecutionPlan) -> tuple[DimOrder | None, ...]:
 def arrange_inputs(inputs: Sequence[Any], orders: Sequence[DimOrder | None]) -> list[Any]:
     """Return the inputs of a call, with each tensor's elements in the declared order of memory.
 
-    A value that does not match its declaration is returned as it is, because the runtime has an error for it.
+    A value that does not match its declaration is returned as it is, because the runtime reports the mismatch.
     """
     return [_arranged(value, order) for value, order in zip_longest(inputs, orders[: len(inputs)])]
 

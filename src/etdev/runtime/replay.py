@@ -152,7 +152,7 @@ def missing_kernels(program: Program) -> tuple[str, ...]:
 
 @contextmanager
 def _placed(what: str, planned: m.Value | None) -> Iterator[None]:
-    """In this context, set the location of errors to ``what`` and the memory of the value ``planned``."""
+    """Set the location of each error in the block: ``what``, then the memory of the value ``planned``."""
     try:
         yield
     except EtdevError as error:

@@ -194,9 +194,9 @@ class Explainer:
         ``other`` must run after the counterpart of ``behind``, an instruction before the link. If ``behind`` is None,
         ``other`` may not run at another point at all.
         """
-        why = "which only runs in another part of the method before the link"
+        why = "but before the link it runs only in another part of the method"
         if behind is not None:
-            why = f"before the counterpart of instruction {behind.position} ({behind.name}) that it has to follow"
+            why = f"but must run after the counterpart of instruction {behind.position} ({behind.name})"
         return self._violation("control flow", f"{self._instruction(other)} runs here, {why}", one=one, other=other)
 
     def alone(self, side: int, code: Code, *, paired: bool) -> Violation:

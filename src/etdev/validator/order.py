@@ -39,7 +39,7 @@ def region_starts(facts: Facts) -> list[int]:
 
 
 def effects(facts: Facts, code: Code) -> dict[Hashable, bool]:
-    """Map each effect of an instruction that contents do not show to True for a write, or False for a read.
+    """Return the effects of an instruction that contents do not show. A write maps to True, and a read to False.
 
     Two instructions must keep their order if they have a common effect, and at least one of them writes.
     """

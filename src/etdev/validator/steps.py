@@ -163,7 +163,7 @@ class Steps:
             machine.set_number(1, value, number)
 
     def _tag(self, code: Code, overlaps: dict[Key, Tree], *, paired: bool) -> object:
-        """Return a key for all other facts that affect the result; None if the operands alone determine the result."""
+        """Return a key for what affects the result in addition to the operands; None if nothing else affects it."""
         forbidden = self._overlaps.forbidden(code, overlaps)
         if forbidden:  # The result depends on the addresses of the operands.
             return code.position, tuple(sorted((key, str(tree)) for key, tree in forbidden.items()))

@@ -1,8 +1,8 @@
 """Backend ``ethos-u``: Arm's Ethos-U processors, compiled by Vela.
 
 Lowering works on any machine. The programs run only on such a processor, in a runtime that is built with this backend.
-:mod:`.vela` knows Vela's files, and :mod:`.compiling` watches a lowering. This module imports neither torch nor
-executorch.
+:mod:`.vela` reads Vela's flags and config files, and :mod:`.compiling` records the delegates that Vela compiles. This
+module imports neither torch nor executorch.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class EthosU:
 def _check_mode(options: EthosUOptions) -> Iterable[OptionIssue]:
     """Yield a problem for a mode of Vela's own config file that the processor does not have.
 
-    Ethos-U55 only reads through its second AXI port, which a mode `Dedicated_Sram` needs for scratch memory.
+    The second AXI port of Ethos-U55 is read-only, but in a mode `Dedicated_Sram` it must also write scratch memory.
     """
     mode = options.memory_mode or ""
     if options.target.startswith("ethos-u55") and mode.startswith("Dedicated_Sram"):

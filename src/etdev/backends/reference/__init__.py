@@ -30,9 +30,7 @@ class Reference:
     """Backend that lowers through :class:`.partitioner.ReferencePartitioner`."""
 
     name = "reference"
-    summary = (
-        "delegates for any device that `etdev run` and `verify` execute; no runtime that ExecuTorch ships has them"
-    )
+    summary = "delegates for any device; `etdev run` and `verify` execute them, ExecuTorch's runtimes cannot"
     device_types = tuple(kind.name.lower() for kind in DeviceType)
     delegate_ids = (DELEGATE_ID,)
     options = ReferenceOptions

@@ -132,9 +132,9 @@ class _Parts:
             )
         after = position + 1
         if whole.is_written(after, part.end):
-            raise Refused("the whole is written again while a part of it is in use")
+            raise Refused("the larger tensor is written again while a part of it is in use")
         if part.is_written(after, whole.end):
-            raise Refused("a part is written again while the whole is in use")
+            raise Refused("a part is written again while the larger tensor is in use")
 
     # Concatenations
 

@@ -1,7 +1,7 @@
 """ExecuTorch's planner for banks, ``exir/banked_memory_planning.py: BankedGreedy`` of executorch 1.5, for comparison.
 
-Buffers are placed by decreasing size, pinned ones first. Each goes into the first bank that has an object with room for
-it, or enough bytes for a new object.
+Buffers are placed by decreasing size, pinned ones first. Each buffer goes into the first bank that has room. Room is
+either in an existing object (see :mod:`etdev.planner.greedy`), or enough free bytes for a new object.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from etdev.planner.greedy import SharedObject, find_home, order
 
 
 def banked_greedy(problem: BankedProblem) -> tuple[list[int], list[int]] | None:
-    """Return the bank and the offset of each buffer, as ExecuTorch would choose them; None where it would fail.
+    """Return the bank and the offset of each buffer, as ExecuTorch would choose them; None if it would fail.
 
     Also return None if the plan exceeds a bank. This is possible if buffers have different alignments, because the
     planner does not count the gaps between objects.

@@ -14,7 +14,7 @@ from etdev.planner.placing import PLACING_STEPS, place_in_order, size_of
 from etdev.planner.problem import Buffer, Problem
 
 _SEARCH_STEPS = 20_000_000
-"""Limit on the steps of one search for offsets that no strategy found."""
+"""Limit on the steps of one exact search, which runs after all strategies have failed."""
 
 
 class Packer:

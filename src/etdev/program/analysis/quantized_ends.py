@@ -1,4 +1,4 @@
-"""Quantized inputs and outputs of methods, which constant methods of the program describe.
+"""Quantized inputs and outputs of methods, as described by constant methods of the program.
 
 For each quantized input or output, five constant methods return its scale, its zero point, the smallest and the largest
 integer, and the number of its data type. Their names are those of ExecuTorch's ``QuantizeInputs`` and

@@ -62,7 +62,7 @@ class Write:
     """Value that owns the place."""
     kind: Kind
     certain: bool
-    """Whether the write goes to this place on every path to the instruction."""
+    """True if the write goes to this place on every path to the instruction."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class Storage:
     end: int
     """First instant at which the bytes are free again. Equal to ``start`` if the bytes are never used."""
     persistent: bool
-    """Whether the storage keeps its content from one call to the next. If so, it is in use at all times."""
+    """True if the storage keeps its content from one call to the next. It is then in use at all times."""
     writes: tuple[int, ...]
     """Instants at which the storage is written, in ascending order."""
 

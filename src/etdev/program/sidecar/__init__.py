@@ -63,7 +63,7 @@ class StateNote:
     that state.
     """
     initialized: bool
-    """Whether the file contains the initial value of this state. Otherwise, the state starts as zeros."""
+    """True if the file contains the initial value of this state. Otherwise, the state starts as zeros."""
 
 
 @dataclass(frozen=True, slots=True)

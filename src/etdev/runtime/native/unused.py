@@ -16,7 +16,7 @@ from etdev.program.analysis.unused import CALL, Range, is_live, unused_before, w
 from etdev.program.delegates import delegate_inputs
 
 _REFERENCE = "EtdevReferenceBackend"
-"""Backend id of delegates whose blob is a program, which states the number of inputs."""
+"""Backend id of delegates whose blob is a program. That program states the number of the delegate's inputs."""
 
 Unused = Mapping[int, list[Range]]
 """Maps the position of an instruction to the byte ranges that become unused before it runs."""

@@ -32,7 +32,7 @@ from etdev.runtime.orchestrator.handles import (
 from etdev.runtime.orchestrator.messages import ArrayArgument, MemoryArgument, ObjectArgument
 
 _MOST_DIMENSIONS = 32
-"""Maximum number of dimensions of an array, which is numpy's limit."""
+"""Maximum number of dimensions of an array. Equal to numpy's limit."""
 _MOST_ELEMENTS = (1 << 59) - 1
 """Maximum number of elements of an array; with 16 bytes per element, the size in bytes fits in 63 bits."""
 

@@ -96,7 +96,7 @@ _CLOSED = "the orchestrator is closed"
 
 
 class Engine:
-    """Owner of the scheduler and the ledger, with a lock for both. Calls of transports and futures do not hold it."""
+    """Owner of the scheduler and the ledger, and of their lock. Transports and futures are called without the lock."""
 
     def __init__(self, transport: Transport, bounds: Bounds) -> None:
         workers = len(transport.specs)

@@ -32,7 +32,7 @@ from etdev.validator.domain.symbols import OTHER
 from etdev.validator.machine import Machine
 from etdev.validator.reading import NotFollowedError
 
-OF_OLDER_ROUND = "the tensor of a value depends on more than the last iteration of a loop"
+OF_OLDER_ROUND = "the tensor to which a value refers depends on more than the last iteration of a loop"
 Slot = tuple[int, int]
 """A space (range of addresses) of one program, as ``(side, space)``. Side 0 is the program before the link."""
 

@@ -187,7 +187,7 @@ def choice(merge: int, ways: tuple[Tree, ...]) -> Tree:
         return ways[0]
     size = sum(way.size if isinstance(way, Choice) else 1 for way in ways)
     if size > _MOST_LEAVES:
-        return Unknown("the tensor of a value depends on too many conditions")
+        return Unknown("the tensor to which a value refers depends on too many conditions")
     return Choice(merge, ways, size)
 
 
