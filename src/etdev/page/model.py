@@ -1,9 +1,8 @@
 """Data of the page of ``etdev report``. The JSON in the page has the fields of these dataclasses.
 
-Each text is stored once, in :attr:`Document.texts`. A field whose description begins with "Texts" contains indices of
-texts. A table of many rows is a dataclass of columns of the same length. Time is counted in instants. At instant 0, the
-caller fills the inputs. At instant 1 + position, an instruction runs. At the last instant, the caller reads the
-outputs.
+Each text is stored once, in :attr:`Document.texts`. A table of many rows is a dataclass of columns of the same length.
+Time is counted in instants. At instant 0, the caller fills the inputs. At instant 1 + position, an instruction runs. At
+the last instant, the caller reads the outputs.
 """
 
 from __future__ import annotations
@@ -24,13 +23,16 @@ class Tensors:
     value: tuple[int, ...]
     """Indices of the tensors in the method's table of values."""
     name: tuple[int, ...]
-    """Texts: names of the tensors. :data:`NONE` for a tensor without a name."""
+    """Names of the tensors, as indices in ``Document.texts``. :data:`NONE` for a tensor without a name."""
     kind: tuple[int, ...]
-    """Texts: origins of the content: ``input``, ``state``, ``kernel``, ``delegate``, ``transfer`` or ``alias``."""
+    """Origins of the content, as indices in ``Document.texts``.
+
+    An origin is ``input``, ``state``, ``kernel``, ``delegate``, ``transfer`` or ``alias``.
+    """
     dtype: tuple[int, ...]
-    """Texts: element types."""
+    """Element types, as indices in ``Document.texts``."""
     shape: tuple[int, ...]
-    """Texts: shapes."""
+    """Shapes, as indices in ``Document.texts``."""
     offset: tuple[int, ...]
     """Offsets in bytes from the start of the buffer."""
     size: tuple[int, ...]
@@ -47,7 +49,10 @@ class Tensors:
     storage: tuple[int, ...]
     """Rows in :class:`Storages` for tensors that share bytes on purpose. :data:`NONE` for other tensors."""
     reason: tuple[int, ...]
-    """Texts: reasons why tensors reuse an operand's bytes or have separate bytes. :data:`NONE` if unknown."""
+    """Reasons why tensors reuse an operand's bytes or have separate bytes, as indices in ``Document.texts``.
+
+    :data:`NONE` if unknown.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +82,9 @@ class Instructions:
     """Instructions of a method, one row for each instruction, in order of position."""
 
     operator: tuple[int, ...]
-    """Texts: operators."""
+    """Operators, as indices in ``Document.texts``."""
     source: tuple[int, ...]
-    """Texts: lines of the model's code. :data:`NONE` if unknown."""
+    """Lines of the model's code, as indices in ``Document.texts``. :data:`NONE` if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +94,11 @@ class Values:
     value: tuple[int, ...]
     """Indices of the values in the method's table of values."""
     name: tuple[int, ...]
-    """Texts: names of the values. :data:`NONE` for a value without a name."""
+    """Names of the values, as indices in ``Document.texts``. :data:`NONE` for a value without a name."""
     type: tuple[int, ...]
-    """Texts: element type and shape of a tensor; type and content of another value."""
+    """Types and shapes of tensors, types and contents of other values, as indices in ``Document.texts``."""
     place: tuple[int, ...]
-    """Texts: places of the bytes. :data:`NONE` for a value that is not a tensor."""
+    """Places of the bytes, as indices in ``Document.texts``. :data:`NONE` for a value that is not a tensor."""
     size: tuple[int, ...]
     """Sizes in bytes. :data:`NONE` for a value that is not a tensor."""
 
@@ -118,9 +123,9 @@ class Ends:
     """Inputs, outputs and state of a method, at which the data flow begins or ends. One row for each."""
 
     kind: tuple[int, ...]
-    """Texts: ``input``, ``output`` or ``state``."""
+    """Kinds, as indices in ``Document.texts``: ``input``, ``output`` or ``state``."""
     name: tuple[int, ...]
-    """Texts: names."""
+    """Names, as indices in ``Document.texts``."""
     value: tuple[int, ...]
 
 
@@ -132,11 +137,14 @@ class Graph:
     """
 
     kind: tuple[int, ...]
-    """Texts: ``kernel``, ``delegate``, ``transfer``, ``copy``, ``control`` or ``pointer``."""
+    """Kinds, as indices in ``Document.texts``.
+
+    A kind is ``kernel``, ``delegate``, ``transfer``, ``copy``, ``control`` or ``pointer``.
+    """
     module: tuple[int, ...]
-    """Texts: paths of the model's modules. :data:`NONE` if unknown."""
+    """Paths of the model's modules, as indices in ``Document.texts``. :data:`NONE` if unknown."""
     device: tuple[int, ...]
-    """Texts: devices that run the instructions. :data:`NONE` for a copy between devices."""
+    """Devices that run the instructions, as indices in ``Document.texts``. :data:`NONE` for a copy between devices."""
     arguments: tuple[int, ...]
     """Value indices, one instruction after the other: the values that it reads, then the values that it writes.
 
@@ -160,7 +168,10 @@ class Modules:
     """Sizes of the model's modules in a method, with their submodules. One row for each module, parents first."""
 
     path: tuple[int, ...]
-    """Texts: paths, such as ``layers.0``; empty for the whole model. :data:`NONE` in the row for unknown modules."""
+    """Paths such as ``layers.0``, as indices in ``Document.texts``. The path of the whole model is empty.
+
+    :data:`NONE` in the row for unknown modules.
+    """
     instructions: tuple[int, ...]
     """Numbers of instructions."""
     weights: tuple[int, ...]
@@ -179,7 +190,7 @@ class Transfers:
     to_device: tuple[bool, ...]
     """True for a copy from the host to the device, False for a copy from the device to the host."""
     device: tuple[int, ...]
-    """Texts: devices."""
+    """Devices, as indices in ``Document.texts``."""
     size: tuple[int, ...]
     """Sizes in bytes. A dynamic shape counts with its largest size."""
     value: tuple[int, ...]

@@ -46,11 +46,11 @@ FOUND, NONE, STOPPED = 1, 0, -1
 _FAR = 2**62
 """A number of bytes above every offset: twice ``LARGEST``."""
 _WEIGHT = 2**20
-"""Factor of the number of answers in a key, to keep precision in the integer division by a section's weight."""
+"""Factor by which a number of answers is scaled, so that its integer division by a section's weight stays precise."""
 
 
 class Rule(NamedTuple):
-    """Rule that selects the next section to ask about: the section with the smallest key.
+    """Rule that selects the section in which a buffer is placed next: the section with the smallest key.
 
     The key is ``floor`` times the section's floor, minus ``left`` times the bytes of the section's unplaced buffers.
     """
@@ -98,7 +98,7 @@ def choose_section(
     by_crowd: int,
     by_rank: int,
 ) -> int:
-    """Return the section to ask about. Return -1 if all buffers of sections ``begin`` to ``end`` are placed."""
+    """Return the section to place a buffer in next; -1 if all buffers of sections ``begin`` to ``end`` are placed."""
     chosen, chosen_key, chosen_slack, steps = -1, 0, 0, end - begin
     for section in range(begin, end):
         left = state.left[section]
@@ -249,7 +249,7 @@ def is_cut(tables: Tables, state: State, index: int) -> bool:
 
 @kernel
 def find_answer(tables: Tables, state: State, rank: Table, base: int, capacity: int) -> tuple[int, int]:
-    """Return the next answer to the open question in a frame, or (-1, 0) after all answers were tried.
+    """Return the next answer to try in a frame of the search's stack, or (-1, 0) after all answers were tried.
 
     For a buffer at the floor, the result is (buffer, 0). For the answer that no buffer is at the floor, the result is
     (number of buffers, lowest possible new floor).
@@ -271,7 +271,7 @@ def find_answer(tables: Tables, state: State, rank: Table, base: int, capacity: 
 
 @kernel
 def give_answer(tables: Tables, state: State, base: int, answer: int, level: int, capacity: int, node: int) -> bool:
-    """Apply an answer to the open question in a frame. Return whether the unplaced buffers may still fit."""
+    """Apply an answer in a frame of the search's stack. Return whether the unplaced buffers may still fit."""
     for which in range(3):
         state.frames[base + SAVED + which] = state.used[which]
     state.frames[base + CHOICE] = answer

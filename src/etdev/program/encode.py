@@ -29,7 +29,7 @@ from etdev.program.schema import (
 _LIMIT = 1 << 31
 """Maximum number of bytes of a flatbuffer."""
 _WIDEST = 8
-"""Width of the widest number in a table."""
+"""Width of the widest number in a table, in bytes."""
 _LENGTH = struct.Struct("<I")
 
 

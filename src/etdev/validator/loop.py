@@ -59,9 +59,9 @@ _SHADOWS = -(1 << 40)
 _MOST_ROUNDS = 30
 """Number of iterations after which the validator no longer refines the extents of dynamic writes."""
 Key = tuple[int, Hashable]
-"""Symbol of a class, and the content from each way. Contents with equal keys stay in one class."""
+"""Symbol of a class, and the content from each path to the head. Contents with equal keys stay in one class."""
 _Pieces = tuple[tuple[int, int], ...]
-"""Content from each way, as ``(symbol, offset)``."""
+"""Content from each path to the head of the loop, as ``(symbol, offset)``."""
 SHADOW = 5
 """Value of ``kind`` for a :data:`Variable` that is a size of a shadow (see ``Loop.shadows``)."""
 Variable = tuple[int, int, int, int]
@@ -93,13 +93,16 @@ class Loop:
     shadows: dict[tuple[int, int], Shadow] = field(default_factory=dict)
     """Maps ``(side, value)`` to the content of a value that refers to a different tensor in each iteration."""
     members: dict[int, frozenset[int]] = field(default_factory=dict)
-    """Maps the symbol of a class to the symbols of its contents on all ways."""
+    """Maps the symbol of a class to the symbols of its contents on all paths to the head."""
     _count: int = 0
     _rounds: int = 0
     _ways: dict[Hashable, int] = field(default_factory=dict)
-    """Maps the numbers from all ways to the symbol of the varying number."""
+    """Maps the numbers from all paths to the head to the symbol of the varying number."""
     _held: dict[tuple[int, int], list[Shadow]] = field(default_factory=dict)
-    """Content on each way of a value that refers to a different tensor in each iteration, by ``(side, value)``."""
+    """Maps ``(side, value)`` to the value's contents, one for each path to the head.
+
+    The values are those that refer to a different tensor in each iteration.
+    """
     _unvarying: dict[tuple[int, int], list[tuple[int, Run]]] = field(default_factory=dict)
     """Maps ``(side, value)`` to the pieces of content in ``_held`` that do not vary, as ``(first byte, run)``."""
     _head: Log = field(default_factory=lambda: Log(None))
@@ -219,7 +222,7 @@ class Loop:
         return settled
 
     def _find_held(self, machine: Machine, states: Sequence[State]) -> None:
-        """For each value that may refer to one of several tensors, find its content on each way."""
+        """For each value that may refer to one of several tensors, find its content on each path to the head."""
         self._held = {}
         outside = states[0]
         for side, facts in enumerate(machine.facts):
@@ -293,7 +296,7 @@ class Loop:
         return settled
 
     def _valid(self, machine: Machine, ways: Sequence[Valid]) -> Valid:
-        """Return the extent of bytes at the head, given the extent of these bytes on each way."""
+        """Return the extent of bytes at the head, given the extent of these bytes on each path to the head."""
         some = [way for way in ways if way is not None]
         if not some:
             return None
@@ -317,7 +320,7 @@ class Loop:
         return start, tuple(dims), itemsize
 
     def _extent(self, machine: Machine, symbol: int, start: int) -> Valid:
-        """Return a symbolic extent for bytes whose extents differ between ways. Each class has one such extent."""
+        """Return a symbolic extent for bytes whose extents differ between paths. Each class has one such extent."""
         if self._rounds > _MOST_ROUNDS:
             return NOTHING
         extent = machine.symbols.number((OTHER, "extent", symbol), machine.merges.bit(self.merge))

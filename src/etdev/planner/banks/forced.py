@@ -75,7 +75,7 @@ class _Search:
         return Forced(replace(self._problem, choices={**self._problem.choices, **choices}), self._limits)
 
     def _narrow(self, bank: int, rank: int, live: Sequence[int]) -> bool | None:
-        """Narrow the banks of the buffers that are in use at a rank.
+        """Narrow the banks of the buffers that are in use at an instant, given by its rank.
 
         Return whether any buffer now has fewer possible banks, or None if the buffers cannot be divided.
         """
@@ -128,7 +128,7 @@ class _Search:
 
 
 def _largest_sets(ranges: Mapping[int, tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:
-    """Yield each rank at which the lifetime of a buffer ends, with all buffers in use at this rank."""
+    """Yield the rank of each instant after which a lifetime ends, with all buffers in use at that instant."""
     starts: dict[int, list[int]] = {}
     for index, (first, _) in ranges.items():
         starts.setdefault(first, []).append(index)

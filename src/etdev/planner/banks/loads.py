@@ -27,7 +27,7 @@ class Loads:
         """Lifetime of each buffer that is ever in use, as a half-open range of ranks (see :class:`Timeline`)."""
         self.ranks = timeline.ranks
         self.loads = [[0] * timeline.ranks for _ in problem.banks]
-        """Bytes in use, by bank and rank."""
+        """Bytes in use, by bank and rank (position of an instant)."""
         units = [
             min((max(problem.buffers[index].alignment, bank.alignment) for index in active), default=1)
             for bank in problem.banks
@@ -72,7 +72,7 @@ class Loads:
         return max(0, max(self.loads[bank], default=0) - self.capacities[bank])
 
     def worst_rank(self, bank: int) -> int:
-        """Return the first rank at which a bank has its largest load."""
+        """Return the rank of the first instant at which a bank has its largest load."""
         loads = self.loads[bank]
         return loads.index(max(loads))
 
@@ -89,7 +89,7 @@ class Loads:
         return [index for index in self.ranges if self.bank[index] == bank]
 
     def live(self, bank: int, rank: int) -> list[int]:
-        """Return the buffers of a bank that are in use at a rank."""
+        """Return the buffers of a bank that are in use at an instant, given by its rank."""
         return [index for index in self.members(bank) if self.ranges[index][0] <= rank < self.ranges[index][1]]
 
     def division(self) -> list[int]:

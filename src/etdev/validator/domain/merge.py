@@ -17,15 +17,15 @@ from etdev.validator.domain.symbols import MERGE, OTHER, Symbols
 _DEEPEST = 40
 """Maximum depth of nested merges that are resolved. Deeper merges stay unresolved."""
 _DEEPEST_PARTLY = 10
-"""Like :data:`_DEEPEST`, for merges of dynamic writes. Resolving such a merge may examine all of its ways."""
+"""Like :data:`_DEEPEST`, for merges of dynamic writes. Resolving such a merge may examine all paths into it."""
 AGAIN = -1
 """Pseudo-merge for results that differ in each iteration of a loop, even if the operands are equal."""
 Piece = tuple[int, int]
 """Bytes of a symbol from an offset on, as ``(symbol, offset)``."""
 Guards: TypeAlias = tuple[tuple[int, int], ...]
-"""Description of paths, as pairs ``(merge, way)``. The paths last reached the merge of each pair on the pair's way."""
+"""Description of paths, as pairs ``(merge, way)``: the paths last entered ``merge`` on its path number ``way``."""
 _Merged: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...], tuple[Valid, ...], bool]
-"""Key of merged content: the merge; symbols, offsets and extents by way; True if the bytes are from this iteration."""
+"""Key of merged content: merge; symbol, offset and extent from each path; True if the bytes are from this iteration."""
 Covers: TypeAlias = Callable[[Valid, int, Number, Guards], bool]
 """Function of an extent, a read's start and length, and guards. It returns True if the extent covers the read."""
 
@@ -37,14 +37,14 @@ class Merges:
         """Start without symbols.
 
         ``bits`` maps each merge in a loop to its bit in bit sets. ``heads`` contains the merges at the heads of loops.
-        Content is resolved for its way before it enters a head. So merged content there refers to no earlier iteration.
+        Content is resolved for its path before entering a head. So merged content there refers to no earlier iteration.
         """
         self._symbols = symbols
         self._bits = bits
         self._heads = heads
         self._known: dict[tuple[int, int, int], Piece] = {}
         self.partly: set[int] = set()
-        """Symbols of merged contents for which, on at least one way, the last write may not cover all bytes."""
+        """Symbols of merged contents for which, on at least one path, the last write may not cover all bytes."""
 
     def bit(self, merge: int) -> int:
         """Return the bit of a merge in a loop, or 0 for a merge outside of loops."""
@@ -57,7 +57,7 @@ class Merges:
     def bytes(
         self, merge: int, pieces: Sequence[Piece], valids: Sequence[Valid] = (), *, reached: bool = False
     ) -> Piece:
-        """Return the content at a merge, given one piece for each way into the merge.
+        """Return the content at a merge, given one piece for each path into the merge.
 
         In a loop, a piece that depends on this merge normally comes from the previous iteration. If ``reached`` is
         True, the piece comes from the current iteration. ``valids`` contains the extents of the pieces if they differ.
@@ -91,14 +91,14 @@ class Merges:
         return symbol, at - offset, valid
 
     def cell_on(self, at: int, cell: Cell, merge: int, way: int) -> Cell:
-        """Return the cell on the paths that last reached a merge on one way."""
+        """Return the cell on the paths that last entered a merge on its path number ``way``."""
         symbol, offset = self.piece_on((cell[0], at - cell[1]), merge, way)
         return symbol, at - offset, cell[2]
 
     def fresh(self, side: int, piece: Piece, start: int, length: Number, covers: Covers) -> Piece:
         """Return the content of a piece as seen by a read of ``length`` bytes from address ``start``.
 
-        If the last write on a way does not cover the read, :meth:`behind` provides a symbol for the bytes. ``covers``
+        If the last write on a path does not cover the read, :meth:`behind` provides a symbol for the bytes. ``covers``
         returns whether a write covers a read. Addresses count from the start of the symbol.
         """
         return self._fresh(side, piece, start, length, covers, 0)
@@ -139,13 +139,13 @@ class Merges:
         return self._symbols.mentioned(item for size in sizes for item in numbers.unknowns(size))
 
     def content(self, merge: int, contents: Sequence[Content], *, reached: bool = False) -> Content:
-        """Return the content at a merge, given one content of the same size for each way into the merge."""
+        """Return the content at a merge, given one content of the same size for each path into the merge."""
         if all(content == contents[0] for content in contents) and (reached or not self._older(merge)):
             return contents[0]
         return joined((*self.bytes(merge, pieces, reached=reached), length) for length, pieces in aligned(contents))
 
     def number(self, merge: int, found: Sequence[Number]) -> Number:
-        """Return the number at a merge, given one number for each way into the merge."""
+        """Return the number at a merge, given one number for each path into the merge."""
         mentioned = self._symbols.mentioned(symbol for item in found for symbol in numbers.unknowns(item))
         bit = self.bit(merge)
         if all(item == found[0] for item in found) and not mentioned & self._older(merge):
@@ -156,7 +156,7 @@ class Merges:
         return numbers.multiply(numbers.unknown(symbol), common)
 
     def dims(self, merge: int, found: Sequence[Dims]) -> Dims:
-        """Return the sizes at a merge, given the sizes for each way into the merge."""
+        """Return the sizes at a merge, given the sizes for each path into the merge."""
         if any(len(sizes) != len(found[0]) for sizes in found):
             known = (symbol for sizes in found for size in sizes for symbol in numbers.unknowns(size))
             mentioned = self._symbols.mentioned(known) | self.bit(merge)
@@ -164,7 +164,7 @@ class Merges:
         return tuple(self.number(merge, sizes) for sizes in zip(*found, strict=True))
 
     def ways_of_number(self, symbol: int) -> list[tuple[int, int]]:
-        """Return a list with one pair ``(merge, number of ways)`` for a merged number.
+        """Return a list with one pair ``(merge, number of paths into it)`` for a merged number.
 
         For any other number, return an empty list.
         """
@@ -185,9 +185,9 @@ class Merges:
         return content
 
     def piece_on(self, piece: Piece, merge: int, way: int) -> Piece:
-        """Return a piece on the paths that last reached a merge on one way.
+        """Return a piece on the paths that last entered a merge on its path number ``way``.
 
-        A piece with an extent on that way is returned unchanged; :meth:`fresh` resolves that piece.
+        A piece with an extent on that path is returned unchanged; :meth:`fresh` resolves that piece.
         """
         return self._on(*piece, merge, way, 0)
 

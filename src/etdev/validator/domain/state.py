@@ -14,7 +14,7 @@ from etdev.validator.facts import Place
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Alternatives that depend on the way into a merge of paths."""
+    """Alternatives, one for each path into a merge of paths."""
 
     merge: int
     """Number of the block where the paths merge."""
@@ -206,7 +206,7 @@ def mentions(tree: Tree, merges: set[int]) -> bool:
 
 
 def on_way(tree: Tree, merge: int, way: int) -> Tree:
-    """Return the tree on the paths that last reached a merge on one way."""
+    """Return the tree on the paths that last entered a merge on its path number ``way``."""
     if not isinstance(tree, Choice):
         return tree
     if tree.merge == merge:
