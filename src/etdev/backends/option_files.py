@@ -28,7 +28,7 @@ def target_file_keys(loaded: LoadedConfig, target: str) -> Iterator[KeyPath]:
 
 
 def check_content(loaded: LoadedConfig) -> Iterator[Problem]:
-    """Yield the problems that backends find in options with paths. Skip a partitioner if a file of it is missing."""
+    """Yield the problems that backends find in options with paths. Skip a partitioner with a missing file."""
     for target, settings in loaded.config.targets.items():
         keys = list(target_file_keys(loaded, target))
         for index, step in enumerate(settings.partitioners):

@@ -71,10 +71,10 @@ class _Decider:
             self.decisions.append(InPlace(position, name, output, found[0], self.storages.tensor(out).nbytes, found[1]))
 
     def _decide(self, position: int, out: int, positions: Sequence[int]) -> tuple[int | None, str] | None:
-        """Return the argument whose bytes an output reuses, or the reason why the output reuses none.
+        """Return a pair: the argument whose bytes an output reuses, and the reason why the output reuses none.
 
-        If the output reuses no bytes, the argument is None. Otherwise, the reason is empty. Return None instead of a
-        pair if a later pass must decide.
+        If the output reuses no bytes, the argument is None. Otherwise, the reason is empty. Return None if a later pass
+        must decide.
         """
         reasons = []
         places: dict[int, int] = {}

@@ -91,4 +91,4 @@ class Linked:
     banks: BankReport | None = None
     """Use of the banks; None if there are no banks."""
     compared: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """Bytes of each buffer with the planner ``compare`` of the link, by method and buffer. Otherwise empty."""
+    """Bytes of each buffer with the planner for comparison, by method and buffer. Empty if there is no such planner."""

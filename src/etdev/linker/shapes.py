@@ -120,7 +120,7 @@ def _set_by(plan: m.ExecutionPlan, call: m.Instruction) -> Iterator[int]:
 # Rules for the sizes of outputs
 
 _Rule: TypeAlias = Callable[[Shapes, Sequence[Sizes], Sequence[int]], Sizes | None]
-"""Function that maps the sizes of all tensor arguments, and all arguments, to the sizes of the output."""
+"""Function that returns the sizes of the output, given the sizes of all tensor arguments, and all arguments."""
 
 
 def _first(shapes: Shapes, sizes: Sequence[Sizes], given: Sequence[int]) -> Sizes | None:

@@ -336,7 +336,7 @@ class MethodDiffPage:
     name: str
     figures: tuple[Figure, ...]
     instruction_a: tuple[int, ...]
-    """Positions in the first method, one row for each instruction of either. :data:`NONE` for an added one."""
+    """Positions in the first method, one row per instruction of both methods. :data:`NONE` for an added instruction."""
     instruction_b: tuple[int, ...]
     """Positions in the second method. :data:`NONE` for a removed instruction."""
     matched: int

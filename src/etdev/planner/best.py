@@ -83,7 +83,7 @@ def best(problem: Problem) -> list[int]:
 
 
 def plan_within(problem: Problem, steps: int) -> Proven:
-    """Return the offsets of the smallest plan that searches of at most ``steps`` steps find."""
+    """Search for at most ``steps`` steps. Return the offsets of the smallest plan found."""
     bound = lower_bound(problem)
     target = max(bound, problem.capacity or 0)
     offsets = Proven(buffer.pin or 0 for buffer in problem.buffers)

@@ -78,7 +78,7 @@ def find_crowds(buffers: Sequence[Buffer], timeline: Timeline) -> list[int]:
 
 
 class _Peaks:
-    """Binary tree that finds the largest number of bytes in use in any range of positions in the order."""
+    """Binary tree that finds the peak in any range of ranks. A rank is the position of a start instant."""
 
     def __init__(self, changes: Sequence[int]) -> None:
         self._leaves = len(changes)

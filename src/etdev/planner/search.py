@@ -199,7 +199,7 @@ def place_buffer(tables: Tables, state: State, index: int, capacity: int, node: 
 
 @kernel
 def raise_section(tables: Tables, state: State, section: int, level: int, capacity: int, node: int) -> bool:
-    """Waste the bytes of a section below ``level``. Return whether the section's unplaced buffers can still fit."""
+    """Leave a section's bytes below ``level`` unused. Return whether the section's unplaced buffers can still fit."""
     for place in range(tables.crowd_start[section], tables.crowd_start[section + 1]):
         index = tables.crowd[place]
         if (

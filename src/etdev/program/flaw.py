@@ -11,8 +11,8 @@ class FlawError(Exception):
     def __init__(self, message: str, *parts: str) -> None:
         """Create a flaw.
 
-        ``parts`` are the innermost parts of the flaw's path, from the outermost to the innermost. Each part is the name
-        of a field, or ``[INDEX]`` for an item of a vector.
+        ``parts`` are the last parts of the flaw's path, the innermost part last. Each part is the name of a field, or
+        ``[INDEX]`` for an item of a vector.
         """
         super().__init__(message)
         self.message = message

@@ -81,7 +81,7 @@ def remove_project(folder: Path) -> None:
 
 
 def _own_files(folder: Path) -> dict[str, list[str]]:
-    """Return the digests that each file of etdev in a folder may have if it is unchanged, by the name of the file."""
+    """Return the digests of each file that etdev wrote to a folder, by name. A changed file has another digest."""
     path = folder / MANIFEST
     if not os.path.lexists(path):
         return {}

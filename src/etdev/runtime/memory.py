@@ -100,7 +100,8 @@ class HierarchicalAllocator:
         """Return the address of ``size`` bytes that begin at ``offset`` in a buffer."""
         if not 0 <= memory_id < len(self.buffers):
             raise UsageError(
-                f"there is no planned buffer {memory_id}", hint=f"use an index from 0 and below {len(self.buffers)}"
+                f"there is no planned buffer {memory_id}",
+                hint=f"use an index of 0 or more and below {len(self.buffers)}",
             )
         buffer = self.buffers[memory_id]
         if offset < 0 or size < 0 or offset + size > buffer.size:

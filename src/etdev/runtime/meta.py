@@ -87,5 +87,7 @@ class MethodMeta:
 
 def _item(items: tuple[int, ...] | range, index: int, what: str) -> int:
     if not 0 <= index < len(items):
-        raise UsageError(f"there is no {what} with index {index}", hint=f"use an index from 0 and below {len(items)}")
+        raise UsageError(
+            f"there is no {what} with index {index}", hint=f"use an index of 0 or more and below {len(items)}"
+        )
     return items[index]

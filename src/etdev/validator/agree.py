@@ -133,7 +133,7 @@ class Agreement:
         return joined(found)
 
     def _take(self, before: int, at: int, after: int, offset: int, length: int) -> None:
-        """Record that bytes of symbol ``after`` from ``offset`` on equal bytes of symbol ``before`` from ``at`` on."""
+        """Record that ``length`` bytes are equal: those of ``after`` from ``offset``, and of ``before`` from ``at``."""
         memory = self._aliases.get(after)
         if memory is None:
             memory = self._aliases[after] = Memory.filled(_NONE)

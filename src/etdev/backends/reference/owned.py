@@ -28,7 +28,7 @@ def own_sizes(graph_module: GraphModule, key: str) -> None:
 
 
 def _has(node: Node, tag: str, key: str) -> bool:
-    """Return True if the delegate with this tag computes or can receive a node. Every delegate can receive a number."""
+    """Return True if the delegate with this tag computes a node or can receive its result. All can receive numbers."""
     import torch
 
     users = (node, *node.users)

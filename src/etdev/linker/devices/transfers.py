@@ -28,7 +28,8 @@ _ENTRY = -1
 class Needs:
     """Facts that each instruction of a method needs, makes true and ends, by position.
 
-    The last entry of ``needed`` holds the facts that the caller needs when the method ends.
+    A fact states that an item is up to date in one memory. The last entry of ``needed`` holds the facts that the caller
+    needs when the method ends.
     """
 
     needed: Sequence[int]

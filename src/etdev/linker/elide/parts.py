@@ -213,7 +213,7 @@ class _Parts:
     def _leading_storage(
         self, position: int, items: Sequence[int], start: int
     ) -> tuple[int, MergedStorage | None, str]:
-        """Return the number of inputs from ``start`` on that together fill one storage, that storage, and no reason.
+        """Return the number of inputs from ``start`` on that together fill one storage, that storage, and ``""``.
 
         If the input at ``start`` does not begin such a storage, return 1, None and the reason.
         """
@@ -267,7 +267,7 @@ class _Parts:
     # Conditions and changes for both slices and concatenations
 
     def _require_peak(self, whole: MergedStorage, parts: Sequence[MergedStorage]) -> None:
-        """Raise ``Refused`` if peak memory would rise because the whole is in use for as long as any of its parts."""
+        """Raise ``Refused`` if peak memory would rise, because the whole would be in use whenever a part is."""
         now = [whole, *parts]
         start, end = min(item.start for item in now), max(item.end for item in now)
         in_use = self._in_use[self._storages.memory_id(whole)]

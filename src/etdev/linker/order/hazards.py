@@ -77,7 +77,7 @@ _WHOLE: Span = (0, 1)
 
 
 _Access: TypeAlias = tuple[Hashable, Span]
-"""A thing, and the range of its bytes."""
+"""A thing of the list in this module's description, and the accessed range of its bytes."""
 
 
 class Hazards:
@@ -188,7 +188,7 @@ class Hazards:
         return isinstance(tensor, m.Tensor) and tensor.is_constant and value not in self._reaching.references
 
     def _effect(self, call: m.Instruction) -> Hashable | None:
-        """Return the thing that represents an instruction's effects outside of its arguments; None if it has none."""
+        """Return the thing that represents an instruction's effects outside of its arguments; None without effects."""
         if isinstance(call, m.DelegateCall):
             known = self._plan.delegates[call.delegate_index].id in STATELESS
             return (_EFFECTS, call.delegate_index) if known else _EFFECTS
@@ -207,7 +207,7 @@ class Hazards:
 
 
 class _History:
-    """Accesses so far to one thing, as defined in the description of this module."""
+    """Accesses so far to one thing of the list in this module's description."""
 
     def __init__(self) -> None:
         self._reads: list[tuple[Span, int]] = []

@@ -22,11 +22,11 @@ from etdev.linker.order.greedy import greedy
 from etdev.linker.order.problem import Problem
 
 _SHARE = 4
-"""Divisor of the remaining effort. The exact search may use the quotient, and so may the beam search."""
+"""The exact search may use the remaining effort divided by this number. The same applies to the beam search."""
 _LIMIT_SHARE = 10
-"""Divisor of the remaining effort. A search below one limit may use the quotient."""
+"""A search below one limit may use the remaining effort divided by this number."""
 _GAP = 200
-"""Divisor of the lowest peak. Searches below limits end when the gap is at most the quotient."""
+"""Searches below limits end when the gap is at most the lowest peak divided by this number."""
 _BEAM_WIDTH = 64
 """Maximum number of states that the beam search continues, for each number of executed steps."""
 

@@ -35,7 +35,7 @@ class Memory:
         self.pieces: dict[int, Pieces] = {
             value: (number[buffer, start], number[buffer, end]) for value, (buffer, start, end) in places.items()
         }
-        """Range of pieces of each place, by the value that owns the place."""
+        """Range of pieces that the bytes of each tensor cover, by value index."""
         self.size = room(len(borders))
         self._alone: dict[int, Writes] = {}
         """Cached sets of one write each, by the number of the write."""
@@ -60,7 +60,7 @@ class Memory:
         return assigned(contents, self.size, end, self.size, UNWRITTEN) if end < self.size else contents
 
     def inside(self, place: int, pieces: Pieces) -> Pieces:
-        """Return those of ``pieces`` that are inside a place, as a range for the result of :meth:`part`."""
+        """Return the range of ``pieces`` that are inside a place. The range is for the result of :meth:`part`."""
         start, end = self.pieces[place]
         first, last = max(start, pieces[0]), min(end, pieces[1])
         return (0, self.size) if end - start == 1 and first < last else (first, last)

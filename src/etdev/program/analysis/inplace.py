@@ -102,7 +102,7 @@ _SPELLED = re.compile(
     re.ASCII,
 )
 _OTHERWISE = {"default": ("out", ""), "Tensor": ("out",), "Tensor_mode": ("out_mode",)}
-"""Possible names of the ``out`` overload in addition to ``OVERLOAD_out``, by name of the overload without ``out``."""
+"""Maps an overload to the names that its ``out`` variant may have in addition to ``OVERLOAD_out``."""
 
 
 def parse_operator(text: str, known: Iterable[str] = DEFAULT) -> tuple[str, ...]:

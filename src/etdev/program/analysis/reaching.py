@@ -59,7 +59,7 @@ class Write:
     position: int
     """Position of the instruction. -1 is the caller, before the first instruction."""
     place: int
-    """Value that owns the place."""
+    """Value that owns the written place."""
     kind: Kind
     certain: bool
     """True if the write goes to this place on every path to the instruction."""

@@ -212,7 +212,7 @@ class Outputs:
         return tuple(found)
 
     def direct(self, targets: Sequence[Any]) -> None:
-        """Let each output without planned memory use its target's memory, or temporary memory if they do not match."""
+        """Let each output without planned memory use its target's memory, or new memory if the target does not fit."""
         self._check(targets)
         for position, tensor in self._callers.items():
             target: RunTensor = targets[position]

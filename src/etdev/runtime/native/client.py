@@ -53,7 +53,7 @@ class Pools:
 
 
 class NativeRuntime:
-    """ExecuTorch's C++ runtime in a child process; a context manager that finally kills the child.
+    """ExecuTorch's C++ runtime in a child process; a context manager that kills the child at exit.
 
     Each planned buffer has exactly its declared size, between pages that cannot be accessed. With ``watch``, bytes that
     no instruction has written yet contain poison, and the report of a crash includes the instruction. ``executable`` is

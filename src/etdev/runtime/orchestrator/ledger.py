@@ -96,7 +96,7 @@ class Ledger:
             )
         if not 0 <= worker < len(self._lives):
             raise PlacementError(
-                f"there is no worker {worker}", hint=f"use a number from 0 and below {len(self._lives)}"
+                f"there is no worker {worker}", hint=f"use a number of 0 or more and below {len(self._lives)}"
             )
 
     def check_worker(self, worker: int) -> None:

@@ -42,7 +42,7 @@ class Placement:
             self._changed[worker] = None
 
     def replace(self, node: Node) -> None:
-        """Replace a node's lost workers by other workers, and put the node into their queues, in the order of nodes."""
+        """Replace a node's lost workers by other workers. Insert the node into their queues, sorted by ticket."""
         before = node.workers
         node.workers = self._choose([None if worker in self._gone else worker for worker in before])
         for worker in set(node.workers).difference(before):
