@@ -162,7 +162,7 @@ CASES = {
         'backend = "cuda"\ncompile_specs = { max_autotun = "ON" }',
         "10:33",
         f"{KEY}.compile_specs.max_autotun",
-        "cuda has no compile spec 'max_autotun' and would ignore it",
+        "cuda does not know the compile spec 'max_autotun' and would ignore it",
         "did you mean 'max_autotune'?",
         "compile-spec",
     ),
@@ -170,7 +170,7 @@ CASES = {
         'backend = "cuda"\ncompile_specs = { speed = 3 }',
         "10:27",
         f"{KEY}.compile_specs.speed",
-        "cuda has no compile spec 'speed' and would ignore it",
+        "cuda does not know the compile spec 'speed' and would ignore it",
         (
             "use one of: platform, max_autotune, emulate_precision_casts, autotune_at_compile_time, "
             "autotune_pointwise, triton_kernel_mode, low_memory_mode, shim_library_path"

@@ -73,7 +73,7 @@ class Cuda:
                 known = (*_CHOICES, _PATH)
                 near = nearest(key, known)
                 hint = f"did you mean {near!r}?" if near else f"use one of: {', '.join(known)}"
-                yield SpecIssue(key, f"cuda has no compile spec {key!r} and would ignore it", hint)
+                yield SpecIssue(key, f"cuda does not know the compile spec {key!r} and would ignore it", hint)
 
     def availability(self) -> Availability:
         found = find_packages("torch", "executorch", "triton", remedy=REMEDY)

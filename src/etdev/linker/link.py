@@ -95,7 +95,7 @@ class Addressed:
 
     program: Program
     result: PassResult
-    """Result of the passes before the addresses were assigned."""
+    """Result of the passes, still without addresses."""
     buffers: list[tuple[BufferInfo, ...]]
     """Buffers of each method."""
     banks: BankReport | None

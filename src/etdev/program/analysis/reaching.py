@@ -28,7 +28,7 @@ from etdev.program.used import used_values
 _MOST_STEPS = 30_000_000
 """Limit on the number of places and writes that the analysis visits. Methods above the limit are rejected."""
 _TREE = 10
-"""Number of steps that count for one change of a persistent map."""
+"""Number of steps that one change of a persistent map counts as."""
 
 
 class Kind(Enum):

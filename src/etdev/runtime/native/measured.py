@@ -14,13 +14,13 @@ class DeviceCounts:
     allocations: int
     allocated_bytes: int
     live_allocations: int
-    """Allocations that are not freed."""
+    """Number of allocations that are not freed."""
     live_bytes: int
     copies_in: int
-    """Copies from the host to the device."""
+    """Number of copies from the host to the device."""
     bytes_in: int
     copies_out: int
-    """Copies from the device to the host."""
+    """Number of copies from the device to the host."""
     bytes_out: int
 
 

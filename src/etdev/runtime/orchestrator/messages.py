@@ -46,7 +46,7 @@ class Job:
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     keep: int | None = None
-    """Number for storing the result on the worker; None to send the result back."""
+    """Number under which the worker stores the result; None to send the result back."""
 
 
 @dataclass(frozen=True, slots=True)

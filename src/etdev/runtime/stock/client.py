@@ -43,7 +43,7 @@ class StockRuntime:
         self._data: tuple[Path, ...] = ()
         self._shared = False
         self._orders: dict[str, tuple[DimOrder | None, ...]] = {}
-        """Method → dimension order of each input."""
+        """Maps a method to the dimension order of each input."""
         self._joined = JoinedFile()
         self._crash: str | None = None
         """Description of the crash if the loaded program has crashed the child; otherwise None."""
