@@ -62,7 +62,9 @@ class BankedProblem:
                 raise ProblemError(f"{label(index, buffer)} {flaw}")
         for index, banks in self.choices.items():
             if not 0 <= index < len(self.buffers) or not banks or not set(banks) <= set(range(len(self.banks))):
-                raise ProblemError(f"choices: found banks {banks} for buffer {index}; expected existing banks and buffers")
+                raise ProblemError(
+                    f"choices: found banks {banks} for buffer {index}; expected existing banks and buffers"
+                )
 
     def allowed(self, index: int) -> Sequence[int]:
         """Return the banks that may hold a buffer, in order of preference."""
