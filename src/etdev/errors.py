@@ -27,7 +27,7 @@ class ExitCode(IntEnum):
     LOCK_STALE = 5
     """Something does not match ``etdev.lock``."""
     DEPLOY_FAILED = 6
-    """The release was not deployed. The target still serves the previous release."""
+    """The release was not deployed. The previous release is still the current one."""
     BUG = 70
     """An error in etdev itself."""
     INTERRUPTED = 130
@@ -275,7 +275,7 @@ class VerifyError(StageError):
 
 
 class DeployError(EtdevError):
-    """Error for a release that was not deployed. The target still serves the previous release."""
+    """Error for a release that was not deployed. The previous release is still the current one."""
 
     exit_code = ExitCode.DEPLOY_FAILED
 

@@ -50,7 +50,7 @@ def problem() -> str | None:
 
 
 def remedy() -> str:
-    """Return the command that installs the package apart from etdev's own packages."""
+    """Return the command that installs the package in :func:`folder`, separately from all other packages."""
     return f'pip install --no-deps --target "{folder()}" {DISTRIBUTION}=={TESTED[0]} ml-dtypes==0.5.3'
 
 

@@ -66,7 +66,7 @@ def test_a_model(tmp_path: Path, model: str) -> None:
     (output,) = answer.outputs
     assert output.step == _output_step(tmp_path / "one" / first.artifact)
     assert (output.steps, output.max_abs_error) in ((0, 0), (1, pytest.approx(output.step, rel=1e-4)))
-    assert f"of {output.step:.3g} from the quantized model, of {output.allowed_steps} allowed" in answer.summary
+    assert f"of {output.step:.3g} ({output.allowed_steps} allowed" in answer.summary
     kernels = check(first, "kernels")
     assert kernels.status == "not run"
     assert "the wheel's runtime lacks ExecuTorch's library cortex-m" in kernels.summary
@@ -112,7 +112,7 @@ def test_more_steps_than_quantization_explains_fail_the_replay(tmp_path: Path, m
     monkeypatch.setattr(machine, "resolve", wrong)
     answer = check(etdev.verify(config)["mcu"], "replay")
     assert answer.status == "failed"
-    assert "from the quantized model, but at most" in answer.problems[0]
+    assert "are allowed: 1 for rounding" in answer.problems[0]
 
 
 @needs_packages

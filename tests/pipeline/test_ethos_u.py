@@ -67,7 +67,8 @@ def test_a_model(tmp_path: Path, model: str, npu: str) -> None:
     answer = check(first, "tosa")
     assert answer.status == "passed"
     assert "at most 0 LSB" in answer.summary or "at most 1 LSB" in answer.summary
-    assert "Vela makes the file's bytes from them; Vela's command stream itself was not executed" in answer.summary
+    summary = "Vela compiles the graphs to the bytes in the file; Vela's command stream itself was not executed"
+    assert summary in answer.summary
     assert check(first, "replay").status == "passed"
     (memory,) = method.delegate_memory
     assert 0 < memory.sizes["scratch"] <= 64 << 10
@@ -191,7 +192,7 @@ def test_a_graph_that_is_not_the_delegates_is_found(small: Path, monkeypatch: py
         place.write_bytes(before)
     assert result.status == "failed"
     assert any("steps from the quantized model" in problem for problem in result.problems)
-    assert any("Vela makes other bytes" in problem for problem in result.problems)
+    assert any("Vela compiles the TOSA graph to other bytes" in problem for problem in result.problems)
 
 
 def _with_other_weights(graph: bytearray) -> bytes:
@@ -215,7 +216,7 @@ def test_a_wrong_graph_is_found_though_vela_compiled_it(tmp_path: Path, monkeypa
     answer = check(target, "tosa")
     assert target.status == "rejected"
     assert answer.status == "failed"
-    assert not any("Vela makes other bytes" in problem for problem in answer.problems)
+    assert not any("Vela compiles the TOSA graph to other bytes" in problem for problem in answer.problems)
     assert any("steps from the quantized model" in problem for problem in answer.problems)
 
 

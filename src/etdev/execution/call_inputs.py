@@ -202,7 +202,7 @@ def _position(plan: m.ExecutionPlan, names: Sequence[str], name: str) -> int:
 
 
 def _integers(tensor: torch.Tensor, end: QuantizedEnd | None) -> torch.Tensor:
-    """Return floats for a quantized input as integers. Return other tensors unchanged."""
+    """Convert the floats for a quantized input to integers. Return other tensors unchanged."""
     import torch
 
     return tensor if end is None or tensor.dtype != torch.float32 else quantize(end, tensor)

@@ -18,7 +18,7 @@ from etdev.runtime.pool import outputs_of
 _TASK_SECONDS = 0.05
 """Target duration in seconds of all calls of a task. Sending a task and its result needs 0.1 to 2 ms."""
 _LEAST_BUSY = 0.9
-"""Minimum fraction of the time that workers must spend in calls. Below this, overhead distorts the throughput."""
+"""Minimum value of :attr:`ThroughputResult.busy`. Below this, overhead distorts the throughput."""
 _LEAST_TASKS = 5
 """Minimum number of tasks for each worker. With fewer tasks, it is unknown if their times are steady."""
 _MOST_SPREAD = 1.5
@@ -36,7 +36,7 @@ class ThroughputResult(Part):
     """Seconds from the start of the first call to the end of the last call."""
     calls_per_second: float
     busy: float
-    """Fraction of the time that the workers spent in calls."""
+    """Time in calls, divided by the total time of all workers (``workers * seconds``)."""
     spread: float
     """Time of a call in slow tasks (90th percentile) divided by its time in fast tasks (10th percentile)."""
     factor: float | None = None

@@ -115,7 +115,7 @@ def try_operator(runtime: StockRuntime, schema: Schema) -> tuple[Trial, ...]:
 
 @contextmanager
 def _limited(runtime: StockRuntime) -> Iterator[None]:
-    """In this context, limit the time of each call of the runtime, because a kernel may hang.
+    """Inside the block, limit the time of each call of the runtime, because a kernel may hang.
 
     The runtime is started before the limit applies, because its start may take longer.
     """

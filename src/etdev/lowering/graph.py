@@ -91,7 +91,7 @@ class Editor:
 
     @contextmanager
     def before(self, node: Node, line: Node | None = None) -> Iterator[None]:
-        """In this context, insert new ops before ``node``.
+        """Inside the block, insert new ops before ``node``.
 
         The new ops get the source line of ``line`` if that node is given; otherwise the source line of ``node``.
         """
@@ -239,7 +239,7 @@ def arguments(node: Node) -> tuple[Any, ...]:
 
 
 def value(node: Node) -> torch.Tensor:
-    """Return the tensor in a node's metadata. The tensor states element type and sizes."""
+    """Return the fake tensor in a node's metadata. It has the element type and the sizes of the node's output."""
     found: torch.Tensor = node.meta["val"]
     return found
 

@@ -72,7 +72,7 @@ class NativeState:
 
     available: bool
     reason: str
-    """Tools that compile the native runtime; the missing tool if the native runtime is not available."""
+    """Text on how the native runtime is compiled, or on the missing tool if it is not available."""
     remedy: str | None
 
 

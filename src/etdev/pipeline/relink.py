@@ -225,8 +225,8 @@ def _linked(program: Program, options: LinkOptions, source: Path, *, keep: bool)
 def check_kinds(names: Collection[str], where: str) -> tuple[ElisionKind, ...]:
     """Return the kinds of copies in ``names``, in the order of reports.
 
-    A string is one name; ``all`` means all kinds. Raises :class:`~etdev.errors.UsageError`, at ``where``, for an
-    unknown name.
+    A string is one name; ``all`` means all kinds. Raises :class:`~etdev.errors.UsageError`, with the location
+    ``where``, for an unknown name.
     """
     names = {names} if isinstance(names, str) else set(names)
     known = (*KINDS, "all")

@@ -28,7 +28,7 @@ def _advice(project: Project, target: str, program: Program | None, figure: str,
         case "file" | "weights":
             return "" if settings.quantize else "quantize the model"
         case "ram":
-            return "reduce the largest part (`etdev bench --runtime native` lists them for each method)"
+            return "reduce the largest part (`etdev bench --runtime native` lists the parts of each method)"
         case "scratch" | "fast_scratch":
             return "add `--optimise=Size` to the option `extra_flags` of the partitioner, or use another `memory_mode`"
         case "copies":

@@ -113,7 +113,7 @@ def _allocated(device: Device, index: int, size: int, alignment: int, registry: 
 
 @contextmanager
 def _naming(what: str) -> Iterator[None]:
-    """In this context, set the location of errors to ``what``, a description of the memory."""
+    """Inside the block, set the location of errors to ``what``, a description of the memory."""
     try:
         yield
     except EtdevError as error:

@@ -20,7 +20,7 @@ must be equal.
 """
 
 SMALLEST_PEAK = 1e-2
-"""Lower bound of the magnitude of which the tolerance is a fraction."""
+"""Magnitude from which the tolerance is computed if the reference output's own magnitude is smaller."""
 
 QUANTIZED_MARGIN_DB = 6.0
 QUANTIZED_SNR_RANGE = (3.0, 30.0)

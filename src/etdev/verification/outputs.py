@@ -115,8 +115,8 @@ def _judge(built: BuiltTarget, output: ComparedOutput, findings: Findings) -> No
     findings.add_output(figures)
     if figures.steps is not None and figures.allowed_steps is not None and figures.steps > figures.allowed_steps:
         text = (
-            f"{label} is {figures.steps} steps of {figures.step:.3g} from the quantized model, but at most "
-            f"{figures.allowed_steps} are allowed: 1, and those by which quantization changed the float model"
+            f"{label} differs from the quantized model by {figures.steps} steps of {figures.step:.3g}, but at most "
+            f"{figures.allowed_steps} are allowed: 1 for rounding, and as many as quantization changed the float model"
         )
         findings.broken.append(built.broken(text))
     if difference.excess > 0 and snr is not None:
@@ -160,8 +160,8 @@ def _judge_gates(
             f"by {output.out_of_tolerance:.3g}"
         )
         hint = (
-            f"allow for the output's max abs error, {output.against_reference.max_abs_error:.2g}, because kernels "
-            "round differently from eager PyTorch; or compute the output in a wider dtype"
+            f"allow an absolute error of {output.against_reference.max_abs_error:.2g}, the largest of this output, "
+            "because kernels round differently from eager PyTorch; or compute the output in a wider dtype"
         )
         findings.missed.append(Problem(text, (*table, "rtol" if settings.atol is None else "atol"), hint))
     if settings.min_snr_db is not None and float_snr is not None and float_snr < settings.min_snr_db:

@@ -394,9 +394,9 @@ def test_what_failed_is_not_remembered(config: Path) -> None:
 def test_files_that_nobody_declared_are_named(first: tuple[Path, Path, BuildResult]) -> None:
     notes = [note for note in first[2]["cpu"].notes if "does not name" in note]
     text = (
-        "the model's code reads numbers.txt, which `model.inputs` does not name: etdev notices changes of a file that "
+        "the model's code reads numbers.txt, which `model.inputs` does not name: etdev notices changes of such files "
     )
-    assert notes == [f"{text}is not named only if Python opens it"]
+    assert notes == [f"{text}only if Python opens them"]
 
 
 @pytest.mark.integration

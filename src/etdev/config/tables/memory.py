@@ -67,9 +67,9 @@ class Memory(Table):
     tiling: Literal["auto", "off", "always"] = Field(
         "auto",
         description="Tiling computes ops part by part, which needs less memory but more instructions, so the "
-        "file grows. `auto` tiles where the memory saved is larger than the growth of the file, or where "
-        "a method would otherwise exceed all banks together, `always` wherever it saves memory, `off` "
-        "nowhere. A change of this key builds from the export on.",
+        "file grows. `auto` tiles where this saves more memory than it adds to the file, or where a method would "
+        "otherwise exceed all banks together; `always` tiles wherever this saves memory; `off` never tiles. If this "
+        "key changes, a build repeats all stages from the export on.",
     )
     order: Literal["auto", "as-is"] = Field(
         "auto",
@@ -79,7 +79,7 @@ class Memory(Table):
     banks: Many[Bank] = Field(
         (),
         description="Memories that hold the host's planned tensors, in order of preference. Without banks, planned "
-        "memory has no limit and no parts.",
+        "memory has no limit and is not divided.",
     )
     pin: Pin = Field(default_factory=Pin, description="Banks that some tensors must be in.")
 

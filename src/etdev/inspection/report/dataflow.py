@@ -31,7 +31,7 @@ class Operands:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A beginning or an end of data: an input, an output, or state of an earlier call."""
+    """A start or an end of the data flow: an input, an output, or state of an earlier call."""
 
     kind: str
     value: int
@@ -213,7 +213,7 @@ def _live_after(flow: FlowGraph, operands: Sequence[Operands], outputs: Sequence
 def _before_blocks(
     flow: FlowGraph, operands: Sequence[Operands], started: _Writers, live: Sequence[set[int]]
 ) -> list[dict[int, frozenset[int]]]:
-    """Return the writers of each value that is read later, before each block."""
+    """Return, for the start of each block, the writers of each value that may still be read."""
     before: list[dict[int, frozenset[int]]] = [{} for _ in flow.blocks]
     if not flow.blocks:
         return before
@@ -242,7 +242,7 @@ def _after(
     block: int,
     live: Sequence[set[int]],
 ) -> dict[int, frozenset[int]]:
-    """Return the writers of each value that is read later, after a block."""
+    """Return, for the end of a block, the writers of each value that may still be read."""
     now = dict(before[block])
     for position in range(flow.blocks[block].start, flow.blocks[block].end):
         _apply(now, position, operands[position])

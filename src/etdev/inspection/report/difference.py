@@ -1,4 +1,4 @@
-"""Content of the page of ``etdev diff``: two programs, and what differs between them."""
+"""Content of the page of ``etdev diff``: two programs and their differences."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from etdev.program import model as m
 from etdev.program.info import MethodInfo, ProgramInfo
 
 _MOST_PAIRS = 2_000_000
-"""Number of pairs of equal instructions above which the comparison treats frequent instructions as filling."""
+"""Number of pairs of equal instructions above which the search for matches ignores frequent instructions."""
 
 
 def diff_page(a: Path, b: Path, found: ProgramDiff | None = None) -> str:
@@ -156,7 +156,7 @@ def _called(method: MethodInfo) -> Counter[str]:
 def instruction_keys(
     plans: Sequence[m.ExecutionPlan], pages: tuple[MethodPage, MethodPage], texts: Sequence[str]
 ) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
-    """Return what identifies each instruction of two methods: operator, types of the outputs, and the module.
+    """Return a key for each instruction of two methods: the operator, the module, and the types of the outputs.
 
     The module is left out if one of the methods has no modules.
     """
@@ -213,9 +213,9 @@ def _value_pairs(
     rows: Sequence[tuple[int, int]],
     texts: Sequence[str],
 ) -> Iterator[tuple[int, int]]:
-    """Yield the values of both methods that are the same.
+    """Yield pairs of corresponding values, one from each method.
 
-    These are inputs at the same position, state of the same name, and outputs of the same instructions.
+    Inputs at the same position correspond, and state of the same name, and outputs of corresponding instructions.
     """
     written = [[values for _, values in _operands(page)] for page in pages]
     same = [(written[0][one], written[1][other]) for one, other in rows if one >= 0 and other >= 0]
@@ -231,7 +231,7 @@ def _value_pairs(
 
 
 def _state(page: MethodPage, texts: Sequence[str]) -> dict[str, int]:
-    """Map the names of the state that a method reads to the values."""
+    """Map the name of each state that a method reads to the state's value index."""
     ends = zip(page.graph.ends.kind, page.graph.ends.name, page.graph.ends.value, strict=True)
     return {texts[name]: value for kind, name, value in ends if texts[kind] == STATE}
 

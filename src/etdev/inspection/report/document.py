@@ -29,7 +29,7 @@ from etdev.program.info import ProgramInfo
 
 @dataclass(frozen=True)
 class ReadProgram:
-    """A program, and what is known of its build."""
+    """A program, and the known facts about its build."""
 
     program: Program
     file: Path
@@ -86,7 +86,7 @@ def file_document(file: Path, data: Sequence[Path] = ()) -> Document:
 
 
 def read_program(file: Path, data: Sequence[Path] = ()) -> ReadProgram:
-    """Read a program and what is known of its build. Raises :class:`~etdev.errors.ProgramError`."""
+    """Read a program, and find facts about its build. Raises :class:`~etdev.errors.ProgramError`."""
     program = pte.read(file)
     if data:
         read_joined(file, data)  # This checks that the data files belong to the program.

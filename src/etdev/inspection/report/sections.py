@@ -43,7 +43,7 @@ def data_page(info: ProgramInfo, file: Path, known: Provenance) -> FilePage:
     items: dict[str, list[_Item]] = {"constants": [], "named data": []}
     for index, (first, *others) in found.items():
         kind = "named data" if first.tensor_layout is None or first.key in looked_up else "constants"
-        what = users.get(first.key, "looked up by delegates" if kind == "named data" else "of no tensor of the program")
+        what = users.get(first.key, "looked up by delegates" if kind == "named data" else "used by no tensor")
         also = f", the same bytes as {', '.join(other.key for other in others)}" if others else ""
         items[kind].append((first.key, len(data.segments[index].data), f"{what}{also}"))
     sizes = {kind: sum(size for _, size, _ in of_kind) for kind, of_kind in items.items()}

@@ -7,9 +7,9 @@
    output is copied into its slot separately. Examples are a constant, state, memory of the caller, and an input that
    occurs twice.
 
-A part and its whole have the same content while no instruction writes either of them. So the pass keeps the copy if one
-of the two is written again while the other one is in use. The whole is in use for as long as any of its parts. So the
-pass also keeps the copy if peak memory would rise during that time.
+The smaller tensor, an output in case 1 and an input in case 2, is the *part*. The larger tensor is the *whole*. Both
+share bytes, so the pass keeps the copy if one is written after the copy while the other is in use. The whole stays in
+memory for as long as any of its parts. So the pass also keeps the copy if this would raise peak memory.
 """
 
 from __future__ import annotations

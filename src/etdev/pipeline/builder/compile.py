@@ -378,5 +378,5 @@ def _undeclared(session: BuildSession) -> Iterator[str]:
         more = f" and {len(names) - _SHOWN_FILES} more" if len(names) > _SHOWN_FILES else ""
         yield (
             f"the model's code reads {', '.join(names[:_SHOWN_FILES])}{more}, which `model.inputs` does not name: "
-            "etdev notices changes of a file that is not named only if Python opens it"
+            "etdev notices changes of such files only if Python opens them"
         )

@@ -66,7 +66,7 @@ class Lock(_Part):
 def read_lock(text: str, where: str) -> Lock:
     """Parse the text of a lock.
 
-    Raises :class:`~etdev.errors.UsageError` at ``where`` if the text is not a valid lock.
+    Raises :class:`~etdev.errors.UsageError`, with the location ``where``, if the text is not a valid lock.
     """
     hint = "restore the lock from version control, or remove the lock and run `etdev build`"
     try:

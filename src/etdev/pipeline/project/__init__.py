@@ -54,7 +54,7 @@ class Project:
 
     @property
     def files(self) -> list[Path]:
-        """Files of the config and of each target that a build reads or writes. Model files are not included."""
+        """Files that a build reads or writes: the config's files and the files of each target, without model files."""
         suffixes = (".pte", ".etrecord", ".object.pte", ".object.json", ".object.etrecord")
         names = [f"{self.name}{suffix}" for suffix in suffixes]
         folders = [self.out / target for target in self.config.targets]

@@ -43,7 +43,7 @@ def unrunnable_checks(loaded: LoadedConfig) -> Iterator[Problem]:
 def native_obstacle(config: Config, target: Target) -> str | None:
     """Return the reason why the native runtime can never run a target; None if it may run it.
 
-    A library that the config names may have any backend.
+    If the config names native libraries, return None, because a library may have any backend.
     """
     if config.project.native_libraries:
         return None

@@ -58,7 +58,7 @@ def target_runtime(
 def check_runtime_settings(project: Project, target: str) -> None:
     """Read the file in `runtime.operators`, so that a build with an unreadable file fails early.
 
-    Raises :class:`~etdev.errors.ConfigError` at the key.
+    Raises :class:`~etdev.errors.ConfigError`, with the location of the key, if the file is not valid.
     """
     if project.config.targets[target].runtime.operators is not None:
         selected_operators(project, target)
@@ -68,7 +68,8 @@ def needed_libraries(operators: Iterable[str]) -> tuple[str, ...]:
     """Return the names of ExecuTorch's kernel libraries that contain these operators, sorted.
 
     An operator that is in ``portable`` does not require ``optimized``. The wheel has lists of the libraries' operators.
-    An operator that is in none of the lists counts only if it is an ATen operator. Any other operator may be custom.
+    An ATen operator that is in none of the lists requires ``optimized``. Other operators in none of the lists may be
+    custom, and require no library.
     """
     listed = {name: library_operators(name, frozenset()) for name in ("portable", "quantized", "cortex-m")}
     found = set()
@@ -93,7 +94,8 @@ def library_operators(library: str, wheel_operators: frozenset[str]) -> frozense
 def selected_operators(project: Project, target: str) -> frozenset[str] | None:
     """Return the operators in the file of `runtime.operators`; None if the file includes all operators.
 
-    ExecuTorch's selective build uses the same file. Raises :class:`~etdev.errors.ConfigError` at the key.
+    ExecuTorch's selective build uses the same file. Raises :class:`~etdev.errors.ConfigError`, with the location of the
+    key, if the file is not valid.
     """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError

@@ -115,8 +115,8 @@ class UserCode:
     def get(self, entry: str, base: Path, where: str) -> Callable[..., Any]:
         """Return the callable ``module:attribute``; search the module in ``base`` first.
 
-        Raises :class:`~etdev.errors.MismatchError` at ``where`` if the module or the attribute does not exist, and
-        :class:`~etdev.errors.LoadError` if importing it fails.
+        Raises :class:`~etdev.errors.MismatchError`, with the location ``where``, if the module or the attribute does
+        not exist. Raises :class:`~etdev.errors.LoadError` if importing the module fails.
         """
         module_name, _, attribute = entry.partition(":")
         found: Any = self._import(module_name, base, where)

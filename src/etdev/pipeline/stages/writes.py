@@ -78,9 +78,9 @@ def find_clash(program: ExportedProgram) -> tuple[str, Node] | None:
 
 
 def find_written_constant(program: ExportedProgram) -> tuple[str, Node] | None:
-    """Return a tensor of the model that the method writes and that is no buffer, with the writing node; None if none.
+    """Return a tensor that the method writes although it is not a buffer, with the writing node; None if there is none.
 
-    ``torch.export`` takes a tensor that is a plain attribute of the module for a constant.
+    ``torch.export`` treats such a tensor, a plain attribute of the module, as a constant.
     """
     constants = program.graph_signature.inputs_to_lifted_tensor_constants
     found = [(constants[node.name], by) for node, by in _write_nodes(program).items() if node.name in constants]

@@ -71,9 +71,9 @@ def _nested(program: Program, plan: m.ExecutionPlan) -> Iterator[Unused]:
 
 
 def _observed(plan: m.ExecutionPlan, memory: MethodMemory, unused: Unused) -> Unused:
-    """Move each position to the next calls of kernels and delegates, before which the host can fill bytes.
+    """Replace each position by the next calls of kernels or delegates. The host can fill bytes only before these calls.
 
-    ExecuTorch reports only these calls to the host. Bytes that are in use again at such a call are left out.
+    ExecuTorch does not report other instructions to the host. Omit bytes that are in use again at the new position.
     """
     graph = flow_graph(plan)
     found: dict[int, list[Range]] = {}

@@ -41,7 +41,8 @@ class DeviceCheck(Check):
     def run(self, subject: Subject) -> CheckResult:
         """Test the devices' memory, and combine the test's result with those of the checks *replay* and *native*.
 
-        Without a config, *native* does not run. Then the program runs here in the native runtime, on random inputs.
+        Without a config, the check *native* cannot run. This check then runs the program in the native runtime itself,
+        on random inputs.
         """
         program, registry, replay = subject.program, registry_for(subject.device_map), subject.results["replay"]
         built = subject.origin

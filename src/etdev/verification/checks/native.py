@@ -145,7 +145,7 @@ class WitnessedRuntime:
 
 @contextmanager
 def _of_stock() -> Iterator[None]:
-    """In this context, state in the text of each error that the error comes from the stock runtime."""
+    """Inside the block, state in the text of each error that the error comes from the stock runtime."""
     try:
         yield
     except ProgramFailureError as error:

@@ -50,8 +50,8 @@ class PlanCheck(Check):
             objects = object_place(origin.project, origin.target)
             found = check_existing(program, objects, share_state=origin.project.config.model.share_state)
         hint = (
-            "try another planner or alignment, which only takes a link (targets.X.memory); report this and "
-            "attach the model"
+            "try another planner or alignment (targets.X.memory), for which a new link is enough; also report this "
+            "and attach the model"
         )
         return found.result(self.name, where=origin.place("memory"), hint=hint)
 

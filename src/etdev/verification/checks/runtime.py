@@ -183,8 +183,8 @@ def _in_steps(outputs: Sequence[OutputError]) -> Iterator[str]:
     if found:
         worst = max(found, key=lambda item: (item.steps or 0) - (item.allowed_steps or 0))
         yield (
-            f"output {worst.output} is at most {_count(worst.steps or 0, 'step')} of {worst.step:.3g} from the "
-            f"quantized model, of {worst.allowed_steps} allowed, because kernels scale in fixed point"
+            f"output {worst.output} differs from the quantized model by at most {_count(worst.steps or 0, 'step')} of "
+            f"{worst.step:.3g} ({worst.allowed_steps} allowed, because kernels scale in fixed point)"
         )
 
 

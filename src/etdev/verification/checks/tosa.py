@@ -156,7 +156,7 @@ def _compiled_again(built: BuiltTarget, program: Program) -> list[str] | str:
             problems.append(f"delegate {index} of {method!r}: {error.message}")
             continue
         if again != bytes(blob):
-            text = "Vela makes other bytes than the file's from the TOSA graph"
+            text = "Vela compiles the TOSA graph to other bytes than those in the file"
             problems.append(f"delegate {index} of {method!r}: {text}")
     return problems
 
@@ -173,7 +173,7 @@ def _summary(built: BuiltTarget, calls: Sequence[Call], samples: int, worst: int
     graphs = f"{len(count)} TOSA graph{'s' * (len(count) != 1)}"
     parts = [
         f"{graphs} on {samples} sample{'s' * (samples != 1)}, at most {worst} LSB from the quantized model",
-        compiled if isinstance(compiled, str) else "Vela makes the file's bytes from them",
+        compiled if isinstance(compiled, str) else "Vela compiles the graphs to the bytes in the file",
         "Vela's command stream itself was not executed",
     ]
     if built.weak:

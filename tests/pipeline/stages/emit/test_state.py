@@ -173,8 +173,8 @@ def test_a_delegate_may_not_keep_a_copy_of_shared_state(tmp_path: Path) -> None:
                 EmitError,
                 f"{tmp_path / 'etdev.toml'}:5:15 (model.share_state)",
                 (
-                    "in method 'apply', a delegate has its own copy of the state 'weight', which ops outside "
-                    "the delegate change"
+                    "in method 'apply', a delegate has its own copy of the state 'weight'; changes by ops outside "
+                    "the delegate do not reach that copy"
                 ),
                 "exclude the ops that use this state from the partitioners, or give each method its own "
                 "state (set `model.share_state` to false)",

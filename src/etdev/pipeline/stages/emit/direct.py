@@ -45,8 +45,9 @@ def emit_directly(
 ) -> Emitted | None:
     """Emit the lowered methods if all of them are plain; otherwise return None.
 
-    The graphs must have the dimension orders and the values of writes that emission needs. This function only removes
-    unused ops from them. For a trial, the sidecar has no source lines and no debug handles.
+    The caller must have inserted the copies of :mod:`.dim_orders` and the clones of :mod:`etdev.pipeline.stages.writes`
+    into the graphs. This function only removes unused ops. For a trial, the sidecar has no source lines and no debug
+    handles.
     """
     if project.config.targets[target].etrecord or lowered.manager.config_methods:
         return None  # ``config_methods`` are the constant methods, those of quantized inputs and outputs included.
@@ -209,5 +210,5 @@ def _nesting(spec: Any) -> str:
     try:
         text: str = tree.to_str()
     except NotImplementedError as error:
-        raise NotPlainError("an input or an output is of a type without a name") from error
+        raise NotPlainError("ExecuTorch cannot describe the type of an input or an output") from error
     return text

@@ -106,8 +106,8 @@ def emit_trial(project: Project, lowered: LoweredModel, exported: ExportedModel,
 def read_object(path: Path) -> Program:
     """Return the object program at ``path``.
 
-    ExecuTorch and etdev align the segments of object programs to the same number of bytes. A file may have a larger
-    alignment only by chance, and linked programs do not keep it. Raises :class:`~etdev.errors.ProgramError`.
+    Its segment alignment is always that of ExecuTorch and etdev. The offsets in the file could suggest a larger
+    alignment by chance. Raises :class:`~etdev.errors.ProgramError`.
     """
     return replace(read(path), segment_alignment=SEGMENT_ALIGNMENT)
 

@@ -50,8 +50,8 @@ def find_state(project: Project, lowered: LoweredModel, exported: ExportedModel,
     state |= {name: placeholder for placeholder, name in buffers.items() if name in changed}
     for name in sorted((shared | set(state)) & _inside_delegates(program)):
         raise EmitError(
-            f"in method {method!r}, a delegate has its own copy of the state {name!r}, which ops outside the "
-            "delegate change",
+            f"in method {method!r}, a delegate has its own copy of the state {name!r}; changes by ops outside the "
+            "delegate do not reach that copy",
             where=project.where("model", "share_state") if name in shared else project.where("methods", method),
             hint="exclude the ops that use this state from the partitioners"
             + (", or give each method its own state (set `model.share_state` to false)" if name in shared else ""),

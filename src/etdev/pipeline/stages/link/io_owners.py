@@ -43,7 +43,7 @@ def caller_owned(
 
 
 def refused_end(project: Project, target: str, error: CallerOwnedError, signature: Signature) -> ConfigError:
-    """Convert the linker's error about an owner to an error at the config's key, with the input's or output's name."""
+    """Convert the linker's error about an owner. The result has the config key and the input's or output's name."""
     key: KeyPath = ("targets", target, "io", error.method)
     found = _END.search(error.message)
     if found is None:

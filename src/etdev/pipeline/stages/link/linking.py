@@ -62,8 +62,8 @@ def link_program(
     """Link an object program with the target's ``memory``, ``io``, ``elide``, ``inplace`` and ``external_weights``.
 
     Also prove that the linked program computes what the object program computes. Raises
-    :class:`~etdev.errors.ConfigError` at a key of ``io`` that the linker cannot satisfy, and
-    :class:`~etdev.errors.LinkError` at the key of a planner that fails.
+    :class:`~etdev.errors.ConfigError` if the linker cannot satisfy a key of ``io``, and
+    :class:`~etdev.errors.LinkError` if a planner fails. Both errors have the location of the config key.
     """
     data = _data_files(project, target, objects)
     options = replace(_options(project, target, user, objects, signatures), inplace=inplace.table)
@@ -101,7 +101,7 @@ def link_program(
 
 
 def _refused_capacity(project: Project, target: str, error: CapacityError) -> CapacityError:
-    """Return the error at the target's banks, with the remedies that the target does not use yet."""
+    """Return the error with the location of the target's banks in the config, and with unused remedies added."""
     settings = project.config.targets[target]
     remedies = list(error.remedies)
     if settings.memory.tiling != "always" and not error.at_delegate:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def load_model(project: Project, user: UserCode) -> LoadedModel:
     """Import the modules in the config's ``project.imports``, then load the model.
 
-    Raises :class:`~etdev.errors.LoadError` at the config's key that causes the error.
+    Raises :class:`~etdev.errors.LoadError` if loading fails, with the location of the config key that causes this.
     """
     _require_inputs(project)
     register_imports(project, user)
@@ -79,9 +79,9 @@ def _load_entry(project: Project, user: UserCode, entry: str) -> LoadedModel:
 
 
 def _check_kwargs(project: Project, make: Callable[..., Any], entry: str, kwargs: Mapping[str, Any]) -> None:
-    """Raise an error at ``model.kwargs`` if the callable ``make`` does not accept these arguments.
+    """Raise an error if the callable ``make`` does not accept the arguments ``kwargs``.
 
-    Python's own TypeError would not show the location in the config.
+    The error has the location of ``model.kwargs`` in the config, which Python's own TypeError would lack.
     """
     try:
         signature = inspect.signature(make)

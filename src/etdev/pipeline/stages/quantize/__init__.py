@@ -57,7 +57,7 @@ def quantize_exported(
 
 
 def quantize_failure(scheme: str, error: Exception, where: str) -> QuantizeError:
-    """Return the error for a scheme that failed, at the scheme's table in the config."""
+    """Return the error for a scheme that failed. ``where`` is the location of the scheme's table in the config."""
     return QuantizeError(f"the scheme {scheme!r} failed: {describe_exception(error)}", where=where)
 
 
