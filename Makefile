@@ -12,6 +12,8 @@ VENV := .venv$(addprefix -,$(filter-out $(PINNED),$(EXECUTORCH)))
 BIN := $(VENV)/bin
 # Processes that run the tests: each takes a gigabyte or two.
 JOBS ?= 2
+# Without bytecode, each process of the tests compiles all that it imports.
+export PYTHONDONTWRITEBYTECODE =
 # Set in CI: install only files with the hashes of .ci/constraints-hashed.txt, torch as its CPU build.
 HASHES ?=
 INSTALLED := $(VENV)/.installed
