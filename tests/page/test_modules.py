@@ -33,7 +33,7 @@ def test_modules_are_sorted_and_drawn(browser: Browser, screen: Screen, tmp_path
     ]
     assert browser.run("return document.querySelector('#modules canvas').width") > 200
     assert browser.run("return document.querySelector('#modules .chart').getAttribute('aria-label')") == (
-        "Modules by bytes written: encoder.1 32 B, encoder.0 16 B, head 16 B. The table below says the same."
+        "Modules by bytes written: encoder.1 32 B, encoder.0 16 B, head 16 B. The table below contains the same facts."
     )
     browser.run(
         "const field = document.querySelector('#modules select');"

@@ -52,7 +52,7 @@ function tensorFacts(method, buffer, row) {
   const { value, kind, dtype, shape, offset, size: sizes, start, end, writer, storage, reason } = buffer.tensors;
   const used = start[row] < end[row];
   const shared =
-    storage[row] < 0 ? "" : `with others in ${exactSize(buffer.storages.size[storage[row]])} that they share`;
+    storage[row] < 0 ? "" : `${exactSize(buffer.storages.size[storage[row]])} with other tensors`;
   return [
     [
       "tensor",

@@ -91,7 +91,7 @@ function moduleRows(method) {
 function modulesSummary(rows, measure) {
   const largest = rows.filter((row) => row.parent && !row.children.length).sort((a, b) => b[measure] - a[measure]);
   const listed = largest.slice(0, 5).map((row) => `${row.name} ${size(row[measure])}`);
-  return `Modules by ${MODULE_MEASURES[measure]}: ${listed.join(", ") || size(rows[0][measure])}. The table below says the same.`;
+  return `Modules by ${MODULE_MEASURES[measure]}: ${listed.join(", ") || size(rows[0][measure])}. The table below contains the same facts.`;
 }
 
 function moduleTable({ method, rows, links, measure }) {

@@ -60,7 +60,7 @@ function verification(program) {
   if (!program.checks.length)
     return section(
       "Verification",
-      element("p", {}, `Nothing is known of it: ${program.unverified || "the build did not verify"}.`),
+      element("p", {}, `There are no results: ${program.unverified || "the build did not verify"}.`),
     );
   const status = (check) => element("span", { class: check.status.replace(" ", "-") }, check.status);
   const said = (check) =>
@@ -72,7 +72,7 @@ function verification(program) {
       columns: [
         { title: "name", text: (check) => check.name },
         { title: "answer", text: (check) => check.status, cell: status },
-        { title: "what was seen", wide: true, text: (check) => [check.summary, ...check.details].join(" "), cell: said },
+        { title: "details", wide: true, text: (check) => [check.summary, ...check.details].join(" "), cell: said },
       ],
     }),
   );

@@ -11,9 +11,9 @@ function mapHelp(id) {
   return element(
     "p",
     { class: "faint", id },
-    "Left and right: tensors by time. Up and down: what lies above and below. P: the peak. + − 0: zoom. ",
+    "Left and right: tensors by time. Up and down: tensors by address. P: the peak. + − 0: zoom. ",
     "With a pointer: drag to move, Ctrl and wheel to zoom time, Shift and wheel to zoom addresses, click to hold. ",
-    "The tables below say the same.",
+    "The tables below contain the same facts.",
   );
 }
 
@@ -24,7 +24,7 @@ function legend(buffer) {
     swatch.style.background = `var(--${hue})`;
     return element("li", {}, swatch, name);
   };
-  const held = buffer.storages.offset.length ? [entry("storage", "held for an alias, or as a part")] : [];
+  const held = buffer.storages.offset.length ? [entry("storage", "kept for tensors that share the bytes")] : [];
   return element("ul", { class: "legend" }, ...there.map((kind) => entry(kind, KINDS[kind])), ...held);
 }
 

@@ -103,7 +103,7 @@ function transferTable(method) {
   const { instruction, to_device, device, size: sizes, value } = method.timeline.transfers;
   const total = (there) => sizes.reduce((sum, bytes, row) => (to_device[row] === there ? sum + bytes : sum), 0);
   return dataTable({
-    caption: `Copies: ${exactSize(total(true))} to devices, ${exactSize(total(false))} back, each instruction once`,
+    caption: `Copies, if each instruction runs once: ${exactSize(total(true))} to devices, ${exactSize(total(false))} back`,
     rows: instruction.map((_, row) => row),
     columns: [
       {
