@@ -30,7 +30,7 @@ def installed() -> str | None:
 def is_supported(version: str) -> bool:
     """Return whether etdev supports this version of ExecuTorch.
 
-    Only the numbers of the release count: ``1.6.0a0+cpu`` is a version of 1.6.
+    Ignore suffixes: ``1.6.0a0+cpu`` counts as 1.6.0.
     """
     return _OLDEST <= _release(version) < _TOO_NEW
 

@@ -31,7 +31,10 @@ class Elision:
     operator: str
     action: Action
     nbytes: int
-    """Number of bytes that the copy no longer moves, or still moves if it is kept. For dynamic sizes, the maximum."""
+    """Number of bytes that the program no longer copies. For a kept copy, number of bytes that it still copies.
+
+    For dynamic sizes, the maximum.
+    """
     reason: str = ""
     """Reason why the copy, or a part of it, was kept."""
     kind: ElisionKind = "views"

@@ -156,7 +156,7 @@ class ProgramError(EtdevError):
 
 
 class UnlinkableError(ProgramError):
-    """Error for a valid file whose memory cannot be planned, because the file overwrites values before reading them."""
+    """Error for a valid file whose memory cannot be planned, because a method overwrites values that it reads later."""
 
     exit_code = ExitCode.BUILD_FAILED
 
@@ -181,7 +181,8 @@ class LoadError(StageError):
 class MismatchError(LoadError):
     """Error for a config key that refers to something missing, unreadable or unsuitable.
 
-    Keys refer to modules, functions, arguments, methods and files. etdev itself detects the error, not the user's code.
+    Keys refer to modules, functions, arguments, methods and files. etdev detects the error, and does not translate an
+    error that the user's code raised.
     """
 
     exit_code = ExitCode.CONFIG
@@ -225,7 +226,7 @@ class CapacityError(BanksError):
     """Error for tensors that do not fit into the memory banks of a target. No file is written.
 
     ``remedies`` are the alternatives that the hint lists. ``ends_in_use`` is True if inputs or outputs are in use at
-    the peak, and ``at_delegate`` if a delegate runs there.
+    the peak. ``at_delegate`` is True if the peak is at a call of a delegate.
     """
 
     exit_code = ExitCode.GATE_FAILED

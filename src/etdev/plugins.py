@@ -27,7 +27,7 @@ class Group:
     kind: str
     """Word for one object of the group in messages, such as ``backend``."""
     contract: str
-    """Requirement for an object of the group. Errors about objects that break it have this text as hint."""
+    """Requirement for objects of the group. If an object does not meet it, this text is the hint of the error."""
     built_in: tuple[str, ...]
     """Names of etdev's own objects. Other packages must not use them."""
     takes_classes: bool = False

@@ -116,7 +116,10 @@ class Budget(Table):
 
 
 class Baseline(Table):
-    """An earlier build for comparison with `budget.growth`. Without its figures, the check `growth` does not run."""
+    """An earlier build. `budget.growth` limits the growth since that build.
+
+    Without figures of the earlier build, the check `growth` does not run.
+    """
 
     from_: BaselineSource = Field(
         alias="from",

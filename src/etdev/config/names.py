@@ -91,9 +91,9 @@ def override_issues(
 
 
 def without_new(merged: Layer) -> Layer:
-    """Remove the key ``new`` from a profile's entries whose names the merged data defines outside of profiles.
+    """Remove the key ``new`` from each entry of a profile that the merged data also defines outside of profiles.
 
-    An entry is, for example, a target in ``[profiles.NAME.targets]``.
+    An entry is, for example, the target ``[profiles.NAME.targets.X]``, which ``[targets.X]`` also defines.
     """
     config = Raw(merged.data)
     profiles = dict(config["profiles"].table)

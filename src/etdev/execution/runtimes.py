@@ -103,7 +103,7 @@ def stock_obstacle(program: Program, required: Requirements, runtime: StockRunti
 def lacking(
     required: Requirements, runtime: StockRuntime | NativeRuntime, name: str, addition: str | None = None
 ) -> Obstacle | None:
-    """Return an obstacle if the runtime lacks operators or backends; None if it lacks none.
+    """Return an obstacle if the runtime lacks required operators or backends; None if it has all of them.
 
     ``required`` contains the operators and backends that the program needs. ``name`` describes the runtime in the
     message. ``addition`` is advice on how to add an operator or a backend.

@@ -36,9 +36,9 @@ class CheckedMethod(Part):
     sizes: tuple[dict[str, int], ...]
     """Sizes of the dynamic dimensions in each call on fake tensors, by dimension name."""
     samples: bool
-    """Source of the values for the call on real tensors.
+    """True if the call on real tensors used the config's first sample.
 
-    True if the call used the config's first sample, False if it used random inputs of the smallest sizes.
+    False if the call used random inputs of the smallest sizes.
     """
 
 

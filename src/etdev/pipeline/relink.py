@@ -116,7 +116,7 @@ class RelinkResult:
     The list covers data of tensors. It covers data of a delegate only if the delegate's blob shows the names.
     """
     plan: Literal["passed", "not run"]
-    """Result of the check of the new plans, which reads the output file."""
+    """Result of the check of the new plans. The check reads the plans from the output file."""
     plan_summary: str
     """Findings of the check of the new plans, or the reason why it did not run."""
 

@@ -29,7 +29,7 @@ TABLES = {"default": DEFAULT, "none": {}}
 
 
 def check_arguments(planner: str, alignment: int | None, inplace: str, order: str) -> None:
-    """Raise :class:`~etdev.errors.UsageError` for an invalid planner, alignment in bytes, name of a table or order."""
+    """Raise :class:`~etdev.errors.UsageError` for an invalid argument. ``alignment`` is in bytes."""
     if planner not in planner_names():
         own = (
             "relink does not run code of other packages or projects; use `etdev build` with such a planner"

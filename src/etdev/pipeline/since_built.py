@@ -66,7 +66,7 @@ def since_built(project: Project, target: str, *, settings: bool = True) -> Sinc
 
 
 def _file_test(project: Project, target: str, cache: Cache) -> Callable[[LockedTarget], bool]:
-    """Return a function that returns True if the files in the output folder are those of a locked build.
+    """Return a function that takes a lock entry, and returns True if the files in the output folder match the entry.
 
     The function compares data files too, because builds with different weights in data files have the same program.
     """

@@ -42,7 +42,7 @@ class Findings:
     cut: bool = False
     """True if the limits in :class:`Effort` left out some samples or calls."""
     untried: list[str] = field(default_factory=list)
-    """Descriptions of the sizes at the ends of dynamic ranges at which eager PyTorch fails on random inputs."""
+    """Smallest or largest sizes that were not compared because eager PyTorch fails at these sizes, as texts."""
 
     def add_output(self, output: OutputError) -> None:
         """Add the figures of one output. If the output already has figures, keep the worse value of each figure."""

@@ -42,7 +42,7 @@ class Drawing:
             self._styles = {}
         self._above: list[str] = []
         self._begun = ""
-        """Incomplete line of text that will be printed above the display when it is complete."""
+        """Incomplete line of text. When the line is complete, it is printed above the display."""
         self.is_closed = False
         """True after the event that ends the display."""
 

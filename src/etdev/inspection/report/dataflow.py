@@ -114,7 +114,8 @@ def _operands(plan: m.ExecutionPlan, call: m.Instruction, found: Effects) -> Ope
 def _written(plan: m.ExecutionPlan, call: m.KernelCall | m.DelegateCall, found: Effects) -> Iterator[int]:
     """Yield the values that a call writes.
 
-    An unknown operator may change all of its arguments. If its outputs occur twice in them, yield only the outputs.
+    An unknown operator may change all of its arguments. If its outputs occur twice among the arguments, yield only the
+    outputs.
     """
     view = () if found.view is None else found.view[1:]
     written = (*found.writes, *found.updates, *found.fills, *view)
@@ -179,9 +180,9 @@ def _apply(now: dict[int, frozenset[int]], position: int, operands: Operands) ->
 
 
 def _live_after(flow: FlowGraph, operands: Sequence[Operands], outputs: Sequence[int]) -> list[set[int]]:
-    """Return the values that may be read after each block, before another instruction writes them.
+    """Return, for each block, the values that may be read after the block before an instruction writes them again.
 
-    Without these sets, each block would have the writers of all values of the method.
+    The writers of all other values need not be tracked.
     """
     read_first: list[set[int]] = []
     written: list[set[int]] = []

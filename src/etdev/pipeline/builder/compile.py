@@ -155,7 +155,7 @@ def _models(
 def remembering(
     models: tuple[ExportedModel, ExportedModel], known: KnownOutputs
 ) -> tuple[ExportedModel, ExportedModel]:
-    """Return the float model and the lowered model, with ``known`` attached to a quantized lowered model.
+    """Return the float model and the lowered model. Attach ``known`` to the lowered model if it is quantized.
 
     Verification reads outputs of the quantized model from ``known``, and adds the outputs that it computes.
     """
@@ -185,7 +185,7 @@ def find_record(project: Project, name: str, cache: Cache) -> tuple[Record, Read
 
 
 def declared_files(project: Project) -> Iterator[Path]:
-    """Yield the model files in the config, and all files in the model folders in the config."""
+    """Yield the model files that the config names, and all files in the model folders that it names."""
     model = project.config.model
     for key in ("weights", "pt2", "hf"):
         if getattr(model, key) is not None:

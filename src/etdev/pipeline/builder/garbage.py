@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _OBJECTS = 100_000
-"""Number of new objects after which Python looks for garbage."""
+"""Number of new objects after which Python collects garbage."""
 
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Let Python look for garbage rarely during the block.
+    """Let Python collect garbage rarely during the block.
 
-    A build makes millions of objects, and most of them live until its end. Python would look at them again and again,
-    which takes a fifth of the processor time. If collection is off, it stays off.
+    A build makes millions of objects, most of which live until the build ends. By default, Python would check them so
+    often that this takes a fifth of the processor time. If garbage collection is off, it stays off.
     """
     first, *others = gc.get_threshold()
     if first:

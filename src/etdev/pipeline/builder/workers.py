@@ -72,8 +72,8 @@ class RemoteBuilder:
     def compile(self, name: str, method: str, folder: Path) -> tuple[CompiledMethod | EtdevError, str | None]:
         """Compile a method of a target.
 
-        Returns the method or the error, and the reason why the cache could not store a file; the reason is None if
-        nothing failed. An exception would end all later tasks that use this builder.
+        Returns the method or the error, and the reason why the cache could not store a file, or None. The error is not
+        raised, because an exception would end all later tasks that use this builder.
         """
         return _result_or_error(lambda: compile_part(self._session, name, method, folder)), self._cache.obstacle
 

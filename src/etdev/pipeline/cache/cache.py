@@ -68,7 +68,7 @@ class Cache:
     def find(self, project: Project, target: str, level: Level, facts: Facts) -> Entry | None:
         """Return an earlier build with the same facts and unchanged reads; None if no such build exists.
 
-        Ignore builds that have lost an output file from the store.
+        Ignore builds whose output files are no longer all in the store.
         """
         root = project.loaded.root
         for entry in self.store.entries(project.name, target, level, facts):

@@ -12,7 +12,7 @@ Count = Callable[[int, int | None], None]
 
 
 WAIT = "wait for another build of it"
-"""Start of the name of the stage in which a build waits for another build of the same output."""
+"""Prefix of the stage's name while a build waits for another build of the same output."""
 
 
 def uncounted(done: int, total: int | None) -> None:

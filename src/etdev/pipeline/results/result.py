@@ -48,7 +48,7 @@ class OutputError(Part):
     dtype: str
     max_abs_error: float
     allowed: float
-    """Limit for the absolute error, in the sample whose error is closest to the limit."""
+    """Largest allowed absolute error in one sample: the sample whose error is closest to its limit."""
     snr_db: float | None
     """Signal-to-noise ratio against the reference, in dB; None if all samples were equal to the reference."""
     float_snr_db: float | None = None

@@ -141,8 +141,8 @@ def _require_values(what: str, found: Iterable[object], where: str) -> None:
 def _overlaid_state(module: torch.nn.Module | None, state: State) -> Iterator[None]:
     """Set the buffers to the values in ``state`` during the block; restore the buffers on exit.
 
-    On exit, first copy the new value of each written buffer to ``state``. A write of an unchanged value counts, because
-    it may reset the buffer to its initial value.
+    On exit, first copy the new value of each written buffer to ``state``. This includes buffers whose
+    new value equals the value before the block.
     """
     buffers = dict(module.named_buffers()) if module is not None else {}
     with restored_buffers(module):

@@ -102,8 +102,8 @@ def _initial_state(graph: ExportedMethod) -> Iterator[Callable[[Any], None]]:
     """Yield a function that resets a converted module's buffers to their initial values.
 
     Call the function before each sample, because verification also starts each sample on initial state. On exit, also
-    reset the buffers of the float model. The converted module shares these buffers, and conversion runs the graph,
-    which changes them.
+    reset the buffers of the float model. The converted module shares these buffers, and conversion changes them because
+    it runs the graph.
     """
     import torch
 
