@@ -1,4 +1,4 @@
-"""Decisions that a link makes about copies, tiling, in-place outputs and orders, with their reasons."""
+"""Decisions of the link about copies, in-place outputs and orders, and of lowering about tiling, with their reasons."""
 
 from __future__ import annotations
 
@@ -75,6 +75,6 @@ class Reordering:
     """New order of a method's instructions."""
 
     moved: int
-    """Smallest number of instructions that have to move from their original places to obtain this order."""
+    """Smallest number of instructions that have to move to change the original order to the new order."""
     memory: int | None
     """Planned memory of the method in bytes in the original order; None if it does not fit into the banks."""

@@ -24,7 +24,7 @@ _OURS = frozenset(map(int, _SIGNALS))
 _STDERR = 2
 
 _ECHO = 0.25
-"""Seconds after a SIGINT during which another SIGINT counts as the same keystroke. Some wrappers forward the signal."""
+"""Seconds after a SIGINT during which another SIGINT counts as the same keystroke. Some wrapper programs forward it."""
 
 
 class Interrupts:

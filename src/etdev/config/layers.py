@@ -28,7 +28,7 @@ class Origin:
     A path is as in messages: relative to the working folder if the file is inside that folder.
     """
     base: Path
-    """Folder to which relative paths and module names in this value refer."""
+    """Folder to which relative paths and module names in the value refer."""
     line: int | None = None
     column: int | None = None
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
 
 _MOST_ELEMENTS = 1 << 28
-"""Maximum number of elements of an input. Without it, a file could request any amount of memory."""
+"""Maximum number of elements of an input. Without this limit, a file could request any amount of memory."""
 
 
 def random_inputs(plan: m.ExecutionPlan, seed: int, ends: Sequence[QuantizedEnd] = ()) -> tuple[Any, ...]:

@@ -26,7 +26,7 @@ class TensorArg:
     ones: bool = False
     channels_last: bool = False
     same_as: str | None = None
-    """Name of another argument if this argument is the same tensor as that one; otherwise None."""
+    """Name of another argument, if both arguments are the same tensor; otherwise None."""
 
 
 @dataclass(frozen=True, slots=True)

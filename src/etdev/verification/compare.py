@@ -33,7 +33,7 @@ has an SNR of about 0 dB.
 """
 
 MOST_STEPS = 8
-"""Upper bound of :func:`allowed_steps`: 1/32 of the range of int8. This is about 30 dB."""
+"""Upper bound of :func:`allowed_steps`. Eight steps are 1/32 of the range of int8, an SNR of about 30 dB."""
 
 
 @dataclass

@@ -36,7 +36,7 @@ class Findings:
     in_a_row: int = 0
     """Number of calls made one after another on one state; calls in sessions are not counted."""
     row_ended: str | None = None
-    """Reason why the calls in a row ended early; None if all of these calls ran."""
+    """Reason why the calls in a row ended early; None if all calls in a row ran."""
     extremes: set[str] = field(default_factory=set)
     """Sizes at the ends of dynamic ranges that ran in addition to the samples: ``smallest``, ``largest``."""
     cut: bool = False

@@ -51,7 +51,8 @@ _AFTER_EMISSION = (
 )
 """Keys that no stage up to emission reads.
 
-Lowering depends on the forms that the target's runtime has kernels for. These forms are a separate fact.
+The list includes the target's ``runtime``, although lowering uses only forms that the runtime has kernels for. These
+forms are a separate fact.
 """
 
 

@@ -167,7 +167,7 @@ class MethodResult(Part):
     operators: tuple[str, ...]
     """Names of the operators that the method needs from the runtime."""
     libraries: tuple[str, ...] = ()
-    """ExecuTorch's kernel libraries that have these operators; custom operators are not in any of them."""
+    """ExecuTorch's kernel libraries that contain ``operators``. Custom operators are in none of these libraries."""
     forms: dict[str, int] = {}
     """Number of ops that lowering replaced by ops with faster kernels, by form."""
     quantized: tuple[QuantizedTensor, ...] = ()

@@ -98,7 +98,7 @@ class EmittedFiles:
 
     path: Path
     folder: TemporaryDirectory[str]
-    """Temporary folder that contains only these files, and is removed together with this object."""
+    """Temporary folder that contains only the files of the object program. Deleting this object removes the folder."""
 
 
 @dataclass(frozen=True)

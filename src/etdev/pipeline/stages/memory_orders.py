@@ -23,9 +23,10 @@ _CHANNELS_LAST = [0, 2, 3, 1]
 
 
 def make_constants_contiguous(program: ExportedProgram) -> list[Node]:
-    """Change constants and states in odd order to contiguous order. Return the placeholders of the changed tensors.
+    """Make constants and states contiguous unless they are in channels-last order.
 
-    The metadata of the ops does not change. Do nothing if the graph contains an ``as_strided`` op.
+    Return the placeholders of the changed tensors. The metadata of the ops does not change. Do nothing if the graph
+    contains an ``as_strided`` op.
     """
     return [] if _uses_strides(program) else list(_made_contiguous(program))
 

@@ -35,7 +35,7 @@ class Call:
     """SHA-256 of the delegate's blob."""
     inputs: tuple[np.ndarray[Any, Any], ...]
     expected: tuple[np.ndarray[Any, Any], ...]
-    """Outputs of the quantized model for these inputs."""
+    """Outputs of the quantized model for ``inputs``."""
 
 
 class ModelFailureError(Exception):

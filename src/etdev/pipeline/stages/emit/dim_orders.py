@@ -6,7 +6,8 @@ another rank or shape, even a single number, is in contiguous order, not channel
 order and compute wrong values: views, ``cat``, ``pad``, ``flip``, ``gather`` and ``layer_norm``. This module passes
 channels-last tensors only to kernels that were tested with that order.
 
-Tensors in an odd order (see :mod:`etdev.pipeline.stages.memory_orders`) become contiguous.
+Tensors that are neither contiguous nor channels-last (*odd* order, see :mod:`etdev.pipeline.stages.memory_orders`)
+become contiguous.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ _ANY_ORDER = frozenset(
 )
 """Ops whose kernels computed correct results in tests with channels-last tensors.
 
-Before some ops, ExecuTorch 1.5.1 copies inputs to contiguous order (``LegalizePortableDimOrderPass``). ExecuTorch does
-not restore the order of the results. This list must not contain such ops, so that their inputs are already contiguous.
+Before some ops, ExecuTorch 1.5.1 copies inputs to contiguous order (``LegalizePortableDimOrderPass``), and does not
+restore the order of the results. This list must not contain such ops. This module then makes their inputs contiguous
+itself, and restores the order of their results.
 """
 
 
@@ -139,7 +141,10 @@ def _needs_plain(node: Node) -> bool:
 
 
 def _copies_to_odd_order(node: Node) -> bool:
-    """Return True if a node copies a tensor to an odd order, or to an order that the result's strides do not show."""
+    """Return True if a node copies a tensor to an order that later ops cannot rely on.
+
+    This is an order that is neither contiguous nor channels-last, or an order that the result's strides do not show.
+    """
     op: Any = getattr(node.target, "_op", None)
     stated: Any = node.kwargs.get("dim_order")
     if getattr(op, "namespace", None) != "dim_order_ops" or stated is None:
@@ -162,8 +167,8 @@ def _set_plain_inputs(node: Node, plain: dict[Node, Node]) -> None:
 def _set_plain_results(node: Node, plain: dict[Node, Node], reordered: set[Node]) -> None:
     """Make a node's results contiguous; for the users of each result, insert a clone in channels-last order.
 
-    ``plain`` maps each clone to the contiguous result. A result in an odd order has no clone and is added to
-    ``reordered``.
+    ``plain`` maps each clone to the contiguous result. A result that was neither contiguous nor channels-last has no
+    clone and is added to ``reordered``.
     """
     value = node.meta["val"]
     if isinstance(value, tuple | list):

@@ -90,7 +90,7 @@ class _Method:
         self._origins: list[Origin] = []
 
     def plan(self) -> m.ExecutionPlan:
-        """Return the method; raises :class:`NotPlainError`."""
+        """Return the emitted method. Raises :class:`NotPlainError` if the method is not plain."""
         if sum(1 for _ in graph_modules(self._graph_module)) > 1:
             raise NotPlainError("the method has branches or loops")
         if any(spec.kind.name != "USER_OUTPUT" for spec in self._program.graph_signature.output_specs):

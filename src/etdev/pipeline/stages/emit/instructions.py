@@ -125,7 +125,7 @@ class _Walk:
             )
 
     def _cond(self, module: GraphModule, node: Node) -> None:
-        """Match a conditional: jump to the false branch, true branch, jump to the end, false branch."""
+        """Match a conditional: a jump to the false branch, the true branch, a jump to the end, the false branch."""
         jump = self._take(JumpFalseCall, module, node)
         self._branch(module, node, 1, jump.destination_instruction - 1)
         jump = self._take(JumpFalseCall, module, node)
