@@ -141,7 +141,7 @@ int SetInputFromArguments(const Call& call, size_t input, char** argv) {
     const int32_t most = tensor->sizes()[i];
     sizes[i] = shape == nullptr ? most : sizes[i];
     if (sizes[i] > most) {
-      return Complain(kUsageError, "--shape %zu=%s: size %zu is at most %" PRId32, input, shape, i, most);
+      return Complain(kUsageError, "--shape %zu=%s: size %zu must be at most %" PRId32, input, shape, i, most);
     }
     size *= static_cast<size_t>(sizes[i]);
   }
@@ -308,7 +308,7 @@ int CheckInputs(const Call& call, char** argv) {
     const unsigned long input = std::strtoul(argv[i + 1], &rest, 10);
     if (rest == argv[i + 1] || *rest != '=' || input >= count) {
       return Complain(
-          kUsageError, "%s %s: method %s has %zu inputs, and an input is named as 0=...", argv[i], argv[i + 1], call.name,
+          kUsageError, "%s %s: method %s has %zu inputs, numbered from 0, as in 0=...", argv[i], argv[i + 1], call.name,
           count);
     }
   }
@@ -382,7 +382,7 @@ int RunAll(int argc, char** argv) {
   const Call before = {0, nullptr, 1, first};
   for (const char* option : {"--times", "--in", "--shape"}) {
     if (LastOption(before, argv, option) != nullptr) {
-      return Complain(kUsageError, "%s before the first --call belongs to no call", option);
+      return Complain(kUsageError, "%s must come after a --call", option);
     }
   }
   while (first < argc) {
