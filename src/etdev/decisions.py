@@ -75,6 +75,6 @@ class Reordering:
     """New order of a method's instructions."""
 
     moved: int
-    """Smallest number of instructions that have to move to change the original order to the new order."""
+    """Minimum number of instructions that must move to get from the original order to the new order."""
     memory: int | None
     """Planned memory of the method in bytes in the original order; None if it does not fit into the banks."""

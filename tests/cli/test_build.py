@@ -253,7 +253,7 @@ def test_a_dry_run_writes_nothing(run: Run, project: Path) -> None:
     assert out.splitlines() == [
         "forward: x: float32 [2, 32] -> float32 [2, 32] (largest sizes)",
         "  called with the declared sizes; computed on the first sample",
-        "dry run: cpu, small can be built as far as these calls tell",
+        "dry run: these calls found no obstacle to a build of cpu, small",
         "not tried: export, quantization, lowering and verification, which may fail although these calls succeeded",
     ]
     assert not (project / "build").exists()

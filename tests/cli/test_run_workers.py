@@ -152,7 +152,8 @@ def test_a_worker_for_each_device(run: Run) -> None:
         ),
         (
             ["--workers", "devices"],
-            "--workers: a worker for each device needs a program with devices, run in the interpreter",
+            "--workers: one worker for each device is possible only for a program that uses devices, "
+            "in the interpreter",
         ),
     ],
 )

@@ -148,7 +148,7 @@ def _dry_run(project: Project, options: BuildOptions, outputs: Outputs) -> int:
             lines.append(f"{method.name}: {method.inputs or 'nothing'} -> {given} (largest sizes)")
             lines.append(f"  called with {describe_calls(method)}")
         lines.extend(found.notes)
-        lines.append(f"dry run: {', '.join(found.targets)} can be built as far as these calls tell")
+        lines.append(f"dry run: these calls found no obstacle to a build of {', '.join(found.targets)}")
         lines.append(
             "not tried: export, quantization, lowering and verification, which may fail although these calls succeeded"
         )

@@ -130,7 +130,7 @@ class OnWorkers:
         devices = tuple(named_devices(self.program))
         if not devices or self.runtime != "replay":
             raise UsageError(
-                "a worker for each device needs a program with devices, run in the interpreter",
+                "one worker for each device is possible only for a program that uses devices, in the interpreter",
                 where="--workers",
                 hint="set a number of workers, such as `--workers 2`",
             )

@@ -36,7 +36,7 @@ class End:
     kind: str
     value: int
     position: int
-    """Number of the input or output; for state, the value index."""
+    """Position among the method's inputs or outputs; for state, the value index."""
 
 
 @dataclass(frozen=True, slots=True)
