@@ -36,7 +36,8 @@ def read_arrays(path: Path, label: str = "") -> Arrays:
     """Return all arrays of a file by name; the only array of a ``.npy`` file has an empty name.
 
     ``label`` describes the purpose of the file in messages, such as ``input 'image'``. Raises
-    :class:`~etdev.errors.UsageError`. The error omits the message of the library that reads the file.
+    :class:`~etdev.errors.UsageError` for a file that cannot be read. The error omits the message of the library that
+    reads the file.
     """
     what = f"{label}: {path}" if label else str(path)
     form = _FORMATS.get(path.suffix.lower())

@@ -97,7 +97,7 @@ class RelinkResult:
     """Planned bytes by device: the sum over planned buffers, each at its largest size in any method."""
     memory_after: dict[str, int]
     banks: BankReport | None
-    """Use of the banks; None for a program without banks, or whose methods kept their plans."""
+    """Use of the banks; None if the program has no banks, or if its methods kept their plans."""
     constants_before: int
     """Bytes of constants in the input program."""
     constants_after: int

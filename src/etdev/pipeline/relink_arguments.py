@@ -61,7 +61,7 @@ def parse_banks(texts: Sequence[str], alignment: int) -> Banks | None:
 
     ``alignment`` is the least alignment of each bank in bytes. An access costs 4 times as much in each bank as in the
     bank before. Raises :class:`~etdev.errors.UsageError` for an invalid text, for a name or an id that occurs twice,
-    and for ids that are not numbered from 1 without gaps.
+    and for ids other than 1, 2, 3 and so on.
     """
     found = [_parse(text, alignment) for text in texts]
     if not found:

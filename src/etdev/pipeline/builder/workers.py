@@ -72,15 +72,15 @@ class RemoteBuilder:
     def compile(self, name: str, method: str, folder: Path) -> tuple[CompiledMethod | EtdevError, str | None]:
         """Compile a method of a target.
 
-        Returns the method or the error, and the reason why the cache could not store a file, or None. The error is not
-        raised, because an exception would end all later tasks that use this builder.
+        Returns the method or the error. The second item is the reason why the cache could not store a file; None if
+        this did not happen. The error is not raised, because an exception would end all later tasks of this builder.
         """
         return _result_or_error(lambda: compile_part(self._session, name, method, folder)), self._cache.obstacle
 
     def build(self, name: str, parts: Sequence[CompiledMethod]) -> tuple[Finished | EtdevError, str | None]:
         """Build a target.
 
-        Returns the target or the error, and the reason why the cache could not store a file, as :meth:`compile` does.
+        Returns the target or the error. The second item is that of :meth:`compile`.
         """
         return _result_or_error(lambda: build_target(self._session, name, parts)), self._cache.obstacle
 

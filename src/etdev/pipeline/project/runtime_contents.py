@@ -67,9 +67,9 @@ def check_runtime_settings(project: Project, target: str) -> None:
 def needed_libraries(operators: Iterable[str]) -> tuple[str, ...]:
     """Return the names of ExecuTorch's kernel libraries that contain these operators, sorted.
 
-    An operator that is in ``portable`` does not require ``optimized``. The wheel has lists of the libraries' operators.
-    An ATen operator that is in none of the lists requires ``optimized``. Other operators in none of the lists may be
-    custom, and require no library.
+    An operator that is in ``portable`` does not require ``optimized``. The wheel lists the operators of all libraries
+    except ``optimized``. An ATen operator outside these lists requires ``optimized``. Any other operator outside the
+    lists may be custom, and requires no library.
     """
     listed = {name: library_operators(name, frozenset()) for name in ("portable", "quantized", "cortex-m")}
     found = set()

@@ -118,7 +118,7 @@ def _summary(contents: RuntimeContents, required: Requirements) -> str:
 
 
 def missing_operators(contents: RuntimeContents, required: Requirements) -> dict[str, list[str]]:
-    """Map each method to its operators that the runtime lacks, sorted. Omit methods that lack no operators."""
+    """Return the operators that the runtime lacks, sorted, by method. Omit methods whose operators are all present."""
     missing = {
         method: sorted(name for name in names if not _has_operator(contents, name))
         for method, names in required.operators.items()

@@ -191,7 +191,7 @@ def _end(side: Side, position: int, parameters: Any) -> QuantizedEnd:
 
 
 def _reads_once(node: Node) -> bool:
-    """Return True if no argument except the node's first is a tensor."""
+    """Return True if the first argument of the node is the only argument that may be a tensor."""
     return node.op == "call_function" and not any(
         hasattr(value.meta.get("val"), "dtype") for value in node.all_input_nodes if value is not node.args[0]
     )
