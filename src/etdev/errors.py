@@ -181,8 +181,8 @@ class LoadError(StageError):
 class MismatchError(LoadError):
     """Error for a config key that refers to something missing, unreadable or unsuitable.
 
-    Keys refer to modules, functions, arguments, methods and files. etdev detects the error, and does not translate an
-    error that the user's code raised.
+    Keys refer to modules, functions, arguments, methods and files. etdev itself finds the error; the user's code does
+    not raise it.
     """
 
     exit_code = ExitCode.CONFIG

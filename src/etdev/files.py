@@ -64,7 +64,7 @@ class SpecialFileError(OSError):
 
 
 def open_file(path: Path) -> BufferedReader:
-    """Open a regular file for reading. A pipe does not block the call. Raises OSError."""
+    """Open a regular file for reading. If the path is a pipe, the call fails without waiting. Raises OSError."""
     if _is_special(os.stat(path)):  # Check before opening, because opening some devices has side effects.
         raise SpecialFileError(errno.EINVAL, _SPECIAL[0], os.fspath(path))
     file = open(path, "rb", opener=_open_at_once)  # noqa: SIM115 - the caller closes it

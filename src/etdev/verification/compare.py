@@ -20,7 +20,7 @@ must be equal.
 """
 
 SMALLEST_PEAK = 1e-2
-"""Magnitude from which the tolerance is computed if the reference output's own magnitude is smaller."""
+"""Smallest magnitude that a tolerance is computed from. It replaces the magnitude of a smaller reference output."""
 
 QUANTIZED_MARGIN_DB = 6.0
 QUANTIZED_SNR_RANGE = (3.0, 30.0)

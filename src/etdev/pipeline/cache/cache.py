@@ -50,7 +50,7 @@ class Cache:
         self.digests = Digests(store.folder / _DATABASE)
         self.obstacle: str | None = None
         self.changed: set[str] = set()
-        """Files that were read but were written after the cache was opened.
+        """Files that the build read, and that were written again after the cache was opened.
 
         The paths are relative to the config's folder.
         """
