@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from support import draws
 from support.native import compiled_host
 from support.stock import SpareProcesses
 
@@ -35,6 +36,11 @@ ROOT = Path(__file__).resolve().parents[1]
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the slow tests too")
     parser.addoption("--integration", action="store_true", help="run the integration tests too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--integration"):
+        draws.SHARE = 1
 
 
 def pytest_collection() -> None:

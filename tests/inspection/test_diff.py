@@ -17,6 +17,7 @@ from etdev.program import model as m
 from etdev.program.info import MethodInfo
 from program.hand import everything, loop
 from program.strategies import programs
+from support.draws import examples
 from support.files import chain, counters, delegated, program
 
 
@@ -34,7 +35,7 @@ def only_method(a: Program, b: Program, folder: Path) -> tuple[MethodDiff, Metho
     return method, found.a.method(method.name), found.b.method(method.name)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(a=programs(), b=programs())
 def test_any_two_files_can_be_compared(a: Program, b: Program, tmp_path: Path) -> None:
     """Laws: the difference of the same is none; both directions see the same."""

@@ -21,6 +21,7 @@ from etdev.program.info import Argument, CopyCalls, MethodInfo, OutputInPlace, P
 from etdev.program.signatures import find_signature
 from program.hand import everything, loop, tensor, unbounded
 from program.strategies import programs
+from support.draws import examples
 from support.files import banked, branches, chain, copies, cos, counters, delegated, method, overwriting, program, sin
 from support.reports import bank_report, write_report
 
@@ -37,7 +38,7 @@ def only_method(found: Program, folder: Path) -> MethodInfo:
     return described
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(found=programs())
 def test_every_valid_file_is_described(found: Program, tmp_path: Path) -> None:
     """Law: whatever a file makes of memory, it can be looked at; the parts are the whole, and bounds are bounds."""

@@ -26,6 +26,7 @@ from etdev.validator import Correspondence, validate_link
 from linker.programs import Method, Object, program
 from linker.programs_drawn import calls, objects
 from linker.test_meaning import METHODS, meaning
+from support.draws import examples
 from support.files import banked
 from validator.pairs import Half
 from validator.test_proofs import carries, check
@@ -56,7 +57,9 @@ def in_banks(found: Object, banks: Banks, **options: object) -> Linked | None:
 
 
 WITHOUT_SHRINKING = settings(
-    max_examples=30, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.explicit, Phase.reuse, Phase.generate]
+    max_examples=examples(30),
+    suppress_health_check=[HealthCheck.too_slow],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )
 """Shrinking a program with several methods takes minutes."""
 

@@ -22,6 +22,7 @@ from linker.oracle import Call, Machine, OracleError, Trace
 from linker.programs import Method, Object, program
 from linker.programs_drawn import calls, objects
 from linker.test_meaning import meaning as meaning_on_the_host
+from support.draws import examples
 from validator.test_proofs import carries, check_link
 
 DEVICES = ("cuda:0", "cuda:1")
@@ -47,7 +48,7 @@ def test_linked(planner: str, elide: bool, data: st.DataObject) -> None:
     assert meaning(found, made, done.program, owned) == meaning_on_the_host(found, made)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_private_state(data: st.DataObject) -> None:
     found = data.draw(objects(most_methods=3, devices=DEVICES))
@@ -58,7 +59,7 @@ def test_private_state(data: st.DataObject) -> None:
     assert meaning(found, made, done.program, owned, shared=True) == wanted
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_shared_state(data: st.DataObject) -> None:
     found = data.draw(objects(most_methods=3, initial=False, devices=DEVICES))
@@ -77,7 +78,7 @@ def test_linked_again(data: st.DataObject) -> None:
     assert meaning(found, made, again, owned) == meaning_on_the_host(found, made)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_links_are_proved(data: st.DataObject) -> None:
     found = data.draw(objects(most_methods=2, devices=DEVICES))

@@ -15,6 +15,7 @@ from etdev.program.footprint import planned_memory
 from linker.oracle import Call, Machine, Trace
 from linker.programs import Object
 from linker.programs_drawn import calls, objects
+from support.draws import examples
 
 PLANNERS = ("best", "greedy", "naive")
 METHODS = ("m0", "m1", "m2")
@@ -82,7 +83,7 @@ def test_linked_again(planner: str, elide: bool, data: st.DataObject) -> None:
     assert total(link_again(again)) <= total(again) <= total(once)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow])
 @given(found=objects())
 def test_inputs_of_delegates_are_still_told(found: Object) -> None:
     """A linked file tells as much about the arguments of delegates as the object program."""

@@ -24,6 +24,7 @@ from etdev.program import model as m
 from etdev.program.info import BufferInfo
 from program.hand import everything, loop, tensor
 from program.strategies import programs
+from support.draws import examples
 from support.files import branches, chain, copies, counters, delegated, method, overwriting, program
 
 
@@ -38,7 +39,7 @@ def total(buffers: tuple[BufferInfo, ...]) -> int:
     return sum(buffer.size for buffer in buffers)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(found=programs())
 def test_a_new_plan_is_never_larger_unless_state_gets_bytes_of_its_own(found: Program, tmp_path: Path) -> None:
     """Laws: what is written is what was said, and to link it again changes nothing more."""

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from etdev.planner import PLANNERS, Buffer, CollisionError, PlanError, Problem, check_plan, lower_bound, make_plan
 from planner import truth
 from planner.strategies import buffers, problems
+from support.draws import examples
 
-EXAMPLES = settings(max_examples=120, deadline=None)
+EXAMPLES = settings(max_examples=examples(120), deadline=None)
 
 
 @EXAMPLES

@@ -20,6 +20,7 @@ from etdev.program.flat_tensor import FlatTensor, TensorLayout
 from etdev.program.flat_tensor.check import check_flat_tensor
 from program.strategies import programs
 from program.test_external import constant, content, program
+from support.draws import examples
 
 LAYOUT = TensorLayout(m.ScalarType.BYTE, (9,), (0,))
 
@@ -33,7 +34,7 @@ def looking_up(*names: str) -> Program:
     return program(constant(1, "a"), constant(2), named=tuple(m.NamedData(name, 2) for name in names))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(before=programs(), weights=st.sampled_from([None, "m.ptd"]), choice=st.data())
 def test_nothing_is_lost(before: Program, weights: str | None, choice: st.DataObject) -> None:
     assume(not external_names(before))

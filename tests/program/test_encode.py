@@ -18,6 +18,7 @@ from etdev.program.header import IDENTIFIER
 from etdev.program.schema import PROGRAM, Absence, Data, Field, Many, One, RawBytes, Scalar, Scalars, Table, Text, Union
 from program import hand
 from program.strategies import programs
+from support.draws import examples
 
 
 class _Reference:
@@ -100,7 +101,7 @@ def _check(table: Table, value: Any, inline_alignment: int = 16) -> None:
     assert alignment == reference.builder.minalign
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(program=programs())
 def test_the_bytes_are_those_of_flatbuffers(program: Program) -> None:
     _check(PROGRAM, _fields(program), program.inline_alignment)

@@ -28,6 +28,7 @@ from etdev.program.flat_tensor.check import check_flat_tensor
 from etdev.program.footprint import constant_bytes
 from program.hand import tensor
 from program.strategies import programs
+from support.draws import examples
 
 if TYPE_CHECKING:
     from program.real import RealFile
@@ -78,7 +79,7 @@ def content(found: Program) -> list[object]:
     return [plans, named, state, found.constant_buffer, found.backend_delegate_data, found.version]
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(120), deadline=None, suppress_health_check=list(HealthCheck))
 @given(before=programs())
 def test_nothing_is_lost(before: Program) -> None:
     assume(not external_names(before))

@@ -12,9 +12,10 @@ from etdev.program import Blob, Program, parse, read, write
 from etdev.program.model import Double, DoubleList
 from program import hand
 from program.strategies import programs
+from support.draws import examples
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(program=programs())
 def test_read_gives_what_was_written(program: Program, tmp_path_factory: pytest.TempPathFactory) -> None:
     _check(program, tmp_path_factory.getbasetemp() / "law.pte")

@@ -21,6 +21,7 @@ from etdev.program.info import BufferInfo
 from inspection.report.builds import built_file, line, two_files
 from program.hand import everything, tensor
 from program.strategies import programs
+from support.draws import examples
 from support.files import banked, branches, chain, copies, delegated, method, overwriting, program, sin
 from support.on_devices import two_devices
 from support.reports import bank_report, method_result, write_report
@@ -300,7 +301,7 @@ def test_the_same_input_gives_the_same_bytes_anywhere(tmp_path: Path) -> None:
     assert str(tmp_path).encode() not in pages[0]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(found=programs())
 def test_every_valid_file_has_a_page(found: Program, tmp_path: Path) -> None:
     """Law: columns are of equal lengths, numbers name what there is, and tensors lie in their buffers."""
