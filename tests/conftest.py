@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from support import draws
+from support.exports import shorten_exports
 from support.native import compiled_host
 from support.stock import SpareProcesses
 
@@ -93,6 +94,7 @@ def _cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
             patch.setenv("ETDEV_NATIVE_HOST", str(host))
         patch.setenv("ETDEV_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)  # Each process would compile all that it imports.
+        shorten_exports(patch)
         yield
 
 
