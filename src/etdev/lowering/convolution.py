@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 from math import log
 from typing import TYPE_CHECKING
@@ -220,16 +221,17 @@ def _pair(given: list[int], missing: int, flat: bool) -> tuple[int, int]:
 # Choice of the tiling -------------------------------------------------------------------------------------------------
 
 
-def possible_ways(sizes: Convolution, *, input_stays: bool) -> list[Pieces]:
+@cache
+def possible_ways(sizes: Convolution, *, input_stays: bool) -> tuple[Pieces, ...]:
     """Return the tilings that are faster than the portable kernel.
 
     ``input_stays`` must be True if other ops need the input afterwards.
     """
     naive = sizes.samples * sizes.outputs * sizes.rows * sizes.columns * sizes.depth * _NAIVE
-    return [way for way in _ways(sizes, input_stays) if way.time * _WORTH < naive]
+    return tuple(way for way in _ways(sizes, input_stays) if way.time * _WORTH < naive)
 
 
-def fastest(ways: list[Pieces], room: float) -> Pieces:
+def fastest(ways: Sequence[Pieces], room: float) -> Pieces:
     """Return the fastest tiling that fits in ``room`` bytes. If none fits, return the tiling with the least memory."""
     return min((way for way in ways if way.memory <= room), key=lambda way: way.time, default=None) or min(
         ways, key=lambda way: (way.memory, way.time)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from etdev.lowering.axes import is_whole
 from etdev.lowering.occupancy import Occupancy
 from etdev.lowering.regions import Region
 from etdev.lowering.window import Window
-
-if TYPE_CHECKING:
-    from torch.fx import Node
 
 PEAK = 0.97
 """Fraction of the peak that an op's bytes in use must exceed for the op to count as an op at the peak."""
@@ -62,8 +59,11 @@ class Figures(NamedTuple):
     peak: int
 
 
-Part: TypeAlias = tuple[frozenset[tuple[int, int]], int, int]
-"""A tiling: each op's distance from the peak and its axis, then the number of grains and the number of tiles."""
+Part: TypeAlias = tuple[tuple[tuple[int, int], ...], int, int]
+"""A tiling: each op's distance from the peak and its axis, then the number of grains and the number of tiles.
+
+The ops are in the order of the graph.
+"""
 
 
 class Estimates:
@@ -85,7 +85,7 @@ class Estimates:
     def of(self, region: Region, pieces: int) -> Choice | None:
         """Return the tiling of a region with its estimated effect. Return None if the region cannot be tiled."""
         at, peak = self.occupancy.at, self.occupancy.peak_index
-        key = frozenset([(at[node] - peak, axis) for node, axis in region.axes.items()]), region.grains, pieces
+        key = tuple([(at[node] - peak, axis) for node, axis in region.axes.items()]), region.grains, pieces
         if key not in self.figures:
             begin, end = _stretch(self.occupancy, region)
             self.begin, self.end = min(self.begin, begin), max(self.end, end)
@@ -110,17 +110,18 @@ def _estimate(occupancy: Occupancy, region: Region, pieces: int, begin: int, end
     tiles. Return None if the region cannot be tiled.
     """
     at, lifetimes, outputs = occupancy.at, occupancy.lifetimes, region.outputs
-    last = max(map(at.__getitem__, region.axes))
-    others = [node for node in occupancy.nodes[begin : end + 1] if node not in region.axes]
-    first = [node for node in others if at[node] < last]
-    if not outputs or not all(map(is_whole, outputs)) or _are_dependent(occupancy, first, region):
+    inside = {at[node] for node in region.axes}
+    last = max(inside)
+    others = [index for index in range(begin, min(end + 1, len(occupancy.nodes))) if index not in inside]
+    first = [index for index in others if index < last]
+    if not outputs or not all(map(is_whole, outputs)) or _are_dependent(occupancy, first, inside):
         return None
     window = Window(occupancy, begin, end)
-    for node in first:
-        window.add_node(node)
+    for index in first:
+        window.add_op(index)
     window.add_region(region, pieces)
-    for node in others[len(first) :]:
-        window.add_node(node)
+    for index in others[len(first) :]:
+        window.add_op(index)
     limit = PEAK * lifetimes.bytes[occupancy.peak_index]
     after = window.bytes()
     full = sum(size > limit for size in after)
@@ -128,13 +129,13 @@ def _estimate(occupancy: Occupancy, region: Region, pieces: int, begin: int, end
     return Figures(full, fewer, max((size for size in after if size <= limit), default=0))
 
 
-def _are_dependent(occupancy: Occupancy, others: Sequence[Node], region: Region) -> bool:
-    """Return whether any of these ops uses an output of the region, or may change an input of the region."""
-    inside = {occupancy.at[node] for node in region.axes}
-    return any(
-        _may_change_inputs(node.target) or not inside.isdisjoint(occupancy.ops[occupancy.at[node]].sources)
-        for node in others
-    )
+def _are_dependent(occupancy: Occupancy, others: Iterable[int], inside: Set[int]) -> bool:
+    """Return whether an op in ``others`` uses an op in ``inside``, or may change its inputs.
+
+    Both contain indices of ops.
+    """
+    ops, nodes = occupancy.ops, occupancy.nodes
+    return any(_may_change_inputs(nodes[index].target) or not inside.isdisjoint(ops[index].sources) for index in others)
 
 
 @cache

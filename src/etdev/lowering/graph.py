@@ -76,11 +76,14 @@ class Editor:
         """Return an editor of a copy of the graph, for trying changes."""
         from torch.fx import Graph
 
+        graph = Graph()
+        graph.output(graph.graph_copy(self.graph, {}))
+        return self.on(graph)
+
+    def on(self, graph: Graph) -> Editor:
+        """Return an editor of another graph of the same method, such as a changed copy. The method keeps its graph."""
         other = copy(self)
-        other.graph = Graph()
-        places: dict[Node, Node] = {}
-        results = other.graph.graph_copy(self.graph, places)
-        other.graph.output(results)
+        other.graph = graph
         other._renames = nullcontext
         return other
 

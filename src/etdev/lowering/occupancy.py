@@ -58,8 +58,9 @@ class Lifetimes:
         for at, op in enumerate(ops):
             for source in op.sources:
                 self.last[source] = at
-        for at in range(len(ops)):
-            self._settle(at)
+        for at, op in enumerate(ops):
+            if op.sources:
+                self._settle(at, op)
         change = [0] * (len(ops) + 1)
         for at, op in enumerate(ops):
             if op.is_planned and self.home[at] == at:
@@ -68,35 +69,35 @@ class Lifetimes:
         self.bytes = list(accumulate(change[:-1]))
         """Number of bytes in use during each op."""
 
-    def _settle(self, at: int) -> None:
-        """Find the home of the output of op ``at``.
+    def _settle(self, at: int, op: Op) -> None:
+        """Find the home of the output of op ``at``, which has sources.
 
         A concatenation becomes the home of its parts if its output can contain the parts directly.
         """
-        op = self._ops[at]
-        if not op.sources:
+        kind, linked = op.kind, self._linked
+        if linked and kind == "cat" and op.runs_along:
+            for source in op.sources:
+                part = self.home_of(source)
+                if self._ops[part].is_planned and self._ops[part].kind and self.last[part] <= at:
+                    self.home[part] = at
+                    self.first[at] = min(self.first[at], self.first[part])
             return
-        self.home[at] = home = self._shared(at)
-        if home != at:
-            self.last[home] = max(self.last[home], self.last[at])
-            self.first[home] = min(self.first[home], self.first[at])
-        is_joined = self._linked and op.kind == "cat" and op.runs_along
-        for source in op.sources if is_joined else ():
-            part = self.home_of(source)
-            if self._ops[part].is_planned and self._ops[part].kind and self.last[part] <= at:
-                self.home[part] = at
-                self.first[at] = min(self.first[at], self.first[part])
+        is_view = kind in _VIEWS or (linked and kind == "slice_copy" and op.runs_along)
+        if is_view or (linked and kind in _IN_PLACE):
+            home = self._shared(at, op, is_view=is_view)
+            if home is not None:
+                self.home[at] = home
+                self.last[home] = max(self.last[home], self.last[at])
+                self.first[home] = min(self.first[home], self.first[at])
 
-    def _shared(self, at: int) -> int:
-        op = self._ops[at]
-        is_view = op.kind in _VIEWS or (self._linked and op.kind == "slice_copy" and op.runs_along)
-        is_shared = is_view or (self._linked and op.kind in _IN_PLACE)
-        for source in op.sources if is_shared else ():
+    def _shared(self, at: int, op: Op, *, is_view: bool) -> int | None:
+        """Return the home of a source whose memory can also contain the output of op ``at``, or None."""
+        for source in op.sources:
             home = self.home_of(source)
             found = self._ops[home]
             if found.is_planned and (is_view or (self.last[home] <= at and found.nbytes == op.nbytes)):
                 return home
-        return at
+        return None
 
     def homes_during(self, at: int) -> list[int]:
         """Return the ops whose own memory is in use while op ``at`` runs."""
@@ -125,12 +126,11 @@ class Occupancy:
         ``before`` is an estimate of the same graph before a tiling. It saves time.
         """
         self._linked = linked
-        self._before = before
         self.nodes = list(graph.nodes)
         self.at = {node: index for index, node in enumerate(self.nodes)}
-        self.ops = [self._op(node, constants) for node in self.nodes]
+        known = {} if before is None else self._moved(before)
+        self.ops = [known.get(node) or self._op(node, constants) for node in self.nodes]
         """Ops of the graph, one per node."""
-        self._before = None
         self.lifetimes = Lifetimes(self.ops, linked=linked)
         self.peak_index = max(range(len(self.nodes)), key=self.lifetimes.bytes.__getitem__)
         """Index of the first op at the peak."""
@@ -149,20 +149,36 @@ class Occupancy:
         return found
 
     def _op(self, node: Node, constants: Container[str]) -> Op:
-        if self._before is not None and node in self._before.at:
-            # Tiling moves ops and replaces inputs, but the new inputs have the sizes of the old ones.
-            known = self._before.ops[self._before.at[node]]
-            if known.kind != _POOLING:
-                sources = tuple([self.at[source] for source in node.all_input_nodes])
-                return Op(known.kind, sources, known.nbytes, known.is_planned, known.runs_along, known.since)
         is_call = node.op == "call_function"
         return Op(
             kind=_kind_in_memory(node) if is_call else "",
-            sources=tuple(self.at[source] for source in node.all_input_nodes),
+            sources=self._sources(node),
             nbytes=nbytes(node, first_only=self._linked and _has_useless_outputs(node)),
             is_planned=is_call or (node.op == "placeholder" and node.name not in constants),
             runs_along=not is_call or _runs_along(node),
         )
+
+    def _sources(self, node: Node) -> tuple[int, ...]:
+        return tuple([self.at[source] for source in node.all_input_nodes])
+
+    def _moved(self, before: Occupancy) -> dict[Node, Op]:
+        """Return the ops of ``before`` that the graph still has.
+
+        Tiling moves ops and replaces inputs, but the new inputs have the sizes of the old ones.
+        """
+        found = {}
+        places = [self.at.get(node, -1) for node in before.nodes]
+        for node, place, op in zip(before.nodes, places, before.ops, strict=True):
+            if place < 0 or op.kind == _POOLING:
+                continue
+            sources = tuple([places[source] for source in op.sources])
+            if sources == op.sources:
+                found[node] = op
+                continue
+            if -1 in sources:
+                sources = self._sources(node)
+            found[node] = Op(op.kind, sources, op.nbytes, op.is_planned, op.runs_along, op.since)
+        return found
 
     def during(self, node: Node) -> int:
         """Return the bytes in use during an op."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from etdev.lowering.axes import VIEWS, Needs, needs, shape_of
@@ -28,7 +29,7 @@ REACH = 60
 """Maximum distance, in ops of the graph, between an op of a region and the seed from which the region grows."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Region:
     """Ops that can be tiled together. Each op is tiled along one axis of its output."""
 
@@ -39,16 +40,26 @@ class Region:
     grains: int
     """Number of equal slices into which all axes can be cut. This is the maximum number of tiles."""
 
-    @property
+    @cached_property
     def outputs(self) -> list[Node]:
         """Ops of the region whose outputs are used outside of it."""
         return [node for node in self.axes if any(user not in self.axes for user in node.users)]
 
-    @property
+    @cached_property
     def inputs(self) -> list[Node]:
         """Values from outside of the region that its ops use."""
         every = dict.fromkeys(source for node in self.axes for source in self.needs[node].axes)
         return [source for source in every if source not in self.axes]
+
+    @cached_property
+    def neighbours(self) -> Mapping[Node, Set[Node]]:
+        """Inputs and users of each op of the region, also those outside of it."""
+        return {node: {*self.needs[node].axes, *node.users} for node in self.axes}
+
+    @cached_property
+    def selections(self) -> Sequence[tuple[Node, Node]]:
+        """Ops of the region that select an output of another op, each with that op."""
+        return [(node, node.all_input_nodes[0]) for node in self.axes if kind_of(node) == "getitem"]
 
 
 def grow_region(occupancy: Occupancy, seed: Node, axis: int) -> Region | None:
@@ -112,18 +123,19 @@ def part_of(whole: Region, chosen: Iterable[Node], seed: Node) -> Region | None:
     Return None if the seed is not chosen, or if all ops of the region only move elements. Also return None if an op of
     the region selects an output of an op outside the region.
     """
-    inside = set(chosen)
-    if seed not in inside:
+    remaining = set(chosen)
+    if seed not in remaining:
         return None
     connected, todo = {seed}, [seed]
-    while todo:
-        node = todo.pop()
-        near = {*whole.needs[node].axes, *node.users} & (inside - connected)
+    remaining.remove(seed)
+    while todo and remaining:
+        near = remaining & whole.neighbours[todo.pop()]
+        remaining -= near
         connected |= near
         todo += near
     axes = {node: axis for node, axis in whole.axes.items() if node in connected}
     if all(kind_of(node) in _MOVEMENT for node in axes):
         return None
-    if any(kind_of(node) == "getitem" and node.all_input_nodes[0] not in connected for node in axes):
+    if any(node in connected and source not in connected for node, source in whole.selections):
         return None
     return Region(axes, whole.needs, whole.grains)

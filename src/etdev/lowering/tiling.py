@@ -12,11 +12,11 @@ peak until it cannot lower the peak further.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from etdev.lowering import convolution
 from etdev.lowering.axes import VIEWS, needs, piece_arguments, shape_of
@@ -27,7 +27,7 @@ from etdev.lowering.regions import Region, grow_region, part_of
 from etdev.lowering.repeats import Repeats
 
 if TYPE_CHECKING:
-    from torch.fx import Node
+    from torch.fx import Graph, Node
 
 _COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 """Possible numbers of tiles of a region."""
@@ -78,46 +78,70 @@ def tile(editor: Editor) -> int:
     """Tile ops as the settings require. Return the number of tiled ops."""
     if editor.settings.tiling == "off":
         return 0
-    goals = _goals(editor)
-    goal = next(goals, None) if editor.settings.tiling == "always" else _cheapest(editor, goals)
-    done = _lower(editor, goal[0], _MOST_ADDED) if goal else 0
-    editor.is_tiled |= done > 0
-    return done
+    tilings = _Tilings(editor)
+    goals = tilings.goals()
+    found = next(goals, None) if editor.settings.tiling == "always" else _cheapest(editor, goals)
+    for step in found.steps if found else ():
+        _rewrite(editor, step.region(list(editor.graph.nodes)), step.pieces)
+    editor.is_tiled |= found is not None
+    return 0 if found is None else sum(len(step.axes) for step in found.steps)
 
 
-def _goals(editor: Editor) -> Iterator[tuple[int, Editor]]:
-    """Yield peaks that tiling can reach, in ascending order. Each peak comes with a graph that reaches the peak."""
-    lowest = _lowest_peak(editor)
-    if lowest is None:
-        return
-    # Begin a little above the lowest reachable peak. Tiling ops below that peak would gain nothing.
-    goal = int(_ENOUGH * lowest)
-    while goal < editor.occupancy().peak():
-        trial = editor.copy()
-        done = _lower(trial, goal, _MOST_ADDED)
-        if done and trial.occupancy().peak() <= goal:
-            yield goal, trial
-        goal = int(goal * (_STEP if editor.settings.tiling == "always" else _WIDE_STEP))
+class _Tiling(NamedTuple):
+    """Steps that tile a graph, and their result."""
+
+    steps: tuple[_Step, ...]
+    """Tilings of regions. The indices of a step refer to the graph after the steps before it."""
+    peak: int
+    """Estimated peak in bytes after the steps."""
+    graph: Graph
+    """Tiled copy of the graph."""
 
 
-def _lowest_peak(editor: Editor) -> int | None:
-    """Return the lowest peak that tiling can reach, or None if tiling cannot lower the peak."""
-    key = "lowest peak", _identity(editor.occupancy())
-    if key not in editor.known:
-        trial = editor.copy()
-        editor.known[key] = trial.occupancy().peak() if _lower(trial, 0, _MOST_TRIED) else None
-    found: int | None = editor.known[key]
-    return found
+class _Tilings:
+    """Tilings of one graph. Editors of equal graphs that share :attr:`Editor.known` share the searches."""
+
+    def __init__(self, editor: Editor) -> None:
+        self._editor = editor
+        occupancy = editor.occupancy()
+        self._peak = occupancy.peak()
+        # The names of the inputs tell which of them are constants.
+        inputs = tuple(node.name for node in occupancy.nodes if node.op == "placeholder")
+        self._identity = inputs, _identity(occupancy)
+
+    def goals(self) -> Iterator[_Tiling]:
+        """Yield tilings that reach a goal for the peak, in ascending order of the goals."""
+        lowest = self._known("lowest peak", self._lowest_peak)
+        if lowest is None:
+            return
+        is_wide = self._editor.settings.tiling != "always"
+        # Begin a little above the lowest reachable peak. Tiling ops below that peak would gain nothing.
+        goal = int(_ENOUGH * lowest)
+        while goal < self._peak:
+            found = self._known(goal, partial(_lowered, self._editor, goal, _MOST_ADDED))
+            if found.steps and found.peak <= goal:
+                yield found
+            goal = int(goal * (_WIDE_STEP if is_wide else _STEP))
+
+    def _known(self, what: int | str, compute: Callable[[], Any]) -> Any:
+        key = "tiling", self._identity, what
+        if key not in self._editor.known:
+            self._editor.known[key] = compute()
+        return self._editor.known[key]
+
+    def _lowest_peak(self) -> int | None:
+        """Return the lowest peak that tiling can reach, or None if tiling cannot lower the peak."""
+        found = _lowered(self._editor, 0, _MOST_TRIED)
+        return found.peak if found.steps else None
 
 
-def _cheapest(editor: Editor, goals: Iterable[tuple[int, Editor]]) -> tuple[int, Editor] | None:
-    """Return the best of the goals, or None if the graph without tiling is better than all goals.
+def _cheapest(editor: Editor, goals: Iterable[_Tiling]) -> _Tiling | None:
+    """Return the best of the tilings, or None if the graph without tiling is better than all of them.
 
     The criteria, in order: the fewest bytes above the method's room, the fewest slow convolutions, and the fewest bytes
     of memory and instructions.
     """
-    whole = editor.copy()
-    return min((None, *goals), key=lambda goal: _price(goal[1] if goal else whole))
+    return min((None, *goals), key=lambda goal: _price(editor.on(goal.graph) if goal else editor))
 
 
 def _price(editor: Editor) -> tuple[int, int, int]:
@@ -128,26 +152,19 @@ def _price(editor: Editor) -> tuple[int, int, int]:
     return missing, left, size + INSTRUCTION_BYTES * ops
 
 
-def _lower(editor: Editor, goal: int, most_added: int) -> int:
-    """Lower the peak to the goal, or as close as possible. Return the number of tiled ops."""
-    occupancy = editor.occupancy()
-    key = "tiling", _identity(occupancy), goal, most_added
-    if key not in editor.known:
-        editor.known[key] = [_Step.of(choice, at) for choice, at in _search(editor, occupancy, goal, most_added)]
-        return sum(len(step.axes) for step in editor.known[key])
-    for step in editor.known[key]:
-        _rewrite(editor, step.region(list(editor.graph.nodes)), step.pieces)
-    return sum(len(step.axes) for step in editor.known[key])
+def _lowered(editor: Editor, goal: int, most_added: int) -> _Tiling:
+    """Lower the peak of a copy of the graph to the goal, or as close as possible."""
+    trial = editor.copy()
+    steps = tuple(_Step.of(choice, at) for choice, at in _search(trial, goal, most_added))
+    return _Tiling(steps, trial.occupancy().peak(), trial.graph)
 
 
-def _search(
-    editor: Editor, occupancy: Occupancy, goal: int, most_added: int
-) -> Iterator[tuple[Choice, Mapping[Node, int]]]:
+def _search(editor: Editor, goal: int, most_added: int) -> Iterator[tuple[Choice, Mapping[Node, int]]]:
     """Tile regions until the peak is at the goal, or cannot be lowered further.
 
     Yield each tiled region, with the indices of the graph's ops before the region was tiled.
     """
-    added = 0
+    added, occupancy = 0, editor.occupancy()
     repeats = editor.known.setdefault("repeats", Repeats())
     while (highest := _peak_of(occupancy)) > (goal, 0):
         choice = _best(occupancy, goal, repeats)

@@ -22,17 +22,18 @@ class Window:
     def __init__(self, occupancy: Occupancy, begin: int, end: int) -> None:
         self._occupancy, self._begin, self._end = occupancy, begin, end
         self._ops: list[Op] = []
-        self._at: dict[Node, int] = {}
+        self._at: dict[int, int] = {}
+        """Maps each op that was added, by index in the graph, to its index in this window."""
         self._homes: dict[int, int] = {}
         """Maps each op that owns memory, by index in the graph, to the index of its memory in this window."""
         self._slices: dict[tuple[Node, int], int] = {}
         self._opened = 0
 
-    def add_node(self, node: Node) -> None:
-        """Add an unchanged op."""
-        op = self._occupancy.ops[self._occupancy.at[node]]
-        sources = tuple(map(self._place, node.all_input_nodes))
-        self._at[node] = self._add(Op(op.kind, sources, op.nbytes, op.is_planned, op.runs_along, op.since))
+    def add_op(self, index: int) -> None:
+        """Add an unchanged op of the graph."""
+        op = self._occupancy.ops[index]
+        sources = tuple([self._place(source) for source in op.sources])
+        self._at[index] = self._add(Op(op.kind, sources, op.nbytes, op.is_planned, op.runs_along, op.since))
 
     def add_region(self, region: Region, pieces: int) -> None:
         """Add the tiles of a region. In this estimate, a single tile represents all tiles.
@@ -44,23 +45,25 @@ class Window:
         outputs = region.outputs
         for node in region.axes:
             self._add_piece(node, region, pieces, is_output=node in outputs)
-        self._add(Op("", tuple(map(self._place, region.inputs)), 0))
+        at = self._occupancy.at
+        self._add(Op("", tuple([self._place(at[node]) for node in region.inputs]), 0))
         for node in outputs:
             along = self._is_run(node, region.axes[node])
             size, since = self._occupancy.whole(node), self._opened if along else None
-            whole = Op("cat", (self._at[node],), size, runs_along=along, since=since)
-            self._at[node] = self._add(whole)
+            whole = Op("cat", (self._at[at[node]],), size, runs_along=along, since=since)
+            self._at[at[node]] = self._add(whole)
 
     def _add_piece(self, node: Node, region: Region, pieces: int, *, is_output: bool) -> None:
-        sources = []
+        at, sources = self._occupancy.at, []
         for source, axis in region.needs[node].axes.items():
             if source in region.axes or axis is None:
-                sources.append(self._place(source))
+                sources.append(self._place(at[source]))
                 continue
             if (source, axis) not in self._slices:
                 along = self._is_run(source, axis)
-                planned = self._occupancy.ops[self._occupancy.at[source]].is_planned
-                part = Op("slice_copy", (self._place(source),), self._occupancy.whole(source) // pieces, planned, along)
+                planned = self._occupancy.ops[at[source]].is_planned
+                size = self._occupancy.whole(source) // pieces
+                part = Op("slice_copy", (self._place(at[source]),), size, planned, along)
                 self._slices[source, axis] = self._add(part)
             sources.append(self._slices[source, axis])
         # If tiles cannot be stored in the whole output, all of them exist until they are concatenated.
@@ -68,7 +71,7 @@ class Window:
         size = self._occupancy.whole(node) // (1 if kept else pieces)
         since = self._opened if kept else None
         kind = "kept" if kept else kind_of(node)
-        self._at[node] = self._add(Op(kind, tuple(sources), size, since=since))
+        self._at[at[node]] = self._add(Op(kind, tuple(sources), size, since=since))
 
     def _is_run(self, node: Node, axis: int) -> bool:
         known, key = self._occupancy.runs, (node, axis)
@@ -78,14 +81,15 @@ class Window:
 
     def bytes(self) -> list[int]:
         """Return the bytes in use during each op, including memory that is in use before and after the stretch."""
-        after = [self._at[node] for node in self._at if self._lives_on(node)]
+        after = [place for index, place in self._at.items() if self._lives_on(index)]
         after += [place for home, place in self._homes.items() if self._occupancy.lifetimes.last[home] > self._end]
         others = self._others()
         found = Lifetimes([*self._ops, Op("", tuple(after), 0)]).bytes[:-1]
         return [size + others for size, op in zip(found, self._ops, strict=True) if op.kind]
 
-    def _lives_on(self, node: Node) -> bool:
-        return any(self._occupancy.at[user] > self._end for user in node.users)
+    def _lives_on(self, index: int) -> bool:
+        at, end = self._occupancy.at, self._end
+        return any(at[user] > end for user in self._occupancy.nodes[index].users)
 
     def _others(self) -> int:
         """Return the size in bytes of all tensors that exist before and after the stretch but are not used in it."""
@@ -96,14 +100,14 @@ class Window:
             if at not in self._homes and lifetimes.first[at] < self._begin and lifetimes.last[at] > self._end
         )
 
-    def _place(self, node: Node) -> int:
-        """Return the index of the memory of a node's output.
+    def _place(self, index: int) -> int:
+        """Return the index of the memory of an op's output.
 
         If the output is from before the stretch, its memory is in use from the start.
         """
-        if node in self._at:
-            return self._at[node]
-        home = self._occupancy.lifetimes.home_of(self._occupancy.at[node])
+        if index in self._at:
+            return self._at[index]
+        home = self._occupancy.lifetimes.home_of(index)
         if home not in self._homes:
             op = self._occupancy.ops[home]
             self._homes[home] = self._add(Op("", (), op.nbytes, op.is_planned, since=0))

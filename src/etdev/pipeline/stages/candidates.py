@@ -55,7 +55,7 @@ class _Cost:
     memory: int
     """Bytes of planned memory."""
     file: int
-    """Bytes of instructions, values and constants in the file."""
+    """Bytes of instructions, values and constants in the file; 0 if not measured."""
     banked: int
     """Bytes of planned memory that the target's memory banks have to hold; 0 without banks."""
 
@@ -137,7 +137,7 @@ class _Trials:
         self._project, self._exported, self._target = project, exported, target
         self._lowered, self._place = lowered, place
         self._room = project.config.targets[target].memory.room
-        self._stock = self._measured(lowered)[1]
+        self._stock = self._measured(lowered, with_file=False)[1]
 
     def within_stock(self, settings: Mapping[str, FormSettings]) -> _Candidate:
         """Apply forms, fewer in each round, until no method needs more memory than with its stock lowering."""
@@ -207,7 +207,9 @@ class _Trials:
             return TilingDecision(True, saved, growth, reason)
         return TilingDecision(False, saved, growth)
 
-    def _measured(self, lowered: LoweredModel) -> tuple[EmittedFiles | None, dict[str, _Cost]]:
+    def _measured(
+        self, lowered: LoweredModel, *, with_file: bool = True
+    ) -> tuple[EmittedFiles | None, dict[str, _Cost]]:
         """Emit a copy of the lowered methods, link each of them separately, and return the files and the costs."""
         made = emit_trial(self._project, _copied(lowered), self._exported, self._target)
         files, objects = self._emitted(lowered) if made is None else (None, made)
@@ -215,7 +217,9 @@ class _Trials:
         banked: LinkOptions | None = None
         if self._room is not None:
             banked = unplanned_options(self._project, self._target, objects, self._exported.signatures)
-        costs = {name: _cost(objects, name, banked, share_state=share_state) for name in lowered.methods}
+        costs = {
+            name: _cost(objects, name, banked, share_state=share_state, with_file=with_file) for name in lowered.methods
+        }
         return files, costs
 
     def _emitted(self, lowered: LoweredModel) -> tuple[EmittedFiles | None, Emitted]:
@@ -253,7 +257,7 @@ def _stricter(settings: FormSettings, limit: int, memory: int) -> FormSettings:
     return replace(settings, names=frozenset())
 
 
-def _cost(objects: Emitted, method: str, banked: LinkOptions | None, *, share_state: bool) -> _Cost:
+def _cost(objects: Emitted, method: str, banked: LinkOptions | None, *, share_state: bool, with_file: bool) -> _Cost:
     """Link a method without the other methods, with the default settings, and return its costs.
 
     Instructions keep their order. A better order of the stock lowering could otherwise rule out all faster forms.
@@ -269,7 +273,8 @@ def _cost(objects: Emitted, method: str, banked: LinkOptions | None, *, share_st
         on_host = planned_memory(link(alone, replace(banked, caller=caller, sizes_only=True), sidecar).program).get(
             str(HOST), 0
         )
-    return _Cost(sum(planned_memory(linked).values()), flatbuffer_size(linked) + constants_size(linked), on_host)
+    size = flatbuffer_size(linked) + constants_size(linked) if with_file else 0
+    return _Cost(sum(planned_memory(linked).values()), size, on_host)
 
 
 def _apply(
