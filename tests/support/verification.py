@@ -60,6 +60,11 @@ class Prepared:
         with quiet_libraries(), UserCode() as user, patch("etdev.verification.subject.requirements", claimed):
             devices = check_device_map(device_map)
             stock = runtime or shared_runtime()
+            # Copies of the models do not know the outputs of calls in other tests.
+            model, reference = self.candidate.float_model, self.candidate.reference
+            fresh = replace(model)
+            models = {"float_model": fresh, "reference": fresh if reference is model else replace(reference)}
+            changes = {**models, **changes}
             built = replace(self.candidate, project=project, user=user, jobs=jobs, count=count, **changes)
             checks = verify(Subject.read_built(built, stock, devices))
         return {check.name: check for check in checks}

@@ -143,7 +143,7 @@ class _Stretch:
         )
 
     def _other(self, index: int) -> Hashable:
-        """Return the facts about an op outside of the stretch. Distances that no region reaches count as equal."""
+        """Return the facts about an op outside of the stretch. Distances greater than ``REACH`` count as equal."""
         node = self._occupancy.nodes[index]
         distance = min(self._begin - index, REACH + 1) if node.op == "call_function" else None
         return node.op, distance, self._value(node), self._memory(index)

@@ -35,6 +35,7 @@ from etdev.verification.limits import Measured
 from etdev.verification.output_findings import Problem
 from etdev.verification.outside import measure_outside
 from etdev.verification.read_back import Contents, read_contents
+from etdev.verification.remembered import RememberedCalls
 
 
 @dataclass(frozen=True)
@@ -253,6 +254,11 @@ class Subject:
         """
         calls, libraries = self.built.representative_calls(), native_library_places(self.built.project)
         return measure_outside(self.path, self.data, self.program, calls, libraries)
+
+    @cached_property
+    def stock_calls(self) -> RememberedCalls:
+        """The stock runtime for checks that call the program on the same inputs as other checks."""
+        return RememberedCalls(self.stock)
 
     @property
     def stock_obstacle(self) -> str | None:

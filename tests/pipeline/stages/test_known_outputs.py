@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,7 +101,7 @@ def test_calls_that_are_known_are_not_made(tmp_path: Path) -> None:
     project = make_project(tmp_path, LINEAR_CONFIG + "\n[targets.cpu]\n")
     one, other = (torch.ones(2),), (torch.zeros(2),)
     module = _Counter()
-    model = ExportedModel({}, {"forward": module}, {}, {}, known=KnownOutputs())
+    model = ExportedModel({}, {"forward": module}, {}, {})
     with UserCode() as user:
         for _ in range(2):
             written: set[str] = set()
@@ -120,9 +121,16 @@ def test_a_call_of_a_session_tells_what_it_writes(tmp_path: Path) -> None:
     """The first call of a session is on fresh state, as the call of a sample is: one may be known from the other."""
     project = make_project(tmp_path, LINEAR_CONFIG + "\n[targets.cpu]\n")
     inputs = (torch.ones(2),)
-    model = ExportedModel({}, {"forward": _Counter()}, {}, {}, known=KnownOutputs())
+    model = ExportedModel({}, {"forward": _Counter()}, {}, {})
     with UserCode() as user:
         Session(project, user, model).compute(Call("forward", inputs), "here", "there")
         written: set[str] = set()
         compute(project, user, model, "forward", inputs, written=written)
     assert written == {"count"}
+
+
+def test_a_changed_copy_of_a_model_knows_nothing() -> None:
+    model = ExportedModel({}, {"forward": _Counter()}, {}, {})
+    model.known.add("a", [1], ())
+
+    assert replace(model, eager={}).known.find("a") is None

@@ -160,12 +160,15 @@ def remembering(
     Verification reads outputs of the quantized model from ``known``, and adds the outputs that it computes.
     """
     float_model, reference = models
-    return (float_model, reference if reference is float_model else replace(reference, known=known))
+    if reference is not float_model:
+        reference = replace(reference)
+        reference.known.include(known)
+    return float_model, reference
 
 
 def keep_reference(project: Project, name: str, cache: Cache, reference: ExportedModel, reads: Reads) -> None:
     """Store the quantized model's outputs in the cache if this run computed outputs that the cache lacks."""
-    if reference.known is not None and reference.known.has_new and not cache.changed:
+    if reference.scheme is not None and reference.known.has_new and not cache.changed:
         facts = object_facts(project, name, cache.digests)
         cache.keep_reference(project, name, facts, reads, reference.known.content())
 

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from etdev.config.models import Constants
+from etdev.pipeline.stages.known_outputs import KnownOutputs
 
 if TYPE_CHECKING:
     import torch
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from etdev.pipeline.project.torch_tensors import Tensors
     from etdev.pipeline.results.result import UndelegatedOps
     from etdev.pipeline.stages.inputs import Signature
-    from etdev.pipeline.stages.known_outputs import KnownOutputs
     from etdev.program.sidecar.records import DelegateRecord
 
 
@@ -66,8 +66,8 @@ class ExportedModel:
     """Values of the constant methods."""
     notes: tuple[str, ...] = ()
     """Notes from quantization, for the report."""
-    known: KnownOutputs | None = None
-    """Outputs of the quantized model from earlier runs. Outputs that this run computes are added."""
+    known: KnownOutputs = field(init=False, default_factory=KnownOutputs)
+    """Outputs of eager calls, so that each is computed once. A changed copy of the model starts without any."""
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ class Session:
     def __init__(self, project: Project, user: UserCode, model: ExportedModel) -> None:
         self._user, self._model, self._shared = user, model, project.config.model.share_state
         self._states: dict[str, State] = {}
-        self._key: str | None = ""
-        """Digest of all calls so far, used to look up known outputs; None if a call has no digest."""
+        self._keys: dict[str, str | None] = {}
+        """Digest of all calls so far on each state, used to look up known outputs; None if a call has no digest."""
         self._waiting: list[tuple[Call, str, str]] = []
         """Calls whose outputs were looked up instead of computed.
 
@@ -46,27 +46,26 @@ class Session:
         """
         self._waiting.append((call, at, where))
         known = self._model.known
-        if known is not None:
-            self._key = key_of_call(call.method, call.inputs, self._key)
-            found = known.find(self._key)
-            if found is not None:
-                return found.outputs
+        state = self._state_of(call.method)
+        key = self._keys[state] = key_of_call(call.method, call.inputs, self._keys.get(state, ""))
+        found = known.find(key)
+        if found is not None:
+            return found.outputs
         waiting, self._waiting = self._waiting, []
         outputs = [self._computed(*item) for item in waiting][-1]
-        if known is not None:
-            # Use the same key as `compute`, which may look up the first call too. It needs the names of the written
-            # buffers.
-            known.add(self._key, outputs, self._state(call.method))
+        # `compute` may look up the first call too. It needs the names of the written buffers.
+        known.add(key, outputs, self._states.get(state, {}))
         return outputs
 
-    def _state(self, method: str) -> State:
-        return self._states.setdefault("" if self._shared else method, {})
+    def _state_of(self, method: str) -> str:
+        """Return the name of the state on which a method works."""
+        return "" if self._shared else method
 
     def _computed(self, call: Call, at: str, where: str) -> list[Any]:
         what = f"method {call.method!r} failed in eager PyTorch: {at}"
         function = self._model.eager[call.method]
         with translated(self._user, VerifyError, what, where=where):
-            return _compute(function, call.inputs, self._state(call.method), where)
+            return _compute(function, call.inputs, self._states.setdefault(self._state_of(call.method), {}), where)
 
 
 def compute(
@@ -84,9 +83,8 @@ def compute(
     writes are added to ``written``. Raises :class:`~etdev.errors.VerifyError` if the model itself fails on these
     inputs.
     """
-    known = model.known
-    key = None if known is None else key_of_call(method, inputs)
-    found = None if known is None else known.find(key)
+    key = key_of_call(method, inputs)
+    found = model.known.find(key)
     if found is not None:
         if written is not None:
             written.update(found.written)
@@ -96,8 +94,7 @@ def compute(
     function = model.eager[method]
     with translated(user, VerifyError, what, where=project.where("methods", method, "samples")):
         outputs = _compute(function, inputs, state, project.where("methods", method))
-    if known is not None:
-        known.add(key, outputs, state)
+    model.known.add(key, outputs, state)
     if written is not None:
         written.update(state)
     return outputs

@@ -1,4 +1,7 @@
-"""Outputs of a quantized model, stored so that later runs need not quantize the model again for verification."""
+"""Outputs of calls, so that each call is computed once.
+
+The outputs of a quantized model are stored, so that later runs need not quantize the model again for verification.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
     from etdev.pipeline.project.torch_tensors import Tensors
 
 _MOST_BYTES = 256 << 20
-"""Maximum size of a cache entry in bytes. Outputs that do not fit are computed again in the next run."""
+"""Maximum size of a table in bytes. Outputs that do not fit are computed again."""
 
 _PLAIN = (int, float, bool, str, type(None))
 
@@ -45,6 +48,10 @@ class KnownOutputs:
 
     def __bool__(self) -> bool:
         return bool(self._found)
+
+    def include(self, other: KnownOutputs) -> None:
+        """Add the outputs that another table has from an earlier run."""
+        self._found.update(other._found)
 
     def find(self, key: str | None) -> Known | None:
         """Return a call's outputs and written buffers, as copies; None if the call is unknown."""

@@ -20,6 +20,7 @@ from etdev.devices import Device
 from etdev.errors import MissingRequirementError
 from etdev.execution.availability import named, simulated
 from etdev.execution.native import open_native
+from etdev.execution.runtimes import Runtime
 from etdev.inspection.transfers import transfers
 from etdev.pipeline.project.places import native_library_places
 from etdev.pipeline.results.result import CheckResult
@@ -28,7 +29,7 @@ from etdev.program import model as m
 from etdev.program.devices import named_devices
 from etdev.runtime.native import NativeRuntime
 from etdev.runtime.native.measured import DeviceCounts
-from etdev.runtime.stock import ProgramFailureError, StockRuntime
+from etdev.runtime.stock import ProgramFailureError
 from etdev.verification.answers import not_run
 from etdev.verification.check import Check, Need
 from etdev.verification.checks.replay import effort
@@ -46,7 +47,7 @@ class NativeCheck(Check):
     def run(self, subject: Subject) -> CheckResult:
         """Run as many samples as the check *replay* runs, and compare the outputs."""
         program, built = subject.program, subject.built
-        stock = None if subject.stock_obstacle else subject.stock
+        stock = None if subject.stock_obstacle else subject.stock_calls
         built = replace(built, effort=effort(program, alone=stock is None))
         mapped = simulated(named_devices(program), subject.device_map)
         note = "; equal to the stock runtime's, bit by bit" if stock else ""
@@ -70,7 +71,7 @@ class WitnessedRuntime:
     stock runtime.
     """
 
-    def __init__(self, program: Program, native: NativeRuntime, stock: StockRuntime | None) -> None:
+    def __init__(self, program: Program, native: NativeRuntime, stock: Runtime | None) -> None:
         self._plans = {plan.name: plan for plan in program.execution_plan}
         self._native, self._stock = native, stock
         self._copied: dict[Device, DeviceCounts] = {}

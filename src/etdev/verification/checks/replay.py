@@ -21,7 +21,7 @@ from etdev.verification.standalone_replay import replay_alone
 from etdev.verification.subject import Effort, Subject
 from etdev.verification.tosa.own_ops import own_ops_executors
 
-STEPS_BESIDE, STEPS_ALONE = 2_000, 100_000
+STEPS_BESIDE, STEPS_ALONE = 1_000, 100_000
 """Maximum number of instructions to replay, over all samples; at least one sample is always replayed.
 
 ``STEPS_BESIDE`` applies if the stock runtime also runs the program, and ``STEPS_ALONE`` if only the replay runs it.

@@ -35,7 +35,7 @@ class RuntimeCheck(Check):
 
     def run(self, subject: Subject) -> CheckResult:
         """Run the program in the stock runtime, and compare every output with that of eager PyTorch."""
-        return compare_with_model(self.name, subject.built, subject.stock)
+        return compare_with_model(self.name, subject.built, subject.stock_calls)
 
 
 def compare_with_model(check: str, built: BuiltTarget, runtime: Runtime, note: str = "", **more: Any) -> CheckResult:
