@@ -12,6 +12,7 @@ import pytest
 from etdev.linker import LinkOptions, link_foreign
 from etdev.program import model as m
 from linker.programs import Method, program
+from support.speed import usual_seconds
 from validator.test_proofs import check, proof
 
 pytestmark = pytest.mark.integration
@@ -188,7 +189,7 @@ def test_memory_grows_with_the_instructions_and_not_with_their_square(kind: Call
 )
 def test_many_instructions_take_less_than_20_s(kind: Callable[[int], Method], count: int) -> None:
     """They take a third of that on an idle machine."""
-    assert seconds(kind, count) < 20
+    assert usual_seconds(lambda: seconds(kind, count), 20, most=2) < 20
 
 
 @pytest.mark.slow
@@ -201,10 +202,10 @@ def test_fifty_thousand_instructions_take_less_than_500_mb(kind: Callable[[int],
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind is not viewed_conds], ids=lambda kind: kind.__name__)
 def test_fifty_thousand_instructions_take_less_than_30_s(kind: Callable[[int], Method]) -> None:
-    assert seconds(kind, 50_000) < 30
+    assert usual_seconds(lambda: seconds(kind, 50_000), 30, most=2) < 30
 
 
 @pytest.mark.slow
 def test_fifty_thousand_instructions_that_are_linked_in_two_ways_take_less_than_60_s() -> None:
     """A view of one of several tensors may cost memory, so the linker tries both with and without such views."""
-    assert seconds(viewed_conds, 50_000) < 60
+    assert usual_seconds(lambda: seconds(viewed_conds, 50_000), 60, most=2) < 60

@@ -29,7 +29,7 @@ from orchestrator.graphs import Serial, check, draw_steps
 
 LIMIT = 60.0
 """Seconds that nothing takes."""
-SOON = 2.0
+SOON = 10.0
 """Seconds in which a process is gone."""
 TESTS = Path(__file__).parents[1]
 NAMES = Path("/dev/shm")

@@ -19,6 +19,7 @@ from program.hand import tensor
 from support.files import banked, chain, copies, counters, delegated, method, program, sin
 from support.on_devices import two_devices
 from support.reports import bank_report
+from support.speed import usual_seconds
 
 EVIL = "</script><script>evil = 1</script><img src=x onerror='evil = 1'>{{data}}<b>"
 FRAME = ".chart-frame"
@@ -266,17 +267,21 @@ def test_it_can_be_printed(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_ten_thousand_tensors_open_and_answer(browser: Browser, tmp_path: Path) -> None:
-    """Twice what it may take on a quiet machine, where ``benchmarks/report.py`` holds it to that."""
+    """Twice what it may take, where ``benchmarks/report.py`` holds it to that."""
     from selenium.webdriver import Keys
 
     page = page_of(chain(9_999), tmp_path)
-    start = time.perf_counter()
-    browser.open(page)
-    browser.move(".chart canvas", 0.5, 0.3)
-    browser.run("document.querySelector('.chart-frame').focus()")
-    browser.key("p")
-    assert "tensor" in browser.text(".tip")
-    assert time.perf_counter() - start < 4
+
+    def opened() -> float:
+        start = time.perf_counter()
+        browser.open(page)
+        browser.move(".chart canvas", 0.5, 0.3)
+        browser.run("document.querySelector('.chart-frame').focus()")
+        browser.key("p")
+        assert "tensor" in browser.text(".tip")
+        return time.perf_counter() - start
+
+    assert usual_seconds(opened, 4, most=2) < 4
     browser.key(Keys.END, *"+++++++++")
     drawn, expected = browser.run(
         "const marker = document.querySelector('.marker').getBoundingClientRect();"

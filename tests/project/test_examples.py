@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from etdev.cli.app import run
 from etdev.runtime.native.toolchain import Missing, find_toolchain
 from etdev.templates import render
 from support import pages
@@ -43,6 +44,11 @@ def _run(line: str, folder: Path) -> tuple[int, str]:
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=200)
     return done.returncode, done.stdout + (done.stderr if done.returncode else "")
+
+
+@pytest.mark.parametrize("config", sorted(EXAMPLES.glob("*/etdev.[ty]*ml")), ids=lambda config: config.parent.name)
+def test_its_config_is_valid(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["validate", "-c", str(config)]) == 0
 
 
 @pytest.mark.timeout(900)

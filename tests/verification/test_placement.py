@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -14,6 +13,7 @@ from etdev.verification.checks.placement import check_placement
 from program.hand import loop, tensor
 from support.files import ADD, branches, chain, copies, counters, delegated, method, program
 from support.on_devices import D2H, H2D, across, delegate, entries, on, two_devices, two_devices_plan
+from support.speed import action_time, usual_seconds
 
 Change = Callable[[m.ExecutionPlan], m.ExecutionPlan]
 
@@ -257,7 +257,6 @@ def test_many_problems_are_cut_short() -> None:
 
 def test_five_thousand_instructions_take_less_than_a_second() -> None:
     found = chain(5000)
-    before = time.process_time()
 
     assert check_placement(found, alignment=16).status == "passed"
-    assert time.process_time() - before < 1
+    assert usual_seconds(lambda: action_time(lambda: check_placement(found, alignment=16)), 1, most=3) < 1
