@@ -221,7 +221,7 @@ def _check_arrival(transport: Transport, temporary: Temporary, name: str, expect
     if problem := difference(name, transport.fingerprint(f"{temporary.folder}/{name}"), expected):
         raise DeployError(
             f"the files at the target differ from the uploaded files: {problem}",
-            hint="check the file and the target's storage, and deploy again",
+            hint="check the storage at the target, and deploy again",
         )
 
 

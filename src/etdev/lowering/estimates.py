@@ -28,9 +28,9 @@ class Choice:
     region: Region
     pieces: int
     full: int
-    """Number of ops near the region whose bytes in use stay close to the current peak."""
+    """Number of ops near the region during which the bytes in use stay close to the current peak."""
     fewer: int
-    """Number of ops near the region whose bytes in use drop clearly below the current peak."""
+    """Number of ops near the region during which the bytes in use drop clearly below the current peak."""
     peak: int
     """Largest number of bytes in use, over the ops near the region that are not counted in ``full``."""
 

@@ -118,7 +118,7 @@ class _Stretch:
     def __init__(self, occupancy: Occupancy, begin: int, end: int, facts: dict[int, tuple[Any, Hashable]]) -> None:
         self._occupancy, self._begin, self._end, self._facts = occupancy, begin, end, facts
         self._others: dict[int, int] = {}
-        """Maps ops outside of the stretch to their names, by index in the graph."""
+        """Maps the index of each op outside of the stretch to its name, a negative number."""
 
     def identity(self) -> Hashable:
         """Return a value that is equal for equal stretches."""

@@ -151,9 +151,9 @@ class Graph:
     A list of tensors is replaced by its tensors.
     """
     reads: tuple[int, ...]
-    """Counts of the values that the instructions read."""
+    """Number of values that each instruction reads."""
     writes: tuple[int, ...]
-    """Counts of the values that the instructions write."""
+    """Number of values that each instruction writes."""
     jump_from: tuple[int, ...]
     """Positions of the instructions that may jump, one row for each possible next instruction."""
     jump_to: tuple[int, ...]

@@ -116,7 +116,7 @@ class StateReader:
         self.pairs: dict[int, int] = {}
         """Maps values after the link to values before the link that are assumed to be equal when a call begins."""
         self.left_numbers: set[tuple[int, int]] = set()
-        """Numbers that are read in a call before an instruction sets them, as ``(side, value)``."""
+        """Values that are numbers, and that a call reads before an instruction sets them, as ``(side, value)``."""
         self.left_dims: set[tuple[int, int]] = set()
         """Dynamic tensors whose sizes are read in a call before an instruction sets them, as ``(side, value)``."""
         self._ways = ways

@@ -1,4 +1,4 @@
-"""Planners of users that divide buffers among banks themselves."""
+"""Calls of planners of users. Such a planner divides the buffers among the banks itself."""
 
 from __future__ import annotations
 

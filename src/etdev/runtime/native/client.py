@@ -135,7 +135,7 @@ class NativeRuntime:
 
     @property
     def called(self) -> Called | None:
-        """Time and memory of this thread's last calls; None before its first call."""
+        """Time and memory of the calls of this thread's last request; None before its first request."""
         return getattr(self._figures, "called", None)
 
     @called.setter

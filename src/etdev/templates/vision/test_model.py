@@ -1,4 +1,4 @@
-"""Tests that run the files in ExecuTorch's own runtime, like an app: `pytest`. Only changed targets are built."""
+"""Run these tests with `pytest`. They run the files in ExecuTorch's own runtime; only changed targets are built."""
 
 import pytest
 import torch
