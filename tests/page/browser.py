@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import pytest
+
 _ARGUMENTS = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars")
 
 
@@ -30,6 +32,21 @@ class Screen:
 PHONE = Screen(360, 740, 3, mobile=True)
 DESKTOP = Screen(1280, 900)
 LARGE = Screen(3840, 2160)
+
+
+def looks(**screens: Screen) -> pytest.MarkDecorator:
+    """Parametrize ``screen`` and ``dark``: each screen in one theme, and in both with the integration tests."""
+    cases = [
+        pytest.param(
+            screen,
+            dark,
+            id=f"{name}-{'dark' if dark else 'light'}",
+            marks=[] if dark == bool(number % 2) else [pytest.mark.integration],
+        )
+        for number, (name, screen) in enumerate(screens.items())
+        for dark in (False, True)
+    ]
+    return pytest.mark.parametrize(("screen", "dark"), cases)
 
 
 class Browser:

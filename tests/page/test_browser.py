@@ -14,7 +14,7 @@ from etdev.page.model import ProgramPage
 from etdev.program import Program, write
 from etdev.program import model as m
 from inspection.report.builds import built_file, two_files
-from page.browser import DESKTOP, LARGE, PHONE, Browser, Screen
+from page.browser import DESKTOP, LARGE, PHONE, Browser, Screen, looks
 from program.hand import tensor
 from support.files import banked, chain, copies, counters, delegated, method, program, sin
 from support.on_devices import two_devices
@@ -37,8 +37,7 @@ def check(browser: Browser, page: Path) -> None:
     assert set(browser.requests()) == {page.resolve().as_uri()}
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("screen", [PHONE, DESKTOP, LARGE], ids=["phone", "desktop", "4k"])
+@looks(phone=PHONE, desktop=DESKTOP, **{"4k": LARGE})
 @pytest.mark.parametrize("found", [copies, two_devices], ids=["copies", "devices"])
 def test_opens_on_any_screen(browser: Browser, found: Any, screen: Screen, dark: bool, tmp_path: Path) -> None:
     page = page_of(found(), tmp_path)
@@ -266,6 +265,7 @@ def test_it_can_be_printed(browser: Browser, tmp_path: Path) -> None:
     assert browser.problems() == []
 
 
+@pytest.mark.integration
 def test_ten_thousand_tensors_open_and_answer(browser: Browser, tmp_path: Path) -> None:
     """Twice what it may take, where ``benchmarks/report.py`` holds it to that."""
     from selenium.webdriver import Keys

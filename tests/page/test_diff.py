@@ -11,7 +11,7 @@ from etdev.inspection.report import diff_page
 from etdev.linker import link
 from etdev.program import Program, write
 from etdev.program import model as m
-from page.browser import DESKTOP, PHONE, Browser, Screen
+from page.browser import DESKTOP, PHONE, Browser, Screen, looks
 from support.files import chain, copies, counters, delegated
 
 EVIL = "<img src=x onerror='evil = 1'>"
@@ -46,8 +46,7 @@ def rows(browser: Browser, title: str) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("screen", [PHONE, DESKTOP], ids=["phone", "desktop"])
+@looks(phone=PHONE, desktop=DESKTOP)
 def test_both_maps_are_drawn_without_a_request(browser: Browser, screen: Screen, dark: bool, tmp_path: Path) -> None:
     page = opened(browser, copies(), link(copies()).program, tmp_path, screen, dark=dark)
     assert browser.run("return document.documentElement.scrollWidth") <= screen.width
@@ -136,6 +135,7 @@ def test_names_of_programs_are_texts(browser: Browser, tmp_path: Path) -> None:
     assert set(browser.requests()) == {page.resolve().as_uri()}
 
 
+@pytest.mark.integration
 def test_thousands_of_instructions_are_listed_at_once(browser: Browser, tmp_path: Path) -> None:
     opened(browser, chain(3_000), chain(2_700), tmp_path)
     assert "2,700 the same, 300 only in A, 0 only in B" in browser.text("main")

@@ -11,7 +11,7 @@ import etdev
 from etdev.program import Blob, Program, write
 from etdev.program import model as m
 from inspection.report.builds import built_file
-from page.browser import DESKTOP, PHONE, Browser, Screen
+from page.browser import DESKTOP, PHONE, Browser, Screen, looks
 from program.hand import tensor
 from support.files import branches, chain, copies, counters, method, program
 from support.on_devices import two_devices
@@ -69,8 +69,7 @@ def colour(browser: Browser, name: str) -> str:
     return found
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("screen", [PHONE, DESKTOP], ids=["phone", "desktop"])
+@looks(phone=PHONE, desktop=DESKTOP)
 @pytest.mark.parametrize("found", [branches, two_devices], ids=["branches", "devices"])
 def test_is_drawn_without_a_request(browser: Browser, found: Any, screen: Screen, dark: bool, tmp_path: Path) -> None:
     page = opened(browser, found(), tmp_path, screen, dark=dark)
@@ -216,6 +215,7 @@ def test_names_of_a_program_are_texts(browser: Browser, tmp_path: Path) -> None:
     assert set(browser.requests()) == {page.resolve().as_uri()}
 
 
+@pytest.mark.integration
 def test_ten_thousand_instructions_are_collapsed_and_answer(browser: Browser, tmp_path: Path) -> None:
     """Each change takes a second at most on a quiet machine, where ``benchmarks/report.py`` measures it."""
     from selenium.webdriver import Keys

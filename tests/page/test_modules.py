@@ -89,6 +89,7 @@ def test_names_of_modules_are_texts(browser: Browser, tmp_path: Path) -> None:
     assert browser.problems() == []
 
 
+@pytest.mark.integration
 def test_thousands_of_modules_answer_at_once(browser: Browser, tmp_path: Path) -> None:
     """Each change takes a tenth of this on a quiet machine. Small modules share an area."""
     paths = {at: f"layers.{at // 30}.block{at // 10 % 3}.op{at % 10}" for at in range(3_000)}
