@@ -90,12 +90,15 @@ def read_file(path: Path) -> bytes:
 
 
 @contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
+def atomic_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
     """Yield a temporary file next to ``path``. When the block succeeds, the temporary file replaces ``path``.
 
     The file at ``path`` does not change before the block ends, and does not change if the block fails. Missing folders
     are created. A character device or a pipe cannot be replaced, so the block then writes to ``path`` itself. Raises
     :class:`WriteError` for failed writes. All other exceptions of the block propagate.
+
+    If ``durable`` is False, the new file may have missing content after a power failure, because this
+    function does not wait for the disk. Readers of the file must then check its content.
     """
     if _is_stream(path):
         with write_errors_named(path, (None, os.fspath(path))):
@@ -110,7 +113,9 @@ def atomic_path(path: Path) -> Iterator[Path]:
         with write_errors_named(path, (None, os.fspath(temporary))):
             yield temporary
         with write_errors_named(path):
-            _put_in_place(temporary, target)
+            if durable:
+                _wait_for_disk(temporary)
+            os.replace(temporary, target)
 
 
 @contextmanager
@@ -357,13 +362,12 @@ def _remove_unless_locked(path: Path) -> None:
             os.close(descriptor)
 
 
-def _put_in_place(temporary: Path, target: Path) -> None:
-    descriptor = os.open(temporary, os.O_RDONLY)
+def _wait_for_disk(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    os.replace(temporary, target)
 
 
 @contextmanager

@@ -18,7 +18,9 @@ from etdev.files import TEMPORARY_SUFFIX
 
 _WATCHES: list[Watch] = []
 """The active watches. The single audit hook reads this list, because Python cannot remove a hook."""
-_LISTS = ("os.listdir", "os.scandir")
+_LISTS = frozenset({"os.listdir", "os.scandir"})
+_EVENTS = _LISTS | {"open"}
+"""Audit events that a watch records. Python reports a million others during a build."""
 
 
 @dataclass(slots=True)
@@ -77,7 +79,7 @@ class Watch:
 
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
-    if not _WATCHES or event not in ("open", *_LISTS):
+    if event not in _EVENTS or not _WATCHES:
         return
     try:
         path = arguments[0]
