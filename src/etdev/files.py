@@ -38,6 +38,7 @@ _CAUSES = {
     errno.ENOSPC: ("no space left on the device", "free some space, or write to another place"),
     errno.EDQUOT: ("the disk quota is used up", "free some space, or write to another place"),
     errno.EFBIG: ("the file exceeds the size limit of this process", "raise the limit (`ulimit -f`)"),
+    errno.EIO: ("the disk or its connection reports an error", "check the disk, or use another one"),
     errno.EACCES: ("permission denied", "check who owns the folder, or write to another place"),
     errno.EPERM: ("permission denied", "check who owns the folder, or write to another place"),
     errno.EROFS: ("the file system is read-only", "write to another place"),

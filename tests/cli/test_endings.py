@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from etdev.cli import app
+from etdev.cli import app, endings
 from etdev.cli.lazy import Entry
 from etdev.errors import (
     ConfigError,
@@ -174,10 +174,19 @@ def test_a_full_disk_behind_stdout() -> None:
     assert done.stderr.startswith("error: standard output: cannot write: no space left on the device\n")
 
 
+def test_an_error_of_the_disk_is_not_a_bug(capsys: pytest.CaptureFixture[str]) -> None:
+    """A failing disk was reported as a bug of etdev, with exit code 70."""
+    assert endings.report(OSError(errno.EIO, "Input/output error"), debug=False) == 4
+    assert capsys.readouterr().err == (
+        "error: standard output: cannot read or write: the disk or its connection reports an error\n"
+        "help: check the disk, or use another one\n"
+    )
+
+
 _LOUD = """
 import atexit, os, sys
 from etdev import __main__
-from etdev.cli import app
+from etdev.cli import app, endings
 from etdev.cli.lazy import Entry
 
 def answer() -> int:

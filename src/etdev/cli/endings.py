@@ -1,6 +1,7 @@
 """Endings of a command that fails: the printed message and the exit code.
 
-There are five kinds: an expected error, an interrupt, an output pipe without a reader, a full disk and a bug.
+There are five kinds: an expected error, an interrupt, an output pipe without a reader, a full or failing disk, and a
+bug.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ _ClickException: type[BaseException] = next(c for c in typer.BadParameter.__mro_
 
 _STDOUT, _STDERR = 1, 2
 
-_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""Errors that can occur at any write, and whose cause is never a bug."""
 
 
 def report(error: BaseException, *, debug: bool) -> int:
@@ -57,9 +59,11 @@ def report(error: BaseException, *, debug: bool) -> int:
     if isinstance(error, EtdevError):
         print_error(error.message, where=error.where, hint=error.hint)
         return error.exit_code
-    if isinstance(error, OSError) and error.errno in _DISK_FULL:
+    if isinstance(error, OSError) and error.errno in _OF_THE_DISK:
         cause, remedy = describe_os_error(error)
-        print_error(f"cannot write: {cause}", where=os.fspath(error.filename or "standard output"), hint=remedy)
+        action = "read or write" if error.errno == errno.EIO else "write"
+        where = os.fspath(error.filename or "standard output")
+        print_error(f"cannot {action}: {cause}", where=where, hint=remedy)
         return ExitCode.BUILD_FAILED
     return _report_bug(error, shown=debug)
 
