@@ -343,3 +343,19 @@ def test_a_decision_about_tiling_has_both_figures(decision: TilingDecision, line
     text = render_result(result, Detail.FULL, io.StringIO())
     assert ("tiled" in text) == (line is not None)
     assert line is None or line in text
+
+
+@pytest.mark.parametrize(
+    ("peaks", "line"),
+    [
+        ((12_000,), "a convolution keeps its slow kernel: another form would need about 12,000 bytes of memory"),
+        (
+            (12_000, 9_000),
+            "2 convolutions keep their slow kernel: another form would need about 12,000 bytes of memory",
+        ),
+    ],
+)
+def test_convolutions_that_keep_a_slow_kernel_are_named(peaks: tuple[int, ...], line: str) -> None:
+    slow = method("forward", {}, 0, add=2).model_copy(update={"slow_convolutions": peaks})
+    result = RESULT.model_copy(update={"targets": (target("cpu", checks(), methods=(slow,)),)})
+    assert line in render_result(result, Detail.FULL, io.StringIO())

@@ -117,6 +117,32 @@ def test_no_form_takes_more_memory_than_the_stock_lowering(
     assert "convolution" in _method(found).forms
 
 
+WIDE = """
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Conv2d(1, 32, 3, padding=1), nn.Conv2d(32, 32, 3, padding=1)
+
+        def forward(self, x):
+            return nn.functional.relu(self.second(self.first(x)))
+    """
+
+
+def test_a_convolution_that_keeps_a_slow_kernel_is_reported(project: Callable[..., Project]) -> None:
+    """Input and output of the second convolution are the peak of the stock lowering, so nothing else fits."""
+    config = (
+        'version = 1\n[model]\nentry = "model:Net"\n[methods.forward]\n'
+        'inputs = [{ name = "x", dtype = "float32", shape = [1, 1, 48, 64] }]\n[targets.cpu]\n'
+    )
+    found = build_project(project(config, model=WIDE), BuildOptions(verify=False))["cpu"]
+    (needed,) = _method(found).slow_convolutions
+    assert found.memory["cpu"] < needed < 2 * found.memory["cpu"]
+    assert _method(found).forms["convolution"] == 1
+
+
 def test_a_method_is_tiled_where_that_saves_more_memory_than_it_adds_to_the_file(
     mobile: Callable[..., TargetResult],
 ) -> None:

@@ -146,22 +146,28 @@ def price(editor: Editor) -> tuple[int, int]:
     if "convolution" not in editor.settings.names:
         return 0, editor.occupancy().peak()
     options, left, floor = _possible(editor)
-    return left, _cost(options, floor, _room(editor, options, floor))
+    return len(left), _cost(options, floor, _room(editor, options, floor))
 
 
-def _possible(editor: Editor) -> tuple[list[_Options], int, int]:
-    """Return the convolutions to replace, the number without a fitting tiling, and the peak of all other ops."""
+def _possible(editor: Editor) -> tuple[list[_Options], tuple[int, ...], int]:
+    """Return the convolutions to replace, the peaks with each of the others, and the peak of all other ops.
+
+    The others have no tiling that fits. Their peaks, in bytes, are those with the tiling that needs the least memory.
+    """
     occupancy = editor.occupancy()
     sizes = {node: found for node in editor.calls("convolution.default") if (found := _sizes(node)) is not None}
-    options, left = [], 0
+    options: list[_Options] = []
+    left: list[int] = []
     for node, found in sizes.items():
         freed = [arguments(node)[0]] if occupancy.ends_at(arguments(node)[0], node) else []
         others = occupancy.during(node) - sum(value(item).numel() * _BYTES for item in [node, *freed])
         possible = possible_ways(found, input_stays=not freed)
         ways = [way for way in possible if others + way.memory <= editor.limit]
-        left += bool(possible) and not ways
-        options += [_Options(node, found, others, ways)] if ways else []
-    return options, left, occupancy.peak(without={item.node for item in options})
+        if ways:
+            options.append(_Options(node, found, others, ways))
+        elif possible:
+            left.append(others + min(way.memory for way in possible))
+    return options, tuple(left), occupancy.peak(without={item.node for item in options})
 
 
 def _room(editor: Editor, options: Sequence[_Options], floor: int) -> int:

@@ -69,8 +69,8 @@ class Editor:
         """Maximum number of bytes in use. The default is the estimated peak of the stock lowering after the link."""
         self.is_tiled = False
         """True if some op was tiled although the whole op would fit in the limit."""
-        self.left = 0
-        """Number of convolutions that keep the slow kernel because no tiling fits in the limit."""
+        self.left: tuple[int, ...] = ()
+        """Estimated peak in bytes with each convolution that keeps the slow kernel because no tiling fits the limit."""
 
     def copy(self) -> Editor:
         """Return an editor of a copy of the graph, for trying changes."""

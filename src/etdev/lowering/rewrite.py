@@ -36,8 +36,8 @@ class Applied:
     """Number of ops that each form replaced."""
     is_tiled: bool = False
     """True if some op was tiled although the whole op would fit in the memory of the stock lowering."""
-    left: int = 0
-    """Number of convolutions that keep the portable kernel because no tiling fits in the memory limit."""
+    left: tuple[int, ...] = ()
+    """Estimated peak in bytes with each convolution that keeps the slow kernel because no tiling fits the limit."""
 
 
 def apply_forms(
@@ -61,7 +61,7 @@ def apply_forms(
     program._constants = dict(program.constants)
     program._graph_signature = copy.deepcopy(program.graph_signature)
     done: Counter[str] = Counter()
-    is_tiled, left = False, 0
+    is_tiled, left = False, tuple[int, ...]()
     for module in [part for part in program.graph_module.modules() if isinstance(part, GraphModule)]:
         editor = Editor(program, module, settings, known)
         for name, change in PASSES.items():

@@ -173,6 +173,8 @@ def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO, *, 
             yield _line("", f"in other forms: {counts}")
         if method.tiling is not None and method.tiling.memory_saved is not None:
             yield _line("", _tiling(method.tiling))
+        if method.slow_convolutions:
+            yield _line("", _slow(method.slow_convolutions))
         if method.order is not None:
             yield _line("", describe_order(method.order))
         for tensor in method.quantized:
@@ -200,6 +202,12 @@ def _tiling(decision: TilingDecision) -> str:
     memory, file = (f"{abs(size):,} bytes {'more' if size > 0 else 'less'}" for size in (-saved, growth))
     reason = f" ({decision.reason})" if decision.reason else ""
     return f"{which}: {would}{memory} memory, {file} file{reason}"
+
+
+def _slow(peaks: Sequence[int]) -> str:
+    """Return a text on convolutions that keep a slow kernel; ``peaks`` is what they would need otherwise, in bytes."""
+    kept = "a convolution keeps its" if len(peaks) == 1 else f"{len(peaks)} convolutions keep their"
+    return f"{kept} slow kernel: another form would need about {max(peaks):,} bytes of memory"
 
 
 def _failed_lines(failed: FailedTarget, stream: TextIO) -> Iterator[str]:

@@ -41,6 +41,7 @@ def describe_methods(lowered: LoweredModel, exported: ExportedModel) -> tuple[Me
             operators=(),
             forms=dict(replaced[part.method].forms),
             tiling=replaced[part.method].tiling,
+            slow_convolutions=replaced[part.method].slow_convolutions,
         )
         for part in lowered.delegations
     )

@@ -174,6 +174,11 @@ class MethodResult(Part):
     """Inputs and outputs that the program takes and returns as quantized integers instead of floats."""
     tiling: TilingDecision | None = None
     """The decision whether to tile the method, with its figures; None if there was nothing to decide."""
+    slow_convolutions: tuple[int, ...] = ()
+    """For each convolution that keeps a slow kernel to save memory: the bytes that the method would need otherwise.
+
+    The sizes are estimates of the planned memory.
+    """
     buffers: tuple[BufferInfo, ...] = ()
     delegate_memory: tuple[DelegateMemory, ...] = ()
     """Memory of delegates, for those whose compiler reports it."""

@@ -90,6 +90,8 @@ class ReplacedOps:
     """Number of replaced ops by form (:data:`etdev.lowering.forms.FORMS`)."""
     tiling: TilingDecision | None = None
     """The decision whether to tile the method; None if there was nothing to decide."""
+    slow_convolutions: tuple[int, ...] = ()
+    """Estimated peak in bytes with each convolution that keeps the slow kernel to save memory."""
 
 
 @dataclass(frozen=True)

@@ -195,7 +195,7 @@ class _Trials:
             return TilingDecision(False, reason=_ESTIMATED)
         saved = whole.costs[method].memory - tiled.costs[method].memory
         growth = tiled.costs[method].file - whole.costs[method].file
-        left = whole.applied[method].left - tiled.applied[method].left
+        left = len(whole.applied[method].left) - len(tiled.applied[method].left)
         fits = tiled.costs[method].memory <= self._stock[method].memory
         if self._exceeds(whole.costs[method]) and tiled.costs[method].banked < whole.costs[method].banked:
             needed = f"{whole.costs[method].banked:,} bytes, and the memory banks have {self._room:,}"
@@ -292,7 +292,9 @@ def _apply(
         name: apply_forms(changed.manager.exported_program(name), found, known, until_other_than)
         for name, found in settings.items()
     }
-    replaced = tuple(ReplacedOps(name, dict(applied[name].counts)) for name in lowered.methods)
+    replaced = tuple(
+        ReplacedOps(name, dict(found.counts), slow_convolutions=found.left) for name, found in applied.items()
+    )
     return replace(changed, replaced=replaced), applied
 
 
