@@ -61,8 +61,9 @@ def measure(side: str, model: str, backend: str) -> Cost:
     """Return the cost of one side in a process of its own; raises RuntimeError if the process fails."""
     command = [sys.executable, __file__, "--only", model, "--backend", backend, "--side", side]
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as errors:
-        # One thread: with more, idle ones that spin would count.
+        # One thread: with more, idle ones that spin would count. Byte code is cached, as it is after the first run.
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": f"{folder}/cache"}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         process = subprocess.Popen([*command, "--folder", folder], env=environment, stderr=errors)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)

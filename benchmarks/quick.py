@@ -155,6 +155,7 @@ def _seconds(command: list[str], project: Path, folder: Path) -> float:
     """Return the processor time of an etdev command and of its children; raises CalledProcessError."""
     before = os.times()
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # After the first run, byte code is cached.
     whole = [sys.executable, "-m", "etdev", *command]
     subprocess.run(whole, cwd=project, env=environment, capture_output=True, check=True)
     after = os.times()
