@@ -181,6 +181,24 @@ CASES = {
         MINIMAL + 'quantize = "int"\n[quantize.int8]\nscheme = "8da4w"\n',
         'etdev.toml:7:12: `targets.cpu.quantize` is "int", but there is no `quantize.int`\n  help: did you mean "int8"?\n',
     ),
+    "scheme of another processor": (
+        MINIMAL
+        + 'quantize = "int8"\npartitioners = [{ backend = "ethos-u", options = { target = "ethos-u55-128" } }]\n'
+        + '[quantize.int8]\nscheme = "pt2e-xnnpack"\ndynamic = true\n',
+        (
+            'etdev.toml:7:12: `targets.cpu.quantize` is "int8" with the scheme "pt2e-xnnpack", but ethos-u takes only ops '
+            'quantized for it\n  help: use the scheme "arm-ethos-u"\n'
+        ),
+    ),
+    "scheme for another Ethos-U": (
+        MINIMAL
+        + 'quantize = "npu"\npartitioners = [{ backend = "ethos-u", options = { target = "ethos-u85-256" } }]\n'
+        + '[quantize.npu]\nscheme = "arm-ethos-u"\ntarget = "ethos-u55-128"\ncalibration = "model:data"\n',
+        (
+            'etdev.toml:8:61: `targets.cpu.partitioners[0].options.target` is "ethos-u85-256", but "npu" quantizes for '
+            '"ethos-u55-128"\n  help: set `quantize.npu.target` to the same processor\n'
+        ),
+    ),
     "duplicate key": (
         MINIMAL + "[targets.cpu.budget]\nfile = 1\n[targets.cpu.budget]\nfile = 2\n",
         (

@@ -11,7 +11,7 @@ from etdev.config.raw import Raw, listed
 
 
 def check_quantization(config: Raw) -> Iterator[Issue]:
-    """Check that each scheme that a target uses exists.
+    """Check that each scheme that a target uses exists, and suits the target's processor.
 
     Also check that the schemes match the methods and the source of the model.
     """
@@ -22,6 +22,8 @@ def check_quantization(config: Raw) -> Iterator[Issue]:
             text = f"is {short(wanted.value)}, but there is no `{schemes[wanted.value]}`"
             known = listed("schemes", schemes.table, "add a table `quantize.X`")
             yield wanted.issue(text, REFERENCE, suggest(wanted.value, schemes.table, known, literal))
+        elif isinstance(wanted.value, str):
+            yield from _check_processor(target, schemes[wanted.value])
     for scheme in schemes.tables:
         if scheme["scheme"].value in ("pt2e-xnnpack", "arm-ethos-u", "cortex-m"):
             yield from _check_calibration(config, scheme)
@@ -29,6 +31,26 @@ def check_quantization(config: Raw) -> Iterator[Issue]:
         elif scheme["scheme"].value == "8da4w" and "pt2" in config["model"]:
             text = ": 8da4w needs the eager module, which a `pt2` model does not have"
             yield scheme.issue(text, CONFLICT, 'use "pt2e-xnnpack"', at="scheme")
+
+
+def _check_processor(target: Raw, scheme: Raw) -> Iterator[Issue]:
+    """Check that an Ethos-U gets a model that was quantized for it: its compiler takes no other ops."""
+    name, used = scheme["scheme"].value, target["quantize"].value
+    for step in target["partitioners"].elements:
+        if step["backend"].value != "ethos-u":
+            continue
+        compiled, quantized = step["options"]["target"], scheme["target"].value
+        if name in ("pt2e-xnnpack", "cortex-m", "8da4w"):
+            text = f"is {short(used)} with the scheme {literal(name)}, but ethos-u takes only ops quantized for it"
+            yield target["quantize"].issue(text, CONFLICT, 'use the scheme "arm-ethos-u"')
+        elif {_is_ethos_u85(compiled.value), _is_ethos_u85(quantized)} == {True, False}:
+            text = f"is {short(compiled.value)}, but {short(used)} quantizes for {short(quantized)}"
+            yield compiled.issue(text, CONFLICT, f"set `{scheme['target']}` to the same processor")
+
+
+def _is_ethos_u85(processor: object) -> bool | None:
+    """Return whether a name is of an Ethos-U85, whose ops differ from those of U55 and U65; None for other values."""
+    return processor.startswith("ethos-u85") if isinstance(processor, str) else None
 
 
 def _check_granularity(scheme: Raw) -> Iterator[Issue]:
