@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# How the files of the last build differ from those of another commit, in Markdown: `bash ci/compare.sh origin/main`.
-# What the cache has is not built again.
+# Compare the files of the last build with those of another commit, in Markdown: `bash ci/compare.sh origin/main`.
+# The build of that commit reuses the cache.
 set -euo pipefail
 
 commit=${1:?"name a commit, as in: bash ci/compare.sh origin/main"}
 out={{out}}
 
-# What the results of a build say: with `name`, the project's; with `files`, TARGET/FILE for each that was not rejected.
+# Print facts from a build's results.json. `name`: the project's name. `files`: TARGET/FILE of each file not rejected.
 results() {
     python3 -c '
 import json, pathlib, sys
@@ -33,7 +33,7 @@ trap 'git worktree remove --force "$base"' EXIT
 project=$base/$(git rev-parse --show-prefix)
 project=${project%/}
 
-# Files get the name of the folder if the config has none for them, and `out` may be a folder outside of the project.
+# Set name and `out`, because a config without a name uses the folder's name, and `out` may be outside the project.
 name=$(results name "$out")
 (cd "$project" && {{build}} --quiet --set "project.name=$name" --set project.out=build) >&2 ||
     echo "the build of $commit ended with exit code $?" >&2
