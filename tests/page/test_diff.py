@@ -142,3 +142,45 @@ def test_thousands_of_instructions_are_listed_at_once(browser: Browser, tmp_path
     took = browser.run(f"const start = performance.now(); {CHOOSE} return performance.now() - start;", "Show", 1)
     assert took < 1_000
     assert browser.problems() == []
+
+
+_GRAPHS = "document.querySelectorAll('.sides .graph-frame')"
+
+
+def details(browser: Browser) -> list[str]:
+    found: list[str] = browser.run(
+        "return [...document.querySelectorAll('.sides .graph-details')].map((one) => one.innerText.split('\\n')[0])"
+    )
+    return found
+
+
+@looks(phone=PHONE, desktop=DESKTOP)
+def test_graphs_are_drawn_next_to_each_other(browser: Browser, screen: Screen, dark: bool, tmp_path: Path) -> None:
+    opened(browser, chain(4), chain(2), tmp_path, screen, dark=dark)
+    assert browser.run("return document.documentElement.scrollWidth") <= screen.width
+    places = browser.run(
+        f"return [...{_GRAPHS}].map((one) => one.getBoundingClientRect()).map((one) => [one.top, one.width])"
+    )
+    assert len(places) == 2
+    assert (places[0][0] == places[1][0]) is (screen is DESKTOP)
+    assert min(width for _, width in places) > 250
+    assert browser.problems() == []
+    legends = browser.run("return [...document.querySelectorAll('.sides .legend')].map((one) => one.innerText)")
+    assert [text.split("\n") for text in legends[-2:]] == [["in both", "only in A"], ["in both", "only in B"]]
+
+
+def test_a_selected_instruction_is_shown_in_both_graphs(browser: Browser, tmp_path: Path) -> None:
+    opened(browser, chain(4), chain(2), tmp_path)
+    press = (
+        f"{_GRAPHS}[arguments[0]].dispatchEvent(new KeyboardEvent('keydown', {{ key: arguments[1], bubbles: true }}))"
+    )
+    for side in (0, 1):
+        browser.run(press, side, "Home")
+        browser.run(press, side, "ArrowDown")
+        one, other = details(browser)
+        assert one == other
+        assert "aten::" in one
+    browser.run(press, 0, "End")
+    one, other = details(browser)
+    assert "aten::" in one
+    assert "aten::" not in other

@@ -1,5 +1,5 @@
 "use strict";
-// The comparison of two programs: figures, memory maps next to each other, instructions, moved tensors, weights.
+// The comparison of two programs: figures, memory maps and graphs next to each other, instructions, moved tensors, weights.
 
 const SIDES = ["A", "B"];
 
@@ -114,6 +114,8 @@ function methodDiff(compared, charts) {
     element("div", { class: "sides" }, ...maps),
     element("h3", {}, "Moved tensors"),
     movedTable(compared, methods, links),
+    element("h3", {}, "Graphs"),
+    ...graphDiff(compared, methods, charts, links),
     element("h3", {}, "Instructions"),
     instructionDiff(compared, methods),
   ];
@@ -170,6 +172,60 @@ function placesOf(method) {
   const found = new Map();
   method.buffers.forEach(({ tensors }, buffer) => tensors.value.forEach((value, row) => found.set(value, { buffer, row })));
   return found;
+}
+
+/** The graphs of both. An instruction that is selected in one is shown in the other, too. */
+function graphDiff({ instruction_a: a, instruction_b: b }, methods, charts, links) {
+  const partners = [new Map(), new Map()];
+  a.forEach((one, row) => {
+    if (one < 0 || b[row] < 0) return;
+    partners[0].set(one, b[row]);
+    partners[1].set(b[row], one);
+  });
+  const same = (side) => (data) => bySameness(data, partners[side], side);
+  const views = methods.map(
+    (method, side) => method.instructions.operator.length && new GraphView(method, links[side], same(side)),
+  );
+  let following = false;
+  const follow = (side) => (node) => {
+    const other = views[1 - side];
+    if (following || !other) return;
+    following = true;
+    const partner = partners[side].get(node);
+    if (partner === undefined) other.select(-1);
+    else other.open(partner);
+    following = false;
+  };
+  views.forEach((view, side) => {
+    if (!view) return;
+    view.onselect = follow(side);
+    charts.push(view);
+  });
+  const titled = (view, side) =>
+    element(
+      "div",
+      { class: "side" },
+      element("h4", {}, `${SIDES[side]}: ${DOCUMENT.programs[side].name}`),
+      view ? view.element : element("p", {}, "This method has no instructions."),
+    );
+  return [
+    element("p", {}, "Select an instruction to see it in both graphs."),
+    element("div", { class: "sides" }, ...views.map(titled)),
+  ];
+}
+
+/** Colours that tell the instructions of one program from those that both have. */
+function bySameness(data, partners, side) {
+  const hueAt = (at) => (partners.has(at) ? "hue-7" : side ? "good" : "bad");
+  return {
+    name: "Difference",
+    hue: (node) => (node.group ? commonHue(node, hueAt) : hueAt(node.first)),
+    legend: () => [
+      ["hue-7", "in both"],
+      [side ? "good" : "bad", `only in ${SIDES[side]}`],
+      ...(data.count > MOST_NODES ? [["storage", "several of them"]] : []),
+    ],
+  };
 }
 
 /** The instructions of both, those that only one has or all. */

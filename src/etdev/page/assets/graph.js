@@ -4,14 +4,18 @@
 const DRAGGED = 4;
 
 class GraphView extends GraphViewport {
-  /** `links.tensor(place)` shows a tensor in the memory map; `links.instruction` is set to the way back. */
-  constructor(method, links) {
+  /**
+   * `links.tensor(place)` shows a tensor in the memory map; `links.instruction` is set to the way back.
+   * `more(data)` gives a further way to colour the graph, which is then the first.
+   */
+  constructor(method, links, more = null) {
     super();
     this.method = method;
     this.links = links;
     this.data = new GraphData(method);
     this.folds = new GraphFolds(this.data);
-    this.colourings = graphColourings(this.data);
+    this.colourings = [...(more ? [more(this.data)] : []), ...graphColourings(this.data)];
+    this.onselect = null;
     this.colouring = this.colourings[0];
     this.selected = -1;
     this.found = [];
@@ -23,6 +27,7 @@ class GraphView extends GraphViewport {
   }
 
   build() {
+    this.help = graphHelp();
     this.surface = element("div", { class: "graph-canvas" });
     this.canvas = new GraphCanvas(this.surface);
     this.details = element("div", { class: "graph-details", "aria-live": "polite" });
@@ -35,7 +40,7 @@ class GraphView extends GraphViewport {
         tabindex: "0",
         role: "application",
         "aria-label": this.summary(),
-        "aria-describedby": "graph-help",
+        "aria-describedby": this.help.id,
         onkeydown: (event) => this.onKey(event),
       },
       this.surface,
@@ -47,7 +52,7 @@ class GraphView extends GraphViewport {
       this.controls(),
       this.legend,
       element("div", { class: "graph" }, this.frame, this.details),
-      graphHelp(),
+      this.help,
     );
     this.resized = new ResizeObserver(() => this.onResize());
     this.resized.observe(this.surface);
@@ -219,6 +224,7 @@ class GraphView extends GraphViewport {
     this.group = group;
     this.tell();
     this.paint();
+    this.onselect?.(node);
   }
 
   tell() {
@@ -346,10 +352,12 @@ class GraphView extends GraphViewport {
   }
 }
 
+let graphs = 0;
+
 function graphHelp() {
   return element(
     "p",
-    { class: "faint", id: "graph-help" },
+    { class: "faint", id: `graph-help-${graphs++}` },
     "Up and down: instructions in the order of the file. Left and right: the same row. Enter: expand or collapse. ",
     "Shift and arrows: move. + − 0: zoom. /: find. With a pointer: drag to move, Ctrl and wheel to zoom, ",
     "Shift and wheel to move, click for details, double click to expand.",
