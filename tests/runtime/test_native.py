@@ -189,7 +189,7 @@ def test_every_allocation_of_a_load_can_fail(tmp_path: Path) -> None:
             said = failure_of(native)
             if said is None:
                 break
-            assert f"allocation {failing} failed on request" in said
+            assert f"injected fault at allocation {failing}" in said
             failed += 1
     assert failed > 3
 
@@ -218,9 +218,9 @@ def test_calls_are_timed_one_by_one(tmp_path: Path) -> None:
     ("inputs", "said"),
     [
         ((), "method 'forward' takes 1 inputs, not 0"),
-        ((torch.ones(5),), "input 0 of method 'forward' is refused"),
-        ((torch.ones(4, dtype=torch.int64),), "input 0 of method 'forward' is refused"),
-        ((3,), "input 0 of method 'forward' is refused"),
+        ((torch.ones(5),), "cannot set input 0 of method 'forward'"),
+        ((torch.ones(4, dtype=torch.int64),), "cannot set input 0 of method 'forward'"),
+        ((3,), "cannot set input 0 of method 'forward'"),
     ],
 )
 def test_inputs_that_do_not_fit_are_refused(
@@ -234,9 +234,9 @@ def test_inputs_that_do_not_fit_are_refused(
 def test_what_is_no_program_and_what_has_no_kernel_is_an_error(native: NativeRuntime, tmp_path: Path) -> None:
     file = tmp_path / "a.pte"
     file.write_bytes(b"not a program, but longer than a header is" * 4)
-    with pytest.raises(ProgramFailureError, match="the program is refused"):
+    with pytest.raises(ProgramFailureError, match="cannot load the program"):
         native.load(file)
-    with pytest.raises(ProgramFailureError, match=r"none\.pte cannot be opened"):
+    with pytest.raises(ProgramFailureError, match=r"cannot open .*none\.pte"):
         native.load(tmp_path / "none.pte")
     made = program(
         method([tensor(4, at=0), tensor(4, at=16)], [sin(0, 1)], operators=(ADD, m.Operator("my::op", "out")))

@@ -126,12 +126,12 @@ def test_damage_on_devices_is_seen(tmp_path: Path) -> None:
         assert count == 2
         torch.testing.assert_close(native.call("forward", (X,)), (X.sin().sin().sin(),))
         assert sorted(native.called.damages) == [
-            f"cuda:{index}'s memory (32 bytes) was written before its begin" for index in range(2)
+            f"cuda:{index}'s memory (32 bytes): out-of-bounds write before its start" for index in range(2)
         ]
 
 
 @pytest.mark.parametrize(
-    ("target", "name"), [(None, "planned buffer 1 of a delegate"), (b"cuda:0", "cuda:0's memory (16 bytes)")]
+    ("target", "name"), [(None, "planned buffer 1 of a delegate (16 bytes)"), (b"cuda:0", "cuda:0's memory (16 bytes)")]
 )
 def test_damage_around_the_memory_of_a_delegates_program_is_seen(
     tmp_path: Path, target: bytes | None, name: str
@@ -143,4 +143,4 @@ def test_damage_around_the_memory_of_a_delegates_program_is_seen(
         assert damaged(native, devices=target is not None)
         torch.testing.assert_close(native.call("forward", (X,)), (X.sin().sin(),))
         assert native.called is not None
-        assert f"{name} was written before its begin" in native.called.damages
+        assert f"{name}: out-of-bounds write before its start" in native.called.damages

@@ -90,13 +90,13 @@ def test_a_write_outside_of_a_buffer_is_found(judge: Judge, monkeypatch: pytest.
     def damaged(self: NativeRuntime, *arguments: object, **more: object) -> tuple[object, ...]:
         outputs = call(self, *arguments, **more)  # type: ignore[arg-type]
         assert self.called is not None
-        self.called = replace(self.called, damages=("planned buffer 1 was written 4 bytes past its end",))
+        self.called = replace(self.called, damages=("planned buffer 1 (64 bytes): out-of-bounds write at offset 64",))
         return outputs
 
     monkeypatch.setattr(NativeRuntime, "call", damaged)
     found = judge(chain(3))["native"]
     assert found.status == "failed"
-    assert "planned buffer 1 was written 4 bytes past its end" in found.problems[0]
+    assert "planned buffer 1 (64 bytes): out-of-bounds write at offset 64" in found.problems[0]
 
 
 @pytest.mark.integration

@@ -41,7 +41,9 @@ BUILT_IN: Mapping[str, CheckFacts] = {
     "runtime": CheckFacts("The stock runtime does not compute the same as the model"),
     "replay": CheckFacts("The interpreter does not compute the same as the model"),
     "tosa": CheckFacts("The TOSA graph of an Ethos-U delegate does not compute the same as the quantized model"),
-    "native": CheckFacts("ExecuTorch's C++ runtime does not compute the same as the model, or leaves its memory"),
+    "native": CheckFacts(
+        "ExecuTorch's C++ runtime does not compute the same as the model, or accesses memory outside its buffers"
+    ),
     "device": CheckFacts("Memory on a device that does not match the plan"),
     "accuracy": CheckFacts("A missed limit of the project's own metric"),
     "latency": CheckFacts("Calls that take longer than the config allows"),

@@ -21,7 +21,7 @@ char method[256] = "";
 
 constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL};
 
-// A payload without allocation: a crash may come from within the allocator.
+// A payload without allocation, because the allocator may have crashed.
 struct Payload {
   uint8_t bytes[1024];
   size_t size = 0;

@@ -8,11 +8,11 @@ namespace etdev {
 // Installs handlers for the signals of a crash. They write a frame to `descriptor`.
 void install_crash_handler(int descriptor);
 
-// Says which method runs now, and at which instruction it is. -1: before its first instruction.
+// Records the current method and instruction. -1: before the first instruction.
 void note_method(const char* name);
 void note_instruction(int64_t position);
 
-// Says that a frame is being written. A crash then writes no other frame.
+// Records that a frame is being written. A crash then does not write a frame.
 void note_writing(bool writing);
 
 }  // namespace etdev

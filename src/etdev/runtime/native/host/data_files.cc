@@ -13,7 +13,7 @@ using executorch::extension::FlatTensorDataMap;
 using executorch::extension::MmapDataLoader;
 using MergedMap = executorch::extension::merged_data_map::MergedDataMap;
 
-// Bytes of a name that is remembered. They are reserved, because the heap that methods take is counted.
+// Bytes reserved for the remembered name, so that remembering it does not change the counts of the heap.
 constexpr size_t kMostOfName = 4096;
 
 bool has_key(const rt::NamedDataMap& map, const std::string& key) {
@@ -29,7 +29,7 @@ bool has_key(const rt::NamedDataMap& map, const std::string& key) {
 
 std::unique_ptr<rt::DataLoader> open_file(const std::string& path) {
   return std::make_unique<MmapDataLoader>(
-      checked(MmapDataLoader::from(path.c_str(), MmapDataLoader::MlockConfig::NoMlock), path + " cannot be opened"));
+      checked(MmapDataLoader::from(path.c_str(), MmapDataLoader::MlockConfig::NoMlock), "cannot open " + path));
 }
 
 DataFiles::DataFiles(const std::vector<std::string>& paths) {
@@ -37,12 +37,12 @@ DataFiles::DataFiles(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     loaders_.push_back(open_file(path));
     files_.push_back(std::make_unique<FlatTensorDataMap>(
-        checked(FlatTensorDataMap::load(loaders_.back().get()), path + " is refused")));
+        checked(FlatTensorDataMap::load(loaders_.back().get()), "cannot load " + path)));
     maps.push_back(files_.back().get());
   }
   if (maps.size() > 1) {
     merged_ = std::make_unique<MergedMap>(
-        checked(MergedMap::load({maps.data(), maps.size()}), "the data files do not fit together"));
+        checked(MergedMap::load({maps.data(), maps.size()}), "cannot merge the data files"));
   }
   all_ = merged_ != nullptr ? merged_.get() : maps.at(0);
   missing_.reserve(kMostOfName);

@@ -14,13 +14,13 @@ namespace rt = executorch::runtime;
 
 std::unique_ptr<rt::DataLoader> open_file(const std::string& path);
 
-// The data of one or more files, by name. It remembers the name that was looked up in vain.
+// The data of one or more files, by name. It remembers the last name that it did not find.
 class DataFiles final : public rt::NamedDataMap {
  public:
   explicit DataFiles(const std::vector<std::string>& paths);
 
-  // The last name that was looked up and is in no file, and not in `inside` either. Empty if there is none, or if it is
-  // longer than 4096 bytes. Forgets it.
+  // Returns and forgets the last name that was not found, neither in a file nor in `inside`. Empty if there is none, or
+  // if it is longer than 4096 bytes.
   std::string take_missing(const rt::NamedDataMap* inside);
 
   rt::Result<const rt::TensorLayout> get_tensor_layout(std::string_view key) const override;

@@ -44,7 +44,7 @@ class SimulatedMemory final : public DeviceMemory {
       }
       return nullptr;
     }
-    // The first mapping is what the host sees. It has a page more at each end.
+    // The first mapping is what the host sees. It has an additional page at each end.
     block.reserved = block.mapped + 2 * page;
     block.outside = reserve(block.reserved);
     // The second mapping is what the device sees: its bytes, between pages that cannot be accessed.
@@ -105,10 +105,9 @@ class SimulatedMemory final : public DeviceMemory {
       const uint8_t* after = std::find_if(begin + block.size, end, changed);
       if (after != end) {
         found.push_back(
-            block_name(block) + " was written " + std::to_string(after - begin - static_cast<ptrdiff_t>(block.size) + 1) +
-            " bytes past its end");
+            block_name(block) + ": out-of-bounds write at offset " + std::to_string(after - begin));
       } else if (std::find_if<const uint8_t*>(block.inside, begin, changed) != begin) {
-        found.push_back(block_name(block) + " was written before its begin");
+        found.push_back(block_name(block) + ": out-of-bounds write before its start");
       }
     }
     return found;
@@ -303,13 +302,13 @@ uint8_t* Devices::device_view(const void* memory, size_t size, DeviceIndex index
 
 void Devices::provide(void* target, const void* source, size_t size, DeviceIndex index) {
   if (memory_ == nullptr || !memory_->copy_in(target, source, size, index)) {
-    throw HostError("bytes cannot be copied to " + device_name(type_, index));
+    throw HostError("cannot copy bytes to " + device_name(type_, index));
   }
 }
 
 void Devices::fetch(void* target, const void* source, size_t size, DeviceIndex index) {
   if (memory_ == nullptr || !memory_->copy_out(target, source, size, index)) {
-    throw HostError("bytes cannot be copied from " + device_name(type_, index));
+    throw HostError("cannot copy bytes from " + device_name(type_, index));
   }
 }
 
@@ -330,7 +329,7 @@ rt::Result<void*> Devices::allocate(size_t size, DeviceIndex index, size_t align
         "%s cannot allocate %zu bytes%s",
         device_name(type_, index).c_str(),
         size,
-        fault ? ": a fault on request" : "");
+        fault ? ": injected fault" : "");
     return rt::Error::MemoryAllocationFailed;
   }
   live_[found] = {index, size};
@@ -346,7 +345,7 @@ void Devices::deallocate(void* memory, DeviceIndex index) {
   const std::lock_guard<std::mutex> guard(lock_);
   const auto found = live_.find(memory);
   if (found == live_.end() || found->second.first != index) {
-    ET_LOG(Error, "%s was asked to free memory that it has not allocated", device_name(type_, index).c_str());
+    ET_LOG(Error, "cannot free memory that %s did not allocate", device_name(type_, index).c_str());
     return;
   }
   DeviceCounts& counts = counts_[index];
@@ -359,11 +358,15 @@ void Devices::deallocate(void* memory, DeviceIndex index) {
 rt::Error Devices::copy_host_to_device(void* target, const void* source, size_t size, DeviceIndex index) {
   const std::lock_guard<std::mutex> guard(lock_);
   if (fails(Operation::kHostToDevice)) {
-    ET_LOG(Error, "a copy of %zu bytes to %s failed on request", size, device_name(type_, index).c_str());
+    ET_LOG(Error, "cannot copy %zu bytes to %s: injected fault", size, device_name(type_, index).c_str());
     return rt::Error::Internal;
   }
   if (memory_ == nullptr || !memory_->copy_in(target, source, size, index)) {
-    ET_LOG(Error, "a copy of %zu bytes to %s leaves its memory", size, device_name(type_, index).c_str());
+    ET_LOG(
+        Error,
+        "cannot copy %zu bytes to %s; the range may be outside of its allocations",
+        size,
+        device_name(type_, index).c_str());
     return rt::Error::InvalidArgument;
   }
   ++counts_[index].copies_in;
@@ -374,11 +377,15 @@ rt::Error Devices::copy_host_to_device(void* target, const void* source, size_t 
 rt::Error Devices::copy_device_to_host(void* target, const void* source, size_t size, DeviceIndex index) {
   const std::lock_guard<std::mutex> guard(lock_);
   if (fails(Operation::kDeviceToHost)) {
-    ET_LOG(Error, "a copy of %zu bytes from %s failed on request", size, device_name(type_, index).c_str());
+    ET_LOG(Error, "cannot copy %zu bytes from %s: injected fault", size, device_name(type_, index).c_str());
     return rt::Error::Internal;
   }
   if (memory_ == nullptr || !memory_->copy_out(target, source, size, index)) {
-    ET_LOG(Error, "a copy of %zu bytes from %s leaves its memory", size, device_name(type_, index).c_str());
+    ET_LOG(
+        Error,
+        "cannot copy %zu bytes from %s; the range may be outside of its allocations",
+        size,
+        device_name(type_, index).c_str());
     return rt::Error::InvalidArgument;
   }
   ++counts_[index].copies_out;

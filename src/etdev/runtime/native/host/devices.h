@@ -1,4 +1,4 @@
-// Allocators for devices: simulated ones, whose memory the host cannot touch, and CUDA.
+// Allocators for devices: simulated ones, whose memory the host cannot access, and CUDA.
 #pragma once
 
 #include <executorch/runtime/core/device_allocator.h>
@@ -49,9 +49,9 @@ class DeviceMemory {
   virtual void deallocate(void* memory, DeviceIndex index) = 0;
   virtual bool copy_in(void* target, const void* source, size_t size, DeviceIndex index) = 0;
   virtual bool copy_out(void* target, const void* source, size_t size, DeviceIndex index) = 0;
-  // Returns where code of the device finds these bytes; null if the host cannot play the device.
+  // Returns the address at which the host can access these bytes; null if it cannot.
   virtual uint8_t* device_view(const void* memory, size_t size, DeviceIndex index) = 0;
-  // Returns a sentence for each allocation that was written outside of its bytes, as far as that can be seen.
+  // Returns a message for each allocation with a detected out-of-bounds write.
   virtual std::vector<std::string> damages() const {
     return {};
   }
@@ -83,7 +83,7 @@ class Devices final : public rt::DeviceAllocator {
   std::vector<std::string> damages() const {
     return memory_ == nullptr ? std::vector<std::string>() : memory_->damages();
   }
-  // Copies of the caller, which provides inputs on a device and reads outputs there, and of delegates. They are not
+  // Copies by the caller, which writes inputs to a device and reads outputs from it, and by delegates. They are not
   // counted.
   void provide(void* target, const void* source, size_t size, DeviceIndex index);
   void fetch(void* target, const void* source, size_t size, DeviceIndex index);

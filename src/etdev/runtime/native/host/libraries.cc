@@ -13,7 +13,7 @@ namespace rt = executorch::runtime;
 namespace etdev {
 namespace {
 
-// Why the runtime refused the last backend that it refused. Static initializers of the wheel's libraries may use it
+// Reason why the runtime last refused a backend. Static initializers of the wheel's libraries may use it
 // before those of this file have run.
 std::string& refusal() {
   static std::string text;
@@ -53,7 +53,7 @@ Error register_backend(const Backend& backend) {
   if (error == Error::InvalidArgument) {
     etdev::refusal() = std::string("it registers the backend ") + backend.name + ", which the runtime already has";
   } else if (error != Error::Ok) {
-    etdev::refusal() = std::string("the runtime has no room for its backend ") + backend.name;
+    etdev::refusal() = std::string("the runtime cannot register its backend ") + backend.name;
   }
   return error;
 }

@@ -29,7 +29,7 @@ struct Loaded::Arena {
   std::vector<rt::DeviceMemoryBuffer> device;
   std::vector<Span<uint8_t>> spans;
   std::vector<Device> devices;
-  // Where the host can write a buffer's bytes, as the device would.
+  // Host view of each buffer's bytes, through which the host writes them like the device.
   std::vector<Span<uint8_t>> views;
 
   void add(const PlannedBuffer& buffer, uint64_t alignment) {
@@ -45,7 +45,7 @@ struct Loaded::Arena {
     }
     device.push_back(checked(
         rt::DeviceMemoryBuffer::create(buffer.size, buffer.device.type(), buffer.device.index(), alignment),
-        name + " of " + std::to_string(buffer.size) + " bytes cannot be allocated on " +
+        "cannot allocate " + name + " (" + std::to_string(buffer.size) + " bytes) on " +
             device_name(buffer.device.type(), buffer.device.index())));
     auto* allocator = Devices::of(buffer.device.type());
     spans.push_back(device.back().as_span());
@@ -74,7 +74,7 @@ struct Loaded::Open {
 Loaded::Loaded(const std::string& path, const std::vector<std::string>& data, bool shared, uint64_t alignment)
     : loader_(open_file(path)), shared_(shared), alignment_(alignment) {
   program_ = std::make_unique<rt::Program>(checked(
-      rt::Program::load(loader_.get(), rt::Program::Verification::InternalConsistency), "the program is refused"));
+      rt::Program::load(loader_.get(), rt::Program::Verification::InternalConsistency), "cannot load the program"));
   if (!data.empty()) {
     data_ = std::make_unique<DataFiles>(data);
   }
@@ -87,7 +87,7 @@ Loaded::~Loaded() {
 std::vector<std::string> Loaded::methods() const {
   std::vector<std::string> found;
   for (size_t i = 0; i < program_->num_methods(); ++i) {
-    found.emplace_back(checked(program_->get_method_name(i), "a method has no name"));
+    found.emplace_back(checked(program_->get_method_name(i), "cannot read the name of method " + std::to_string(i)));
   }
   return found;
 }
@@ -98,10 +98,11 @@ std::shared_ptr<Loaded::Arena> Loaded::arena(const std::string& name) {
   }
   std::vector<PlannedBuffer> wanted;
   for (const std::string& each : shared_ ? methods() : std::vector<std::string>{name}) {
-    const auto meta = checked(program_->method_meta(each.c_str()), "method '" + each + "' has no description");
+    const auto meta = checked(program_->method_meta(each.c_str()), "cannot read the metadata of method '" + each + "'");
     for (size_t i = 0; i < meta.num_memory_planned_buffers(); ++i) {
-      const auto size = static_cast<uint64_t>(checked(meta.memory_planned_buffer_size(i), "a planned buffer's size"));
-      const Device device = checked(meta.memory_planned_buffer_device(i), "a planned buffer's device");
+      const std::string failure = "cannot read the metadata of planned buffer " + std::to_string(i + 1);
+      const auto size = static_cast<uint64_t>(checked(meta.memory_planned_buffer_size(i), failure));
+      const Device device = checked(meta.memory_planned_buffer_device(i), failure);
       if (i == wanted.size()) {
         wanted.push_back({device, size});
       } else if (wanted[i].device != device) {
@@ -187,7 +188,7 @@ Loaded::Open& Loaded::opened(const std::string& name) {
     return *found->second;
   }
   if (options_.count(name) == 0) {
-    throw HostError("method '" + name + "' was never opened");
+    throw HostError("method '" + name + "' is not open");
   }
   // Methods that share memory are loaded together: loading one writes its initial state.
   const auto options = options_;
@@ -223,14 +224,14 @@ Called Loaded::call(const std::string& name, uint32_t repeat, Reader& reader, Wr
   std::vector<std::unique_ptr<Provided>> outputs;
   for (const size_t i : open.provided) {
     const std::string output = "output " + std::to_string(i);
-    const size_t size = checked(meta.output_tensor_meta(i), output).nbytes();
+    const size_t size = checked(meta.output_tensor_meta(i), "cannot read the metadata of " + output).nbytes();
     outputs.push_back(std::make_unique<Provided>(size, device_of(method.get_output(i)), alignment_, output));
     if (open.watch != nullptr) {
       outputs.back()->poison();
     }
     check(
         method.set_output_data_ptr(outputs.back()->data(), size, i),
-        "the memory for " + output + " of method '" + name + "' is refused");
+        "cannot set the memory of " + output + " of method '" + name + "'");
   }
   Called took;
   took.seconds.reserve(repeat);
@@ -239,7 +240,7 @@ Called Loaded::call(const std::string& name, uint32_t repeat, Reader& reader, Wr
   for (uint32_t turn = 0; turn < repeat; ++turn) {
     for (Input& input : inputs) {
       if (turn > 0 && input.shared) {
-        input.bytes->fill(input.given);  // The call before may have written over it.
+        input.bytes->fill(input.given);  // The previous call may have overwritten it.
       }
     }
     if (open.watch != nullptr) {
@@ -247,7 +248,7 @@ Called Loaded::call(const std::string& name, uint32_t repeat, Reader& reader, Wr
     }
     const auto began = std::chrono::steady_clock::now();
     for (size_t i = 0; i < count; ++i) {
-      check(method.set_input(inputs[i].value, i), "input " + std::to_string(i) + " of method '" + name + "' is refused");
+      check(method.set_input(inputs[i].value, i), "cannot set input " + std::to_string(i) + " of method '" + name + "'");
     }
     const Error error = method.execute();
     took.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());

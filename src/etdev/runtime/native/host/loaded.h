@@ -19,7 +19,7 @@
 
 namespace etdev {
 
-// How a method is opened.
+// Options for opening a method.
 struct OpenOptions {
   // Sizes of the pools in bytes.
   uint64_t method_pool = kNoLimit;
@@ -39,7 +39,7 @@ struct PlannedBuffer {
   uint64_t size = 0;
 };
 
-// What loading a method took.
+// Memory used by loading a method.
 struct Opened {
   // Dimension order of each input; none for an input that is not a tensor.
   std::vector<std::optional<std::vector<uint8_t>>> orders;
@@ -49,7 +49,7 @@ struct Opened {
   int64_t heap_peak = 0;
 };
 
-// What the calls of a method took.
+// Time and memory used by the calls of a method.
 struct Called {
   std::vector<double> seconds;
   uint64_t method_pool = 0;
@@ -68,7 +68,7 @@ class Loaded {
   std::vector<std::string> methods() const;
   // Loads a method. Repeated calls load it again, with new memory.
   Opened open(const std::string& name, const OpenOptions& options);
-  // Puts all methods into their initial state: the next call of a method loads it again, with the options from before.
+  // Puts all methods into their initial state: the next call of a method loads it again, with the same options.
   void reset();
   // Reads the inputs from a request, calls a method, and writes its outputs.
   Called call(const std::string& name, uint32_t repeat, Reader& inputs, Writer& outputs);
@@ -79,7 +79,7 @@ class Loaded {
 
   std::shared_ptr<Arena> arena(const std::string& name);
   Open& opened(const std::string& name);
-  // Why a method could not be loaded, with ": " before it; empty if that is not known.
+  // Returns ": " and the reason why a method could not be loaded; empty if it is unknown.
   std::string cause(const Open& open);
   void close();
 

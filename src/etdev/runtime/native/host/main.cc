@@ -1,6 +1,6 @@
 // The host process of etdev's native runtime: etdev-native-host READ_FD WRITE_FD.
 //
-// It answers requests of its parent until that closes the stream. An error is an answer, and so is a crash.
+// It answers requests of its parent until the parent closes the stream. It also reports errors and crashes as answers.
 
 #include <executorch/runtime/backend/interface.h>
 #include <executorch/runtime/core/exec_aten/exec_aten.h>
@@ -45,7 +45,7 @@ class Host {
       case Kind::kRegisterTwice:
         return rt::register_device_allocator(Devices::of(DeviceType::CUDA));
       default:
-        throw HostError("the request is unknown");
+        throw HostError("unknown request");
     }
   }
 

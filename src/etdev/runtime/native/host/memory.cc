@@ -73,14 +73,14 @@ GuardedBuffer::GuardedBuffer(size_t size, size_t alignment, const std::string& n
   mapped_ = inner + 2 * page;
   void* mapping = mmap(nullptr, mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) {
-    throw HostError("no memory for " + name + " of " + std::to_string(size) + " bytes");
+    throw HostError("cannot allocate " + described());
   }
   mapping_ = static_cast<uint8_t*>(mapping);
   first_ = mapping_ + page;
   last_ = first_ + inner;
   if (mprotect(first_, inner, PROT_READ | PROT_WRITE) != 0) {
     munmap(mapping_, mapped_);
-    throw HostError("no memory for " + name + " of " + std::to_string(size) + " bytes");
+    throw HostError("cannot allocate " + described());
   }
   data_ = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(last_) - size) / alignment * alignment);
   std::memset(first_, kCanary, static_cast<size_t>(data_ - first_));
@@ -101,13 +101,12 @@ std::string GuardedBuffer::damage() const {
   const auto changed = [](uint8_t byte) { return byte != kCanary; };
   const uint8_t* after = std::find_if(data_ + size_, last_, changed);
   if (after != last_) {
-    return name_ + " was written " + std::to_string(after - data_ - static_cast<ptrdiff_t>(size_) + 1) +
-        " bytes past its end of " + std::to_string(size_) + " bytes";
+    return described() + ": out-of-bounds write at offset " + std::to_string(after - data_);
   }
-  // Only the page next to it is looked at: an overrun to the front touches it first.
+  // Only the last page before the start is read: a write before the start changes it first.
   const uint8_t* from = std::max(first_, data_ - std::min<ptrdiff_t>(data_ - first_, 4096));
   if (std::find_if(from, static_cast<const uint8_t*>(data_), changed) != data_) {
-    return name_ + " was written before its begin";
+    return described() + ": out-of-bounds write before its start";
   }
   return "";
 }
@@ -131,7 +130,7 @@ Pool* Pool::create(uint64_t limit, const std::string& name, uint64_t failing) {
   }
   void* base = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) {
-    throw HostError("no memory for " + name);
+    throw HostError("cannot allocate " + name);
   }
   return new Pool(size, static_cast<uint8_t*>(base), name, failing);
 }
@@ -148,7 +147,7 @@ void* Pool::allocate(size_t size, size_t alignment) {
   most_ = std::max(most_, used_size());
   if (found == nullptr && failure_.empty()) {
     failure_ = count_ == failing_
-        ? name_ + ": allocation " + std::to_string(count_) + " failed on request"
+        ? name_ + ": injected fault at allocation " + std::to_string(count_)
         : name_ + " of " + std::to_string(this->size()) + " bytes is too small: " + std::to_string(used_size()) +
             " are in use, and " + std::to_string(size) + " more are needed";
   }

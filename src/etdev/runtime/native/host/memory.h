@@ -1,4 +1,4 @@
-// Memory of programs: guarded buffers, and pools that count what is taken from them.
+// Memory of programs: guarded buffers, and pools that count their bytes in use.
 #pragma once
 
 #include <executorch/runtime/core/memory_allocator.h>
@@ -18,7 +18,7 @@ struct Region {
   char name[96];
 };
 
-// Adds a region, or removes one. The crash handler reads them without a lock, at a time when nothing else runs.
+// Adds a region, or removes one. The crash handler reads regions without a lock, when no other code runs.
 void add_region(const void* begin, size_t size, const std::string& name);
 void remove_region(const void* begin);
 const Region* find_region(const void* address);
@@ -26,7 +26,7 @@ const Region* find_region(const void* address);
 // Memory of exactly `size` bytes between pages that cannot be accessed.
 //
 // Its end touches the page after it, except for the bytes that alignment needs. Those hold a canary, as do the bytes
-// between the page before it and its begin.
+// between the page before it and its start.
 class GuardedBuffer {
  public:
   GuardedBuffer(size_t size, size_t alignment, const std::string& name);
@@ -43,10 +43,14 @@ class GuardedBuffer {
   const std::string& name() const {
     return name_;
   }
-  // Returns a sentence if the canary has changed, otherwise nothing.
+  // Returns a message if the canary has changed, otherwise an empty string.
   std::string damage() const;
 
  private:
+  std::string described() const {
+    return name_ + " (" + std::to_string(size_) + " bytes)";
+  }
+
   std::string name_;
   size_t size_;
   size_t mapped_ = 0;
@@ -56,7 +60,7 @@ class GuardedBuffer {
   uint8_t* data_ = nullptr;
 };
 
-// Returns a sentence for each guarded buffer whose canary has changed.
+// Returns a message for each guarded buffer whose canary has changed.
 std::vector<std::string> damages();
 
 // Value of the bytes around buffers.
@@ -69,7 +73,7 @@ struct Range {
   uint64_t size;
 };
 
-// Bytes that are not in use before each instruction. Position -1 is the begin of a call.
+// Bytes that are not in use before each instruction. Position -1 is the start of a call.
 using Unused = std::map<int64_t, std::vector<Range>>;
 
 // Limit of a pool that is large enough for any program.

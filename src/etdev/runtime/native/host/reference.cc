@@ -33,10 +33,10 @@ using rt::Span;
 constexpr char kMethod[] = "forward";
 constexpr size_t kAlignment = 64;
 
-// Unused bytes of the programs that are loaded next. The last one is the next one's.
+// Unused bytes of the programs that are loaded next, in reverse order.
 std::vector<Unused> expected;
 
-// Memory of a nested program's planned buffer: on the delegate's device, with the bytes that the host computes in.
+// Memory of a nested program's planned buffer on the delegate's device, with the bytes in which the host computes.
 struct Arena {
   rt::DeviceMemoryBuffer device;
   std::unique_ptr<GuardedBuffer> host;
@@ -50,8 +50,8 @@ struct Shape {
   std::vector<TensorImpl::StridesType> strides;
 };
 
-// Bytes of an argument, where the host can compute with them. Without a view of the device, they are a copy. Its
-// transfers are not copies of the program, so they are not counted.
+// Bytes of an argument in host memory: a view of the device's memory, or else a copy. Transfers for this copy are not
+// counted, because they are not the program's copies.
 class View {
  public:
   View(const Tensor& tensor, size_t size) : size_(size), device_(tensor.unsafeGetTensorImpl()->device()) {
@@ -68,7 +68,7 @@ class View {
     }
   }
 
-  // Makes the bytes a copy, which stays as it is while other arguments are written.
+  // Replaces the view by a copy, so that writes to other arguments do not change it.
   void keep() {
     if (copy_.empty()) {
       copy_.assign(bytes_, bytes_ + size_);
@@ -151,7 +151,7 @@ class Nested {
     const size_t inputs = method_->inputs_size();
     const size_t outputs = method_->outputs_size();
     if (arguments.size() != inputs + outputs) {
-      ET_LOG(Error, "the call has %zu arguments, the nested program %zu", arguments.size(), inputs + outputs);
+      ET_LOG(Error, "the call has %zu arguments, but the nested program takes %zu", arguments.size(), inputs + outputs);
       return Error::InvalidArgument;
     }
     if (watch_ != nullptr) {
@@ -228,7 +228,7 @@ class Nested {
     given.emplace_back(tensor, tensor.nbytes());
     View& view = given.back();
     view.fetch();
-    // A plan may put an output over an input: the backend reads all inputs before it writes any output.
+    // Outputs may overlap inputs in memory, so the backend reads all inputs before it writes an output.
     if (std::any_of(results.begin(), results.end(), [&](const View& result) { return result.overlaps(view); })) {
       view.keep();
     }
@@ -261,7 +261,7 @@ class Nested {
       const Tensor& found = method_->get_output(i).toTensor();
       Tensor target = arguments[inputs + i]->toTensor();
       if (found.nbytes() > results[i].size()) {
-        ET_LOG(Error, "output %zu has %zu bytes, more than its bound of %zu", i, found.nbytes(), results[i].size());
+        ET_LOG(Error, "output %zu has %zu bytes, but at most %zu fit", i, found.nbytes(), results[i].size());
         return Error::InvalidState;
       }
       if (found.nbytes() > 0 && found.const_data_ptr() != results[i].bytes()) {

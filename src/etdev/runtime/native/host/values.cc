@@ -46,7 +46,7 @@ void read_tensor(
       device.type(),
       device.index());
   if (input.tensor->nbytes() != size) {
-    throw HostError("input " + std::to_string(index) + " has another number of bytes than its shape");
+    throw HostError("the number of bytes of input " + std::to_string(index) + " does not match its shape");
   }
   input.value = EValue(Tensor(input.tensor.get()));
 }
@@ -85,7 +85,8 @@ std::vector<size_t> provided_outputs(const rt::Method& method) {
     if (!output.isTensor()) {
       continue;
     }
-    const auto info = checked(method.method_meta().output_tensor_meta(i), "output " + std::to_string(i));
+    const auto info = checked(
+        method.method_meta().output_tensor_meta(i), "cannot read the metadata of output " + std::to_string(i));
     const Tensor tensor = output.toTensor();
     if (!info.is_memory_planned() && tensor.const_data_ptr() == nullptr &&
         inputs.count(tensor.unsafeGetTensorImpl()) == 0) {
@@ -118,7 +119,7 @@ void read_value(
     case Value::kNone:
       return;
     default:
-      throw HostError("input " + std::to_string(index) + " has an unknown kind");
+      throw HostError("input " + std::to_string(index) + " has an unknown type");
   }
 }
 
@@ -166,7 +167,7 @@ void write_value(Writer& writer, const EValue& value, size_t index) {
       return;
     }
     default:
-      throw HostError("output " + std::to_string(index) + " is a value of a kind that has no form in an answer");
+      throw HostError("output " + std::to_string(index) + " has an unsupported type");
   }
 }
 

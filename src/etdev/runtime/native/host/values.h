@@ -1,4 +1,4 @@
-// Inputs and outputs of calls: their form in messages, and the memory that the caller provides for them.
+// Inputs and outputs of calls: their encoding in messages, and the memory that the caller provides for them.
 #pragma once
 
 #include <executorch/runtime/core/device_memory_buffer.h>
@@ -31,7 +31,7 @@ class Provided {
     }
     memory_ = checked(
         rt::DeviceMemoryBuffer::create(size, device.type(), device.index(), alignment),
-        name + " of " + std::to_string(size) + " bytes cannot be allocated on " +
+        "cannot allocate " + name + " (" + std::to_string(size) + " bytes) on " +
             device_name(device.type(), device.index()));
   }
 

@@ -15,11 +15,11 @@ namespace etdev {
 
 namespace rt = ::executorch::runtime;
 
-// Follows the instructions of a method. ExecuTorch says at which instruction it is before each kernel and delegate.
+// Follows the instructions of a method. ExecuTorch reports its position before each kernel and delegate.
 class Watch final : public rt::EventTracer {
  public:
-  // `buffers` are where the host can write the planned buffers' bytes. If it `notes` instructions, a crash has the last
-  // one. Throws HostError for unused bytes that the host cannot write.
+  // `buffers` are host views of the planned buffers. With `notes`, the report of a crash names the last instruction.
+  // Throws HostError for unused bytes that the host cannot write.
   Watch(const Unused& unused, const std::vector<rt::Span<uint8_t>>& buffers, bool notes)
       : unused_(unused), buffers_(buffers), notes_(notes) {
     for (const auto& [position, ranges] : unused) {

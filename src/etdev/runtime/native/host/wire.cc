@@ -56,7 +56,7 @@ std::vector<std::string> Reader::texts() {
 
 const uint8_t* Reader::take(uint64_t size) {
   if (size > payload_.size() - at_) {
-    throw HostError("the request is shorter than its fields");
+    throw HostError("the request is truncated");
   }
   const uint8_t* found = payload_.data() + at_;
   at_ += size;
@@ -87,7 +87,7 @@ bool receive(int descriptor, int answers, FrameHeader& header, std::vector<uint8
   if (header.magic != kMagic || header.version != kVersion) {
     // Any answer tells the parent this process's version.
     send(answers, Kind::kError, {});
-    throw HostError("the parent speaks another version of the protocol");
+    throw HostError("the parent process uses another version of the protocol");
   }
   payload.resize(header.length);
   return read_all(descriptor, payload.data(), payload.size());

@@ -38,7 +38,7 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == 16, "the header has no padding");
 
-// Raised for a request that cannot be answered. The text is the answer.
+// Thrown for a request that fails. The text is the answer.
 class HostError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
