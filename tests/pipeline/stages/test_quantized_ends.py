@@ -19,6 +19,7 @@ from etdev.pipeline.stages.quantize.ends_graph import (
     find_output,
     quantize_input,
     quantize_output,
+    remove_useless_casts,
 )
 
 OPS = torch.ops.quantized_decomposed
@@ -53,6 +54,7 @@ X = torch.tensor([[0.4, -1.3, 2.0, 99.0]])
 def converted(program: Any, inputs: list[int], outputs: list[int]) -> Any:
     """A copy of the program with these quantized inputs and outputs."""
     copy = copy_program(program)
+    remove_useless_casts(copy)
     found = [find_input(copy, position) for position in inputs]
     ends = [find_output(copy, position, 0) for position in outputs]
     for one in found:
@@ -93,6 +95,7 @@ PROGRAMS = {
     "a part of the input": lambda self, x: dq(q(dq(q(x[:, 1:3])).relu(), OTHER), OTHER),
     "two users with the same parameters": lambda self, x: dq(q(dq(q(x)) + dq(q(x.view(1, 4))))),
     "returned as it is": lambda self, x: dq(q(x)),
+    "casts to the type it has": lambda self, x: dq(q(dq(q(x.float())) * 2, OTHER), OTHER).float(),
     "a user of the returned floats": lambda self, x: twice(dq(q(dq(q(x)) * 2))),
 }
 
@@ -105,11 +108,13 @@ def test_the_same_integers(name: str) -> None:
     wanted, (found, *rest) = run(program, X), run(changed, q(X))
 
     assert found.dtype == torch.int8
-    parameters = find_output(program, 0, 0).end
+    plain = copy_program(program)
+    remove_useless_casts(plain)
+    parameters = find_output(plain, 0, 0).end
     scale, zero_point = parameters.scale, parameters.zero_point
     assert torch.equal((found.to(torch.float32) - zero_point) * scale, wanted[0])
     assert all(torch.equal(one, other) for one, other in zip(rest, wanted[1:], strict=True))
-    assert quantizers(changed) == quantizers(program) - len(find_input(program, 0).quantizers) - (not rest)
+    assert quantizers(changed) == quantizers(program) - len(find_input(plain, 0).quantizers) - (not rest)
     assert str(program.graph) == before, "the original is not changed"
     if name != "returned as it is":
         changed.run_decompositions({})
@@ -194,6 +199,13 @@ def test_an_input_that_stays_float(name: str) -> None:
     with pytest.raises(StaysFloatError) as error:
         find_input(exported(function, X), 0)
     assert str(error.value) == reason
+
+
+def test_a_normalization_has_a_remedy() -> None:
+    with pytest.raises(StaysFloatError) as error:
+        find_input(exported(lambda self, x: dq(q((x - self.weight) / 2)), X), 0)
+    assert error.value.remedy is not None
+    assert "x * (1 / std) + (-mean / std)" in error.value.remedy
 
 
 OUTPUTS = {

@@ -24,6 +24,7 @@ from etdev.pipeline.stages.quantize.ends_graph import (
     float_outputs,
     quantize_input,
     quantize_output,
+    remove_useless_casts,
 )
 from etdev.pipeline.stages.writes import written_inputs
 from etdev.program.analysis.quantized_ends import Side
@@ -74,6 +75,7 @@ def _quantized(
     written = written_inputs(program)
     names = _names(signature, len(written), list(float_outputs(program)))
     program = copy_program(program)
+    remove_useless_casts(program)
     found: dict[End, InputConversion | OutputConversion] = {}
     reasons: dict[End, StaysFloatError] = {}
     for end in names:
@@ -145,6 +147,8 @@ def _stays_float(
     where = "" if error.node is None else line_of_node(project, error.node)
     message = f"`{format_key(key)}`: {what} of method {key[3]!r} is not quantized: {error}{where}"
     hint = f"quantize only the others: {literal({'quantized': list(good)})[2:-2]}" if good else "remove this key"
+    if error.remedy is not None:
+        hint = f"{error.remedy}; or {hint}"
     return project.error(message, *key, hint=hint, rule=CONFLICT)
 
 

@@ -34,6 +34,11 @@ _QUANTIZE = "quantized_decomposed.quantize_per_tensor.default"
 _DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
 
 
+_NORMALIZATION = "write a normalization as a product and a sum, which are quantized: x * (1 / std) + (-mean / std)"
+_REMEDIES = {"aten.sub.Tensor": _NORMALIZATION, "aten.div.Tensor": _NORMALIZATION}
+"""Changes of the model that help against ops that the quantizers leave in floats."""
+
+
 class StaysFloatError(Exception):
     """An input or output that cannot be quantized. The message is the reason, as a clause."""
 
@@ -41,6 +46,11 @@ class StaysFloatError(Exception):
         super().__init__(reason)
         self.node = node
         """The node that is the reason; None if there is none."""
+
+    @property
+    def remedy(self) -> str | None:
+        """A change of the model that would help, or None if none is known."""
+        return _REMEDIES.get(str(self.node.target)) if self.node is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +93,31 @@ def copy_program(program: ExportedProgram) -> ExportedProgram:
         constants=program.constants,
         verifiers=[program.verifier],
     )
+
+
+def remove_useless_casts(program: ExportedProgram) -> None:
+    """Remove casts of tensors to the type that they have, and checks of the types of tensors.
+
+    ``x.float()`` exports to both, and they would read floats that become integers.
+    """
+    graph, signature = program.graph, program.graph_signature
+    for check in [node for node in graph.nodes if str(node.target) == "aten._assert_tensor_metadata.default"]:
+        graph.erase_node(check)
+    with program.graph_module._set_replace_hook(signature.get_replace_hook()):
+        for cast in [node for node in graph.nodes if _is_useless_cast(node)]:
+            cast.replace_all_uses_with(cast.args[0])
+            graph.erase_node(cast)
+
+
+def _is_useless_cast(node: Node) -> bool:
+    if str(node.target) != "aten.to.dtype" or node.kwargs or len(node.args) != 2:
+        return False
+    source: Any = node.args[0]
+    # Each value that the graph returns has a node of its own.
+    is_returned = any(user.op == "output" for user in node.users)
+    if is_returned and (source.op == "placeholder" or any(user.op == "output" for user in source.users)):
+        return False
+    return bool(source.meta["val"].dtype == node.meta["val"].dtype)
 
 
 def find_input(program: ExportedProgram, position: int) -> InputConversion:
