@@ -44,18 +44,18 @@ test: $(INSTALLED)  ## Run the tests of every commit; skipped ones say why.
 test-all: $(INSTALLED)  ## Run the integration tests and the slow ones too.
 	$(BIN)/pytest --integration --slow --numprocesses $(JOBS) --dist loadfile $(ARGS)
 
-test-older: $(INSTALLED)  ## Build an example, and run the tests that reach ExecuTorch, with the older version.
+test-older: $(INSTALLED)  ## Build an example, and run the tests that use ExecuTorch, with the older version.
 	$(MAKE) EXECUTORCH=$(OLDER) demo
 	ETDEV_OTHER_PYTHON=$(abspath $(BIN)/python) $(MAKE) EXECUTORCH=$(OLDER) test ARGS='--integration --no-loadscope-reorder $(OLDER_TESTS) $(ARGS)'
 
-lint: $(INSTALLED)  ## Check style, types and who imports whom.
+lint: $(INSTALLED)  ## Check style, types and imports.
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/mypy --config-file tests/mypy.ini
 	$(BIN)/lint-imports
 
-format: $(INSTALLED)  ## Put the code into its form.
+format: $(INSTALLED)  ## Format the code.
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
@@ -76,7 +76,7 @@ docs: $(INSTALLED)  ## Write the generated pages of docs/, and build the site in
 	PYTHONPATH=tools $(BIN)/python -m docsite
 	PYTHONPATH=tools NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-release: $(INSTALLED)  ## Build what is published, check it, and list its components, in dist/.
+release: $(INSTALLED)  ## Build and check the published files, and list their components, in dist/.
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation --outdir dist
 	$(BIN)/twine check --strict dist/*
@@ -87,7 +87,7 @@ sbom: $(INSTALLED)  ## List the components of the wheel as CycloneDX JSON, in di
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist
 	PYTHONPATH=tools $(BIN)/python -m release.sbom dist/*.whl
 
-clean:  ## Remove the environment and everything that was built.
+clean:  ## Remove the environment and all built files.
 	rm -rf .venv .venv-* dist build examples/*/build examples/*/etdev.lock .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

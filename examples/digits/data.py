@@ -1,4 +1,4 @@
-"""scikit-learn's handwritten digits (1,797 real images), and what etdev asks of them.
+"""scikit-learn's handwritten digits (1,797 real images), and the functions that etdev calls.
 
 The split is fixed: every run trains on, calibrates with and tests on the same images.
 """
@@ -14,7 +14,7 @@ SEED = 20
 HELD_OUT = 360
 CALIBRATION = 128
 MAX_BATCH = 32
-"""``methods.forward.dims.batch.max`` of etdev.toml."""
+"""Largest batch size; must equal ``methods.forward.dims.batch.max`` in etdev.toml."""
 
 Images = tuple[Tensor, Tensor]
 """(n, 1, 8, 8) float32 in 0..1, and (n,) int64 labels."""
@@ -22,7 +22,7 @@ Images = tuple[Tensor, Tensor]
 
 @cache
 def split() -> tuple[Images, Images]:
-    """The training images and the held-out ones."""
+    """Return the training images and the held-out ones."""
     digits = load_digits()
     images = torch.from_numpy(digits.images).float().div(16).unsqueeze(1)
     labels = torch.from_numpy(digits.target).long()
@@ -32,21 +32,21 @@ def split() -> tuple[Images, Images]:
 
 
 def calibration() -> Iterator[tuple[Tensor]]:
-    """A part of the training images, from which quantization takes the ranges of activations."""
+    """Yield training images, from which quantization learns the ranges of activations."""
     (images, _), _ = split()
     for batch in images[:CALIBRATION].split(MAX_BATCH):
         yield (batch,)
 
 
 def test_samples() -> Iterator[tuple[Tensor]]:
-    """Held-out images in batches of 1, 2, ..., 8, three times over: 24 samples of 108 images."""
+    """Yield held-out images in batches of 1, 2, ..., 8, three times: 24 samples of 108 images."""
     _, (images, _) = split()
     for batch in images[:108].split([1, 2, 3, 4, 5, 6, 7, 8] * 3):
         yield (batch,)
 
 
 def accuracy(run: Callable[..., list[Tensor]]) -> float:
-    """The share of held-out images that ``run(images) -> [logits]`` classifies correctly."""
+    """Return the fraction of held-out images that ``run(images) -> [logits]`` classifies correctly."""
     _, (images, labels) = split()
     correct = 0
     for batch, expected in zip(images.split(MAX_BATCH), labels.split(MAX_BATCH), strict=True):

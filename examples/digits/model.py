@@ -27,5 +27,5 @@ def convolution(channels: int, width: int) -> tuple[nn.Module, ...]:
 
 
 def make(width: int = 32) -> nn.Module:
-    """What etdev.toml names; ``width`` is the number of channels of the first two convolutions."""
+    """Return the network. ``width`` is the number of channels of the first two convolutions."""
     return Digits(width)

@@ -1,4 +1,4 @@
-"""A classifier of 8x8 handwritten digits in two stages, made for two devices with work for the host between them."""
+"""A classifier of 8x8 handwritten digits in two stages for two devices, with ops on the host between them."""
 
 from torch import Tensor, nn
 
@@ -6,8 +6,8 @@ from torch import Tensor, nn
 class Digits(nn.Module):
     """(batch, 1, 8, 8) float32 in 0..1 -> (batch, 10) logits.
 
-    ``stem`` is lowered for one device and ``head`` for the other; both look at the images. What is between them stays
-    on the host.
+    ``stem`` is lowered for one device and ``head`` for the other; both read the images. The ops between them remain on
+    the host.
     """
 
     def __init__(self, width: int) -> None:
@@ -47,5 +47,5 @@ class Head(nn.Module):
 
 
 def make(width: int = 16) -> nn.Module:
-    """What etdev.toml names."""
+    """Return the network that etdev.toml names."""
     return Digits(width)

@@ -44,5 +44,5 @@ def convolution(channels: int, width: int, size: int = 3, groups: int = 1) -> tu
 
 
 def make(width: int = 16) -> nn.Module:
-    """The function that etdev.toml names; ``width`` is the number of channels of the first convolution."""
+    """Return the network. ``width`` is the number of channels of the first convolution."""
     return Reader(width)

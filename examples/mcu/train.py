@@ -1,4 +1,4 @@
-"""Trains the network and writes weights.safetensors, about fifteen seconds on one core: `python train.py`."""
+"""Train the network and write weights.safetensors, about fifteen seconds on one core: `python train.py`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A real photograph of 24 coins, and which of its pixels are coins.
+"""A real photograph of 24 coins, and a mask of their pixels.
 
 The network trains on the left part, with 16 coins. Calibration uses that part too. The tests and the metric use the
 right part, with 8 coins.
@@ -16,7 +16,7 @@ SEED = 3
 SIDE = 64
 """Height and width of an image, in pixels; ``methods.forward.inputs`` of etdev.toml."""
 TRAINED = 250
-"""Columns of the photograph, of 384, that training sees."""
+"""Number of the photograph's 384 columns that are used for training."""
 STEP = 23
 """Distance of neighbouring test images, in pixels."""
 
@@ -31,7 +31,7 @@ def photograph() -> tuple[Tensor, Tensor]:
 def training_images(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Return random parts of the left part and their coins, both (count, 1, 64, 64).
 
-    They are turned and mirrored at random, and each has a brightness of its own.
+    Rotation, mirroring and brightness of each part are random.
     """
     both = torch.stack(photograph())[:, :, :TRAINED]
     found = []
@@ -58,7 +58,7 @@ def held_out() -> tuple[Tensor, Tensor]:
 
 
 def calibration() -> Iterator[tuple[Tensor]]:
-    """Yield training images, from which quantization takes the ranges of activations."""
+    """Yield training images, from which quantization learns the ranges of activations."""
     images, _ = training_images(24, torch.Generator().manual_seed(SEED))
     for image in images.split(1):
         yield (image,)

@@ -1,4 +1,4 @@
-"""A small U-Net: each stage of the decoder joins what the encoder had at that size."""
+"""A small U-Net: each stage of the decoder also takes the encoder's output of that size."""
 
 import torch
 from torch import Tensor, nn

@@ -1,4 +1,4 @@
-"""Write `build/stock.pte`: the file that ExecuTorch alone makes of the same network, for its own kernels."""
+"""Write `build/stock.pte`: the same network, exported by ExecuTorch alone for its own kernels."""
 
 from pathlib import Path
 

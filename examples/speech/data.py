@@ -58,12 +58,12 @@ def commands(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
 
 @cache
 def held_out() -> tuple[Tensor, Tensor]:
-    """Return 240 commands that training does not draw."""
+    """Return 240 commands that are not used for training."""
     return commands(HELD_OUT, torch.Generator().manual_seed(HELD_OUT_SEED))
 
 
 def calibration() -> Iterator[tuple[Tensor]]:
-    """Yield training waveforms, from which quantization takes the ranges of activations."""
+    """Yield training waveforms, from which quantization learns the ranges of activations."""
     waveforms, _ = commands(24, torch.Generator().manual_seed(SEED))
     for waveform in waveforms.split(1):
         yield (waveform,)
@@ -76,7 +76,7 @@ def test_samples() -> Iterator[tuple[Tensor]]:
 
 
 def accuracy(run: Callable[..., list[Tensor]]) -> float:
-    """Return the share of held-out waveforms whose command ``run(waveform) -> [logits]`` finds."""
+    """Return the fraction of held-out waveforms that ``run(waveform) -> [logits]`` classifies correctly."""
     waveforms, labels = held_out()
     found = torch.cat([run(waveform)[0] for waveform in waveforms.split(1)]).argmax(dim=1)
     return (found == labels).float().mean().item()

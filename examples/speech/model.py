@@ -1,11 +1,11 @@
-"""A small network in the manner of wav2vec 2.0: convolutions over the waveform, then self-attention over frames."""
+"""A small network like wav2vec 2.0: convolutions over the waveform, then self-attention over frames."""
 
 from torch import Tensor, nn
 from torch.nn import functional
 
 WIDTH, HEADS = 32, 4
 CONVOLUTIONS = ((16, 10, 5), (24, 8, 4), (WIDTH, 4, 2), (WIDTH, 4, 2))
-"""Channels, size and stride of each: a frame for each 80 samples."""
+"""Channels, size and stride of each: one frame for each 80 samples."""
 
 
 class Encoder(nn.Module):

@@ -1,4 +1,4 @@
-"""Name the language of a text with the built file, as an app would: python classify.py FILE TEXT"""
+"""Print the language of a text, with the built file: `python classify.py FILE TEXT`"""
 
 import json
 import sys
@@ -10,7 +10,7 @@ from data import FOLDER, encode
 
 
 def classify(file: Path, text: str) -> str:
-    """Return the language that the program finds likeliest."""
+    """Return the most likely language."""
     languages = json.loads((FOLDER / "model" / "config.json").read_text())["id2label"]
     (logits,) = Runtime.get().load_program(file).load_method("forward").execute(encode(text))
     return languages[str(int(logits.argmax()))]

@@ -1,4 +1,4 @@
-"""Short messages in eight languages, and what etdev asks of them.
+"""Short messages in eight languages, and the functions that etdev calls.
 
 `messages.tsv` has one message in a line, in each of the languages. The lines are sorted by the English text. Of each 40
 lines, the last 8 are held out: similar messages are neighbours, so few are on both sides.
@@ -46,12 +46,12 @@ def encode(text: str) -> tuple[Tensor, Tensor]:
 
 
 def test_samples() -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield one in 17 of the held-out messages, which takes them from all languages."""
+    """Yield every 17th held-out message, so that all languages occur."""
     for text, _ in messages()[2][::17]:
         yield encode(text)
 
 
 def accuracy(run: Callable[..., list[Tensor]]) -> float:
-    """Return the share of held-out messages whose language ``run(tokens, mask) -> [logits]`` finds."""
+    """Return the fraction of held-out messages whose language ``run(tokens, mask) -> [logits]`` finds."""
     held_out = messages()[2]
     return sum(int(run(*encode(text))[0].argmax()) == label for text, label in held_out) / len(held_out)

@@ -1,4 +1,4 @@
-"""Train the tokenizer and the classifier, and write `model/`. Seeded: the same machine gives the same weights."""
+"""Train the tokenizer and the classifier, and write `model/`. Seeded: a machine always computes the same weights."""
 
 import os
 from collections import Counter
@@ -17,7 +17,7 @@ VOCABULARY = 512
 EPOCHS = 40
 BATCH = 32
 LONGEST = 5
-"""Characters of a piece."""
+"""Length of a piece in characters."""
 PADDING, UNKNOWN, BEGIN, END = "[PAD]", "[UNK]", "[CLS]", "[SEP]"
 
 
@@ -44,9 +44,9 @@ def train_tokenizer() -> None:
 
 
 def choose_pieces(words: Counter[str]) -> list[str]:
-    """Return each character, and the pieces that save most tokens.
+    """Return all characters, and the pieces that save the most tokens.
 
-    The trainers of the package tokenizers choose others in each run.
+    The trainers of the package tokenizers would choose different pieces in each run.
     """
     counts: Counter[str] = Counter()
     for word, count in words.items():
@@ -59,7 +59,7 @@ def choose_pieces(words: Counter[str]) -> list[str]:
 
 
 def part(text: str, generator: torch.Generator) -> str:
-    """Return some words of a text that follow each other, at least two: more texts to train on."""
+    """Return at least two consecutive words of a text, as another text to train on."""
     words = text.split()
     count = int(torch.randint(min(2, len(words)), len(words) + 1, (), generator=generator))
     start = int(torch.randint(len(words) - count + 1, (), generator=generator))
@@ -82,7 +82,7 @@ def train() -> nn.Module:
     """Train the classifier from random weights."""
     torch.manual_seed(SEED)
     torch.use_deterministic_algorithms(True)
-    torch.set_num_threads(1)  # sums of several threads depend on how many there are
+    torch.set_num_threads(1)  # the order of sums depends on the number of threads
 
     languages = messages()[0]
     config = DistilBertConfig(

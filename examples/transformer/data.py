@@ -1,4 +1,4 @@
-"""Prompts, and sessions: what the program is asked while the model is checked against it."""
+"""Prompts, and the samples and sessions for verification."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -12,35 +12,35 @@ PROMPTS = ("The quick brown fox", "To be, or not to be", "It was the best of tim
 STEPS = 16
 
 Call = tuple[str, tuple[Tensor, ...]]
-"""A method and its inputs."""
+"""Name of a method, and its inputs."""
 
 
 def encode(text: str) -> Tensor:
-    """(1, n) int64 ASCII codes."""
+    """Return a text as (1, n) int64 ASCII codes."""
     return torch.tensor([list(text.encode("ascii"))])
 
 
 def prompts() -> Iterator[tuple[Tensor]]:
-    """Samples of `prefill`."""
+    """Yield samples for `prefill`."""
     for text in PROMPTS:
         yield (encode(text),)
 
 
 def first_tokens() -> Iterator[tuple[Tensor, Tensor]]:
-    """Samples of `decode`: a text that begins with this token."""
+    """Yield samples for `decode`: the first token of a text."""
     for text in PROMPTS:
         yield encode(text[0]), torch.tensor([0])
 
 
 @cache
 def sessions() -> list[list[Call]]:
-    """For each prompt: prefill it, then decode 16 tokens, each the one that the model finds likeliest."""
+    """Yield a session for each prompt: `prefill`, then `decode` of the 16 most likely tokens, one by one."""
     return [session(text) for text in PROMPTS]
 
 
 @torch.no_grad()
 def session(text: str) -> list[Call]:
-    """The calls of one prompt."""
+    """Return the calls for one prompt."""
     model = make().eval()
     tokens = encode(text)
     calls: list[Call] = [("prefill", (tokens,))]

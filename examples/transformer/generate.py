@@ -1,4 +1,4 @@
-"""Runs the built program as an app would: `python generate.py [FILE] [PROMPT]`.
+"""Run the built program as an app does: `python generate.py [FILE] [PROMPT]`.
 
 The weights are random, so the text means nothing; it is the same each time.
 """
@@ -13,9 +13,9 @@ from data import PROMPTS, STEPS, encode
 
 
 def generate(file: Path, prompt: str, steps: int) -> str:
-    """The prompt and what the model finds likeliest after it, token by token."""
+    """Return the prompt and the most likely tokens after it."""
     program = Runtime.get().load_program(file)
-    # Both before the first call: they share the caches, and loading a method would begin them anew.
+    # Load both before the first call: they share the caches, and loading a method resets the caches.
     prefill, decode = program.load_method("prefill"), program.load_method("decode")
     tokens = encode(prompt)
     (logits,) = prefill.execute([tokens])

@@ -8,7 +8,7 @@ SEED = 7
 VOCABULARY = 128
 """Tokens are ASCII codes."""
 LENGTH = 64
-"""Positions that the caches hold; ``constants.get_max_seq_len`` of etdev.yaml."""
+"""Number of positions in the caches; must equal ``constants.get_max_seq_len`` in etdev.yaml."""
 
 
 class RMSNorm(nn.Module):
@@ -23,7 +23,7 @@ class RMSNorm(nn.Module):
 
 
 class Attention(nn.Module):
-    """Causal attention over all positions so far, whose keys and values stay in two buffers."""
+    """Causal attention over all positions so far. Two buffers hold their keys and values."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Attention(nn.Module):
 
 
 def rotate(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
-    """Rotary embedding: turn each vector's halves against each other by the angles of its position."""
+    """Rotary embedding: rotate each vector's halves by the angles of its position."""
     cosine, sine = rotation
     half = x.shape[-1] // 2
     first, second = x[..., :half], x[..., half:]
@@ -71,7 +71,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Tokens in, logits of the token after the last one out."""
+    """Language model from tokens to logits of the next token."""
 
     def __init__(self, width: int, heads: int, layers: int) -> None:
         super().__init__()
@@ -85,11 +85,11 @@ class Transformer(nn.Module):
         self.register_buffer("sine", angles.sin())
 
     def prefill(self, tokens: Tensor) -> Tensor:
-        """Begin with a prompt: (1, n) int64 -> (1, 128) logits."""
+        """Process a prompt: (1, n) int64 -> (1, 128) logits."""
         return self.run(tokens, torch.arange(tokens.shape[1]))
 
     def decode(self, token: Tensor, position: Tensor) -> Tensor:
-        """Go on with one token: (1, 1) int64 at the position (1,) int64 -> (1, 128) logits."""
+        """Process one token: (1, 1) int64 at the position (1,) int64 -> (1, 128) logits."""
         return self.run(token, position)
 
     def run(self, tokens: Tensor, positions: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ class Transformer(nn.Module):
 
 
 def make(width: int = 64, heads: int = 4, layers: int = 2) -> nn.Module:
-    """What etdev.yaml names. The weights are random, the same each time."""
+    """Return the network that etdev.yaml names. The weights are random, with a fixed seed."""
     with torch.random.fork_rng():
         torch.manual_seed(SEED)
         return Transformer(width, heads, layers)

@@ -17,7 +17,7 @@ SURFACES = ("brick", "grass", "gravel")
 SIDE = 48
 """Height and width of a patch, in pixels; ``methods.forward.inputs`` of etdev.toml."""
 TRAINED = 160
-"""Columns of a photograph, of 256, that training sees."""
+"""Number of a photograph's 256 columns that are used for training."""
 STEP = 12
 """Distance of neighbouring test patches, in pixels."""
 
@@ -32,7 +32,7 @@ def photographs() -> Tensor:
 def training_patches(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Return random patches of the left part, (count, 1, 48, 48), and their labels.
 
-    Half of them are mirrored, and each has a brightness and a contrast of its own.
+    Half of them are mirrored. Brightness and contrast of each patch are random.
     """
     pictures = photographs()[:, :, :TRAINED]
 
@@ -64,7 +64,7 @@ def held_out() -> tuple[Tensor, Tensor]:
 
 
 def calibration() -> Iterator[tuple[Tensor]]:
-    """Yield training patches, from which quantization takes the ranges of activations."""
+    """Yield training patches, from which quantization learns the ranges of activations."""
     patches, _ = training_patches(24, torch.Generator().manual_seed(SEED))
     for patch in patches.split(1):
         yield (patch,)
@@ -77,7 +77,7 @@ def test_samples() -> Iterator[tuple[Tensor]]:
 
 
 def accuracy(run: Callable[..., list[Tensor]]) -> float:
-    """Return the share of held-out patches that ``run(images) -> [logits]`` classifies correctly."""
+    """Return the fraction of held-out patches that ``run(images) -> [logits]`` classifies correctly."""
     patches, labels = held_out()
     found = torch.cat([run(patch)[0] for patch in patches.split(1)]).argmax(dim=1)
     return (found == labels).float().mean().item()

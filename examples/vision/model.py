@@ -1,4 +1,4 @@
-"""A small network in the manner of MobileNetV2: inverted residuals with depthwise convolutions."""
+"""A small network like MobileNetV2: inverted residuals with depthwise convolutions."""
 
 from torch import Tensor, nn
 
@@ -8,7 +8,7 @@ EXPANSION = 3
 
 
 class InvertedResidual(nn.Module):
-    """Widen, filter each channel by itself, narrow; the input is added where the shapes allow it."""
+    """Expansion, depthwise convolution and projection, with a residual connection if the shapes match."""
 
     def __init__(self, channels: int, width: int, stride: int) -> None:
         super().__init__()

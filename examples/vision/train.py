@@ -1,4 +1,4 @@
-"""Train the network and write weights.safetensors. Seeded: the same machine gives the same weights."""
+"""Train the network and write weights.safetensors. Seeded: a machine always computes the same weights."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ BATCH = 48
 def train() -> nn.Module:
     torch.manual_seed(SEED)
     torch.use_deterministic_algorithms(True)
-    torch.set_num_threads(1)  # sums of several threads depend on how many there are
+    torch.set_num_threads(1)  # the order of sums depends on the number of threads
 
     generator = torch.Generator().manual_seed(SEED)
     model = make()
