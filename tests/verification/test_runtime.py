@@ -10,6 +10,7 @@ import torch
 
 from etdev.config.models import Constants
 from etdev.errors import LoadError, VerifyError
+from etdev.pipeline.api import open_project
 from etdev.pipeline.results.result import outcome
 from support.verification import Prepared, prepare
 
@@ -238,6 +239,14 @@ def test_bad_samples_are_an_error_at_their_key(linear: Prepared, samples: str, s
         linear.judge(f'methods.forward.samples="data:{samples}"')
     assert said in str(caught.value)
     assert caught.value.where == f'--set methods.forward.samples="data:{samples}" (methods.forward.samples)'
+
+
+def test_an_error_of_xnnpack_has_its_own_remedy(linear: Prepared) -> None:
+    override = 'targets.cpu.partitioners=[{backend="xnnpack"}]'
+    built = replace(linear.candidate, project=open_project(linear.config, overrides=[override], environ={}))
+    assert "per_op_mode" in built.broken("Attempted to resize a static tensor. Expected (1,4,20,20)").hint
+    assert "per_op_mode" not in built.broken("output 0 has an error of 3").hint
+    assert "per_op_mode" not in linear.candidate.broken("Attempted to resize a static tensor").hint
 
 
 def test_an_eager_model_that_fails_is_an_error(linear: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:

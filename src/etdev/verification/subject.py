@@ -37,6 +37,13 @@ from etdev.verification.outside import measure_outside
 from etdev.verification.read_back import Contents, read_contents
 from etdev.verification.remembered import RememberedCalls
 
+_RESIZED = "resize a static tensor"
+_RESIZED_BY_XNNPACK = (
+    "XNNPACK's delegates in ExecuTorch may confuse the layouts of quantized and float ops: set the partitioner's "
+    'options to { precisions = ["static_quant"] } or { per_op_mode = true }'
+)
+"""Help for an error of ExecuTorch 1.5.1: an int8 convolution before a float op such as softplus, in one delegate."""
+
 
 @dataclass(frozen=True)
 class Effort:
@@ -178,8 +185,11 @@ class BuiltTarget:
 
         The problem's hint suggests likely causes in the target or the model.
         """
-        if self.project.config.targets[self.target].partitioners:
+        steps = self.project.config.targets[self.target].partitioners
+        if steps:
             hint = "build a target without this partitioner to see if the backend is the cause"
+            if _RESIZED in text and any(step.backend == "xnnpack" for step in steps):
+                hint = _RESIZED_BY_XNNPACK
             return Problem(text, ("targets", self.target, "partitioners"), hint)
         hint = (
             "look for code that export makes constant: branches on values, numbers read from tensors, state "

@@ -301,9 +301,11 @@ def describe_delegation(method: MethodResult) -> str:
 
 
 def _ops(method: MethodResult) -> str:
+    """Return the ops outside delegates, most frequent first. If there are delegates, none of these ops is left out."""
     most = sorted(method.undelegated, key=lambda item: (-item.count, item.op))
-    shown = ", ".join(_counted(item) for item in most[:_LISTED_OPS])
-    hidden = len(most) - _LISTED_OPS
+    listed = len(most) if method.delegate_calls else _LISTED_OPS
+    shown = ", ".join(_counted(item) for item in most[:listed])
+    hidden = len(most) - listed
     return f"{shown} and {hidden} more" if hidden > 0 else shown or "none"
 
 
