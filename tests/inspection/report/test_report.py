@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,12 @@ def test_tensors_of_a_known_layout(tmp_path: Path) -> None:
     assert buffer.live == ((0, 16), (1, 32), (3, 16), (4, 0))
     assert named(document, one.instructions.operator) == ["aten::sin.out"] * 2
     assert one.instants == 4
+
+
+def test_the_method_with_the_most_memory_comes_first(tmp_path: Path) -> None:
+    small, large = chain(2).execution_plan[0], chain(4).execution_plan[0]
+    _, page = page_of(program(replace(small, name="embed"), replace(large, name="forward")), tmp_path)
+    assert [one.name for one in page.methods] == ["forward", "embed"]
 
 
 def test_the_peak_is_explained(tmp_path: Path) -> None:

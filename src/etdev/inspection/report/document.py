@@ -160,11 +160,13 @@ def _program_page(program: Program, file: Path, digest: str, known: Provenance, 
     memories = method_memories(program, inputs)
     target = known.target
     info = describe(program, file, memories, banks=target.banks if target is not None else None)
-    methods = tuple(
+    methods = [
         method_page(program, plan, memory, described, known, texts)
         for plan, memory, described in zip(program.execution_plan, memories, info.methods, strict=True)
         if not described.describes_end  # The tables of the method itself show these constants.
-    )
+    ]
+    # The page opens with the first method. ExecuTorch sorts methods by name.
+    methods.sort(key=lambda method: -sum(buffer.info.size for buffer in method.buffers))
     return ProgramPage(
         name=target.name if target is not None else file.name,
         file=file.name,
@@ -177,7 +179,7 @@ def _program_page(program: Program, file: Path, digest: str, known: Provenance, 
         sources=known.unnoted,
         files=tuple(_files(program, info, known)),
         without="; ".join(known.without) or _unnamed(info, known),
-        methods=methods,
+        methods=tuple(methods),
         checks=tuple(map(_check, target.checks)) if target is not None else (),
         unverified=known.unbuilt,
         notes=_notes(target, info),
@@ -214,7 +216,7 @@ def _facts(target: TargetResult | None, info: ProgramInfo | None) -> tuple[tuple
         ]
     if info is not None:
         found += [
-            ("methods", ", ".join(method.name for method in info.methods)),
+            ("methods", ", ".join(method.name for method in info.methods if not method.describes_end)),
             ("weights", _weights(target, info)),
             ("data in other files", ", ".join(info.external_data) or None),
             ("not known to this version of etdev", ", ".join(info.unknown_fields) or None),
