@@ -95,20 +95,20 @@ def test_all_poison_is_at_calls_that_are_reported() -> None:
     assert all(isinstance(instructions[position], m.KernelCall) for position in positions)
 
 
-def damaged(native: NativeRuntime, *, devices: bool) -> int:
-    """Write a byte before each guarded buffer of a kind, as a delegate could. Return the number of buffers."""
+def damaged(native: NativeRuntime, *, devices: bool, behind: bool = False) -> int:
+    """Write a byte before or behind each guarded buffer, as a delegate could. Return the number of buffers."""
     process = Path(f"/proc/{native.process_id}")
     lines = (process / "maps").read_text(encoding="utf-8").splitlines()
     maps = [(*(int(part, 16) for part in line.split()[0].split("-")), line) for line in lines]
     count = 0
     try:
         with (process / "mem").open("r+b", buffering=0) as memory:
-            for before, (start, _, line), after in zip(maps, maps[1:], maps[2:], strict=False):
+            for before, (start, stop, line), after in zip(maps, maps[1:], maps[2:], strict=False):
                 if "---p" not in before[2] or "---p" not in after[2] or ("etdev-device" in line) is not devices:
                     continue
                 memory.seek(start)
                 if " rw-" in line and memory.read(len(CANARY)) == CANARY:
-                    memory.seek(before[1])
+                    memory.seek(stop - 1 if behind else start)
                     memory.write(b"\0")
                     count += 1
     except PermissionError:
@@ -144,3 +144,15 @@ def test_damage_around_the_memory_of_a_delegates_program_is_seen(
         torch.testing.assert_close(native.call("forward", (X,)), (X.sin().sin(),))
         assert native.called is not None
         assert f"{name}: out-of-bounds write before its start" in native.called.damages
+
+
+def test_the_offset_of_a_write_behind_a_buffer_is_named(tmp_path: Path) -> None:
+    """A buffer of 12 bytes is followed by 4 bytes up to its alignment. The last one is overwritten."""
+    made = program(method([tensor(3), tensor(3, at=0), tensor(3)], [sin(0, 1), sin(1, 2)]))
+    with NativeRuntime(native_host()) as native:
+        native.load(saved(made, tmp_path))
+        native.call("forward", (X[:3],))
+        assert damaged(native, devices=False, behind=True)
+        native.call("forward", (X[:3],))
+        assert native.called is not None
+        assert "planned buffer 1 (12 bytes): out-of-bounds write at offset 15" in native.called.damages
