@@ -350,7 +350,8 @@ def test_pieces_make_the_whole(
 
 
 def test_pieces_fit_into_the_room() -> None:
-    from etdev.lowering.convolution import Convolution, fastest, possible_ways
+    from etdev.lowering.convolution import fastest, possible_ways
+    from etdev.lowering.convolution_sizes import Convolution
 
     sizes = Convolution(1, 32, 56, 56, 64, (3, 3), (1, 1), (1, 1), (1, 1), 1, bias=True)
     ways = possible_ways(sizes, input_stays=False)

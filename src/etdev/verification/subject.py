@@ -40,7 +40,7 @@ from etdev.verification.remembered import RememberedCalls
 _RESIZED = "resize a static tensor"
 _RESIZED_BY_XNNPACK = (
     "XNNPACK's delegates in ExecuTorch may confuse the layouts of quantized and float ops: set the partitioner's "
-    'options to { precisions = ["static_quant"] } or { per_op_mode = true }'
+    'option `precisions` to ["static_quant"], or its option `per_op_mode` to true'
 )
 """Help for an error of ExecuTorch 1.5.1: an int8 convolution before a float op such as softplus, in one delegate."""
 
