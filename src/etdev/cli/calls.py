@@ -55,7 +55,7 @@ InputsOption = Annotated[
         ".csv file, or a number if the input is a number. A .npz or .safetensors file without a name sets "
         "all inputs that it contains, by name. Repeatable: if an input is repeated, the next call begins, "
         "on the same state. An array with an additional first axis, or with a multiple of the rows, is a "
-        "data set: each piece is a call.",
+        "data set: each piece is a call. Floats for a quantized input are quantized.",
         show_default=False,
     ),
 ]
