@@ -143,6 +143,18 @@ FAILURES = {
             "return the model itself",
         ),
     ),
+    "the entry returns an exported module": (
+        {
+            "model": "import torch\n\ndef make():\n    module = torch.nn.ReLU()\n"
+            "    return torch.export.export(module, (torch.ones(2),)).module()\n"
+        },
+        Failure(
+            LoadError,
+            ENTRY,
+            "'model:make' returned an exported module, whose mode cannot be set to evaluation",
+            "return the model before its export, or save the exported program and use `model.pt2`",
+        ),
+    ),
     "the entry needs arguments": (
         {"model": "def make(width):\n    pass\n"},
         Failure(

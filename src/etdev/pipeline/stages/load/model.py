@@ -75,7 +75,15 @@ def _load_entry(project: Project, user: UserCode, entry: str) -> LoadedModel:
     notes: tuple[str, ...] = ()
     if model.weights is not None:
         notes = load_weights(module, project.loaded.resolve("model", "weights"), project.where("model", "weights"))
-    return LoadedModel(module.eval(), notes=notes)
+    try:
+        module.eval()
+    except NotImplementedError:  # A module of torch.export or PT2E has the mode in which it was exported.
+        raise LoadError(
+            f"{entry!r} returned an exported module, whose mode cannot be set to evaluation",
+            where=where,
+            hint="return the model before its export, or save the exported program and use `model.pt2`",
+        ) from None
+    return LoadedModel(module, notes=notes)
 
 
 def _check_kwargs(project: Project, make: Callable[..., Any], entry: str, kwargs: Mapping[str, Any]) -> None:
