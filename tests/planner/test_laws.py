@@ -14,15 +14,17 @@ from hypothesis import strategies as st
 from etdev.planner import PLANNERS, Buffer, CollisionError, PlanError, Problem, check_plan, lower_bound, make_plan
 from planner import truth
 from planner.strategies import buffers, problems
+from support import draws
 
 EXAMPLES = settings(max_examples=120, deadline=None)
 
 
 @contextmanager
 def short_searches() -> Iterator[None]:
-    """Limit the search of `best`, which takes seconds for a few of the problems drawn here."""
+    """Limit the search of `best` without ``--integration``. It takes seconds for a few of the problems drawn here."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("etdev.planner.best._STEPS_PER_PAIR", 50)
+        if draws.SHARE > 1:
+            patch.setattr("etdev.planner.best._STEPS_PER_PAIR", 50)
         yield
 
 

@@ -84,6 +84,10 @@ def twice(y: Any) -> Any:
     return y, y * 2
 
 
+def with_cast(y: Any) -> Any:
+    return y, y.float()
+
+
 def overwritten(y: Any) -> Any:
     y.view(4).relu_()
     return y
@@ -118,6 +122,17 @@ def test_the_same_integers(name: str) -> None:
     assert str(program.graph) == before, "the original is not changed"
     if name != "returned as it is":
         changed.run_decompositions({})
+
+
+def test_a_returned_cast_of_a_weight_stays() -> None:
+    program = exported(lambda self, x: (self.weight.float(), *with_cast(x * 2), (x + 1).float()), X)
+    wanted = run(program, X)
+    remove_useless_casts(program)
+    program.graph.lint()
+    program.graph_module.recompile()
+    program.validate()
+    assert str(program.graph).count("aten.to.dtype") == 1
+    assert all(torch.equal(one, other) for one, other in zip(run(program, X), wanted, strict=True))
 
 
 def test_each_output_is_a_tensor_of_its_own() -> None:

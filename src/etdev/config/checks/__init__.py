@@ -29,4 +29,4 @@ CHECKS: tuple[Check, ...] = (
     check_run,
     check_profiles,
 )
-"""All checks of rules that do not depend on a backend."""
+"""All checks of rules that need no code of a backend."""

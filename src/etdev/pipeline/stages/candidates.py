@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Container, Hashable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,6 +27,7 @@ from etdev.pipeline.project import Project
 from etdev.pipeline.stages.artifacts import EmittedFiles, ExportedModel, LoweredModel, ReplacedOps
 from etdev.pipeline.stages.emit import Emitted, emit_object, emit_trial
 from etdev.pipeline.stages.link.linking import unplanned_options
+from etdev.program import Program
 from etdev.program.constants import constants_size
 from etdev.program.footprint import planned_memory
 from etdev.program.sidecar import Sidecar
@@ -48,16 +50,21 @@ _LEAST = 0.8
 """Share of the stock lowering's memory. A memory limit at or below this share is not lowered further."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Cost:
     """Bytes that one linked method needs, in memory and in the file."""
 
     memory: int
     """Bytes of planned memory."""
-    file: int
-    """Bytes of instructions, values and constants in the file; 0 if not measured."""
+    linked: Program
+    """The linked method."""
     banked: int
     """Bytes of planned memory that the target's memory banks have to hold; 0 without banks."""
+
+    @cached_property
+    def file(self) -> int:
+        """Bytes of instructions, values and constants in the file."""
+        return flatbuffer_size(self.linked) + constants_size(self.linked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +144,7 @@ class _Trials:
         self._project, self._exported, self._target = project, exported, target
         self._lowered, self._place = lowered, place
         self._room = project.config.targets[target].memory.room
-        self._stock = self._measured(lowered, with_file=False)[1]
+        self._stock = self._measured(lowered)[1]
 
     def within_stock(self, settings: Mapping[str, FormSettings]) -> _Candidate:
         """Apply forms, fewer in each round, until no method needs more memory than with its stock lowering."""
@@ -207,9 +214,7 @@ class _Trials:
             return TilingDecision(True, saved, growth, reason)
         return TilingDecision(False, saved, growth)
 
-    def _measured(
-        self, lowered: LoweredModel, *, with_file: bool = True
-    ) -> tuple[EmittedFiles | None, dict[str, _Cost]]:
+    def _measured(self, lowered: LoweredModel) -> tuple[EmittedFiles | None, dict[str, _Cost]]:
         """Emit a copy of the lowered methods, link each of them separately, and return the files and the costs."""
         made = emit_trial(self._project, _copied(lowered), self._exported, self._target)
         files, objects = self._emitted(lowered) if made is None else (None, made)
@@ -217,9 +222,7 @@ class _Trials:
         banked: LinkOptions | None = None
         if self._room is not None:
             banked = unplanned_options(self._project, self._target, objects, self._exported.signatures)
-        costs = {
-            name: _cost(objects, name, banked, share_state=share_state, with_file=with_file) for name in lowered.methods
-        }
+        costs = {name: _cost(objects, name, banked, share_state=share_state) for name in lowered.methods}
         return files, costs
 
     def _emitted(self, lowered: LoweredModel) -> tuple[EmittedFiles | None, Emitted]:
@@ -257,7 +260,7 @@ def _stricter(settings: FormSettings, limit: int, memory: int) -> FormSettings:
     return replace(settings, names=frozenset())
 
 
-def _cost(objects: Emitted, method: str, banked: LinkOptions | None, *, share_state: bool, with_file: bool) -> _Cost:
+def _cost(objects: Emitted, method: str, banked: LinkOptions | None, *, share_state: bool) -> _Cost:
     """Link a method without the other methods, with the default settings, and return its costs.
 
     Instructions keep their order. A better order of the stock lowering could otherwise rule out all faster forms.
@@ -273,8 +276,7 @@ def _cost(objects: Emitted, method: str, banked: LinkOptions | None, *, share_st
         on_host = planned_memory(link(alone, replace(banked, caller=caller, sizes_only=True), sidecar).program).get(
             str(HOST), 0
         )
-    size = flatbuffer_size(linked) + constants_size(linked) if with_file else 0
-    return _Cost(sum(planned_memory(linked).values()), size, on_host)
+    return _Cost(sum(planned_memory(linked).values()), linked, on_host)
 
 
 def _apply(

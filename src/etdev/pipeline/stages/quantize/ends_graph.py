@@ -113,10 +113,8 @@ def _is_useless_cast(node: Node) -> bool:
     if str(node.target) != "aten.to.dtype" or node.kwargs or len(node.args) != 2:
         return False
     source: Any = node.args[0]
-    # Each value that the graph returns has a node of its own.
-    is_returned = any(user.op == "output" for user in node.users)
-    if is_returned and (source.op == "placeholder" or any(user.op == "output" for user in source.users)):
-        return False
+    if source.op == "placeholder" and any(user.op == "output" for user in node.users):
+        return False  # A graph must not return an input or a weight itself.
     return bool(source.meta["val"].dtype == node.meta["val"].dtype)
 
 
