@@ -56,8 +56,8 @@ def test_files(repository: Path, tmp_path: Path, make_real: Callable[[str], Real
 def test_graphs(repository: Path, tmp_path: Path) -> None:
     found = run(repository, tmp_path, "graphs", "--count", 40)
     assert found["ends"]["future: result"] > 200
-    assert found["ends"]["future: WorkerLost"] > 2
-    assert found["ends"]["future: PoisonedError"] > 2
+    # A task behind a lost worker ends in either error: it depends on how far the task was.
+    assert found["ends"].get("future: WorkerLost", 0) + found["ends"].get("future: PoisonedError", 0) > 4
     assert found["ends"]["fault wrong"] > 5
 
 

@@ -87,7 +87,7 @@ def test_a_method_that_the_sidecar_does_not_have_is_linked_too() -> None:
     constant = Method("limit")
     constant.outputs = [constant.value(m.Int(7))]
     found = program(simple(), constant)
-    del found.sidecar.methods["limit"]
+    del found.sidecar.methods["limit"]  # type: ignore[attr-defined]
     done = linked(found)
     assert done.methods[1] == MethodReport("limit", (), (), (), {})
 

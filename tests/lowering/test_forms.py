@@ -327,6 +327,7 @@ def test_pieces_make_the_whole(
 ) -> None:
     """However a convolution is split, its output is the same."""
     from etdev.lowering import convolution
+    from etdev.lowering.convolution_sizes import sizes_of
 
     size, kernel, stride, padding, dilation = map(list, zip(*dimensions, strict=True))
     samples, groups, inside, outside = channels
@@ -335,7 +336,7 @@ def test_pieces_make_the_whole(
     bias = _random(groups * outside) if has_bias else None
     given_ = (stride, padding, dilation, False, [0] * len(size), groups)
     editor, node = _convolution_graph(x, weight, bias, given_)
-    sizes = convolution._sizes(node)
+    sizes = sizes_of(node)
     assert (sizes is None) == any(p > d * (k - 1) for k, p, d in zip(kernel, padding, dilation, strict=True))
     if sizes is None:
         return

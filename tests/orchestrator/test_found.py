@@ -305,7 +305,7 @@ def test_a_worker_is_lost_whatever_its_objects_make_of_it(make: Make) -> None:
 def test_an_object_that_does_not_want_to_end_keeps_no_worker(make: Make) -> None:
     orchestrator = make(2)
     orchestrator.ready(orchestrator.create(Stubborn, worker=0))
-    workers = [lane.worker for lane in orchestrator._transport._lanes]
+    workers = [lane.worker for lane in orchestrator._transport._lanes]  # type: ignore[attr-defined]
     for worker in range(2):
         orchestrator.malloc(worker, 100)
     orchestrator.close()

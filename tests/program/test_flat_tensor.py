@@ -105,10 +105,10 @@ def test_the_schema_is_that_of_the_wheel() -> None:
     text = re.sub(r"//.*", "", (Path(package.__path__[0]) / "flat_tensor.fbs").read_text())
     upstream = {name: re.findall(r"(\w+)\s*:", body) for name, body in _DEFINITION.findall(text)}
     assert 'file_identifier "FT01"' in text
-    tables = {table.name: table for table in (FLAT_TENSOR, *_inner())}
-    assert {name: [field.name for field in table.fields] for name, table in tables.items()} == upstream
+    tables = {table.name: table for table in (FLAT_TENSOR, *_inner())}  # type: ignore[attr-defined]
+    assert {name: [field.name for field in table.fields] for name, table in tables.items()} == upstream  # type: ignore[attr-defined]
     for table in tables.values():
-        assert [field.number for field in table.fields] == list(range(len(table.fields)))
+        assert [field.number for field in table.fields] == list(range(len(table.fields)))  # type: ignore[attr-defined]
     scalars = (Path(package.__path__[0]) / "scalar_type.fbs").read_text()
     assert scalars.split("enum")[1] == (schema_folder() / "scalar_type.fbs").read_text().split("enum")[1]
 

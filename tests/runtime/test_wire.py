@@ -86,7 +86,7 @@ def test_channels_last_arrives_as_the_contiguous_tensor_it_means() -> None:
 
     _, (found,) = round_trip([image])
 
-    assert found.is_contiguous()
+    assert found.is_contiguous()  # type: ignore[attr-defined]
     assert torch.equal(found, image)
 
 

@@ -34,7 +34,7 @@ class FakeRuntime:
     def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False) -> tuple[Any, ...]:
         self._fail(self._call)
         self.answered += 1
-        right = self.model(*inputs).detach()
+        right = self.model(*inputs).detach()  # type: ignore[attr-defined]
         answers = {
             "right": (right,),
             "wrong value": (right + 1,),
@@ -88,7 +88,7 @@ def test_what_did_not_run_never_passed(
     gates: set[str],
 ) -> None:
     runtime = FakeRuntime(operators, backends, load, call)
-    runtime.model = linear.candidate.float_model.eager["forward"]
+    runtime.model = linear.candidate.float_model.eager["forward"]  # type: ignore[attr-defined]
     checks = linear.judge(
         *sorted(
             gates - {"targets.cpu.budget.file=1"} if len(gates) > 3 else gates - {"targets.cpu.budget.file='1MiB'"}

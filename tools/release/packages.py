@@ -116,14 +116,14 @@ def _installed(name: str) -> Distribution | None:
 
 def _licence(installed: Distribution) -> str:
     metadata = installed.metadata
-    expression = metadata.get("License-Expression")
+    expression = metadata.get("License-Expression")  # type: ignore[attr-defined]
     if expression:
         return str(expression)
     classified = [text for text in metadata.get_all("Classifier", []) if text.startswith("License :: ")]
     names = [_spdx(text.rpartition(" :: ")[2]) for text in classified]
     if any(names):
         return ", ".join(dict.fromkeys(name for name in names if name))
-    stated = str(metadata.get("License") or "").strip()
+    stated = str(metadata.get("License") or "").strip()  # type: ignore[attr-defined]
     return _spdx(stated) if "\n" not in stated else _spdx(stated.splitlines()[0])
 
 

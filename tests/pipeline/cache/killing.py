@@ -37,7 +37,7 @@ def main() -> None:
         code = killed_at(folder, moment, duration)
         ended = in_child(lambda: build(folder))
         after = contents(folder)
-        found["trials"].append(
+        found["trials"].append(  # type: ignore[attr-defined]
             {
                 "moment": moment,
                 "killed": code == -signal.SIGKILL,

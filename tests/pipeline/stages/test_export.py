@@ -276,21 +276,22 @@ def test_methods_are_exported_side_by_side(project: Callable[..., Project]) -> N
     assert list(exported.methods) == ["encode", "forward", "nothing"]
     x, y = torch.randn(2, 4), torch.randn(2, 4)
     net = exported.eager["forward"]
-    layer = net.linear
+    layer = net.linear  # type: ignore[attr-defined]
     expected = {"encode": layer(x) + 1, "forward": layer(x) + 1 + y, "nothing": layer.bias * 2}
     for name, inputs in {"encode": (x,), "forward": (x, y), "nothing": ()}.items():
         program = exported.methods[name].program
         assert set(program.state_dict) <= {"linear.weight", "linear.bias", "count", "steps"}
         torch.testing.assert_close(program.module()(*inputs), expected[name])
-        net.steps.zero_()  # the exported program works on the module's own buffers
+        # The exported program works on the module's own buffers.
+        net.steps.zero_()  # type: ignore[attr-defined]
 
 
 def test_exporting_leaves_the_module_as_it_was(project: Callable[..., Project]) -> None:
     exported = export(project(TWO, model=NET))
     module = exported.eager["forward"]
     assert "forward" not in vars(module)
-    assert type(module.count) is torch.Tensor
-    assert (module.count.item(), module.steps.item()) == (0, 0)
+    assert type(module.count) is torch.Tensor  # type: ignore[attr-defined]
+    assert (module.count.item(), module.steps.item()) == (0, 0)  # type: ignore[attr-defined]
 
 
 def test_a_method_that_the_model_does_not_have(project: Callable[..., Project]) -> None:

@@ -152,12 +152,12 @@ def test_quantizing_leaves_the_float_model_and_its_state_alone(project: Callable
     floating, quantized = prepare(project(_config(scheme), model=MODEL, data=DATA))
     module = floating.eager["forward"]
     torch.manual_seed(3)
-    assert torch.equal(module.first.weight, torch.nn.Linear(32, 64).weight)
-    assert type(module.first.weight) is torch.nn.Parameter
-    assert module.count.item() == 0
+    assert torch.equal(module.first.weight, torch.nn.Linear(32, 64).weight)  # type: ignore[attr-defined]
+    assert type(module.first.weight) is torch.nn.Parameter  # type: ignore[attr-defined]
+    assert module.count.item() == 0  # type: ignore[attr-defined]
     for model in (floating, quantized):
         assert model.methods["forward"].program.state_dict["count"].item() == 0
-    assert dict(quantized.eager["forward"].named_buffers())["count"].item() == 0
+    assert dict(quantized.eager["forward"].named_buffers())["count"].item() == 0  # type: ignore[attr-defined]
 
 
 def test_every_calibration_sample_starts_on_fresh_state(project: Callable[..., Project]) -> None:
@@ -318,7 +318,7 @@ def test_the_output_projection_of_attention_stays_float(project: Callable[..., P
     quantized = quantize(project(_config(INT4), model=CONV.replace("LAYER", layer)))
     kinds = {
         name: type(part.weight).__name__ == "IntxUnpackedToInt8Tensor"
-        for name, part in quantized.eager["forward"].named_modules()
+        for name, part in quantized.eager["forward"].named_modules()  # type: ignore[attr-defined]
         if isinstance(part, torch.nn.Linear)
     }
     assert kinds == {"layer.self_attn.out_proj": False, "layer.linear1": True, "layer.linear2": True}
