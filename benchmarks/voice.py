@@ -1,8 +1,9 @@
 """Draw docstrings and messages of the source at random, for readers who have not seen it.
 
-    python benchmarks/voice.py [--seed 7] [--docstrings 60] [--messages 30]
+    python benchmarks/voice.py [--seed 7] [--docstrings 60] [--messages 30] [--sources FOLDER ...]
 
-A text that has to be read twice is rewritten; the share of such texts is the figure.
+A text that has to be read twice is rewritten; the share of such texts is the figure. Readers differ in what they
+accept, so others read a draw from well-known packages (``--sources``): their share is the scale.
 """
 
 from __future__ import annotations
@@ -25,13 +26,16 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--docstrings", type=int, default=60)
     parser.add_argument("--messages", type=int, default=30)
+    parser.add_argument("--sources", type=Path, nargs="+", default=[SOURCES], help="folders of Python packages")
     arguments = parser.parse_args()
     draw = random.Random(arguments.seed)
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(SOURCES.rglob("*.py"))}
+    folders = [folder.resolve() for folder in arguments.sources]
+    paths = [(path, path.relative_to(folder.parent)) for folder in folders for path in sorted(folder.rglob("*.py"))]
+    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for path, name in paths}
     for name, find in (("docstrings", _docstrings), ("messages", _messages)):
         found = [(path, *item) for path, tree in trees.items() for item in find(tree)]
         for number, (path, line, context, text) in enumerate(draw.sample(found, getattr(arguments, name)), 1):
-            print(f"{name[:-1]} {number}, {path.relative_to(SOURCES)}:{line} <{context}>\n{text}\n")
+            print(f"{name[:-1]} {number}, {path}:{line} <{context}>\n{text}\n")
 
 
 def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str, str]]:

@@ -257,9 +257,9 @@ def _tensor(declared: m.Tensor, given: _Given) -> torch.Tensor:
     if len(found) == 1:
         return next(iter(found.values()))
     raise UsageError(
-        f"{path} contains {', '.join(map(repr, found)) or 'nothing'}, but no array with the name of {given.label}",
+        f"{path} contains {', '.join(map(repr, found)) or 'nothing'}, but no array named like {given.label}",
         where=WHERE,
-        hint="pass a file with only one array, or change the name of the array to that of the input",
+        hint="pass a file with only one array, or give the array the name of the input",
     )
 
 

@@ -36,7 +36,7 @@ class ThroughputResult(Part):
     """Seconds from the start of the first call to the end of the last call."""
     calls_per_second: float
     busy: float
-    """Time in calls, divided by the total time of all workers (``workers * seconds``)."""
+    """Share of the workers' total time (``workers * seconds``) that they spent in calls."""
     spread: float
     """Time of a call in slow tasks (90th percentile) divided by its time in fast tasks (10th percentile)."""
     factor: float | None = None

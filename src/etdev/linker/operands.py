@@ -1,4 +1,4 @@
-"""Conditions on a kernel call for letting an output reuse the bytes of an operand."""
+"""Conditions that a kernel call must meet before its output may reuse the bytes of an operand."""
 
 from __future__ import annotations
 

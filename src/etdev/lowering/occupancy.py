@@ -1,4 +1,6 @@
-"""Estimate of the memory that a graph uses, before planning. The estimate decides which forms fit.
+"""Estimate, made before planning, of the memory that a graph uses.
+
+The estimate decides which rewritten forms of an op fit.
 
 The estimate is for the linked program. A view shares the bytes of its input. The output of an element-wise op reuses
 the bytes of an input that no later op needs. The parts of a concatenation are stored directly in its output.

@@ -98,7 +98,7 @@ class Plan:
     offsets: tuple[int, ...]
     """Offsets in bytes from the start of the arena, in the order of ``problem.buffers``."""
     size: int
-    """Size of the arena in bytes: the largest end of the buffers that are ever in use."""
+    """Size of the arena in bytes: the highest end offset of any buffer that is in use at some time."""
     lower_bound: int
     """Number of bytes that every plan needs. The smallest plan may be larger."""
     planner: str

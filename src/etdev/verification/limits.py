@@ -51,7 +51,7 @@ class Measured:
         }
 
     def figures(self, program: Program) -> Figures:
-        """Return the figures of the file, whose content is ``program``."""
+        """Measure file size, memory and copies of ``program``, the content of the file."""
         return measure_program(program, self.size, self.methods, self.banks)
 
 

@@ -272,10 +272,7 @@ def _in_place(target: TargetResult) -> str:
 
 
 def _compared(buffer: BufferInfo) -> str:
-    """Return a text that compares a buffer's size with other plans.
-
-    The other sizes are the lower bound of all plans and the size with ``greedy``.
-    """
+    """Return a text that compares a buffer's size with the lower bound and with the size that ``greedy`` plans."""
     if buffer.state:
         return "kept between calls"
     if buffer.greedy is None:

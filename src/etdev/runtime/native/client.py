@@ -284,7 +284,7 @@ class NativeRuntime:
         except ProgramFailureError as error:
             self._child.stop()  # It lacks the library, so no request may reach it.
             raise MissingRequirementError(
-                f"the native runtime cannot use this library: {error}", where=os.fspath(library), hint=compile_hint()
+                f"the native runtime cannot use {library.name}: {error}", where=os.fspath(library), hint=compile_hint()
             ) from error
 
     def _ask(self, request: Request) -> Answer:

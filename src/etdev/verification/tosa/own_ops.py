@@ -18,7 +18,7 @@ def digest_of(blob: Blob) -> str:
 
 
 def own_ops_executors(program: Program, records: Mapping[str, DelegateRecord]) -> dict[str, ExecutorFactory]:
-    """Map each delegate id to an executor factory, if ``records`` has a reference program for all blobs of this id."""
+    """Return an executor factory for each delegate id of which all blobs have a reference program in ``records``."""
     known: dict[str, bool] = {}
     for plan in program.execution_plan if records else ():
         for delegate in plan.delegates:

@@ -1,7 +1,8 @@
 """Values and kernel calls of a method that is emitted directly, without ExecuTorch's emitter.
 
 Values have the order of ExecuTorch's emitter (``exir/emit/_emitter.py``, equal in executorch 1.4.1 and 1.5.1). A kernel
-call first adds its outputs, then each argument that is not a value yet. Equal arguments of two calls are two values.
+call first adds its outputs, then each argument that does not have a value yet. Calls do not share equal literals: each
+call adds its own.
 """
 
 from __future__ import annotations
