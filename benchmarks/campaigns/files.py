@@ -39,7 +39,7 @@ MADE = (
     "portable", "branches", "loops", "state", "methods", "shared", "dynamic", "external", "xnnpack", "xnnpack_inline",
     "xnnpack_int8",
 )  # fmt: skip
-_KINDS = (
+KINDS = (
     (damage.random_bytes, 30), (damage.field_aware, 25), (damage.truncated, 5), (damage.extents, 10), (None, 30),
 )  # fmt: skip
 _DATA = 10
@@ -85,14 +85,14 @@ class _Files:
         chance = self.chance(number, "damage")
         is_data = bool(self.data) and not chance.randrange(_DATA)
         file, content = chance.choice(self.data if is_data else self.programs)
-        kind = chance.choices([kind for kind, _ in _KINDS], [weight for _, weight in _KINDS])[0]
+        kind = chance.choices([kind for kind, _ in KINDS], [weight for _, weight in KINDS])[0]
         if kind is None and not is_data:
-            return file, "mutated", _encoded(mutations.mutated(self.parsed[file], chance, most))
+            return file, "mutated", encoded(mutations.mutated(self.parsed[file], chance, most))
         kind = kind or damage.field_aware
         return file, kind.__name__, bytes(kind(content, chance))
 
 
-def _encoded(program: Program) -> bytes | None:
+def encoded(program: Program) -> bytes | None:
     """Return the program's file, unchecked; None if a field does not hold what it should."""
     with mock.patch.object(writer, "check_program"):
         try:

@@ -53,6 +53,20 @@ def test_files(repository: Path, tmp_path: Path, make_real: Callable[[str], Real
     assert ends["stock same before and after"] > 1
 
 
+def test_covered(repository: Path, tmp_path: Path) -> None:
+    pytest.importorskip("atheris", reason="needs the dependency group `fuzz`")
+    place = tmp_path / "base"
+    place.mkdir()
+    files = {"everything": hand.everything(), "loop": hand.loop(), "devices": two_devices()}
+    for name, program in files.items():
+        write(program, place / f"{name}.pte")
+    found = run(repository, tmp_path, "covered", "--seconds", 240, "--count", 400, "--files", *place.iterdir())
+    assert found["trials"] >= 400
+    assert found["corpus"] > len(files)
+    assert found["ends"]["read refused"] > 100
+    assert found["ends"]["relink done"] > 5
+
+
 def test_graphs(repository: Path, tmp_path: Path) -> None:
     found = run(repository, tmp_path, "graphs", "--count", 40)
     assert found["ends"]["future: result"] > 200

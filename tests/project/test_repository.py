@@ -96,7 +96,7 @@ def test_hash_checked_installs_name_all_third_party_requirements(
     optional, groups = pyproject["project"]["optional-dependencies"], pyproject["dependency-groups"]
     tables = (
         *(optional[name] for name in ("build", "hf", "deploy")),
-        *(groups[name] for name in ("docs", "release", "test", "lint", "bench")),
+        *(groups[name] for name in ("docs", "release", "test", "lint", "bench", "fuzz")),
     )
     wanted = _required(pyproject["project"]["dependencies"]).union(*map(_required, tables))
     assert _required(dependencies[5:]) == wanted
