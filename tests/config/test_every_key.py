@@ -103,7 +103,13 @@ _METHOD = {
     "dims": {"batch": {"min": 1, "max": 8}},
     "samples": "data:samples",
 }
-_STATIC = {"scheme": "pt2e-xnnpack", "calibration": "data:calibration", "per_channel": True, "dynamic": False}
+_STATIC = {
+    "scheme": "pt2e-xnnpack",
+    "calibration": "data:calibration",
+    "per_channel": True,
+    "dynamic": False,
+    "keep_float": ["head"],
+}
 
 BASES: dict[str, dict[str, Any]] = {
     "entry": {
@@ -121,7 +127,7 @@ BASES: dict[str, dict[str, Any]] = {
         "methods": {"forward": _METHOD},
         "quantize": {
             "static": _STATIC,
-            "grouped": {"scheme": "8da4w", "group_size": 32},
+            "grouped": {"scheme": "8da4w", "group_size": 32, "keep_float": ["head"]},
             "npu": {"scheme": "arm-ethos-u", "target": "ethos-u55-128", "calibration": "data:calibration"},
             "mcu": {"scheme": "cortex-m", "calibration": "data:calibration"},
         },

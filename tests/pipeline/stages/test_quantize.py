@@ -324,6 +324,51 @@ def test_the_output_projection_of_attention_stays_float(project: Callable[..., P
     assert kinds == {"layer.self_attn.out_proj": False, "layer.linear1": True, "layer.linear2": True}
 
 
+@pytest.mark.parametrize("scheme", [STATIC, DYNAMIC, INT4], ids=["static", "dynamic", "8da4w"])
+def test_named_modules_stay_in_float(project: Callable[..., Project], scheme: str) -> None:
+    model = MODEL.replace("nn.Linear(64, 8)", "nn.Sequential(nn.ReLU(), nn.Linear(32, 8))").replace(
+        "self.second(self.first(x).relu()) + 0 * self.count", "self.first(x), self.second(x)"
+    )
+    made = project(_config(scheme + '\nkeep_float = ["second"]'), model=model, data=DATA)
+    x = torch.randn(4, 32, generator=torch.Generator().manual_seed(1))
+    (first, second), (quantized, kept) = (model.eager["forward"](x) for model in prepare(made))
+    assert torch.equal(kept, second)
+    assert not torch.equal(quantized, first)
+    assert _snr(quantized, first) > 15
+
+
+KEPT = "`keep_float` has 'secnd', but no module of the model with a quantizable op has this path"
+
+
+@pytest.mark.parametrize("scheme", [STATIC, INT4], ids=["static", "8da4w"])
+@pytest.mark.parametrize(
+    ("names", "message", "hint"),
+    [
+        ('["first", "secnd"]', KEPT, "did you mean 'second'?"),
+        ('["zzzz*"]', KEPT.replace("secnd", "zzzz*"), "use some of first, second"),
+    ],
+    ids=["similar", "none"],
+)
+def test_modules_to_keep_that_do_not_exist(
+    project: Callable[..., Project], scheme: str, names: str, message: str, hint: str
+) -> None:
+    made = project(_config(f"{scheme}\nkeep_float = {names}"), model=MODEL, data=DATA)
+    line = 9 + scheme.count("\n")
+    where = f"etdev.toml:{line}:14 (quantize.small.keep_float)"
+    check_failure(lambda: quantize(made), Failure(QuantizeError, where, message, hint))
+
+
+@pytest.mark.parametrize("scheme", [STATIC, INT4], ids=["static", "8da4w"])
+def test_modules_to_keep_that_are_all(project: Callable[..., Project], scheme: str) -> None:
+    made = project(_config(f'{scheme}\nkeep_float = ["*"]'), model=MODEL.replace("+ 0 * self.count", ""), data=DATA)
+    with pytest.raises(QuantizeError) as caught:
+        quantize(made)
+    assert caught.value.hint in {
+        "name fewer modules in `keep_float`, or remove `quantize` from the target",
+        "name fewer modules, or remove `quantize` from the target",
+    }
+
+
 def test_a_model_that_cannot_be_copied(project: Callable[..., Project]) -> None:
     model = MODEL.replace("self.count.add_(1)", "pass").replace(
         "self.register_buffer(", "self.kept = self.first.weight * 2\n            self.register_buffer("

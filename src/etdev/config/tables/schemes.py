@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from etdev.config.table import Table
-from etdev.config.types import Entry, Identifier
+from etdev.config.types import Entry, Identifier, Many, Text
 
 EthosU = Literal[
     "ethos-u55-32",
@@ -41,6 +41,13 @@ class Pt2e(Table):
         return True
 
 
+_KEEP_FLOAT: Any = Field(
+    (),
+    description="Modules that stay in float, with the modules inside: patterns of paths, such as `head` or "
+    "`layers.*.mlp`. For modules that lose too much accuracy.",
+)
+
+
 class Pt2eXnnpack(Pt2e):
     """Static or dynamic int8 quantization by PT2E with the XNNPACK quantizer, after export."""
 
@@ -49,6 +56,7 @@ class Pt2eXnnpack(Pt2e):
         True, description="True for one scale for each output channel of a weight, false for one scale for each tensor."
     )
     dynamic: bool = Field(False, description="True to compute activation scales at run time (linear layers only).")
+    keep_float: Many[Text] = _KEEP_FLOAT
 
     @property
     def needs_calibration(self) -> bool:
@@ -84,6 +92,7 @@ class Int8DynamicInt4Weight(Table):
         multiple_of=32,
         description="Number of weights with the same scale. Must divide the input width of every linear layer.",
     )
+    keep_float: Many[Text] = _KEEP_FLOAT
 
 
 Scheme = Annotated[Pt2eXnnpack | ArmEthosU | CortexM | Int8DynamicInt4Weight, Field(discriminator="scheme")]

@@ -16,7 +16,7 @@ def module_of(module: GraphModule, node: Node) -> str | None:
 
     For a call of a delegate, return the path of the smallest module that contains all ops of the delegate.
     """
-    found = [path for item in delegated_nodes(module, node) or [node] if (path := _path(item)) is not None]
+    found = [path for item in delegated_nodes(module, node) or [node] if (path := module_path(item)) is not None]
     if not found:
         return None
     parts = [path.split(".") for path in found]
@@ -24,7 +24,8 @@ def module_of(module: GraphModule, node: Node) -> str | None:
     return ".".join(level[0] for level in common)
 
 
-def _path(node: Node) -> str | None:
+def module_path(node: Node) -> str | None:
+    """Return the path of the innermost module that an op belongs to; None for other nodes and if it is not known."""
     stack = node.meta.get("nn_module_stack")
     if node.op != "call_function" or not stack:
         return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from etdev.errors import QuantizeError, describe_exception
@@ -41,8 +42,10 @@ def works_before_export(scheme: str) -> bool:
 def quantize_loaded(project: Project, loaded: LoadedModel, name: str) -> LoadedModel:
     """Apply ``[quantize.NAME]`` to a copy of the eager module."""
     settings = project.config.quantize[name]
-    quantize: Callable[[torch.nn.Module, Any, str], torch.nn.Module] = _function(_BEFORE_EXPORT[settings.scheme])
-    module = quantize(loaded.module, settings, project.where("quantize", name))
+    quantize: Callable[[torch.nn.Module, Any, Callable[..., str]], torch.nn.Module] = _function(
+        _BEFORE_EXPORT[settings.scheme]
+    )
+    module = quantize(loaded.module, settings, partial(project.where, "quantize", name))
     return replace(loaded, module=module)
 
 

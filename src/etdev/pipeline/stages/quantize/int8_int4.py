@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from etdev.config.tables.schemes import Int8DynamicInt4Weight
 from etdev.errors import QuantizeError
 from etdev.pipeline.stages.quantize import quantize_failure
+from etdev.pipeline.stages.quantize.float_modules import check_modules_exist, is_in_modules
 
 if TYPE_CHECKING:
     import torch
 
 
-def quantize_module(module: torch.nn.Module, settings: Int8DynamicInt4Weight, where: str) -> torch.nn.Module:
+def quantize_module(
+    module: torch.nn.Module, settings: Int8DynamicInt4Weight, place: Callable[..., str]
+) -> torch.nn.Module:
     """Return a quantized copy of the module; the float module is unchanged, because it is the reference.
+
+    ``place()`` is the location of the scheme's table in the config, and ``place(KEY)`` of a key in it.
 
     Raises :class:`~etdev.errors.QuantizeError` if the model has no linear layer, or if the group size does not divide
     the input width of a linear layer.
@@ -23,12 +29,21 @@ def quantize_module(module: torch.nn.Module, settings: Int8DynamicInt4Weight, wh
     from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
     from torchao.quantization.granularity import PerGroup
 
+    where = place()
     linears = {name: part for name, part in module.named_modules() if _takes(part)}
     if not linears:
         raise QuantizeError(
             f"the scheme {settings.scheme!r} works on linear layers, but the model has none",
             where=where,
             hint="use the scheme 'pt2e-xnnpack'",
+        )
+    check_modules_exist(settings.keep_float, linears, place("keep_float"))
+    linears = {name: part for name, part in linears.items() if not is_in_modules(name, settings.keep_float)}
+    if not linears:
+        raise QuantizeError(
+            "`keep_float` leaves no linear layer to quantize",
+            where=place("keep_float"),
+            hint="name fewer modules, or remove `quantize` from the target",
         )
     uneven = [
         f"{name} ({part.in_features})" for name, part in linears.items() if part.in_features % settings.group_size
@@ -47,6 +62,7 @@ def quantize_module(module: torch.nn.Module, settings: Int8DynamicInt4Weight, wh
                 weight_dtype=torch.int4,  # type: ignore[attr-defined]
                 weight_granularity=PerGroup(settings.group_size),
             ),
+            filter_fn=lambda _, name: name in linears,
         )
     except Exception as error:
         raise quantize_failure(settings.scheme, error, where) from error

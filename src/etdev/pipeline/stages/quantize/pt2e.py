@@ -13,8 +13,10 @@ from etdev.errors import EtdevError, QuantizeError
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.usercode import UserCode
 from etdev.pipeline.stages.artifacts import ExportedMethod, ExportedModel
+from etdev.pipeline.stages.emit.module_paths import module_path
 from etdev.pipeline.stages.export import export_module
 from etdev.pipeline.stages.quantize import Calibration, quantize_failure, xnnpack
+from etdev.pipeline.stages.quantize.float_modules import check_modules_exist
 
 
 def quantize_program(
@@ -27,6 +29,10 @@ def quantize_program(
     """
     settings = project.config.quantize[name]
     assert isinstance(settings, Pt2e)
+    if isinstance(settings, Pt2eXnnpack) and settings.keep_float:
+        nodes = (node for graph in exported.methods.values() for node in graph.program.graph.nodes)
+        paths = (module_path(node) or "" for node in nodes)
+        check_modules_exist(settings.keep_float, paths, project.where("quantize", name, "keep_float"))
     methods: dict[str, ExportedMethod] = {}
     eager: dict[str, Callable[..., Any]] = {}
     for method, graph in exported.methods.items():
@@ -43,12 +49,19 @@ def quantize_program(
         raise QuantizeError(
             f"the scheme {settings.scheme!r} found nothing to quantize in method {', '.join(plain)}",
             where=project.where("quantize", name),
-            hint="set `dynamic` to false: dynamic quantization covers linear layers only"
-            if not settings.needs_calibration
-            else "remove `quantize`",
+            hint=_remedy(settings),
         )
     notes = (f"methods with nothing to quantize, which stay in float: {', '.join(plain)}",) if plain else ()
     return replace(exported, methods=methods, eager=eager, scheme=settings.scheme, notes=notes)
+
+
+def _remedy(settings: Pt2e) -> str:
+    """Return the remedy for a scheme that found nothing to quantize."""
+    if isinstance(settings, Pt2eXnnpack) and settings.keep_float:
+        return "name fewer modules in `keep_float`, or remove `quantize` from the target"
+    if settings.needs_calibration:
+        return "remove `quantize`"
+    return "set `dynamic` to false: dynamic quantization covers linear layers only"
 
 
 def _convert(

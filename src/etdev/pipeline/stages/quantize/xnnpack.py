@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from etdev.config.tables.schemes import Pt2eXnnpack
+from etdev.pipeline.stages.emit.module_paths import module_path
+from etdev.pipeline.stages.quantize.float_modules import is_in_modules
 
 
 def make_quantizer(settings: Pt2eXnnpack) -> Any:
@@ -20,6 +22,8 @@ def make_quantizer(settings: Pt2eXnnpack) -> Any:
         is_per_channel=settings.per_channel, is_dynamic=settings.dynamic
     )
     quantizer = xnnpack_quantizer.XNNPACKQuantizer().set_global(config)
+    if settings.keep_float:
+        quantizer.set_filter_function(lambda node: not is_in_modules(module_path(node) or "", settings.keep_float))
     transform = quantizer.transform_for_annotation
 
     def transform_float_only(model: Any) -> Any:

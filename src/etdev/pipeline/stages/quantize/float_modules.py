@@ -1,0 +1,36 @@
+"""Modules that stay in float: the option ``keep_float`` of quantization schemes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+from etdev.config.keys import nearest
+from etdev.errors import QuantizeError
+
+
+def is_in_modules(path: str, patterns: Iterable[str]) -> bool:
+    """Return True if the module at ``path``, or an enclosing module, matches one of the patterns."""
+    return any(fnmatchcase(outer, pattern) for outer in _enclosing(path) for pattern in patterns)
+
+
+def check_modules_exist(patterns: Iterable[str], paths: Iterable[str], where: str) -> None:
+    """Raise :class:`~etdev.errors.QuantizeError` if a pattern matches none of the modules at ``paths``.
+
+    ``where`` is the location of ``keep_float`` in the config.
+    """
+    modules = {outer for path in paths for outer in _enclosing(path)}
+    for pattern in patterns:
+        if not any(fnmatchcase(module, pattern) for module in modules):
+            near = nearest(pattern, modules)
+            raise QuantizeError(
+                f"`keep_float` has {pattern!r}, but no module of the model with a quantizable op has this path",
+                where=where,
+                hint=f"did you mean {near!r}?" if near else f"use some of {', '.join(sorted(modules)[:10])}",
+            )
+
+
+def _enclosing(path: str) -> list[str]:
+    """Return the paths of the module and of its enclosing modules, without the root."""
+    parts = path.split(".") if path else []
+    return [".".join(parts[: count + 1]) for count in range(len(parts))]
