@@ -87,7 +87,7 @@ def build(
             jobs=jobs,
             keep_going=keep_going,
             device_map=check_device_map(device_map),
-            verbose=bool(verbose),
+            verbose=verbose > 1,
         )
         return (
             _dry_run(project, options, outputs)

@@ -138,7 +138,10 @@ VerboseOption = Annotated[bool, typer.Option("-v", "--verbose", help="Print more
 DetailOption = Annotated[
     int,
     typer.Option(
-        "-v", "--verbose", count=True, help="Print more, and show tracebacks. Twice: print each decision of the linker."
+        "-v",
+        "--verbose",
+        count=True,
+        help="Print more, and show tracebacks. Twice: print each decision of the linker, and warnings of libraries.",
     ),
 ]
 

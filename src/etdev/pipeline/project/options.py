@@ -40,6 +40,7 @@ class BuildOptions:
     keep_going: bool = False
     """True to build the other targets after one target has failed."""
     verbose: bool = False
+    """True to show warnings and log messages of libraries such as torch."""
     progress: Progress = field(default_factory=Silent)
 
 

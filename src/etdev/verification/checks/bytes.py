@@ -48,7 +48,10 @@ class BytesCheck(Check):
 
 def _summary(found: Program, contents: Contents, subject: Subject) -> str:
     instructions = sum(len(plan.instructions) for plan in found.execution_plan)
-    text = f"{_count(len(found.execution_plan), 'method')}, {_count(instructions, 'instruction')} read back"
+    constant = sum(not plan.instructions and not plan.inputs for plan in found.execution_plan)
+    counts = [_count(len(found.execution_plan) - constant, "method")]
+    counts += [_count(constant, "constant method")] if constant else []
+    text = f"{', '.join(counts)}, {_count(instructions, 'instruction')} read back"
     if subject.data:
         text += ", with its external data"
     if contents.unknown_lookups:
