@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--integration"):
+    if config.getoption("--slow"):
         draws.SHARE = 1
 
 
@@ -94,7 +94,7 @@ def _cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
             patch.setenv("ETDEV_NATIVE_HOST", str(host))
         patch.setenv("ETDEV_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)  # Each process would compile all that it imports.
-        if draws.SHARE > 1:  # The integration run has torch as it is.
+        if draws.SHARE > 1:  # The slow tests and the examples have torch as it is.
             shorten_exports(patch)
         yield
 

@@ -21,7 +21,7 @@ EXAMPLES = settings(max_examples=120, deadline=None)
 
 @contextmanager
 def short_searches() -> Iterator[None]:
-    """Limit the search of `best` without ``--integration``. It takes seconds for a few of the problems drawn here."""
+    """Limit the search of `best` without ``--slow``. It takes seconds for a few of the problems drawn here."""
     with pytest.MonkeyPatch.context() as patch:
         if draws.SHARE > 1:
             patch.setattr("etdev.planner.best._STEPS_PER_PAIR", 50)

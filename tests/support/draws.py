@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 SHARE = 4
-"""Tests without ``--integration`` draw one of so many examples. ``conftest.py`` sets it before tests are imported."""
+"""Tests without ``--slow`` draw one of so many examples. ``conftest.py`` sets it before tests are imported."""
 _FEWEST = 10
 
 
 def examples(most: int) -> int:
-    """Return the number of examples for a law of which the integration run draws ``most``."""
+    """Return the number of examples for a law of which a run with ``--slow`` draws ``most``."""
     return max(_FEWEST, most // SHARE)
