@@ -319,14 +319,14 @@ def test_the_configs_are_valid_before_they_are_changed(
 
 
 def _marks(case: Case) -> list[pytest.MarkDecorator]:
-    """Leave to the integration run what another case covers.
+    """Leave to the slow tests what another case covers.
 
     Both formats have the same checks behind their parsers, and keys of a profile have the types of the same keys
     outside of it.
     """
     other_format = case.form == "yaml" and case.change not in ("null", "missing")
     other_place = case.path[0] == "profiles" and case.change in ("null", "wrong type")
-    return [pytest.mark.integration] if other_format or other_place else []
+    return [pytest.mark.slow] if other_format or other_place else []
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.id, marks=_marks(case)) for case in CASES])
