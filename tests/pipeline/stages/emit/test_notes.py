@@ -13,6 +13,7 @@ import torch
 
 from etdev.pipeline.stages.emit import emission as stage
 from etdev.pipeline.stages.emit.instructions import MismatchError, match_instructions
+from etdev.pipeline.stages.emit.module_paths import module_path
 from etdev.pipeline.stages.emit.source_lines import SourceLines
 from etdev.program.model import (
     Chain,
@@ -291,3 +292,16 @@ def test_a_link_to_the_project_changes_no_name(tmp_path: Path) -> None:
 
     assert SourceLines(tmp_path / "real").of(module, node) == Source("model.py", 3, "forward", "x")
     assert SourceLines(tmp_path / "link").of(module, node) == Source("model.py", 3, "forward", "x")
+
+
+def test_nodes_that_torch_adds_itself_have_no_module() -> None:
+    """torch gives them a path that no module has."""
+    from torch._export.passes import _node_metadata_hook
+
+    graph = torch.fx.Graph()
+    node = graph.call_function(torch.ops.aten.sin.default, (graph.placeholder("x"),))
+    key = _node_metadata_hook._EMPTY_NN_MODULE_STACK_KEY
+    node.meta["nn_module_stack"] = {key: (key, key)}
+    assert module_path(node) is None
+    node.meta["nn_module_stack"] = {"": ("", "Net"), "layer": ("layer", "Linear")}
+    assert module_path(node) == "layer"

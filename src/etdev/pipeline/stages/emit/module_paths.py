@@ -10,6 +10,9 @@ from etdev.pipeline.stages.emit.graphs import delegated_nodes
 if TYPE_CHECKING:
     from torch.fx import GraphModule, Node
 
+_NO_MODULE = "_empty_nn_module_stack_from_metadata_hook"
+"""Path that torch gives to nodes that it adds itself (``torch/_export/passes/_node_metadata_hook.py``)."""
+
 
 def module_of(module: GraphModule, node: Node) -> str | None:
     """Return the path of the innermost module whose code created a node; None if it is not known.
@@ -29,5 +32,5 @@ def module_path(node: Node) -> str | None:
     stack = node.meta.get("nn_module_stack")
     if node.op != "call_function" or not stack:
         return None
-    path, _ = list(stack.values())[-1]
-    return str(path)
+    path = str(list(stack.values())[-1][0])
+    return None if path == _NO_MODULE else path
