@@ -176,20 +176,21 @@ def seconds(kind: Callable[[int], Method], count: int) -> float:
     return time.process_time() - start
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+# The search for an order takes all its steps on `views`, whatever their number, and ten times as long with a trace.
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind is not views], ids=lambda kind: kind.__name__)
 def test_memory_grows_with_the_instructions_and_not_with_their_square(kind: Callable[[int], Method]) -> None:
     peak(kind, 10)  # What is imported or made once counts for neither.
-    assert peak(kind, 1_600) < 6 * peak(kind, 400)
+    assert peak(kind, 800) < 6 * peak(kind, 200)
 
 
 @pytest.mark.parametrize(
     ("kind", "count"),
-    [(conds, 10_000), (live_conds, 10_000), (viewed_conds, 8_000), (views, 12_000), (slices, 20_000)],
+    [(conds, 5_000), (live_conds, 5_000), (viewed_conds, 4_000), (views, 6_000), (slices, 10_000)],
     ids=["conds", "live_conds", "viewed_conds", "views", "slices"],
 )
-def test_many_instructions_take_less_than_20_s(kind: Callable[[int], Method], count: int) -> None:
+def test_many_instructions_take_less_than_10_s(kind: Callable[[int], Method], count: int) -> None:
     """They take a third of that on an idle machine."""
-    assert usual_seconds(lambda: seconds(kind, count), 20, most=2) < 20
+    assert usual_seconds(lambda: seconds(kind, count), 10, most=2) < 10
 
 
 @pytest.mark.slow
