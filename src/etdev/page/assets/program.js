@@ -43,10 +43,24 @@ function summary(program) {
     ...Object.entries(program.memory).map(([device, bytes]) =>
       tile(`planned memory, ${device}`, size(bytes), `${grouped(bytes)} bytes`),
     ),
-    program.status ? tile("build", program.status, checkCounts(program), program.status === "built" ? "passed" : "failed") : null,
+    program.status ? tile("build", buildResult(program), checkCounts(program), buildClass(program)) : null,
   ];
   const lines = [...program.facts, ["SHA-256", program.sha256]];
   return element("section", {}, element("div", { class: "tiles" }, ...tiles.filter(Boolean)), facts(lines));
+}
+
+/** True if at least one check of the build has a result. */
+function isVerified(program) {
+  return program.checks.some(({ status }) => status === "passed" || status === "failed");
+}
+
+function buildResult(program) {
+  return program.status === "built" && !isVerified(program) ? "built, not verified" : program.status;
+}
+
+function buildClass(program) {
+  if (program.status !== "built") return "failed";
+  return isVerified(program) ? "passed" : "not-run";
 }
 
 /** `6 passed, 5 not needed`. */
@@ -62,6 +76,8 @@ function verification(program) {
       "Verification",
       element("p", {}, `There are no results: ${program.unverified || "the build did not verify"}.`),
     );
+  const common = commonAnswer(program.checks);
+  if (common) return section("Verification", element("p", { class: program.checks[0].status.replace(" ", "-") }, common));
   const status = (check) => element("span", { class: check.status.replace(" ", "-") }, check.status);
   const said = (check) =>
     element("div", {}, check.summary, ...check.details.map((text) => element("p", { class: "faint" }, text)));
@@ -76,6 +92,15 @@ function verification(program) {
       ],
     }),
   );
+}
+
+/** One sentence for several checks with the same result and the same reason; null if they differ. */
+function commonAnswer(checks) {
+  const [first, ...others] = checks;
+  const isSame = (check) => check.status === first.status && check.summary === first.summary && !check.details.length;
+  if (!others.length || !checks.every(isSame)) return null;
+  const answer = first.status === "not run" ? "No check ran" : `All checks have the result "${first.status}"`;
+  return `${answer}: ${first.summary} (${grouped(checks.length)} checks).`;
 }
 
 /** The sections about methods, one method at a time: its memory, its graph and its modules. */
