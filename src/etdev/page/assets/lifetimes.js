@@ -122,6 +122,20 @@ function rowsInOrder(buffer) {
   return used.sort((a, b) => start[a] - start[b] || offset[a] - offset[b] || value[a] - value[b]);
 }
 
+/** The first instant at which a tensor that is drawn later covers the middle of a tensor; its end if there is none. */
+function visibleEnd(buffer, row) {
+  const { offset, size: sizes, start, end, value } = buffer.tensors;
+  const middle = offset[row] + sizes[row] / 2;
+  const isLater = (other) =>
+    start[other] - start[row] || offset[other] - offset[row] || value[other] - value[row];
+  let found = end[row];
+  for (let other = 0; other < value.length; other++) {
+    const covers = offset[other] <= middle && middle < offset[other] + sizes[other] && start[other] < end[other];
+    if (covers && start[other] < found && isLater(other) > 0) found = start[other];
+  }
+  return found;
+}
+
 /** The nearest tensor above or below that is in use at some time when a tensor is. */
 function neighbour(buffer, row, direction) {
   const { start, end, offset, value } = buffer.tensors;

@@ -38,7 +38,7 @@ function mapOption(method, buffer, narrow) {
     animation: false,
     textStyle: { color: text },
     grid: [
-      { left, right, top: scaled(26), bottom: "42%" },
+      { left, right, top: scaled(46), bottom: "42%" },
       { left, right, top: "64%", bottom: scaled(66) },
     ],
     xAxis: [
@@ -51,7 +51,14 @@ function mapOption(method, buffer, narrow) {
         nameGap: scaled(22),
         nameTextStyle: { color: faint, fontSize },
         splitLine: { show: false },
-        axisLabel: { color: faint, fontSize, hideOverlap: true, formatter: (at) => instantLabel(method, at + 1) },
+        axisLabel: {
+          color: faint,
+          fontSize,
+          hideOverlap: true,
+          showMaxLabel: true,
+          alignMaxLabel: "right",
+          formatter: (at) => tickLabel(method, at),
+        },
       },
     ],
     yAxis: [
@@ -63,7 +70,7 @@ function mapOption(method, buffer, narrow) {
       storageSeries(buffer, unit),
       tensorSeries(buffer, unit),
       liveSeries(method, buffer, unit),
-      peakSeries(buffer),
+      peakSeries(method, buffer),
     ],
   };
 }
@@ -73,6 +80,12 @@ function instantLabel(method, instant) {
   if (instant <= 0) return "in";
   if (instant < method.instants - 1) return grouped(instant - 1);
   return instant === method.instants - 1 ? "out" : "";
+}
+
+/** The label of a tick: the axis begins with "in" and ends with "out". */
+function tickLabel(method, at) {
+  if (at === method.instants - 1) return "out";
+  return at === method.instants - 2 ? "" : instantLabel(method, at + 1);
 }
 
 /** Ctrl and the wheel zoom, dragging moves, the slider does both; on a touch screen dragging scrolls the page. */
@@ -156,19 +169,21 @@ function tensorSeries(buffer, unit) {
       lineWidth: framed ? 1 : 0,
     };
     const plain = { type: "rect", shape, style };
-    return shape.width > least.width && shape.height > least.height
-      ? { ...plain, ...boxLabel(tensorName(buffer, row), shape, page) }
-      : plain;
+    if (shape.width <= least.width || shape.height <= least.height) return plain;
+    const [covered] = api.coord([visibleEnd(buffer, row) - 1, 0]);
+    const room = Math.min(shape.width, covered - shape.x);
+    return room > least.width ? { ...plain, ...boxLabel(tensorName(buffer, row), room, shape.height, page) } : plain;
   };
   return boxes("tensors", data, draw, 2);
 }
 
-function boxLabel(name, shape, fill) {
+/** A name in the middle of the left part of a box, which is `room` wide and not covered by another box. */
+function boxLabel(name, room, height, fill) {
+  const cut = { width: room - 8, overflow: "truncate", ellipsis: "…" };
+  const middle = { align: "center", verticalAlign: "middle" };
   return {
-    textConfig: { position: "inside" },
-    textContent: {
-      style: { text: name, fill, fontSize: scaled(11), width: shape.width - 8, overflow: "truncate", ellipsis: "…" },
-    },
+    textConfig: { position: [room / 2, height / 2] },
+    textContent: { style: { text: name, fill, fontSize: scaled(11), ...cut, ...middle } },
   };
 }
 
@@ -207,24 +222,36 @@ function limits(buffer, unit) {
   return lines;
 }
 
-/** A vertical line through both charts where most is in use. */
-function peakSeries(buffer) {
-  const hue = colour("bad");
-  const data = buffer.peak ? [{ xAxis: buffer.peak.instant - 0.5 }] : [];
-  return {
-    id: "peak",
-    type: "line",
-    xAxisIndex: 0,
-    yAxisIndex: 0,
-    data: [],
-    silent: true,
-    z: 3,
-    markLine: {
-      symbol: "none",
-      silent: true,
-      data,
-      lineStyle: { color: hue, type: "dashed", width: 1.5 },
-      label: { formatter: "peak", color: hue, fontSize: scaled(12), position: "insideEndTop" },
-    },
+/** A vertical line at the peak of the upper chart, with its text above the chart. */
+function peakSeries(method, buffer) {
+  const { peak } = buffer;
+  const [text, page] = [colour("text"), colour("page")];
+  const said = peak ? `peak: ${moment(method, peak.instant)}, ${size(peak.nbytes)}` : "";
+  const data = peak ? [[peak.instant - 0.5, 0]] : [];
+  const draw = ({ coordSys }, api) => {
+    const [x] = api.coord([api.value(0), 0]);
+    const { x: left, y: top, width, height } = coordSys;
+    if (x < left || x > left + width) return null; // Zoomed out of view.
+    const line = (style) => ({ type: "line", shape: { x1: x, y1: top, x2: x, y2: top + height }, style });
+    const third = Math.floor((3 * (x - left)) / width);
+    const words = {
+      text: said,
+      fill: text,
+      x,
+      y: top - scaled(24),
+      fontSize: scaled(12),
+      fontWeight: 600,
+      align: ["left", "center", "right"][Math.min(third, 2)],
+      verticalAlign: "bottom",
+    };
+    return {
+      type: "group",
+      children: [
+        line({ stroke: page, lineWidth: 5 }),
+        line({ stroke: text, lineWidth: 2, lineDash: [6, 4] }),
+        { type: "text", style: words },
+      ],
+    };
   };
+  return { ...boxes("peak", data, draw, 3), clip: false, encode: { x: 0, y: 1 } };
 }
