@@ -13,7 +13,7 @@ from etdev.program import model as m
 from inspection.report.builds import built_file
 from page.browser import DESKTOP, PHONE, Browser, Screen, looks
 from program.hand import tensor
-from support.files import branches, chain, copies, counters, method, program
+from support.files import branches, chain, copies, counters, method, program, sin
 from support.on_devices import two_devices
 
 EVIL = "</script><img src=x onerror='evil = 1'><b>"
@@ -186,6 +186,37 @@ def test_colours_say_what_the_legend_says(browser: Browser, tmp_path: Path) -> N
         assert len(shown) > 1, name
         assert set(shown) & colours(browser), name
     assert browser.text("#graph .legend").splitlines()[0] == "none"
+
+
+def test_a_node_has_its_number_and_marks_the_peak(browser: Browser, tmp_path: Path) -> None:
+    bounded = {"shape_dynamism": m.TensorShapeDynamism.DYNAMIC_BOUND}
+    values = [tensor(4, at=16 * number, **bounded) for number in range(3)]
+    opened(browser, program(method(values, [sin(0, 1), sin(1, 2)], outputs=(2,))), tmp_path)
+    texts, peaks = browser.run(
+        "const data = new GraphData(DOCUMENT.programs[0].methods[0]);"
+        "const nodes = [0, 1].map((at) => ({ first: at, last: at, group: null }));"
+        "return [nodes.map((node) => nodeTexts(data, node)), nodes.map((node) => data.atPeak(node))];"
+    )
+    assert texts == [["0 · sin.out", "float32 [4]"], ["1 · sin.out", "float32 [4]"]]
+    assert peaks == [True, False]
+    assert "Some sizes are dynamic: the graph has the largest." in browser.text("#graph")
+    assert find(browser, "aten::sin") == "2 found"
+
+
+def test_a_chain_starts_in_the_middle_of_a_phone(browser: Browser, tmp_path: Path) -> None:
+    """Also if another instruction is next to its first one."""
+    values = [tensor(4, at=16 * number) for number in range(6)]
+    calls = [sin(0, 1), sin(0, 2), sin(2, 3), sin(3, 4), sin(4, 5)]
+    opened(browser, program(method(values, calls, outputs=(5,))), tmp_path, PHONE)
+    boxes = browser.run(
+        f"return (async () => {{ await {TWO_FRAMES};"
+        "const canvas = document.querySelector('.graph-canvas canvas'); const { width, height } = canvas;"
+        "const { data } = canvas.getContext('2d').getImageData(width / 2 + 30, 0, 1, height);"
+        "const seen = Array.from({ length: height }, (_, y) => data[4 * y + 3] > 0 &&"
+        " `rgb(${data[4 * y]}, ${data[4 * y + 1]}, ${data[4 * y + 2]})` === colour('panel'));"
+        "return seen.filter((here, y) => here && !seen[y - 1]).length; })();"
+    )
+    assert boxes >= 4
 
 
 def test_the_graph_of_each_method_can_be_chosen(browser: Browser, tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ class GraphView extends GraphViewport {
       {},
       this.controls(),
       this.legend,
+      this.data.hasBounds() ? element("p", { class: "faint" }, "Some sizes are dynamic: the graph has the largest.") : null,
       element("div", { class: "graph" }, this.frame, this.details),
       this.help,
     );
@@ -132,9 +133,10 @@ class GraphView extends GraphViewport {
     const lanes = this.layout.edges.map((edge) => edge.lane).filter((lane) => lane !== null);
     const least = (numbers) => numbers.reduce((a, b) => Math.min(a, b), 0);
     const most = (numbers) => numbers.reduce((a, b) => Math.max(a, b), 0);
+    const half = (this.layout.nodes[0]?.width ?? 0) / 2;
     this.extent = {
-      left: Math.min(least(xs) - NODE_WIDTH / 2, least(lanes)) - UNIT,
-      right: Math.max(most(xs) + NODE_WIDTH / 2, most(lanes)) + UNIT,
+      left: Math.min(least(xs) - half, least(lanes)) - UNIT,
+      right: Math.max(most(xs) + half, most(lanes)) + UNIT,
       bottom: this.layout.rows.length * ROW_HEIGHT,
     };
     this.mark();
@@ -358,6 +360,9 @@ function graphHelp() {
   return element(
     "p",
     { class: "faint", id: `graph-help-${graphs++}` },
+    matchMedia("(pointer: coarse)").matches
+      ? "Touch: tap a node for details. The buttons zoom; a match of the search and a link move to a node. Keys: "
+      : "",
     "Up and down: instructions in the order of the file. Left and right: the same row. Enter: expand or collapse. ",
     "Shift and arrows: move. + − 0: zoom. /: find. With a pointer: drag to move, Ctrl and wheel to zoom, ",
     "Shift and wheel to move, click for details, double click to expand.",

@@ -26,6 +26,7 @@ class GraphData {
       this.into[edges.to[edge]].push(edge);
     });
     this.produced = writes.map((_, position) => this.writes(position).reduce((sum, value) => sum + this.bytes(value), 0));
+    this.peaks = method.buffers.filter(({ peak }) => peak).map(({ peak }) => peak.instant - 1);
     this.parts = this.moduleParts();
     this.texts = null;
   }
@@ -95,6 +96,16 @@ class GraphData {
     if (value === undefined) return "";
     const { info } = this.method.buffers[this.planned(value).buffer];
     return info.bank === null ? `buffer ${info.index} on ${info.device}` : info.bank;
+  }
+
+  /** True for a node with an instruction at the peak of a buffer. */
+  atPeak({ first, last }) {
+    return !this.isEnd(first) && this.peaks.some((position) => first <= position && position <= last);
+  }
+
+  /** True if a node says that a size is the largest. */
+  hasBounds() {
+    return Array.from({ length: this.nodes }, (_, node) => this.subtitle(node)).some((type) => type.includes(BOUND));
   }
 
   module(position) {

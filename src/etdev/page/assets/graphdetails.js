@@ -21,6 +21,7 @@ function instructionDetails(view, position) {
     ["device", text(data.graph.device[position])],
     ["writes", written ? exactSize(written) : ""],
     ["in use", method.buffers.length ? exactSize(data.inUse(position)) : ""],
+    ["peak", data.atPeak({ first: position, last: position }) ? "of a buffer" : ""],
   ].filter(([, found]) => found);
   return [
     element("h3", {}, data.title(position)),

@@ -3,6 +3,8 @@
 
 /** Below this scale, nodes are areas without a text. */
 const READABLE = 0.5;
+/** Width of the mark of an instruction at the peak. */
+const PEAK_ROOM = 38;
 
 const EdgeLines = echarts.graphic.extendShape({
   type: "edges",
@@ -127,10 +129,19 @@ class GraphCanvas {
       const bar = { x, y, width: 9 * view.scale, height, r: [radius, 0, 0, radius] };
       rect(bar, { fill: hue }, 4);
     }
-    this.words(nodeTexts(data, node), [x, y, width], view.scale, end);
+    const peak = data.atPeak(node);
+    this.words(nodeTexts(data, node), [x, y, peak ? width - PEAK_ROOM * view.scale : width], view.scale, end);
+    if (peak) this.peakMark(x + width, y, view.scale);
     const outside = { x: x - 3, y: y - 3, width: width + 6, height: height + 6, r: radius + 3 };
     if (marked.has(node.index)) this.frame(outside, "bad");
     if (node.index === selected) this.frame(outside, "text");
+  }
+
+  peakMark(right, y, scale) {
+    const font = { fontSize: 12 * scale, fontWeight: 600, fontFamily: "system-ui, sans-serif" };
+    const place = { x: right - 8 * scale, y: y + 15 * scale, align: "right", verticalAlign: "middle" };
+    const style = { text: "peak", fill: this.hue("bad"), ...font, ...place };
+    this.group.add(new echarts.graphic.Text({ style, silent: true, z: 4 }));
   }
 
   words([first, second], [x, y, width], scale, centred) {
@@ -161,18 +172,29 @@ class GraphCanvas {
   }
 }
 
+/** The two lines of a node. The details and the search have the whole name of an operator. */
 function nodeTexts(data, node) {
-  if (!node.group) return [data.title(node.first), data.subtitle(node.first)];
+  const at = node.first;
+  if (data.isEnd(at)) return [data.title(at), withoutBound(data.subtitle(at))];
+  if (!node.group)
+    return [`${grouped(at)} · ${data.title(at).replace(/^aten::/, "")}`, withoutBound(data.subtitle(at))];
   const { start, end, name } = node.group;
   return [`+ ${name}`, `${grouped(end - start)} instructions`];
+}
+
+const BOUND = " at most";
+
+/** A type without the words that say that a size is the largest. */
+function withoutBound(type) {
+  return type.replace(BOUND, "");
 }
 
 /** Left, top, width and height on the canvas. */
 function boxOf(node, { x, y, scale }) {
   return [
-    x + (node.x - NODE_WIDTH / 2) * scale,
+    x + (node.x - node.width / 2) * scale,
     y + node.row * ROW_HEIGHT * scale,
-    NODE_WIDTH * scale,
+    node.width * scale,
     NODE_HEIGHT * scale,
   ];
 }
@@ -185,7 +207,7 @@ function curveOf(edge, from, to, { x, y, scale }) {
   const bend = ((ROW_HEIGHT - NODE_HEIGHT) / 2) * scale;
   if (to.row <= from.row) {
     // Back, in a loop: around the right side.
-    const aside = Math.max(startX, endX) + (NODE_WIDTH / 2 + 40) * scale;
+    const aside = Math.max(startX, endX) + (from.width / 2 + 40) * scale;
     return [startX, startY, aside, startY + 2 * bend, aside, endY - 2 * bend, endX, endY];
   }
   if (edge.lane === null || to.row === from.row + 1)

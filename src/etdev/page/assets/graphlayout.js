@@ -2,9 +2,12 @@
 // Where the nodes of a graph are drawn: rows by data flow, columns near what they read. No drawing.
 
 const UNIT = 12;
-const NODE_UNITS = 16;
+const LEAST_NODE_UNITS = 16;
+const MOST_NODE_UNITS = 28;
+/** Nodes are as wide as their titles if no row has more nodes than this. */
+const WIDE_ROW = 4;
+const LETTER_WIDTH = 7.2;
 const GAP_UNITS = 2;
-const NODE_WIDTH = NODE_UNITS * UNIT;
 const NODE_HEIGHT = 46;
 const ROW_HEIGHT = 88;
 const ROW_NODES = 12;
@@ -13,15 +16,25 @@ const MOST_UNITS = 600;
 /**
  * Places for `items` (positions of instructions, and groups) and the ends of data.
  *
- * The result has `nodes` with `item` or `end`, `x` of the middle, `row`, and `edges` with `from`, `to`, `control` and
+ * The result has `nodes` with `item` or `end`, `x` of the middle, `width`, `row`, and `edges` with `from`, `to`, `control` and
  * `lane`, the x of the vertical part of an edge that passes rows. The order of the nodes is that of the file.
  */
 function graphLayout(data, items) {
   const nodes = graphNodes(data, items);
   const edges = graphEdges(data, nodes);
   const rows = graphRows(nodes, edges);
-  placeInColumns(nodes, edges, rows);
+  const units = nodeUnits(data, nodes, rows);
+  for (const node of nodes) node.width = units * UNIT;
+  placeInColumns(nodes, edges, rows, units);
   return { nodes, edges: edges.list, rows, owner: edges.owner };
+}
+
+/** The width of all nodes: an even number of units. */
+function nodeUnits(data, nodes, rows) {
+  if (rows.some((row) => row.length > WIDE_ROW)) return LEAST_NODE_UNITS;
+  const letters = nodes.reduce((most, node) => Math.max(most, ...nodeTexts(data, node).map((words) => words.length)), 0);
+  const units = 2 * Math.ceil((letters * LETTER_WIDTH + 2 * UNIT) / UNIT / 2);
+  return Math.min(Math.max(units, LEAST_NODE_UNITS), MOST_NODE_UNITS);
 }
 
 function graphNodes(data, items) {
@@ -96,7 +109,7 @@ function spread(nodes, count) {
 }
 
 /** Row by row, put each node as near as possible to what it reads, and edges over several rows between the nodes. */
-function placeInColumns(nodes, { list }, rows) {
+function placeInColumns(nodes, { list }, rows, units) {
   const middle = MOST_UNITS / 2;
   // The first row in which a unit of the width is free: of nodes, and of edges that pass.
   const [nodeFree, laneFree] = [new Int32Array(MOST_UNITS), new Int32Array(MOST_UNITS)];
@@ -110,10 +123,10 @@ function placeInColumns(nodes, { list }, rows) {
     const wishes = row.map((node) => [wished(node), node]);
     wishes.sort((a, b) => (a[0] ?? 0) - (b[0] ?? 0) || a[1].first - b[1].first);
     wishes.forEach(([wish, node], place) => {
-      const target = wish ?? (place - (row.length - 1) / 2) * (NODE_UNITS + GAP_UNITS) * UNIT;
-      const start = nearest(Math.round(target / UNIT) + middle - NODE_UNITS / 2, (unit) => nodeFits(unit, number));
-      node.x = start === null ? target : (start + NODE_UNITS / 2 - middle) * UNIT;
-      if (start !== null) nodeFree.fill(number + 1, start, start + NODE_UNITS);
+      const target = wish ?? (place - (row.length - 1) / 2) * (units + GAP_UNITS) * UNIT;
+      const start = nearest(Math.round(target / UNIT) + middle - units / 2, (unit) => nodeFits(unit, number));
+      node.x = start === null ? target : (start + units / 2 - middle) * UNIT;
+      if (start !== null) nodeFree.fill(number + 1, start, start + units);
     });
     for (const node of row) passBeside(node);
   });
@@ -129,9 +142,9 @@ function placeInColumns(nodes, { list }, rows) {
   function nodeFits(start, row) {
     return (
       start >= GAP_UNITS &&
-      start + NODE_UNITS + GAP_UNITS <= MOST_UNITS &&
-      allFree(nodeFree, start - GAP_UNITS, start + NODE_UNITS + GAP_UNITS, row) &&
-      allFree(laneFree, start, start + NODE_UNITS, row)
+      start + units + GAP_UNITS <= MOST_UNITS &&
+      allFree(nodeFree, start - GAP_UNITS, start + units + GAP_UNITS, row) &&
+      allFree(laneFree, start, start + units, row)
     );
   }
 
@@ -139,7 +152,7 @@ function placeInColumns(nodes, { list }, rows) {
   function passBeside(node) {
     const far = outOf[node.index].filter(({ to }) => nodes[to].row > node.row + 1);
     if (!far.length) return;
-    const wanted = Math.round(node.x / UNIT) + middle + NODE_UNITS / 2;
+    const wanted = Math.round(node.x / UNIT) + middle + units / 2;
     const unit = nearest(wanted, (one) => one >= 0 && one < MOST_UNITS && laneFree[one] <= node.row + 1);
     if (unit === null) return;
     laneFree[unit] = far.reduce((most, { to }) => Math.max(most, nodes[to].row), 0);

@@ -28,14 +28,15 @@ class GraphViewport {
   begin() {
     const [width, height] = this.size();
     const { left, right, bottom } = this.extent;
-    this.centre(Math.min(Math.max(width / (right - left), height / bottom, FIRST_SCALE), 1), this.layout.rows[0]);
+    const scale = Math.min(Math.max(width / (right - left), height / bottom, FIRST_SCALE), 1);
+    this.centre(scale, this.layout.rows.slice(0, Math.max(Math.floor(height / scale / ROW_HEIGHT), 1)).flat());
   }
 
-  /** Put the middle of some nodes, or of the whole graph, into the middle. */
+  /** Put some nodes, or the whole graph, into the middle. The middle of the nodes is their median, so a chain is in it. */
   centre(scale, nodes = null) {
     const [width, height] = this.size();
     const { left, right, bottom } = this.extent;
-    const middle = nodes ? nodes.reduce((sum, node) => sum + node.x, 0) / nodes.length : (left + right) / 2;
+    const middle = nodes?.length ? medianOf(nodes.map((node) => node.x)) : (left + right) / 2;
     const fits = (right - left) * scale <= width;
     this.view.scale = scale;
     this.view.x = width / 2 - (fits ? (left + right) / 2 : middle) * scale;
@@ -84,4 +85,8 @@ class GraphViewport {
     }
     this.paint();
   }
+}
+
+function medianOf(numbers) {
+  return [...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)];
 }

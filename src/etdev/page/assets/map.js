@@ -189,7 +189,8 @@ function boxLabel(name, room, height, fill) {
 
 function liveSeries(method, buffer, unit) {
   const fill = colour("live");
-  const steps = [[0, 0], ...buffer.live, [method.instants, liveAt(buffer, method.instants - 1)]];
+  const within = buffer.live.filter(([instant]) => instant < method.instants);
+  const steps = [[0, 0], ...within, [method.instants, liveAt(buffer, method.instants - 1)]];
   return {
     id: "live",
     type: "line",
