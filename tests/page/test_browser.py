@@ -11,6 +11,7 @@ import pytest
 import etdev
 from etdev.page import Document, render
 from etdev.page.model import ProgramPage
+from etdev.pipeline.results.result import CheckResult
 from etdev.program import Program, write
 from etdev.program import model as m
 from inspection.report.builds import built_file, two_files
@@ -114,7 +115,54 @@ def test_texts_can_be_read_in_both_themes(browser: Browser, dark: bool, tmp_path
         "alias",
         *(f"hue-{number}" for number in range(8)),
     ):
-        assert contrast(browser, area, "page") >= 3, area
+        assert contrast(browser, area, "page") >= 4.5, area  # A name in an area has the colour of the page.
+
+
+def test_a_build_without_checks_is_not_verified(browser: Browser, tmp_path: Path) -> None:
+    off = tuple(CheckResult(name=name, status="not run", summary="it was turned off") for name in ("bytes", "plan"))
+    page = etdev.report(built_file(tmp_path, chain(2), status="built", checks=off))
+    browser.open(page)
+    assert browser.text(".tile .not-run") == "built, not verified"
+    assert browser.text("#verification p") == "No check ran: it was turned off (2 checks)."
+    assert browser.run("return document.querySelectorAll('#verification table').length") == 0
+    passed = CheckResult(name="plan", status="passed", summary="1 method")
+    browser.open(etdev.report(built_file(tmp_path, chain(2), status="built", checks=(off[0], passed))))
+    assert browser.text(".tile .passed") == "built"
+    assert browser.run("return document.querySelectorAll('#verification tbody tr').length") == 2
+
+
+def test_a_map_says_where_the_peak_is_and_where_time_ends(browser: Browser, tmp_path: Path) -> None:
+    browser.open(page_of(chain(12), tmp_path))
+    words, last, instants = browser.run(
+        "const chart = echarts.getInstanceByDom(document.querySelector('.chart'));"
+        "const words = chart.getZr().storage.getDisplayList().map((one) => one.style.text).filter(Boolean);"
+        "return [words, chart.getOption().series[2].data.at(-1), DOCUMENT.programs[0].methods[0].instants];"
+    )
+    assert "peak: instruction 0, 32 B" in words
+    assert {"in", "out"} <= set(words)
+    assert last == [instants - 1, 16]  # The outputs stay in use until time ends.
+
+
+def test_a_name_is_in_the_part_of_a_tensor_that_is_not_covered(browser: Browser, tmp_path: Path) -> None:
+    browser.open(page_of(chain(2), tmp_path))
+    ends = browser.run(
+        "const tensors = { value: [0, 1, 2, 3], offset: [0, 0, 8, 0], size: [16, 16, 8, 16],"
+        " start: [0, 2, 3, 3], end: [3, 5, 5, 5] };"
+        "return tensors.value.map((_, row) => visibleEnd({ tensors }, row));"
+    )
+    assert ends == [2, 3, 5, 3]  # The last one is below the third, which begins with it.
+
+
+def test_the_peak_names_modules_and_lines_below_each_tensor(browser: Browser, tmp_path: Path) -> None:
+    browser.open(etdev.report(built_file(tmp_path, chain(2), modules={0: "encoder.0"})), PHONE)
+    under, captions, width = browser.run(
+        "const found = [...document.querySelectorAll('#memory tr.under div')];"
+        "return [found.map((one) => one.innerText), document.querySelectorAll('.scroll .caption, caption').length,"
+        " Math.max(...found.map((one) => one.getBoundingClientRect().right))];"
+    )
+    assert "encoder.0 · model.py:11: x = x.sin() # 11" in [" ".join(text.split()) for text in under]
+    assert captions == 0
+    assert width <= PHONE.width
 
 
 def test_the_theme_can_be_turned(browser: Browser, tmp_path: Path) -> None:

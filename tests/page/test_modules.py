@@ -24,12 +24,12 @@ def test_modules_are_sorted_and_drawn(browser: Browser, screen: Screen, tmp_path
     page = etdev.report(built_file(tmp_path, chain(4), modules=MODULES))
     browser.open(page, screen)
     assert browser.run(ROWS) == [
-        ["the whole model", "64", "16", "100 %", "4"],
-        ["encoder", "48", "16", "75 %", "3"],
-        ["encoder.1", "32", "0", "50 %", "2"],
-        ["encoder.0", "16", "16", "25 %", "1"],
-        ["head", "16", "0", "25 %", "1"],
-        ["no known module", "0", "16", "", "0"],
+        ["the whole model", "64", "100 %", "16", "4"],
+        ["encoder", "48", "75 %", "16", "3"],
+        ["encoder.1", "32", "50 %", "0", "2"],
+        ["encoder.0", "16", "25 %", "16", "1"],
+        ["head", "16", "25 %", "0", "1"],
+        ["no known module", "0", "", "16", "0"],
     ]
     assert browser.run("return document.querySelector('#modules canvas').width") > 200
     assert browser.run("return document.querySelector('#modules .chart').getAttribute('aria-label')") == (
@@ -43,6 +43,22 @@ def test_modules_are_sorted_and_drawn(browser: Browser, screen: Screen, tmp_path
     assert browser.run("return document.documentElement.scrollWidth") <= screen.width
     assert browser.problems() == []
     assert set(browser.requests()) == {page.resolve().as_uri()}
+
+
+def test_a_bar_is_a_share_of_the_whole(browser: Browser, tmp_path: Path) -> None:
+    browser.open(etdev.report(built_file(tmp_path, chain(4), modules=MODULES)))
+    browser.run(
+        "const field = document.querySelector('#modules select');"
+        "field.selectedIndex = 1; field.dispatchEvent(new Event('change'));"
+    )
+    heads = browser.run("return [...document.querySelectorAll('#modules th')].map((one) => one.innerText)")
+    assert heads == ["module", "bytes written", "bytes at the peak", "share of bytes at the peak", "instructions"]
+    shares = browser.run(
+        "return [...document.querySelectorAll('#modules .share')].map((one) => [one.innerText,"
+        " (one.querySelector('.bar')?.getBoundingClientRect().width ?? 0) / one.getBoundingClientRect().width]);"
+    )
+    assert shares[0] == ["100 %", 1]
+    assert shares[-1] == ["0 %", 0]
 
 
 def test_a_module_leads_to_its_first_instruction(browser: Browser, tmp_path: Path) -> None:

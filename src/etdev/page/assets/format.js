@@ -38,7 +38,15 @@ function exactSize(bytes) {
 }
 
 function percent(part, whole) {
+  if (whole && !part) return "0 %";
   return whole ? `${((100 * part) / whole).toFixed(part < whole / 10 ? 1 : 0)} %` : "";
+}
+
+/** A share as a text and as a bar, in which the whole width is 100 %. */
+function shareBar(part, whole) {
+  const bar = part > 0 ? element("span", { class: "bar" }) : null;
+  if (bar) bar.style.width = `${(100 * part) / whole}%`;
+  return element("span", { class: "share" }, percent(part, whole), bar);
 }
 
 /** The colour that a custom property has now, as a canvas takes it. */
@@ -61,6 +69,16 @@ function facts(pairs) {
     { class: "facts" },
     ...pairs.flatMap(([label, text]) => [element("dt", {}, label), element("dd", {}, text)]),
   );
+}
+
+/** A list of colours, each with its meaning. `entries` are pairs of a colour's name and a text. */
+function colourLegend(entries) {
+  const entry = ([hue, name]) => {
+    const swatch = element("span", { class: "swatch" });
+    swatch.style.background = `var(--${hue})`;
+    return element("li", {}, swatch, name);
+  };
+  return element("ul", { class: "legend" }, ...entries.map(entry));
 }
 
 function choice(label, options, onchange) {

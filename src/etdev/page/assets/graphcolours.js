@@ -118,10 +118,5 @@ function amountName(share, most) {
 }
 
 function graphLegend(colouring) {
-  const entry = ([hue, name]) => {
-    const swatch = element("span", { class: "swatch" });
-    swatch.style.background = `var(--${hue})`;
-    return element("li", {}, swatch, name);
-  };
-  return element("ul", { class: "legend" }, ...colouring.legend().map(entry));
+  return colourLegend(colouring.legend());
 }

@@ -7,6 +7,12 @@ const MODULE_MEASURES = {
   peak: "bytes at the peak",
 };
 
+const MODULE_COLUMNS = {
+  weights: "weights in bytes",
+  written: "bytes written",
+  peak: "bytes at the peak",
+};
+
 /** The modules of a method; `links.instruction` leads to the graph. */
 class ModulesView {
   constructor(method, links) {
@@ -27,7 +33,7 @@ class ModulesView {
       this.measures.length ? this.canvas : null,
       this.place,
     );
-    this.drawn = chartView(this.view, this.canvas, () => modulesOption(this.rows, this.measure));
+    this.drawn = chartView(this.view, this.canvas, () => modulesOption(this.rows, this.measure, this.canvas));
     this.fill();
   }
 
@@ -54,7 +60,8 @@ class ModulesView {
 function modulesNote() {
   return (
     "Each module with its submodules. Weights are the constants and delegates that its instructions use first. " +
-    "Data that delegates look up by name belongs to no module."
+    "Data that delegates look up by name belongs to no module. Bytes written are the outputs of its instructions, if " +
+    "each runs once. In the areas, each module at the top has its own colour, which its submodules share."
   );
 }
 
@@ -113,38 +120,36 @@ function moduleTable({ method, rows, links, measure }) {
     const known = rows.some((row) => row[column]); // A column of zeros is left out.
     return { title, number: true, value: (row) => row[column], text: (row) => (known ? grouped(row[column]) : "") };
   };
-  const bar = (row) => {
-    const made = element("span", { class: "bar" });
-    made.style.width = percent(row[measure], whole[measure]).replace(" ", "");
-    return element("span", {}, percent(row[measure], whole[measure]), made);
+  const share = {
+    title: `share of ${MODULE_MEASURES[measure]}`,
+    number: true,
+    value: (row) => row[measure],
+    text: (row) => (row.path === null ? "" : percent(row[measure], whole[measure])),
+    cell: (row) => (row.path === null ? "" : shareBar(row[measure], whole[measure])),
   };
+  const measured = Object.entries(MODULE_COLUMNS).flatMap(([column, title]) =>
+    column === measure ? [bytes(title, column), share] : [bytes(title, column)],
+  );
   const sorted = measure ? [...rows].sort((a, b) => b[measure] - a[measure]) : rows;
   return dataTable({
     caption: measure ? `Sorted by ${MODULE_MEASURES[measure]}; a name leads to the graph` : "A name leads to the graph",
     rows: sorted,
     columns: [
       { title: "module", wide: true, text: (row) => row.name, cell: name },
-      bytes("weights", "weights"),
-      bytes("written", "written"),
-      bytes("at the peak", "peak"),
-      {
-        title: "share",
-        number: true,
-        value: (row) => (measure ? row[measure] : 0),
-        text: (row) => (measure && row.path !== null ? percent(row[measure], whole[measure]) : ""),
-        cell: (row) => (measure && row.path !== null ? bar(row) : ""),
-      },
+      ...measured,
       { title: "instructions", number: true, value: (row) => row.instructions, text: (row) => grouped(row.instructions) },
     ],
   });
 }
 
-function modulesOption(rows, measure) {
+function modulesOption(rows, measure, canvas) {
   const hues = Array.from({ length: HUES }, (_, number) => colour(`hue-${number}`));
   const roots = rows.filter((row) => row.parent === null);
-  const least = sumOf(roots, measure) / MOST_AREAS;
+  const total = sumOf(roots, measure);
+  const perByte = (canvas.clientWidth * canvas.clientHeight) / total;
+  const sizes = { least: total / MOST_AREAS, letters: (bytes) => Math.sqrt(bytes * perByte) / scaled(AREA_LETTER) };
   const isWhole = (row) => row.path === "" && row.children.length;
-  const shown = roots.flatMap((row) => (isWhole(row) ? partsOfModule(row, measure, least) : [row]));
+  const shown = roots.flatMap((row) => (isWhole(row) ? partsOfModule(row, measure, sizes.least) : [row]));
   return areas({
     upperLabel: {
       show: true,
@@ -155,11 +160,13 @@ function modulesOption(rows, measure) {
     },
     levels: [{ upperLabel: { show: false } }], // That of all together, which the table has.
     itemStyle: { borderColor: colour("line"), borderWidth: 1, gapWidth: 1 },
-    data: shown.map((row, at) => moduleNode(row, measure, hues[at % HUES], 0, least)),
+    data: shown.map((row, at) => moduleNode(row, measure, hues[at % HUES], 0, sizes)),
   });
 }
 
 const MODULE_LEVELS = 4;
+/** Width of an area for each letter of a name in it. An area is about as wide as it is high. */
+const AREA_LETTER = 9;
 /** A module has an area of its own if it takes at least this part of the whole. */
 const MOST_AREAS = 400;
 
@@ -178,10 +185,12 @@ function sumOf(rows, measure) {
   return rows.reduce((sum, row) => sum + row[measure], 0);
 }
 
-function moduleNode(row, measure, hue, level, least) {
-  const name = row.path && !row.part ? row.path.split(".").at(-1) : row.name;
+/** An area, with the whole name of the module if there is room for it. */
+function moduleNode(row, measure, hue, level, sizes) {
+  const isShort = row.path && !row.part && row.name.length > sizes.letters(row[measure]);
+  const name = isShort ? row.path.split(".").at(-1) : row.name;
   const node = { name, value: row[measure], itemStyle: { color: hue } };
   if (!row.children.length || level >= MODULE_LEVELS) return node;
-  const parts = partsOfModule(row, measure, least);
-  return { ...node, children: parts.map((part) => moduleNode(part, measure, hue, level + 1, least)) };
+  const parts = partsOfModule(row, measure, sizes.least);
+  return { ...node, children: parts.map((part) => moduleNode(part, measure, hue, level + 1, sizes)) };
 }

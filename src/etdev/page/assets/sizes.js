@@ -36,6 +36,7 @@ function sizesView(file) {
   const view = element(
     "div",
     {},
+    sectionLegend(file),
     canvas,
     plainTable({
       columns: ["section", "bytes", "share"],
@@ -54,6 +55,12 @@ function sizesView(file) {
       : null,
   );
   return chartView(view, canvas, () => treemapOption(file));
+}
+
+/** Colours of the sections in the areas. */
+function sectionLegend(file) {
+  const shown = file.sections.filter((section) => section.size);
+  return colourLegend(shown.map(({ name }) => [SECTION_HUES[name] || "alias", name]));
 }
 
 function treemapOption(file) {

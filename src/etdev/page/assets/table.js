@@ -6,27 +6,28 @@ const PAGE_ROWS = 50;
 /**
  * A table. `columns` have `title`, `text(row)`, and may have `number` (bytes or a count, sorted as one), `value(row)`
  * to sort by, `wide`, and `cell(row)` for what is more than text. `rows` are anything. A column without any text is
- * left out.
+ * left out. `under(row)` is a text for a second line below a row, which is left out if it is empty.
  */
-function dataTable({ caption, columns, rows }) {
+function dataTable({ caption, columns, rows, under = () => "" }) {
   const filled = columns.filter((column) => rows.some((row) => column.text(row) !== ""));
-  return new DataTable(caption, filled, rows).view;
+  return new DataTable(caption, filled, rows, under).view;
 }
 
 class DataTable {
-  constructor(caption, columns, rows) {
+  constructor(caption, columns, rows, under) {
     this.columns = columns;
     this.rows = rows;
+    this.under = under;
     this.shown = rows;
     this.page = 0;
     this.sorted = -1;
     this.heads = columns.map((column, index) => this.head(column, index));
     this.body = element("tbody");
     this.pager = element("div", { class: "controls" });
-    const title = caption ? element("caption", {}, caption) : null;
-    const table = element("table", {}, title, element("thead", {}, element("tr", {}, ...this.heads)), this.body);
+    const title = caption ? element("p", { class: "caption" }, caption) : null; // It does not scroll with the table.
+    const table = element("table", {}, element("thead", {}, element("tr", {}, ...this.heads)), this.body);
     const region = { class: "scroll", tabindex: "0", role: "region", "aria-label": caption || "Table" };
-    this.view = element("div", {}, this.search(), element("div", region, table), this.pager);
+    this.view = element("div", {}, title, this.search(), element("div", region, table), this.pager);
     this.show();
   }
 
@@ -45,7 +46,7 @@ class DataTable {
 
   show() {
     const first = this.page * PAGE_ROWS;
-    this.body.replaceChildren(...this.shown.slice(first, first + PAGE_ROWS).map((row) => this.row(row)));
+    this.body.replaceChildren(...this.shown.slice(first, first + PAGE_ROWS).flatMap((row) => this.row(row)));
     if (this.rows.length <= PAGE_ROWS) return;
     const last = Math.min(first + PAGE_ROWS, this.shown.length);
     const range = last ? `${grouped(first + 1)} to ${grouped(last)} of ${grouped(this.shown.length)}` : "none";
@@ -69,7 +70,10 @@ class DataTable {
       const kind = [column.number ? "number" : "", column.wide ? "wide" : ""].join(" ").trim();
       return element("td", { class: kind || null }, column.cell ? column.cell(row) : column.text(row));
     });
-    return element("tr", {}, ...cells);
+    const under = this.under(row);
+    if (!under) return [element("tr", {}, ...cells)];
+    const second = element("td", { colspan: String(cells.length) }, element("div", { class: "faint" }, under));
+    return [element("tr", { class: "over" }, ...cells), element("tr", { class: "under" }, second)];
   }
 
   /** Numbers the largest first, texts from A to Z; the other way when asked again. */
@@ -87,7 +91,8 @@ class DataTable {
   }
 
   find(wanted) {
-    const matches = (row) => this.columns.some((column) => String(column.text(row)).toLowerCase().includes(wanted));
+    const texts = (row) => [...this.columns.map((column) => String(column.text(row))), this.under(row)];
+    const matches = (row) => texts(row).some((found) => found.toLowerCase().includes(wanted));
     this.heads.forEach((head) => head.removeAttribute("aria-sort"));
     this.put(wanted ? this.rows.filter(matches) : this.rows);
   }

@@ -20,25 +20,19 @@ function mapHelp(id) {
   );
 }
 
-function legend(buffer) {
-  const there = MAP_KINDS.filter((kind) => buffer.tensors.kind.some((number) => text(number) === kind));
-  const entry = (hue, name) => {
-    const swatch = element("span", { class: "swatch" });
-    swatch.style.background = `var(--${hue})`;
-    return element("li", {}, swatch, name);
-  };
-  const held = buffer.storages.offset.length ? [entry("storage", "kept for tensors that share the bytes")] : [];
-  return element("ul", { class: "legend" }, ...there.map((kind) => entry(kind, KINDS[kind])), ...held);
+/** The colours of a map; in a comparison, the colours of both maps. */
+function mapLegend(buffers) {
+  const isThere = (kind) => buffers.some(({ tensors }) => tensors.kind.some((number) => text(number) === kind));
+  const held = buffers.some(({ storages }) => storages.offset.length);
+  return colourLegend([
+    ...MAP_KINDS.filter(isThere).map((kind) => [kind, KINDS[kind]]),
+    ...(held ? [["storage", "kept for tensors that share the bytes"]] : []),
+  ]);
 }
 
 /** Which tensors make the peak, the largest first. */
 function peakTable(method, buffer, onselect, oninstruction) {
   const { instant, nbytes: most, during, tensors } = buffer.peak;
-  const bar = (row) => {
-    const made = element("span", { class: "bar" });
-    made.style.width = percent(tensors[row].nbytes, tensors[0].nbytes).replace(" ", "");
-    return made;
-  };
   const when = during === moment(method, instant) ? `while ${during}` : `at ${moment(method, instant)} (${during})`;
   return dataTable({
     caption: `${exactSize(most)} are in use ${when}, by ${grouped(tensors.length)} tensors:`,
@@ -51,16 +45,22 @@ function peakTable(method, buffer, onselect, oninstruction) {
         number: true,
         value: (row) => tensors[row].nbytes,
         text: (row) => percent(tensors[row].nbytes, most),
-        cell: (row) => element("span", {}, percent(tensors[row].nbytes, most), bar(row)),
+        cell: (row) => shareBar(tensors[row].nbytes, most),
       },
       { title: "type", text: (row) => typeOf(buffer, rowOfValue(buffer, tensors[row].value)) },
       {
         title: "written by",
         ...instructionCell((row) => tensors[row].origin, (row) => tensors[row].instruction ?? -1, oninstruction),
       },
-      { title: "source", wide: true, text: (row) => sourceOf(method, tensors[row].instruction ?? -1) },
     ],
+    under: (row) => writtenAt(method, tensors[row].instruction ?? -1),
   });
+}
+
+/** The module and the source line of an instruction, as far as they are known. */
+function writtenAt(method, position) {
+  const module = position < 0 ? "" : text(method.graph.module[position]);
+  return [module, sourceOf(method, position)].filter(Boolean).join(" · ");
 }
 
 /** Every tensor of the buffer. */
