@@ -64,7 +64,12 @@ def test_both_maps_are_drawn_without_a_request(browser: Browser, screen: Screen,
 
 def test_figures_and_changes_are_listed(browser: Browser, tmp_path: Path) -> None:
     opened(browser, chain(3), chain(2), tmp_path)
-    assert rows(browser, "Figures")[-1] == ["planned memory, cpu", "64 bytes", "48 bytes", f"{MINUS}16 ({MINUS}25 %)"]
+    assert rows(browser, "Figures")[-1] == [
+        "planned memory, cpu",
+        "64 bytes",
+        "48 bytes",
+        f"{MINUS}16 bytes ({MINUS}25 %)",
+    ]
     assert ["instructions", "3", "2", f"{MINUS}1 ({MINUS}33 %)"] in rows(browser, "Methods")
     assert rows(browser, "Instructions") == [["only in A", "2", NONE, "aten::sin.out"]]
     assert "2 the same, 1 only in A, 0 only in B" in browser.text("main")
@@ -84,6 +89,19 @@ def test_maps_have_the_same_scale(browser: Browser, tmp_path: Path) -> None:
     assert browser.run(extents) == [48]  # Alone, a program has its own scale.
     browser.run(CHOOSE, "Page", 0)
     assert browser.run(extents) == [64, 64]
+
+
+def test_maps_have_the_same_legend_and_height(browser: Browser, tmp_path: Path) -> None:
+    opened(browser, delegated(), chain(2), tmp_path)
+    legends, tops = browser.run(
+        "const all = (selector) => [...document.querySelectorAll(`.side ${selector}`)];"
+        "return [all('.legend').slice(0, 2).map((one) => one.innerText),"
+        " all('.chart').map((one) => one.getBoundingClientRect().top)];"
+    )
+    assert legends[0] == legends[1]
+    assert {"computed by a kernel", "computed by a delegate"} <= set(legends[0].splitlines())
+    assert tops[0] == tops[1]
+    assert "Memory inside delegates is not counted. The delegates differ." in browser.text(".tiles")
 
 
 def test_a_moved_tensor_is_shown_in_both_maps(browser: Browser, tmp_path: Path) -> None:

@@ -358,6 +358,8 @@ class DiffPage:
     """Names of the methods that only the first program has."""
     only_b: tuple[str, ...]
     weights: tuple[WeightChange, ...]
+    uncounted: str | None
+    """Note about memory that the figures of planned memory do not contain, or None if there is none to compare."""
 
 
 @dataclass(frozen=True, slots=True)

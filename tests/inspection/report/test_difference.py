@@ -178,6 +178,19 @@ def test_delegates_and_named_data_are_weights(tmp_path: Path) -> None:
     )
 
 
+def test_weights_that_move_are_not_lost(tmp_path: Path) -> None:
+    blob = m.Segment(0, Blob(ONE + TWO))
+    looked_up = replace(chain(2), segments=(blob,), named_data=(m.NamedData("w", 0),))
+    _, found = compared(weighted(ONE, TWO), looked_up, tmp_path)
+    assert Figure("weights in total: constants and named data", 32, 32, nbytes=True) in found.figures
+
+
+def test_memory_of_other_delegates_is_not_compared(tmp_path: Path) -> None:
+    assert compared(delegated(), chain(2), tmp_path)[1].uncounted is not None
+    assert compared(delegated(), delegated(), tmp_path)[1].uncounted is None
+    assert compared(chain(3), chain(2), tmp_path)[1].uncounted is None
+
+
 def test_external_weights_are_compared(tmp_path: Path) -> None:
     (tmp_path / "with").mkdir()
     file, data = two_files(tmp_path / "with")

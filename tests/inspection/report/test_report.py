@@ -387,3 +387,9 @@ def test_banks_and_their_capacities(tmp_path: Path) -> None:
         "slow",
         "fast",
     ]
+
+
+def test_inputs_of_dynamic_sizes_are_named_with_their_largest_shapes(tmp_path: Path) -> None:
+    largest = tensor(4, at=0, shape_dynamism=m.TensorShapeDynamism.DYNAMIC_BOUND)
+    _, page = page_of(program(method([largest, tensor(4, at=16)], [sin(0, 1)])), tmp_path)
+    assert ("memory is planned for", "the largest sizes: input 0 [4]") in page.facts

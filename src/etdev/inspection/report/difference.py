@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import takewhile
 from pathlib import Path
@@ -46,6 +46,7 @@ def diff_document(a: Path, b: Path, found: ProgramDiff | None = None) -> Documen
         weights=weight_changes(
             weights(reads[0].program, found.a, reads[0].known), weights(reads[1].program, found.b, reads[1].known)
         ),
+        uncounted=_uncounted(found.a, found.b),
     )
     return Document(
         title=f"{pages[0].name} and {pages[1].name}",
@@ -77,8 +78,21 @@ def _figures(a: ProgramInfo, b: ProgramInfo) -> Iterator[Figure]:
     sections = a.sections.parts(), b.sections.parts()
     for name in dict.fromkeys((*sections[0], *sections[1])):
         yield Figure(name, sections[0].get(name, 0), sections[1].get(name, 0), nbytes=True)
+    yield Figure(
+        "weights in total: constants and named data", _weights(sections[0]), _weights(sections[1]), nbytes=True
+    )
     for device in dict.fromkeys((*a.memory, *b.memory)):
         yield Figure(f"planned memory, {device}", a.memory.get(device, 0), b.memory.get(device, 0), nbytes=True)
+
+
+def _weights(sections: Mapping[str, int]) -> int:
+    return sections.get("constants", 0) + sections.get("named data", 0)
+
+
+def _uncounted(a: ProgramInfo, b: ProgramInfo) -> str | None:
+    """Return a note if the programs use different delegates, whose memory is not planned memory; otherwise None."""
+    calls = [{method.name: _called(method) for method in info.methods if method.delegates} for info in (a, b)]
+    return None if calls[0] == calls[1] else "Memory inside delegates is not counted. The delegates differ."
 
 
 def _methods(

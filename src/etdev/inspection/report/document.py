@@ -217,11 +217,27 @@ def _facts(target: TargetResult | None, info: ProgramInfo | None) -> tuple[tuple
     if info is not None:
         found += [
             ("methods", ", ".join(method.name for method in info.methods if not method.describes_end)),
+            ("memory is planned for", _largest_inputs(target, info)),
             ("weights", _weights(target, info)),
             ("data in other files", ", ".join(info.external_data) or None),
             ("not known to this version of etdev", ", ".join(info.unknown_fields) or None),
         ]
     return tuple((label, text) for label, text in found if text is not None)
+
+
+def _largest_inputs(target: TargetResult | None, info: ProgramInfo) -> str | None:
+    """Return the largest shapes of the inputs with dynamic sizes; None if there are no such inputs."""
+    methods = [method for method in info.methods if not method.describes_end]
+    names = {method.name: method.input_names for method in target.methods} if target is not None else {}
+    found = []
+    for method in methods:
+        known = names.get(method.name, ())
+        prefix = f"{method.name}: " if len(methods) > 1 else ""
+        for position, argument in enumerate(method.inputs):
+            if argument.dynamism == "bounded" and argument.shape is not None:
+                name = known[position] if position < len(known) else f"input {position}"
+                found.append(f"{prefix}{name} [{', '.join(map(str, argument.shape))}]")
+    return f"the largest sizes: {', '.join(found)}" if found else None
 
 
 def _bank_facts(target: TargetResult) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,7 @@ const SIDES = ["A", "B"];
 
 /** The comparison of the document's two programs; `charts` are to be drawn once it is in the page. */
 function diffView() {
-  const { verdict, figures, methods, only_a: onlyA, only_b: onlyB, weights } = DOCUMENT.diff;
+  const { verdict, figures, uncounted, methods, only_a: onlyA, only_b: onlyB, weights } = DOCUMENT.diff;
   const charts = [];
   const missing = [onlyA, onlyB].flatMap((names, side) =>
     names.map((name) => element("li", {}, `Method ${name} is only in ${SIDES[side]}.`)),
@@ -16,7 +16,7 @@ function diffView() {
       {},
       element("p", {}, verdict),
       missing.length ? element("ul", {}, ...missing) : null,
-      element("div", { class: "tiles" }, ...figures.filter(({ name }) => isTile(name)).map(figureTile)),
+      element("div", { class: "tiles" }, ...figures.filter(({ name }) => isTile(name)).map((figure) => figureTile(figure, uncounted))),
       facts(DOCUMENT.programs.map((program, side) => [SIDES[side], `${program.name}, SHA-256 ${program.sha256}`])),
     ),
     section("Figures", figureTable(figures)),
@@ -27,24 +27,30 @@ function diffView() {
 }
 
 function isTile(name) {
-  return name === "size of the file" || name.startsWith("planned memory");
+  return name === "size of the file" || isMemory(name);
 }
 
-function figureTile({ name, a, b }) {
+function isMemory(name) {
+  return name.startsWith("planned memory");
+}
+
+/** `uncounted` is a note about planned memory, or null. */
+function figureTile({ name, a, b }, uncounted) {
   return element(
     "div",
     { class: "tile" },
     element("div", { class: "label" }, name),
     element("div", { class: "value" }, a === b ? size(a) : `${size(a)} → ${size(b)}`),
-    element("div", { class: "faint" }, a === b ? "the same" : `${changeOf(a, b)} bytes`),
+    element("div", { class: "faint" }, a === b ? "the same" : changeOf(a, b, " bytes")),
+    uncounted && isMemory(name) ? element("div", { class: "faint" }, uncounted) : null,
   );
 }
 
-/** `+1,024 (+5.2 %)`; nothing where one of the two is not known, or nothing changes. */
-function changeOf(a, b) {
+/** `+1,024 bytes (+5.2 %)`, where `unit` is ` bytes`; nothing where one of the two is not known, or nothing changes. */
+function changeOf(a, b, unit) {
   if (a === null || b === null || a === b) return "";
   const sign = b > a ? "+" : "−";
-  return `${sign}${grouped(Math.abs(b - a))}${a ? ` (${sign}${percent(Math.abs(b - a), a)})` : ""}`;
+  return `${sign}${grouped(Math.abs(b - a))}${unit}${a ? ` (${sign}${percent(Math.abs(b - a), a)})` : ""}`;
 }
 
 function figureTable(figures) {
@@ -64,7 +70,7 @@ function figureTable(figures) {
         title: "change",
         number: true,
         value: (row) => (row.b ?? 0) - (row.a ?? 0),
-        text: (row) => changeOf(row.a, row.b) || "–",
+        text: (row) => changeOf(row.a, row.b, row.nbytes ? " bytes" : "") || "–",
       },
     ],
   });
@@ -100,7 +106,7 @@ function methodDiffs(methods, charts) {
 
 function methodDiff(compared, charts) {
   const methods = DOCUMENT.programs.map((program) => program.methods.find(({ name }) => name === compared.name));
-  shareExtents(methods);
+  compareBuffers(methods);
   const links = methods.map(() => ({ tensor: null, instruction: null }));
   const maps = methods.map((method, side) => {
     const known = method.buffers.length
@@ -121,12 +127,10 @@ function methodDiff(compared, charts) {
   ];
 }
 
-/** Draw buffers of the same number in the same scale. */
-function shareExtents(methods) {
-  const most = new Map();
-  for (const { buffers } of methods)
-    for (const { info } of buffers) most.set(info.index, Math.max(most.get(info.index) ?? 0, info.size));
-  for (const { buffers } of methods) for (const buffer of buffers) buffer.extent = most.get(buffer.info.index);
+/** Draw buffers of the same number in the same scale, with the same legend, so that their maps are at the same height. */
+function compareBuffers(methods) {
+  const buffers = methods.flatMap((method) => method.buffers);
+  for (const buffer of buffers) buffer.compared = buffers.filter(({ info }) => info.index === buffer.info.index);
 }
 
 function movedTable({ matched, moved_a: a, moved_b: b }, methods, links) {

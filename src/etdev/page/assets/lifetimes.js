@@ -28,10 +28,15 @@ function bufferName(buffer) {
   return `${bank}buffer ${buffer.info.index} on ${buffer.info.device}`;
 }
 
+/** The buffers that are compared with a buffer, and itself; only itself on the page of one program. */
+function comparedBuffers(buffer) {
+  return buffer.compared ?? [buffer];
+}
+
 /** The bytes that a map shows: the bank if at least a quarter of it is in use, otherwise the buffer. */
 function mapExtent(buffer) {
   const { capacity } = buffer.info;
-  const size = Math.max(buffer.info.size, buffer.extent ?? 0); // Of the larger one, in a comparison.
+  const size = Math.max(...comparedBuffers(buffer).map(({ info }) => info.size));
   return Math.max(capacity !== null && capacity <= 4 * size ? capacity : size, 1);
 }
 

@@ -32,7 +32,7 @@ class MemoryMap {
       onblur: () => this.select(-1),
     };
     this.frame = element("div", attributes, this.canvas, this.marker, this.tip);
-    this.view = element("div", {}, this.buttons(), mapLegend(this.buffer.compared ?? [this.buffer]), this.frame, mapHelp(this.help));
+    this.view = element("div", {}, this.buttons(), mapLegend(comparedBuffers(this.buffer)), this.frame, mapHelp(this.help));
     this.resized = new ResizeObserver(() => this.onResize());
     this.resized.observe(this.canvas);
   }

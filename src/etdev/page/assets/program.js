@@ -3,7 +3,7 @@
 
 /** Everything about a program; `charts` are to be drawn once it is in the page. */
 function programView(program) {
-  for (const { buffers } of program.methods) for (const buffer of buffers) delete buffer.extent; // Of a comparison.
+  for (const { buffers } of program.methods) for (const buffer of buffers) delete buffer.compared; // By a comparison.
   const charts = [];
   const parts = [summary(program)];
   if (program.problem)
@@ -254,7 +254,9 @@ function bufferFacts(buffer) {
     const { bank, size: used, capacity } = buffer.info;
     pairs.splice(1, 0, ["bank", `${bank}: ${percent(used, capacity)} of ${exactSize(capacity)} used by this method`]);
   }
-  if (buffer.info.greedy !== null) pairs.push(["greedy planner", exactSize(buffer.info.greedy)]);
+  const { greedy } = buffer.info;
+  if (comparedBuffers(buffer).some(({ info }) => info.greedy !== null))
+    pairs.push(["greedy planner", greedy === null ? "not known" : exactSize(greedy)]);
   return facts(pairs);
 }
 
