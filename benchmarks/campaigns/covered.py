@@ -4,7 +4,8 @@ The fuzzer keeps each file that reaches a new branch of etdev's code. It damages
 structure-aware damage of ``files.py``. Each file is read. An accepted one is described, relinked, verified and made a
 page of, in this process. The kept files are in ``corpus`` of the folder, so that a run goes on with them.
 
-Demanded is the same as in ``files.py``. The order of trials depends on the machine, so findings are kept as files.
+Demanded is the same of these commands as in ``files.py``. No file is run, compared or given a ``.ptd``: that takes too
+long for each file. The order of trials depends on the machine, so findings are kept as files.
 
     pip install --group fuzz
     python benchmarks/campaigns/covered.py [--seconds S] [--count N] [--seed N] [--files FILE ...]
@@ -13,6 +14,7 @@ Demanded is the same as in ``files.py``. The order of trials depends on the mach
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import random
@@ -66,26 +68,38 @@ def main() -> int:
 def _listen(options: argparse.Namespace) -> dict[str, Any]:
     """Start processes until the time is over: a crash is a finding, and the next process goes on with the corpus."""
     begin, crashes, ran, figures, last = time.monotonic(), 0, 0, {}, b""
+    ends, wrong = Counter[str](), list[str]()
+    counts = options.folder / "counts.json"
     while (left := options.seconds - (time.monotonic() - begin)) > 0 and (not options.count or ran < options.count):
         command = [sys.executable, os.path.abspath(__file__), *sys.argv[1:], "--worker"]
-        command += ["--seconds", str(left)] + (["--count", str(options.count - ran)] if options.count else [])
+        command += ["--seconds", str(left), "--seed", str(options.seed + crashes)]
+        command += ["--count", str(options.count - ran)] if options.count else []
+        counts.unlink(missing_ok=True)
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         last = done.stdout
         if lines := _PROGRESS.findall(last):
             ran += int(lines[-1][0])
             figures = {"branches": int(lines[-1][1]), "features": int(lines[-1][2]), "corpus": int(lines[-1][3])}
+        if counts.exists():
+            told = json.loads(counts.read_text())
+            ends.update(told["ends"])
+            wrong += told["wrong"]
         if done.returncode == 0:
             break
         crashes += 1
-        (options.folder / "found" / f"crash-{crashes}.txt").write_bytes(last[-20_000:])
+        log = _store(options.folder, last[-20_000:], ".txt")
+        wrong.append(f"{log}: crash: the process ended with {done.returncode}")
         if not lines:
             raise SystemExit(f"the fuzzer did not start:\n{last[-2000:].decode(errors='replace')}")
-    counts: dict[str, Any] = {"ends": {}, "wrong": []}
-    with suppress(FileNotFoundError):
-        counts = json.loads((options.folder / "counts.json").read_text())
-    wrong = [*counts["wrong"], *(f"crash: crash-{number + 1}.txt" for number in range(crashes))]
     seconds = round(time.monotonic() - begin, 1)
-    return {"trials": ran, "seconds": seconds, **figures, "ends": counts["ends"], "wrong": wrong}
+    return {"trials": ran, "seconds": seconds, **figures, "ends": dict(sorted(ends.items())), "wrong": wrong}
+
+
+def _store(folder: Path, content: bytes, suffix: str) -> str:
+    """Store a finding, and return the name of its file: no later run has the same one for another finding."""
+    name = hashlib.sha256(content).hexdigest()[:12] + suffix
+    (folder / "found" / name).write_bytes(content)
+    return name
 
 
 # The child
@@ -171,8 +185,10 @@ class _Fuzzer:
         try:
             with time_limit(SECONDS):
                 program = parse(Blob(content), where="damaged")
-        except ProgramError:
+        except ProgramError as error:
             trial.ends.append("read refused")
+            if not error.message.strip():
+                trial.wrong.append("read: refused without a word")
         except Hang:
             trial.wrong.append(f"read: no end after {SECONDS:g} s")
         except Exception as error:  # noqa: BLE001 - what is looked for
@@ -192,9 +208,7 @@ class _Fuzzer:
         kind = re.sub(r"0x[0-9a-f]+|[0-9]+(?!:)(?![0-9]*\))", "N", wrong)
         self.kinds[kind] += 1
         if self.kinds[kind] == 1:
-            name = f"{len(self.wrong)}.pte"
-            (self.settings.folder / "found" / name).write_bytes(content)
-            self.wrong.append(f"{name}: {wrong}")
+            self.wrong.append(f"{_store(self.settings.folder, content, '.pte')}: {wrong}")
 
 
 if __name__ == "__main__":

@@ -144,6 +144,12 @@ DetailOption = Annotated[
         help="Print more, and show tracebacks. Twice: print each decision of the linker, and warnings of libraries.",
     ),
 ]
+LibraryDetailOption = Annotated[
+    int,
+    typer.Option(
+        "-v", "--verbose", count=True, help="Print more, and show tracebacks. Twice: show warnings of libraries, too."
+    ),
+]
 
 
 def _matching(names: Iterable[str], incomplete: str) -> list[str]:

@@ -13,13 +13,13 @@ from etdev.cli.common import (
     ConfigOption,
     DataOption,
     DeviceMapOption,
+    LibraryDetailOption,
     OutputOption,
     ProfileOption,
     QuietOption,
     RequireOption,
     SetOption,
     TargetOption,
-    VerboseOption,
     complete_target,
 )
 from etdev.cli.rendering.detail import Detail
@@ -64,7 +64,7 @@ def verify(
     ] = 1,
     output: OutputOption = None,
     quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    verbose: LibraryDetailOption = 0,
 ) -> int:
     """Verify built targets again, with the models and data of the config; or verify any .pte without a config.
 
@@ -108,7 +108,7 @@ def verify(
             require=parse_checks(require or ()),
             device_map=check_device_map(device_map),
             metric_jobs=jobs,
-            verbose=verbose,
+            verbose=verbose > 1,
         )
         return _verify_targets(project, options, outputs, shown)
 

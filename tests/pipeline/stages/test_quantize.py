@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -300,7 +301,10 @@ CONV = """
             INT4 + "\ngroup_size = 64",
             "nn.Sequential(nn.Linear(32, 64), nn.Linear(64, 1))",
             "group_size 64 does not divide the input width of layer.0 (32)",
-            "choose a group_size that divides the widths of all linear layers (a multiple of 32)",
+            (
+                "choose a group_size that divides the widths of all linear layers (a multiple of 32), or name the "
+                "other layers in `keep_float`"
+            ),
         ),
     ],
     ids=["static", "dynamic", "8da4w", "8da4w, uneven"],
@@ -337,7 +341,7 @@ def test_named_modules_stay_in_float(project: Callable[..., Project], scheme: st
     assert _snr(quantized, first) > 15
 
 
-KEPT = "`keep_float` has 'secnd', but no module of the model with a quantizable op has this path"
+KEPT = "`keep_float` has 'secnd', but the model computes nothing in a module with this path"
 
 
 @pytest.mark.parametrize("scheme", [STATIC, INT4], ids=["static", "8da4w"])
@@ -358,15 +362,65 @@ def test_modules_to_keep_that_do_not_exist(
     check_failure(lambda: quantize(made), Failure(QuantizeError, where, message, hint))
 
 
-@pytest.mark.parametrize("scheme", [STATIC, INT4], ids=["static", "8da4w"])
-def test_modules_to_keep_that_are_all(project: Callable[..., Project], scheme: str) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "where", "message", "hint"),
+    [
+        (
+            STATIC,
+            TABLE,
+            "the scheme 'pt2e-xnnpack' found nothing to quantize in method 'forward'",
+            "name fewer modules in `keep_float` or remove `quantize`",
+        ),
+        (
+            INT4,
+            "etdev.toml:9:14 (quantize.small.keep_float)",
+            "`keep_float` leaves no linear layer to quantize",
+            "name fewer modules, or remove `quantize` from the target",
+        ),
+    ],
+    ids=["static", "8da4w"],
+)
+def test_modules_to_keep_that_are_all(
+    project: Callable[..., Project], scheme: str, where: str, message: str, hint: str
+) -> None:
     made = project(_config(f'{scheme}\nkeep_float = ["*"]'), model=MODEL.replace("+ 0 * self.count", ""), data=DATA)
-    with pytest.raises(QuantizeError) as caught:
-        quantize(made)
-    assert caught.value.hint in {
-        "name fewer modules in `keep_float`, or remove `quantize` from the target",
-        "name fewer modules, or remove `quantize` from the target",
-    }
+    check_failure(lambda: quantize(made), Failure(QuantizeError, where, message, hint))
+
+
+HEAD = """
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(3)
+            self.conv = nn.Conv2d(1, 4, 3)
+            self.head = nn.Sequential(nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, 8))
+
+        def forward(self, x):
+            return self.head(self.conv(x.reshape(-1, 1, 4, 8)))
+"""
+
+
+def test_ops_that_share_a_scale_stay_in_float(project: Callable[..., Project]) -> None:
+    """The convolution is quantized with the ReLU behind it. The pooling takes no scale from them."""
+    made = project(_config(STATIC + '\nkeep_float = ["head"]'), model=HEAD, data=DATA)
+    graph = quantize(made).methods["forward"].program.graph
+    kinds = [str(node.target).partition(".default")[0] for node in graph.nodes if node.op == "call_function"]
+    first = next(number for number, kind in enumerate(kinds) if "conv2d" in kind)
+    assert any("quantize_per_tensor" in kind for kind in kinds[:first])
+    pooling = next(number for number, kind in enumerate(kinds) if "adaptive_avg_pool2d" in kind)
+    assert any("quantize_per_tensor" in kind for kind in kinds[first:pooling])
+    assert not any("quantize" in kind for kind in kinds[pooling:])
+
+
+def test_a_module_with_two_names_is_kept_by_either(project: Callable[..., Project]) -> None:
+    model = MODEL.replace("self.register_buffer(", "self.alias = self.second\n            self.register_buffer(")
+    quantized = quantize(project(_config(INT4 + '\nkeep_float = ["alias"]'), model=model))
+    module: Any = quantized.eager["forward"]
+    assert type(module.second.weight) is torch.nn.Parameter
+    assert type(module.first.weight) is not torch.nn.Parameter
 
 
 def test_a_model_that_cannot_be_copied(project: Callable[..., Project]) -> None:

@@ -44,7 +44,8 @@ class Pt2e(Table):
 _KEEP_FLOAT: Any = Field(
     (),
     description="Modules that stay in float, with the modules inside: patterns of paths, such as `head` or "
-    "`layers.*.mlp`. For modules that lose too much accuracy.",
+    "`layers.*.mlp`. For modules that lose too much accuracy. A ReLU right behind a quantized layer belongs to that "
+    "layer.",
 )
 
 
@@ -90,7 +91,8 @@ class Int8DynamicInt4Weight(Table):
         32,
         ge=32,
         multiple_of=32,
-        description="Number of weights with the same scale. Must divide the input width of every linear layer.",
+        description="Number of weights with the same scale. Must divide the input width of every linear layer that is "
+        "quantized.",
     )
     keep_float: Many[Text] = _KEEP_FLOAT
 

@@ -78,9 +78,8 @@ def _figures(a: ProgramInfo, b: ProgramInfo) -> Iterator[Figure]:
     sections = a.sections.parts(), b.sections.parts()
     for name in dict.fromkeys((*sections[0], *sections[1])):
         yield Figure(name, sections[0].get(name, 0), sections[1].get(name, 0), nbytes=True)
-    yield Figure(
-        "weights in total: constants and named data", _weights(sections[0]), _weights(sections[1]), nbytes=True
-    )
+    if any("named data" in section for section in sections):  # Data of delegates, such as weights.
+        yield Figure("constants and named data", _weights(sections[0]), _weights(sections[1]), nbytes=True)
     for device in dict.fromkeys((*a.memory, *b.memory)):
         yield Figure(f"planned memory, {device}", a.memory.get(device, 0), b.memory.get(device, 0), nbytes=True)
 
@@ -90,9 +89,9 @@ def _weights(sections: Mapping[str, int]) -> int:
 
 
 def _uncounted(a: ProgramInfo, b: ProgramInfo) -> str | None:
-    """Return a note if the programs use different delegates, whose memory is not planned memory; otherwise None."""
-    calls = [{method.name: _called(method) for method in info.methods if method.delegates} for info in (a, b)]
-    return None if calls[0] == calls[1] else "Memory inside delegates is not counted. The delegates differ."
+    """Return a note if a program has delegates, whose memory is not planned memory; otherwise None."""
+    has_delegates = any(method.delegates for info in (a, b) for method in info.methods)
+    return "Memory inside delegates is not counted." if has_delegates else None
 
 
 def _methods(

@@ -35,9 +35,10 @@ function comparedBuffers(buffer) {
 
 /** The bytes that a map shows: the bank if at least a quarter of it is in use, otherwise the buffer. */
 function mapExtent(buffer) {
-  const { capacity } = buffer.info;
-  const size = Math.max(...comparedBuffers(buffer).map(({ info }) => info.size));
-  return Math.max(capacity !== null && capacity <= 4 * size ? capacity : size, 1);
+  const extents = comparedBuffers(buffer).map(({ info: { capacity, size } }) =>
+    capacity !== null && capacity <= 4 * size ? capacity : size,
+  );
+  return Math.max(...extents, 1);
 }
 
 function tensorName(buffer, row) {

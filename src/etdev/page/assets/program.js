@@ -250,9 +250,10 @@ function bufferFacts(buffer) {
     ["size", exactSize(buffer.info.size)],
     ["any plan needs", bound],
   ];
-  if (buffer.info.bank !== null) {
+  if (comparedBuffers(buffer).some(({ info }) => info.bank !== null)) {
     const { bank, size: used, capacity } = buffer.info;
-    pairs.splice(1, 0, ["bank", `${bank}: ${percent(used, capacity)} of ${exactSize(capacity)} used by this method`]);
+    const share = bank === null ? "none" : `${bank}: ${percent(used, capacity)} of ${exactSize(capacity)} used by this method`;
+    pairs.splice(1, 0, ["bank", share]);
   }
   const { greedy } = buffer.info;
   if (comparedBuffers(buffer).some(({ info }) => info.greedy !== null))

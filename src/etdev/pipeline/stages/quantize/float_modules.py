@@ -20,13 +20,14 @@ def check_modules_exist(patterns: Iterable[str], paths: Iterable[str], where: st
     ``where`` is the location of ``keep_float`` in the config.
     """
     modules = {outer for path in paths for outer in _enclosing(path)}
+    known = f"use some of {', '.join(sorted(modules)[:10])}" if modules else "remove it: the model has no inner modules"
     for pattern in patterns:
         if not any(fnmatchcase(module, pattern) for module in modules):
             near = nearest(pattern, modules)
             raise QuantizeError(
-                f"`keep_float` has {pattern!r}, but no module of the model with a quantizable op has this path",
+                f"`keep_float` has {pattern!r}, but the model computes nothing in a module with this path",
                 where=where,
-                hint=f"did you mean {near!r}?" if near else f"use some of {', '.join(sorted(modules)[:10])}",
+                hint=f"did you mean {near!r}?" if near else known,
             )
 
 

@@ -37,8 +37,10 @@ def quantize_module(
             where=where,
             hint="use the scheme 'pt2e-xnnpack'",
         )
-    check_modules_exist(settings.keep_float, linears, place("keep_float"))
-    linears = {name: part for name, part in linears.items() if not is_in_modules(name, settings.keep_float)}
+    paths = dict(module.named_modules(remove_duplicate=False))
+    check_modules_exist(settings.keep_float, paths, place("keep_float"))
+    kept = [part for name, part in paths.items() if is_in_modules(name, settings.keep_float)]
+    linears = {name: part for name, part in linears.items() if not any(part is other for other in kept)}
     if not linears:
         raise QuantizeError(
             "`keep_float` leaves no linear layer to quantize",
@@ -52,17 +54,19 @@ def quantize_module(
         raise QuantizeError(
             f"group_size {settings.group_size} does not divide the input width of {', '.join(uneven)}",
             where=where,
-            hint="choose a group_size that divides the widths of all linear layers (a multiple of 32)",
+            hint="choose a group_size that divides the widths of all linear layers (a multiple of 32), or name the "
+            "other layers in `keep_float`",
         )
     try:
         quantized = copy.deepcopy(module)
+        names = {name for name, part in paths.items() if any(part is other for other in linears.values())}
         quantize_(
             quantized,
             Int8DynamicActivationIntxWeightConfig(
                 weight_dtype=torch.int4,  # type: ignore[attr-defined]
                 weight_granularity=PerGroup(settings.group_size),
             ),
-            filter_fn=lambda _, name: name in linears,
+            filter_fn=lambda _, name: name in names,
         )
     except Exception as error:
         raise quantize_failure(settings.scheme, error, where) from error

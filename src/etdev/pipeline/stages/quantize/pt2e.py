@@ -49,19 +49,20 @@ def quantize_program(
         raise QuantizeError(
             f"the scheme {settings.scheme!r} found nothing to quantize in method {', '.join(plain)}",
             where=project.where("quantize", name),
-            hint=_remedy(settings),
+            hint=" or ".join(_remedies(settings)),
         )
     notes = (f"methods with nothing to quantize, which stay in float: {', '.join(plain)}",) if plain else ()
     return replace(exported, methods=methods, eager=eager, scheme=settings.scheme, notes=notes)
 
 
-def _remedy(settings: Pt2e) -> str:
-    """Return the remedy for a scheme that found nothing to quantize."""
+def _remedies(settings: Pt2e) -> Iterator[str]:
+    """Yield the remedies for a scheme that found nothing to quantize."""
     if isinstance(settings, Pt2eXnnpack) and settings.keep_float:
-        return "name fewer modules in `keep_float`, or remove `quantize` from the target"
+        yield "name fewer modules in `keep_float`"
     if settings.needs_calibration:
-        return "remove `quantize`"
-    return "set `dynamic` to false: dynamic quantization covers linear layers only"
+        yield "remove `quantize`"
+    else:
+        yield "set `dynamic` to false: dynamic quantization covers linear layers only"
 
 
 def _convert(

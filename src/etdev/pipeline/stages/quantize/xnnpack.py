@@ -23,7 +23,7 @@ def make_quantizer(settings: Pt2eXnnpack) -> Any:
     )
     quantizer = xnnpack_quantizer.XNNPACKQuantizer().set_global(config)
     if settings.keep_float:
-        quantizer.set_filter_function(lambda node: not is_in_modules(module_path(node) or "", settings.keep_float))
+        _leave_modules_out(quantizer, settings.keep_float)
     transform = quantizer.transform_for_annotation
 
     def transform_float_only(model: Any) -> Any:
@@ -41,6 +41,37 @@ def make_quantizer(settings: Pt2eXnnpack) -> Any:
 
     quantizer.transform_for_annotation = transform_float_only
     return quantizer
+
+
+def _leave_modules_out(quantizer: Any, patterns: tuple[str, ...]) -> None:
+    """Make a quantizer leave out the ops of modules whose paths match the patterns.
+
+    The quantizer ignores a node with an annotation, so these ops get an empty one first. The quantizer's filter
+    function would not suffice: ops that take the scale of their input, such as ``mean``, are annotated without it.
+    """
+    from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY, QuantizationAnnotation
+
+    annotate = quantizer.annotate
+
+    def annotate_other_modules(model: Any) -> Any:
+        for node in model.graph.nodes:
+            if _stays_float(node, patterns):
+                node.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(_annotated=True)
+        return annotate(model)
+
+    quantizer.annotate = annotate_other_modules
+
+
+def _stays_float(node: Any, patterns: tuple[str, ...]) -> bool:
+    """Return True if an op is in one of the modules.
+
+    A ReLU at the beginning of a module belongs to the convolution or linear layer before the module, because the
+    quantizer takes both together or neither.
+    """
+    if not is_in_modules(module_path(node) or "", patterns):
+        return False
+    is_relu = "aten.relu" in str(node.target)
+    return not is_relu or is_in_modules(module_path(node.args[0]) or "", patterns)
 
 
 def _returns_float32(node: Any) -> bool:
