@@ -101,6 +101,13 @@ _TWO_PROBLEMS = ConfigError(
             "help: free some space, or write to another place\n",
             id="disk full",
         ),
+        pytest.param(
+            PermissionError(errno.EACCES, "Permission denied", "/tmp/x"),
+            4,
+            "error: /tmp/x: cannot read or write: permission denied\n"
+            "help: check who owns the folder, or write to another place\n",
+            id="a temporary folder of a library",
+        ),
     ],
 )
 def test_ending(end: RunEnding, error: BaseException, code: int, text: str) -> None:

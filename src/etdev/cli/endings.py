@@ -31,8 +31,10 @@ _ClickException: type[BaseException] = next(c for c in typer.BadParameter.__mro_
 
 _STDOUT, _STDERR = 1, 2
 
-_OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+_AT_WRITES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 """Errors that can occur at any write, and whose cause is never a bug."""
+_AT_ACCESS = frozenset({errno.EIO, errno.EACCES})
+"""Errors that can occur at any access to a file, and whose cause is never a bug."""
 
 
 def report(error: BaseException, *, debug: bool) -> int:
@@ -59,9 +61,9 @@ def report(error: BaseException, *, debug: bool) -> int:
     if isinstance(error, EtdevError):
         print_error(error.message, where=error.where, hint=error.hint)
         return error.exit_code
-    if isinstance(error, OSError) and error.errno in _OF_THE_DISK:
+    if isinstance(error, OSError) and error.errno in _AT_WRITES | _AT_ACCESS:
         cause, remedy = describe_os_error(error)
-        action = "read or write" if error.errno == errno.EIO else "write"
+        action = "write" if error.errno in _AT_WRITES else "read or write"
         where = os.fspath(error.filename or "standard output")
         print_error(f"cannot {action}: {cause}", where=where, hint=remedy)
         return ExitCode.BUILD_FAILED
