@@ -46,7 +46,7 @@ def run_script(lines: list[str], folder: Path, **variables: str) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=280,
+        timeout=870,
     )
     assert done.returncode == 0, done.stdout
     return done.stdout
@@ -77,6 +77,7 @@ def test_the_files_are_those_of_its_folder(template: str, repository: Path) -> N
     assert {path for path in stored if "__pycache__" not in path} == written
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "template", [name if name == "minimal" else pytest.param(name, marks=pytest.mark.slow) for name in TEMPLATES]
 )

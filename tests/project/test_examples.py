@@ -42,7 +42,7 @@ def _run(line: str, folder: Path) -> tuple[int, str]:
         return pages.run(line, folder)
     command = [sys.executable, *arguments]
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=800)
     return done.returncode, done.stdout + (done.stderr if done.returncode else "")
 
 

@@ -99,7 +99,7 @@ def run(line: str, folder: Path) -> tuple[int, str]:
             env={**os.environ, "PATH": path},
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=600,
         )
         return done.returncode, done.stdout + (done.stderr if done.returncode else "")
     raise AssertionError(f"a page has a command that its test does not know: {line}")
