@@ -81,6 +81,11 @@ def time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+def kind_of(wrong: str) -> str:
+    """Return the text of a finding without its numbers: findings of one kind differ in these alone."""
+    return re.sub(r"0x[0-9a-f]+|[0-9]+(?!:)(?![0-9]*\))", "N", wrong)
+
+
 def describe(error: BaseException) -> str:
     """Return the type and text of an error, and the last places in the code that it came from."""
     frames = traceback.extract_tb(error.__traceback__)
@@ -259,7 +264,7 @@ class _Parent:
     def _add_wrong(self, number: int, wrong: list[str], log: str) -> None:
         if not wrong:
             return
-        kind = re.sub(r"0x[0-9a-f]+|[0-9]+(?!:)(?![0-9]*\))", "N", wrong[0])
+        kind = kind_of(wrong[0])
         self.kinds[kind] += 1
         if self.kinds[kind] > _EACH:
             for file in (self.found.folder / "found").glob(f"{self.found.seed}-{number}.*"):

@@ -30,6 +30,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
+_FOLDER = Path(__file__).resolve().parents[2] / "build" / "campaigns" / "covered"
 _INSTRUMENTED = ["etdev.program", "etdev.linker", "etdev.validator", "etdev.inspection", "etdev.verification"]
 _LARGEST = 64 << 10
 """Bytes of a file. Larger ones are seldom faster to a branch."""
@@ -44,7 +45,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=600, help="end after so many seconds (default: 600)")
     parser.add_argument("--count", type=int, default=0, help="end after so many files")
-    parser.add_argument("--folder", type=Path, default=Path("build/campaigns/covered"), help="place of all files")
+    parser.add_argument("--folder", type=Path, default=_FOLDER, help="place of all files")
     parser.add_argument("--files", nargs="*", metavar="FILE", help="files to begin with instead of the usual ones")
     parser.add_argument("--json", action="store_true", help="print the counts as JSON")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
@@ -205,7 +206,9 @@ class _Fuzzer:
             (self.settings.folder / "counts.json").write_text(json.dumps(counts))
 
     def _add(self, wrong: str, content: bytes) -> None:
-        kind = re.sub(r"0x[0-9a-f]+|[0-9]+(?!:)(?![0-9]*\))", "N", wrong)
+        from campaign import kind_of
+
+        kind = kind_of(wrong)
         self.kinds[kind] += 1
         if self.kinds[kind] == 1:
             self.wrong.append(f"{_store(self.settings.folder, content, '.pte')}: {wrong}")

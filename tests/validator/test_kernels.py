@@ -265,7 +265,10 @@ def _check_in_place(runtime: StockRuntime, operator: str) -> None:
         assert found[argument] in ("safe", "identity"), (operator, argument)
 
 
-@pytest.mark.parametrize("operator", ["aten::mul.out", "aten::_softmax.out"])
+@pytest.mark.parametrize(
+    "operator",
+    ["aten::mul.out", "aten::_softmax.out", pytest.param("aten::where.self_out", marks=pytest.mark.integration)],
+)
 def test_kernels_that_work_in_place(operator: str) -> None:
     with StockRuntime() as runtime:
         _check_in_place(runtime, operator)

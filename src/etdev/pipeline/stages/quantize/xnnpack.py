@@ -70,7 +70,7 @@ def _stays_float(node: Any, patterns: tuple[str, ...]) -> bool:
     """
     if not is_in_modules(module_path(node) or "", patterns):
         return False
-    is_relu = "aten.relu" in str(node.target)
+    is_relu = str(node.target) in ("aten.relu.default", "aten.relu_.default")
     return not is_relu or is_in_modules(module_path(node.args[0]) or "", patterns)
 
 
