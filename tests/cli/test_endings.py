@@ -102,9 +102,9 @@ _TWO_PROBLEMS = ConfigError(
             id="disk full",
         ),
         pytest.param(
-            PermissionError(errno.EACCES, "Permission denied", "/tmp/x"),
+            PermissionError(errno.EACCES, "Permission denied", "build/x"),
             4,
-            "error: /tmp/x: cannot read or write: permission denied\n"
+            "error: build/x: cannot read or write: permission denied\n"
             "help: check who owns the folder, or write to another place\n",
             id="a temporary folder of a library",
         ),
