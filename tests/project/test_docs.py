@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tomllib
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
+from tests.support import pages
 
 from etdev import backends
 from etdev.backends.cuda import _CHOICES, _PATH
@@ -45,6 +47,15 @@ def test_every_check_and_tolerance_is_documented(repository: Path) -> None:
     for dtype, share in RELATIVE_TOLERANCE.items():
         assert dtype in text
         assert f"{share:g}" in text
+
+
+def test_every_command_of_a_page_is_one_line_of_a_shell(repository: Path) -> None:
+    """The tests that run them need minutes; this one finds a quote without its end."""
+    found = [
+        command.line for page in (repository / "docs").glob("*.md") for command in pages.commands(page.read_text())
+    ]
+    assert len(found) >= 50
+    assert all(shlex.split(line, comments=True) for line in found)
 
 
 def test_the_readmes_config_is_valid(repository: Path) -> None:

@@ -25,6 +25,7 @@ pytest.importorskip("executorch", reason="needs the extra `build`")
 AFTER = ("cpp.md", "find-memory.md", "fit.md", "faq.md")
 ALONE = ("state.md",)
 NOT_RUN = {
+    "git clone": "fetches this repository",
     "python3.11 -m venv": "installs all packages",
     "pip install": "installs all packages",
     "etdev doctor": "prints what this machine has",

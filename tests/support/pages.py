@@ -72,8 +72,8 @@ def commands(text: str) -> list[Command]:
                 line, _, shown = part.partition("\n")
                 found.append((match.start(), Command(line, shown)))
     outside = _FENCE.sub(lambda fence: re.sub(r"[^\n]", "`", fence[0]), text)
-    indented = re.finditer(r"^ {4}(\S.*)$", outside, re.MULTILINE)
-    found += [(match.start(), Command(match[1], None)) for match in indented]
+    for block in re.finditer(r"(?<=\n\n)(?: {4}\S.*\n)+", outside):  # Without a blank line: an item of a list.
+        found += [(block.start(), Command(line.strip(), None)) for line in block[0].splitlines()]
     return [command for _, command in sorted(found, key=lambda item: item[0])]
 
 
