@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
-from tests.support import pages
 
 from etdev import backends
 from etdev.backends.cuda import _CHOICES, _PATH
@@ -17,6 +16,7 @@ from etdev.config.check_names import BUILT_IN
 from etdev.config.models import Config
 from etdev.templates import TEMPLATES, render, shared_files
 from etdev.verification.compare import RELATIVE_TOLERANCE
+from support import pages
 
 
 def _codes(text: str) -> set[str]:
