@@ -40,14 +40,14 @@ def test_files(repository: Path, tmp_path: Path, make_real: Callable[[str], Real
         write(program, tmp_path / f"{name}.pte")
     real = [make_real(name) for name in FILES]
     files = [*sorted(tmp_path.glob("*.pte")), *(file.pte for file in real), *(file.ptd for file in real if file.ptd)]
-    found = run(repository, tmp_path, "files", "--count", 1500, "--every", 3, "--files", *files)
+    found = run(repository, tmp_path, "files", "--count", 900, "--every", 3, "--files", *files)
     ends = found["ends"]
-    assert found["trials"] == 1500
-    assert ends["read .pte refused"] > 600
-    assert ends["read .pte accepted"] > 250
-    assert ends["read .ptd refused"] > 30
+    assert found["trials"] == 900
+    assert ends["read .pte refused"] > 360
+    assert ends["read .pte accepted"] > 150
+    assert ends["read .ptd refused"] > 15
     for end in ("relink done", "plan passed", "placement passed", "verify done", "describe done"):
-        assert ends[end] > 40, end
+        assert ends[end] > 20, end
     for end in ("relink refused", "plan failed", "placement failed", "page done", "diff done"):
         assert ends[end] > 1, end
     assert ends["stock same before and after"] > 1
@@ -60,11 +60,11 @@ def test_covered(repository: Path, tmp_path: Path) -> None:
     files = {"everything": hand.everything(), "loop": hand.loop(), "devices": two_devices()}
     for name, program in files.items():
         write(program, place / f"{name}.pte")
-    found = run(repository, tmp_path, "covered", "--seconds", 240, "--count", 400, "--files", *place.iterdir())
-    assert found["trials"] >= 400
+    found = run(repository, tmp_path, "covered", "--seconds", 240, "--count", 200, "--files", *place.iterdir())
+    assert found["trials"] >= 200
     assert found["corpus"] > len(files)
-    assert found["ends"]["read refused"] > 100
-    assert found["ends"]["relink done"] > 5
+    assert found["ends"]["read refused"] > 50
+    assert found["ends"]["relink done"] > 2
 
 
 def test_graphs(repository: Path, tmp_path: Path) -> None:
@@ -91,11 +91,11 @@ def test_a_run_goes_on_where_it_was_interrupted(repository: Path, tmp_path: Path
 
 def test_models(repository: Path, tmp_path: Path) -> None:
     pytest.importorskip("executorch", reason="needs the extra `build`")
-    found = run(repository, tmp_path, "models", "--count", 6)
-    assert found["ends"]["plain right"] > 2
-    assert found["ends"]["relink same bits"] > 2
-    assert found["ends"]["same as eager within tolerance"] > 2
-    assert found["ends"]["same bits as the object program"] > 1
+    found = run(repository, tmp_path, "models", "--count", 4)
+    assert found["ends"]["plain right"] > 1
+    assert found["ends"]["relink same bits"] > 1
+    assert found["ends"]["same as eager within tolerance"] > 1
+    assert found["ends"]["same bits as the object program"] > 0
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="faults are preloaded as on Linux")

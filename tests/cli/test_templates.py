@@ -99,6 +99,7 @@ def test_the_commands_of_its_documents_work(template: str, tmp_path: Path, cache
         assert {"bytes", "plan", "accuracy"} <= passed(report)
 
 
+@pytest.mark.slow
 def test_the_commented_target_of_minimal_works(tmp_path: Path) -> None:
     pytest.importorskip("executorch", reason="needs the extra `build`")
     assert app.run(["init", str(tmp_path / "project")]) == 0

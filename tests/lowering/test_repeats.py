@@ -76,5 +76,6 @@ def test_reuse_changes_no_choice(wide: tuple[int, ...], monkeypatch: pytest.Monk
     assert (ops, True) == ((again := _tiled(program, monkeypatch))[0], count < again[1])
 
 
+@pytest.mark.slow
 def test_more_equal_layers_need_no_more_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _tiled(_lowered(*[200] * 12), monkeypatch)[1] < 1.1 * _tiled(_lowered(*[200] * 9), monkeypatch)[1]

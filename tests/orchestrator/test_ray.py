@@ -282,6 +282,7 @@ def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.slow
 @needs_proc
 def test_a_cluster_that_was_there_before_is_used_and_left_alone(address: str) -> None:
     """One that is joined by its address, and one that the caller's code has joined; no worker outlives its process."""

@@ -51,9 +51,9 @@ def check(target: TargetResult, name: str) -> CheckResult:
     ("model", "npu"),
     [
         ("Cnn", "ethos-u55-128"),
-        ("Mobile", "ethos-u55-256"),
-        ("Transformer", "ethos-u85-256"),
-        ("Keywords", "ethos-u55-64"),
+        pytest.param("Mobile", "ethos-u55-256", marks=pytest.mark.slow),
+        pytest.param("Transformer", "ethos-u85-256", marks=pytest.mark.slow),
+        pytest.param("Keywords", "ethos-u55-64", marks=pytest.mark.slow),
         ("Autoencoder", "ethos-u65-256"),
     ],
 )
@@ -111,7 +111,10 @@ def ends(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, BuildResult]:
     return config, result
 
 
-@pytest.mark.parametrize(("backend", "answer"), [("mcu", "replay"), ("xnnpack", "runtime"), ("portable", "runtime")])
+@pytest.mark.parametrize(
+    ("backend", "answer"),
+    [("mcu", "replay"), ("xnnpack", "runtime"), pytest.param("portable", "runtime", marks=pytest.mark.slow)],
+)
 def test_outputs_are_the_same_with_quantized_ends(
     ends: tuple[Path, BuildResult], backend: str, answer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,7 +106,7 @@ def mobile(project: Callable[..., Project]) -> Callable[..., TargetResult]:
     return build
 
 
-@pytest.mark.parametrize("stem", ["relu", "hardswish"])
+@pytest.mark.parametrize("stem", ["relu", pytest.param("hardswish", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("tiling", ["auto", "off", "always"])
 def test_no_form_takes_more_memory_than_the_stock_lowering(
     mobile: Callable[..., TargetResult], stem: str, tiling: str
@@ -239,7 +239,7 @@ def test_what_a_delegate_takes_is_left_to_it(
     assert (target.sha256 == stock.sha256) == (not forms)
 
 
-@pytest.mark.parametrize("backend", ["portable", "xnnpack"])
+@pytest.mark.parametrize("backend", ["portable", pytest.param("xnnpack", marks=pytest.mark.slow)])
 def test_a_quantized_model(project: Callable[..., Project], backend: str) -> None:
     """Its outputs stay those of the quantized model; XNNPACK takes as much of it as without."""
     more = '[quantize.int8]\nscheme = "pt2e-xnnpack"\ncalibration = "data:samples"'

@@ -45,7 +45,13 @@ def _relinked(name: str, folder: Path) -> int:
     return sum(planned_memory(link_foreign(read(folder / "plain.pte")).program).values())
 
 
-@pytest.mark.parametrize("name", small_nets.SHAPES)
+_OFTEN = ("dense", "excite", "fire", "unet")
+"""Nets of each kind that was once above; the others are tried in the slow tests."""
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in _OFTEN else pytest.param(name, marks=pytest.mark.slow) for name in small_nets.SHAPES]
+)
 def test_a_build_is_never_above_the_stock_lowering_and_relink(
     name: str, project: Callable[..., Project], tmp_path: Path
 ) -> None:

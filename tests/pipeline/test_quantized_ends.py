@@ -260,12 +260,20 @@ def test_a_wrong_constant_is_found(built: BuildResult, config: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "problem"),
     [
-        (["targets.floats.io.forward.quantized=all"], "input 'image' of method 'forward' is not quantized, but the"),
+        pytest.param(
+            ["targets.floats.io.forward.quantized=all"],
+            "input 'image' of method 'forward' is not quantized, but the",
+            marks=pytest.mark.slow,
+        ),
         (
             ['targets.integers.io.pair.quantized=["right", "output0", "output1"]'],
             "output 1 of method 'pair' is not quantized, but the config requires it",
         ),
-        (["targets.integers.io.pair.quantized=[]"], "the file has the methods forward, forward_input0_dtype, "),
+        pytest.param(
+            ["targets.integers.io.pair.quantized=[]"],
+            "the file has the methods forward, forward_input0_dtype, ",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_file_of_another_config_is_refused(
@@ -284,15 +292,17 @@ def test_a_file_of_another_config_is_refused(
             "output 1 of method 'pair' is not quantized: `aten.softmax.int` computes it in floats",
             'quantize only the others: quantized = ["left", "right", "output0"]',
         ),
-        (
+        pytest.param(
             ["targets.integers.io.plain.quantized=all"],
             "input 'x' of method 'plain' is not quantized: `aten.sin.default` reads its floats",
             "remove this key",
+            marks=pytest.mark.slow,
         ),
-        (
+        pytest.param(
             ['targets.integers.io.pair.quantized=["left", "output2"]'],
             "method 'pair' has no float input or output 'output2'",
             "did you mean 'output1'?",
+            marks=pytest.mark.slow,
         ),
     ],
 )
@@ -320,6 +330,7 @@ def kind(result: BuildResult) -> str:
     return "all" if "lower" in target.seconds else "link"
 
 
+@pytest.mark.slow
 def test_only_a_change_of_quantized_lowers_again(
     built: BuildResult, config: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,6 +344,7 @@ def test_only_a_change_of_quantized_lowers_again(
     assert again('targets.integers.io.pair.quantized=["right"]') == "all"
 
 
+@pytest.mark.slow
 def test_methods_in_several_processes(built: BuildResult, config: Path) -> None:
     again: Callable[..., BuildResult] = etdev.build
     result = again(config, targets=["integers"], verify=False, cache=False, jobs=3)

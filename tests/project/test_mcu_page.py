@@ -119,6 +119,7 @@ def test_the_host(page: str, folder: Path) -> None:
     assert outputs == [expected(runtime.call(method, inputs)) for method, inputs in given]
 
 
+@pytest.mark.slow
 def test_state_in_the_first_bank(page: str, folder: Path) -> None:
     setting = 'targets.host.memory.pin.state="sram"'
     assert f"--set '{setting}'" in page
@@ -154,7 +155,7 @@ def test_the_npu(page: str, folder: Path) -> None:
     assert number(table["flash"]) == target["size"]
 
 
-@pytest.mark.parametrize("mode", range(5))
+@pytest.mark.parametrize("mode", [0, *(pytest.param(mode, marks=pytest.mark.slow) for mode in range(1, 5))])
 def test_memory_modes(page: str, folder: Path, mode: int) -> None:
     state = backends.get("ethos-u").availability()
     if not state.available:

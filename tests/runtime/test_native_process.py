@@ -277,6 +277,7 @@ def test_a_host_belongs_to_the_flags_that_it_was_compiled_with(monkeypatch: pyte
     assert _key(replace(tools, arguments=("-m64",)), []) != before
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_a_host_is_compiled_by_way_of_a_launcher(tmp_path: Path) -> None:
     """CMake calls the launcher with the compiler and its arguments."""

@@ -76,7 +76,13 @@ def measure(program: Prepared, fn: str, jobs: int) -> CheckResult:
 
 
 @pytest.mark.parametrize(
-    ("fn", "total", "jobs"), [("mapped", 7, 1), ("mapped", 7, 2), ("called", None, 1), ("twice", 14, 1)]
+    ("fn", "total", "jobs"),
+    [
+        ("mapped", 7, 1),
+        pytest.param("mapped", 7, 2, marks=pytest.mark.slow),
+        ("called", None, 1),
+        ("twice", 14, 1),
+    ],
 )
 def test_each_call_of_a_metric_is_told(linear: Prepared, fn: str, total: int | None, jobs: int) -> None:
     told: list[tuple[int, int | None]] = []
@@ -86,7 +92,14 @@ def test_each_call_of_a_metric_is_told(linear: Prepared, fn: str, total: int | N
     assert len(told) == (total or 7)
 
 
-@pytest.mark.parametrize(("fn", "expected"), [("mapped", None), ("both", 7), ("twice", 7), ("first", None)])
+@pytest.mark.parametrize(
+    ("fn", "expected"),
+    [
+        ("mapped", None),
+        ("both", 7),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in (("twice", 7), ("first", None))),
+    ],
+)
 def test_workers_give_the_same_value(linear: Prepared, fn: str, expected: float | None) -> None:
     alone, on_two = measure(linear, fn, 1), measure(linear, fn, 2)
 

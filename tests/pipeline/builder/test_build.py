@@ -419,8 +419,11 @@ WAITING = """
 @pytest.mark.integration
 @pytest.mark.parametrize(
     ("number", "arguments"),
-    [(signal.SIGINT, ()), (signal.SIGTERM, ()), (signal.SIGINT, ("-j", "2"))],
-    ids=["SIGINT", "SIGTERM", "SIGINT, two at a time"],
+    [
+        pytest.param(signal.SIGINT, (), id="SIGINT", marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, (), id="SIGTERM"),
+        pytest.param(signal.SIGINT, ("-j", "2"), id="SIGINT, two at a time"),
+    ],
 )
 def test_an_interrupt_leaves_nothing_half_written(
     tmp_path: Path, number: signal.Signals, arguments: tuple[str, ...]

@@ -131,6 +131,7 @@ def test_a_model_that_does_not_fit_leaves_no_file(tmp_path: Path) -> None:
     assert run_etdev("build", folder=tmp_path).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_remedy_that_the_target_uses_is_not_advised(tmp_path: Path) -> None:
     config = CONFIG.replace('"3KiB"', '"1KiB"').replace('"16KiB"', '"1KiB"')
     settings = '[targets.mcu]\n    io.forward = { inputs = "caller" }\n    memory.tiling = "always"\n    [[targets.mcu'

@@ -175,6 +175,7 @@ def test_a_process_that_dies(tmp_path: Path) -> None:
     assert not list((tmp_path / "build" / "portable").glob(".*"))
 
 
+@pytest.mark.slow
 def test_a_model_that_is_another_one_in_each_process(tmp_path: Path) -> None:
     """Its methods would have weights of several models, and the program would be none of them."""
     model = MODEL.replace("torch.manual_seed(1)", "torch.manual_seed(os.getpid())")

@@ -105,6 +105,7 @@ def test_a_worker_builds_on_after_an_error(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_all_that_fail_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -214,6 +215,7 @@ def test_who_needs_the_machine(tmp_path: Path, settings: str, expected: bool) ->
     assert needs_the_machine(open_project(config), "cpu") == expected
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_what_is_no_error_of_a_target_ends_the_build(tmp_path: Path) -> None:
     config = write_project(tmp_path, TWO, model=LINEAR)
@@ -235,6 +237,7 @@ def _cluster() -> Iterator[None]:
     SHARED.leave()
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.usefixtures("_cluster")
 def test_on_a_cluster(tmp_path: Path) -> None:
