@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from _pytest import runner
 from hypothesis import settings
 
+from etdev.data_stack import with_room
 from support import draws
 from support.exports import shorten_exports
 from support.native import compiled_host
@@ -40,6 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    runner.runtestprotocol = with_room(runner.runtestprotocol)
     if config.getoption("--slow"):
         draws.SHARE = 1
 

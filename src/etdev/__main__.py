@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from etdev.data_stack import with_room
+
 
 def main() -> None:
     """Run the command line and exit with its code."""
@@ -26,6 +28,7 @@ def main() -> None:
     sys.exit(code)
 
 
+@with_room
 def _run() -> int:
     from etdev.cli.app import run
     from etdev.cli.endings import divert_stdout, leave_at_once

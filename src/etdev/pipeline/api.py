@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from etdev.backends.opening import open_config
+from etdev.data_stack import with_room
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.options import BuildOptions, check_device_map, parse_checks
 from etdev.pipeline.project.progress import Progress, Silent
@@ -30,6 +31,7 @@ def open_project(
     return Project(open_config(config, profile=profile, overrides=overrides, environ=environ))
 
 
+@with_room
 def build(
     config: str | os.PathLike[str] | None = None,
     *,
@@ -80,6 +82,7 @@ def build(
     return build_project(project, options)
 
 
+@with_room
 def verify(
     config: str | os.PathLike[str] | None = None,
     *,

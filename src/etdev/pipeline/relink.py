@@ -16,6 +16,7 @@ from typing import Literal
 from etdev import program as pte
 from etdev.config.keys import nearest
 from etdev.config.limits import PRODUCTS
+from etdev.data_stack import with_room
 from etdev.decisions import ALL_ELISIONS, Elision, ElisionKind, InPlace, Reordering
 from etdev.errors import CapacityError, LinkError, ProgramError, UnlinkableError, UsageError
 from etdev.files import atomic_path, real_path
@@ -125,6 +126,7 @@ class RelinkResult:
         return json.dumps(asdict(self), indent=2)
 
 
+@with_room
 def relink(
     file: str | os.PathLike[str],
     output: str | os.PathLike[str],
