@@ -41,8 +41,8 @@ demo: $(INSTALLED)  ## Build and verify a model trained on real data.
 test: $(INSTALLED)  ## Run the tests of every commit; skipped ones say why.
 	$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
 
-test-all: $(INSTALLED)  ## Run the integration tests and the slow ones too.
-	$(BIN)/pytest --integration --slow --numprocesses $(JOBS) --dist loadfile $(ARGS)
+test-all: $(INSTALLED)  ## Run all tests, those of every night too.
+	$(BIN)/pytest --integration --slow --nightly --numprocesses $(JOBS) --dist loadfile $(ARGS)
 
 test-older: $(INSTALLED)  ## Build an example, and run the tests that use ExecuTorch, with the older version.
 	$(MAKE) EXECUTORCH=$(OLDER) demo

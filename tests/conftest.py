@@ -38,6 +38,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the slow tests too")
+    parser.addoption("--nightly", action="store_true", help="run the slow tests of minutes, too")
     parser.addoption("--integration", action="store_true", help="run the integration tests too")
 
 
@@ -59,7 +60,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for marker in ("slow", "integration"):
+    for marker in ("slow", "integration", "nightly"):
         skip = pytest.mark.skip(reason=f"{marker}: run with --{marker}")
         for item in items if not config.getoption(f"--{marker}") else ():
             if item.get_closest_marker(marker):

@@ -102,7 +102,7 @@ def test_models(repository: Path, tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 def test_faults(repository: Path, tmp_path: Path) -> None:
     pytest.importorskip("executorch", reason="needs the extra `build`")
-    found = run(repository, tmp_path, "faults", "--count", 20)
-    assert found["ends"]["exit code 0"] > 5
+    found = run(repository, tmp_path, "faults", "--count", 10)
+    assert found["ends"]["exit code 0"] > 2
     assert found["ends"]["exit code 130"] > 0
     assert found["ends"]["exit code 4"] > 0

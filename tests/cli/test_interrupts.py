@@ -235,7 +235,7 @@ def test_an_interrupt_that_a_library_loses_still_ends_the_command(
     [
         pytest.param("load", [signal.SIGINT], id="at once"),
         pytest.param("write", [signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGINT], id="impatient"),
-        pytest.param("write", [signal.SIGHUP], id="closed terminal", marks=pytest.mark.slow),
+        pytest.param("write", [signal.SIGHUP], id="closed terminal", marks=pytest.mark.nightly),
     ],
 )
 def test_an_interrupted_build_leaves_nothing(

@@ -79,7 +79,13 @@ def test_the_files_are_those_of_its_folder(template: str, repository: Path) -> N
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    "template", [name if name == "minimal" else pytest.param(name, marks=pytest.mark.slow) for name in TEMPLATES]
+    "template",
+    [
+        name
+        if name == "minimal"
+        else pytest.param(name, marks=[pytest.mark.slow, *[pytest.mark.nightly] * (name not in ("mcu", "ci"))])
+        for name in TEMPLATES
+    ],
 )
 def test_the_commands_of_its_documents_work(template: str, tmp_path: Path, cache: str) -> None:
     pytest.importorskip("executorch", reason="needs the extra `build`")
@@ -99,7 +105,7 @@ def test_the_commands_of_its_documents_work(template: str, tmp_path: Path, cache
         assert {"bytes", "plan", "accuracy"} <= passed(report)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_commented_target_of_minimal_works(tmp_path: Path) -> None:
     pytest.importorskip("executorch", reason="needs the extra `build`")
     assert app.run(["init", str(tmp_path / "project")]) == 0

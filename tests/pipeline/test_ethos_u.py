@@ -266,6 +266,7 @@ arena_cache_size={size}
 """.replace("inherit=System_Config.Ethos_U55_High_End_Embedded\n", "")
 
 
+@pytest.mark.slow
 def test_a_config_file_is_an_input_of_the_build(tmp_path: Path) -> None:
     """Its path may have spaces; it is not in the program; a change of the file builds the target again."""
     folder = tmp_path / "a b"

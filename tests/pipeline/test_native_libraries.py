@@ -233,6 +233,7 @@ def test_a_library_that_changed_is_verified_again(
     assert again not in result.notes
 
 
+@pytest.mark.slow
 def test_a_library_that_no_package_registers(
     unregistered: Path, release: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -241,6 +241,7 @@ def test_a_runner_takes_and_returns_the_integers(built: BuildResult, target: str
     assert "_zp::kMethodPoolBytes" not in told, "the constants are in the header"
 
 
+@pytest.mark.slow
 def test_a_wrong_constant_is_found(built: BuildResult, config: Path) -> None:
     """The scale of the file is the one that verification uses, as any user of the file does."""
     path = built.path("integers")

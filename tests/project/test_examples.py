@@ -27,6 +27,8 @@ ELSEWHERE = {"llm": "tests/cli/test_templates.py", "mcu": "tests/project/test_mc
 NOT_RUN = ("python train.py",)
 """Commands that take minutes."""
 FROM_CACHE = "  note       unchanged: taken from the cache\n"
+LONG = ("segmentation", "speech", "text")
+"""Examples that take a minute."""
 LARGEST = 300 * 1024
 """Bytes of an example's files."""
 
@@ -54,7 +56,14 @@ def test_its_config_is_valid(config: Path, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.timeout(900)
 @pytest.mark.slow
 @pytest.mark.integration
-@pytest.mark.parametrize("name", [name for name in _names() if name not in ELSEWHERE])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.nightly) if name in LONG else name
+        for name in _names()
+        if name not in ELSEWHERE
+    ],
+)
 def test_the_commands_of_its_readme_work(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if isinstance(find_toolchain(), Missing):
         pytest.skip("the READMEs show the check `native`, which needs a C++ compiler")

@@ -119,7 +119,7 @@ def test_the_host(page: str, folder: Path) -> None:
     assert outputs == [expected(runtime.call(method, inputs)) for method, inputs in given]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_state_in_the_first_bank(page: str, folder: Path) -> None:
     setting = 'targets.host.memory.pin.state="sram"'
     assert f"--set '{setting}'" in page
@@ -135,6 +135,7 @@ def _target(folder: Path, name: str, *overrides: str, **settings: Any) -> Target
     return built[name]
 
 
+@pytest.mark.nightly
 def test_the_npu(page: str, folder: Path) -> None:
     """Each memory mode of the page, and the program of `examples/mcu`."""
     state = backends.get("ethos-u").availability()
@@ -155,7 +156,7 @@ def test_the_npu(page: str, folder: Path) -> None:
     assert number(table["flash"]) == target["size"]
 
 
-@pytest.mark.parametrize("mode", [0, *(pytest.param(mode, marks=pytest.mark.slow) for mode in range(1, 5))])
+@pytest.mark.parametrize("mode", [0, *(pytest.param(mode, marks=pytest.mark.nightly) for mode in range(1, 5))])
 def test_memory_modes(page: str, folder: Path, mode: int) -> None:
     state = backends.get("ethos-u").availability()
     if not state.available:

@@ -227,7 +227,7 @@ def test_inputs_that_are_not_tensors(tmp_path: Path) -> None:
     assert done.stderr.strip().endswith("input 2 of forward is not a tensor: its value is part of the program")
 
 
-@pytest.mark.parametrize("planned", [False, True])
+@pytest.mark.parametrize("planned", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_tensors_in_another_order_of_dimensions(tmp_path: Path, planned: bool) -> None:
     file = tmp_path / "image.pte"
     write(channels_last(planned=planned), file)
@@ -245,7 +245,7 @@ def test_tensors_in_another_order_of_dimensions(tmp_path: Path, planned: bool) -
     assert found == [raw(last.permute(0, 2, 3, 1)), raw(plain)]
 
 
-@pytest.mark.parametrize("embed", [False, True])
+@pytest.mark.parametrize("embed", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_nothing_but_a_constant(tmp_path: Path, embed: bool) -> None:
     """No arena, no input, no kernel."""
     file = tmp_path / "answer.pte"
@@ -324,7 +324,7 @@ def small_calls() -> Calls:
 
 
 @pytest.mark.parametrize("target", ["portable", "xnn"])
-@pytest.mark.parametrize("embed", [False, True])
+@pytest.mark.parametrize("embed", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_weights_in_a_file(small: Path, tmp_path: Path, target: str, embed: bool) -> None:
     program, weights = small / target / "small-one.pte", small / target / "w.ptd"
     found = measured(program, tmp_path / "large", [weights])

@@ -51,6 +51,7 @@ def test_halves_are_rounded_away_from_zero() -> None:
     assert average(values, [1, 2], [1, 2], [0, 0], False).flatten().tolist() == [2, -2]
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.skipif(not STATE.available, reason=f"cortex-m: {STATE.reason}; {STATE.remedy}")
 def test_the_kernels_are_found_in_a_process_that_imported_nothing() -> None:

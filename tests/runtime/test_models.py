@@ -147,6 +147,7 @@ def test_a_network_is_replayed_as_eager_computes_it(tmp_path: Path, name: str) -
     check(emit(tmp_path, MODELS[name]))
 
 
+@pytest.mark.slow
 def test_a_decoder_keeps_its_cache(repository: Path, tmp_path: Path) -> None:
     module = (repository / "examples/transformer/model.py").read_text()
     made = emit(tmp_path, Case("", {"decode": {"token": "int64 [1, 1]", "position": "int64 [1]"}}, module=module))

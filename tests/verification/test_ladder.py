@@ -76,7 +76,7 @@ GATES = (
     call=st.sampled_from([*ANSWERS, "refuse", "crash"]),
     gates=st.sets(st.sampled_from(GATES)),
 )
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_did_not_run_never_passed(
     linear: Prepared,
     operators: frozenset[str],

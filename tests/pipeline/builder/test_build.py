@@ -421,7 +421,7 @@ WAITING = """
     ("number", "arguments"),
     [
         pytest.param(signal.SIGINT, (), id="SIGINT", marks=pytest.mark.slow),
-        pytest.param(signal.SIGTERM, (), id="SIGTERM"),
+        pytest.param(signal.SIGTERM, (), id="SIGTERM", marks=pytest.mark.slow),
         pytest.param(signal.SIGINT, ("-j", "2"), id="SIGINT, two at a time"),
     ],
 )

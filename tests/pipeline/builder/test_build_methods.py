@@ -116,6 +116,7 @@ def test_the_same_where_each_method_has_its_state(tmp_path: Path) -> None:
     assert digests(etdev.build(config, verify=False, cache=False, jobs=9)) == in_turn
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_state_that_is_one_in_the_model_and_several_in_the_program_is_said(tmp_path: Path, jobs: int) -> None:
     """Unless the config says which of the two is meant."""
@@ -131,6 +132,7 @@ def test_state_that_is_one_in_the_model_and_several_in_the_program_is_said(tmp_p
         assert "one buffer in the model" not in " ".join(told["portable"].notes)
 
 
+@pytest.mark.slow
 def test_it_is_verified_cached_and_locked(tmp_path: Path, in_turn: BuildResult) -> None:
     config = write_project(tmp_path, CONFIG, model=MODEL)
     result = etdev.build(config, targets="portable", jobs=2)

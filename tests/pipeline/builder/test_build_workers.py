@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -87,6 +88,7 @@ def test_one_that_fails(tmp_path: Path, jobs: int) -> None:
     assert results(config) == result
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_a_worker_builds_on_after_an_error(tmp_path: Path) -> None:
     """Each later target of a worker had the error of the first one that failed there."""
@@ -179,16 +181,16 @@ def test_a_process_that_dies(tmp_path: Path) -> None:
     """Takes its target along; another process builds the next one."""
     config = write_project(tmp_path, TWO + "    [targets.c]\n", model=LINEAR, data=METRICS)
     die = 'targets.a.verify.accuracy={ fn = "data:die", min = 1 }'
-    with pytest.raises(EtdevError, match=r"the process that built '[ab]' has ended: .*SIGKILL"):
-        etdev.build(config, overrides=[die, 'targets.b.verify.accuracy={ fn = "data:die", min = 1 }'], jobs=2)
     result = etdev.build(config, overrides=[die], jobs=2, keep_going=True)
     assert [one.name for one in result.failed] == ["a"]
+    assert re.search("the process that built 'a' has ended: .*SIGKILL", result.failed[0].errors[0].message)
     assert [target.status for target in result.targets] == ["built", "built"]
     left = [path.name for path in (tmp_path / "build" / "a").iterdir() if path.name.endswith(".etdev-tmp")]
     etdev.build(config, targets="a")
     assert not list((tmp_path / "build" / "a").glob(".*")), left
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_a_time_is_measured_while_nothing_else_is_built(tmp_path: Path) -> None:
     config = write_project(tmp_path, TWO + '    [targets.c]\n    budget.latency = { p95 = "100s" }\n', model=LINEAR)

@@ -86,7 +86,7 @@ def test_a_target_that_needs_none_of_it(project: Callable[..., Project], monkeyp
         pytest.param("torch", "portable", [], id="torch"),
         pytest.param("executorch", "portable", ["--no-verify"], id="executorch"),
         pytest.param("torchao", "w4", ["--no-verify"], id="torchao, before export"),
-        pytest.param("executorch", "int8", ["--no-verify"], id="executorch, quantizing"),
+        pytest.param("executorch", "int8", ["--no-verify"], id="executorch, quantizing", marks=pytest.mark.slow),
     ],
 )
 def test_a_broken_package(tmp_path: Path, package: str, target: str, arguments: list[str]) -> None:
