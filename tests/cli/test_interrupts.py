@@ -234,7 +234,12 @@ def test_an_interrupt_that_a_library_loses_still_ends_the_command(
     ("last_stage", "numbers"),
     [
         pytest.param("load", [signal.SIGINT], id="at once"),
-        pytest.param("write", [signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGINT], id="impatient"),
+        pytest.param(
+            "write",
+            [signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGINT],
+            id="impatient",
+            marks=pytest.mark.nightly,
+        ),
         pytest.param("write", [signal.SIGHUP], id="closed terminal", marks=pytest.mark.nightly),
     ],
 )

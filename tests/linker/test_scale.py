@@ -177,7 +177,15 @@ def seconds(kind: Callable[[int], Method], count: int) -> float:
 
 
 # The search for an order takes all its steps on `views`, whatever their number, and ten times as long with a trace.
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind is not views], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        kind if kind in (moves, conds, viewed_conds, slices) else pytest.param(kind, marks=pytest.mark.slow)
+        for kind in KINDS
+        if kind is not views
+    ],
+    ids=lambda kind: kind.__name__,
+)
 def test_memory_grows_with_the_instructions_and_not_with_their_square(kind: Callable[[int], Method]) -> None:
     peak(kind, 10)  # What is imported or made once counts for neither.
     assert peak(kind, 800) < 6 * peak(kind, 200)
@@ -185,7 +193,13 @@ def test_memory_grows_with_the_instructions_and_not_with_their_square(kind: Call
 
 @pytest.mark.parametrize(
     ("kind", "count"),
-    [(conds, 5_000), (live_conds, 5_000), (viewed_conds, 4_000), (views, 6_000), (slices, 10_000)],
+    [
+        (conds, 5_000),
+        pytest.param(live_conds, 5_000, marks=pytest.mark.slow),
+        (viewed_conds, 4_000),
+        (views, 6_000),
+        pytest.param(slices, 10_000, marks=pytest.mark.slow),
+    ],
     ids=["conds", "live_conds", "viewed_conds", "views", "slices"],
 )
 def test_many_instructions_take_less_than_10_s(kind: Callable[[int], Method], count: int) -> None:

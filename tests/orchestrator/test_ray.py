@@ -206,6 +206,7 @@ def lines(process: subprocess.Popen[str]) -> list[str]:
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there is no /proc to find processes in")
 
 
+@pytest.mark.slow
 @needs_proc
 def test_a_cluster_of_its_own_ends_with_its_last_orchestrator(tmp_path: Path) -> None:
     """It stays when the thread that opened it ends, is reached from here only, prints nothing, and leaves nothing."""

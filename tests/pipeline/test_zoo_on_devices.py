@@ -25,6 +25,7 @@ def _run(results: Path, *arguments: str) -> list[dict[str, object]]:
     return [cut for file in sorted(results.glob("*.json")) for cut in json.loads(file.read_text())["cuts"]]
 
 
+@pytest.mark.slow
 def test_a_few_models_on_two_devices(tmp_path: Path) -> None:
     """The first and the last ops on devices, the host between them; a decoder whose cache stays where it is."""
     (ends,) = _run(tmp_path / "image", "--only", "vit", "--cut", "ends")

@@ -323,7 +323,7 @@ def small_calls() -> Calls:
     return [("forward", [torch.randn(2, 32)]) for _ in range(2)]
 
 
-@pytest.mark.parametrize("target", ["portable", "xnn"])
+@pytest.mark.parametrize("target", [pytest.param("portable", marks=pytest.mark.slow), "xnn"])
 @pytest.mark.parametrize("embed", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_weights_in_a_file(small: Path, tmp_path: Path, target: str, embed: bool) -> None:
     program, weights = small / target / "small-one.pte", small / target / "w.ptd"

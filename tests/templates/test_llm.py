@@ -151,6 +151,7 @@ def test_the_build_passes_every_check_that_runs(portable: BuildResult) -> None:
     assert "weak" not in checks["runtime"].summary
 
 
+@pytest.mark.slow
 def test_the_runner_generates_what_transformers_generates(
     folder: Path, portable: BuildResult, modules: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,7 @@ def in_turn(tmp_path_factory: pytest.TempPathFactory) -> BuildResult:
     return etdev.build(config, verify=False, cache=False)
 
 
+@pytest.mark.slow
 def test_the_same_as_in_turn(tmp_path: Path, in_turn: BuildResult) -> None:
     config = write_project(tmp_path, CONFIG, model=MODEL)
     told = Told()
