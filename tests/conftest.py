@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from _pytest import runner
 from hypothesis import settings
 
-from etdev.data_stack import with_room
 from support import draws
 from support.exports import shorten_exports
 from support.native import compiled_host
@@ -38,12 +36,11 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the slow tests too")
-    parser.addoption("--nightly", action="store_true", help="run the slow tests of minutes, too")
+    parser.addoption("--nightly", action="store_true", help="run the tests of every night too")
     parser.addoption("--integration", action="store_true", help="run the integration tests too")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    runner.runtestprotocol = with_room(runner.runtestprotocol)
     if config.getoption("--slow"):
         draws.SHARE = 1
 

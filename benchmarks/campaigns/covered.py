@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -36,6 +37,8 @@ _LARGEST = 64 << 10
 """Bytes of a file. Larger ones are seldom faster to a branch."""
 _AWARE = 0.75
 """Share of the structure-aware damage."""
+_GRACE = 120.0
+"""Seconds that a process may take beyond its time, to start and for its last file."""
 _PROGRESS = re.compile(rb"#(\d+)\s+\w+\s+cov: (\d+) ft: (\d+) corp: (\d+)")
 
 
@@ -76,8 +79,15 @@ def _listen(options: argparse.Namespace) -> dict[str, Any]:
         command += ["--seconds", str(left), "--seed", str(options.seed + crashes)]
         command += ["--count", str(options.count - ran)] if options.count else []
         counts.unlink(missing_ok=True)
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-        last = done.stdout
+        with tempfile.TemporaryFile() as output:
+            try:
+                code = subprocess.run(
+                    command, stdout=output, stderr=output, check=False, timeout=left + _GRACE
+                ).returncode
+            except subprocess.TimeoutExpired:
+                code = f"no end after {left + _GRACE:.0f} s"
+            output.seek(0)
+            last = output.read()
         if lines := _PROGRESS.findall(last):
             ran += int(lines[-1][0])
             figures = {"branches": int(lines[-1][1]), "features": int(lines[-1][2]), "corpus": int(lines[-1][3])}
@@ -85,11 +95,11 @@ def _listen(options: argparse.Namespace) -> dict[str, Any]:
             told = json.loads(counts.read_text())
             ends.update(told["ends"])
             wrong += told["wrong"]
-        if done.returncode == 0:
+        if code == 0:
             break
         crashes += 1
         log = _store(options.folder, last[-20_000:], ".txt")
-        wrong.append(f"{log}: crash: the process ended with {done.returncode}")
+        wrong.append(f"{log}: crash: the process ended with {code}")
         if not lines:
             raise SystemExit(f"the fuzzer did not start:\n{last[-2000:].decode(errors='replace')}")
     seconds = round(time.monotonic() - begin, 1)
@@ -126,8 +136,12 @@ def _work(options: argparse.Namespace) -> int:
     crash = f"-artifact_prefix={options.folder / 'found'}/"
     arguments = [sys.argv[0], *limits, "-timeout=0", "-rss_limit_mb=0", crash, str(options.folder / "corpus")]
     atheris.Setup(arguments, fuzzer.run, custom_mutator=fuzzer.damaged)
-    atheris.Fuzz()  # Ends the process.
-    return 0
+    try:
+        atheris.Fuzz()  # Ends the process.
+    except BaseException:  # noqa: BLE001 - the process ends
+        traceback.print_exc()
+        sys.stderr.flush()
+    os._exit(1)  # After an error, the exit handlers of atheris wait forever.
 
 
 def _import_all() -> None:
@@ -169,6 +183,8 @@ class _Fuzzer:
         if chance.random() < _AWARE:
             with suppress(EtdevError):  # Only a valid file has parts that can be found.
                 program = parse(Blob(content))
+                if not program.execution_plan:
+                    return bytes(atheris.Mutate(content, largest))
                 kind = chance.choices([kind for kind, _ in KINDS], [weight for _, weight in KINDS])[0]
                 found = encoded(mutations.mutated(program, chance)) if kind is None else bytes(kind(content, chance))
         return found if found and len(found) <= largest else bytes(atheris.Mutate(content, largest))

@@ -2,8 +2,8 @@
 
 CPython keeps the frames of a thread in chunks of 16 KiB, its *data stack*. It maps a chunk when a frame does not fit
 into the last one, and unmaps the chunk when that frame returns. A loop whose calls start at the end of a chunk does
-this for each call, which takes microseconds. Depending on the depth of the caller, that was up to a half of the time of
-a small build.
+this for each call, which takes microseconds. At the depth of ``etdev build``, that was a third of the time of a small
+build. A Python program that calls etdev can have any depth.
 
 Source: ``push_chunk`` and ``_PyThreadState_PopFrame`` in ``Python/pystate.c`` of CPython 3.11 to 3.13.
 """

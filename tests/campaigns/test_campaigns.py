@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,14 +42,14 @@ def test_files(repository: Path, tmp_path: Path, make_real: Callable[[str], Real
         write(program, tmp_path / f"{name}.pte")
     real = [make_real(name) for name in FILES]
     files = [*sorted(tmp_path.glob("*.pte")), *(file.pte for file in real), *(file.ptd for file in real if file.ptd)]
-    found = run(repository, tmp_path, "files", "--count", 900, "--every", 3, "--files", *files)
+    found = run(repository, tmp_path, "files", "--count", 1500, "--every", 3, "--files", *files)
     ends = found["ends"]
-    assert found["trials"] == 900
-    assert ends["read .pte refused"] > 360
-    assert ends["read .pte accepted"] > 150
-    assert ends["read .ptd refused"] > 15
+    assert found["trials"] == 1500
+    assert ends["read .pte refused"] > 600
+    assert ends["read .pte accepted"] > 250
+    assert ends["read .ptd refused"] > 30
     for end in ("relink done", "plan passed", "placement passed", "verify done", "describe done"):
-        assert ends[end] > 20, end
+        assert ends[end] > 40, end
     for end in ("relink refused", "plan failed", "placement failed", "page done", "diff done"):
         assert ends[end] > 1, end
     assert ends["stock same before and after"] > 1
@@ -60,11 +62,25 @@ def test_covered(repository: Path, tmp_path: Path) -> None:
     files = {"everything": hand.everything(), "loop": hand.loop(), "devices": two_devices()}
     for name, program in files.items():
         write(program, place / f"{name}.pte")
-    found = run(repository, tmp_path, "covered", "--seconds", 240, "--count", 200, "--files", *place.iterdir())
-    assert found["trials"] >= 200
+    found = run(repository, tmp_path, "covered", "--seconds", 240, "--count", 400, "--files", *place.iterdir())
+    assert found["trials"] >= 400
     assert found["corpus"] > len(files)
-    assert found["ends"]["read refused"] > 50
-    assert found["ends"]["relink done"] > 2
+    assert found["ends"]["read refused"] > 100
+    assert found["ends"]["relink done"] > 5
+
+
+def test_a_program_without_methods_is_damaged(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no part that structure-aware damage could change: the campaign ended with an error."""
+    atheris = pytest.importorskip("atheris", reason="needs the dependency group `fuzz`")
+    monkeypatch.syspath_prepend(repository / "benchmarks" / "campaigns")
+    covered = importlib.import_module("covered")
+    monkeypatch.setattr(atheris, "Mutate", lambda content, largest: content[:largest])
+    write(replace(hand.loop(), execution_plan=()), tmp_path / "empty.pte")
+    content = (tmp_path / "empty.pte").read_bytes()
+    for seed in range(20):
+        assert covered._Fuzzer.damaged(None, content, 1 << 16, seed) == content
 
 
 def test_graphs(repository: Path, tmp_path: Path) -> None:
@@ -91,18 +107,18 @@ def test_a_run_goes_on_where_it_was_interrupted(repository: Path, tmp_path: Path
 
 def test_models(repository: Path, tmp_path: Path) -> None:
     pytest.importorskip("executorch", reason="needs the extra `build`")
-    found = run(repository, tmp_path, "models", "--count", 4)
-    assert found["ends"]["plain right"] > 1
-    assert found["ends"]["relink same bits"] > 1
-    assert found["ends"]["same as eager within tolerance"] > 1
-    assert found["ends"]["same bits as the object program"] > 0
+    found = run(repository, tmp_path, "models", "--count", 6)
+    assert found["ends"]["plain right"] > 2
+    assert found["ends"]["relink same bits"] > 2
+    assert found["ends"]["same as eager within tolerance"] > 2
+    assert found["ends"]["same bits as the object program"] > 1
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="faults are preloaded as on Linux")
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 def test_faults(repository: Path, tmp_path: Path) -> None:
     pytest.importorskip("executorch", reason="needs the extra `build`")
-    found = run(repository, tmp_path, "faults", "--count", 10)
-    assert found["ends"]["exit code 0"] > 2
+    found = run(repository, tmp_path, "faults", "--count", 20)
+    assert found["ends"]["exit code 0"] > 5
     assert found["ends"]["exit code 130"] > 0
     assert found["ends"]["exit code 4"] > 0

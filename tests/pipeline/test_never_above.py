@@ -46,7 +46,7 @@ def _relinked(name: str, folder: Path) -> int:
 
 
 _OFTEN = ("dense", "excite", "fire", "unet")
-"""Nets of each kind that was once above; the others are tried in the slow tests."""
+"""Nets that every run of the integration tests builds; the slow tests build the others."""
 
 
 @pytest.mark.parametrize(

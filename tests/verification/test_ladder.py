@@ -16,6 +16,7 @@ from etdev.pipeline.results.result import outcome
 from etdev.program import read
 from etdev.program.footprint import planned_memory
 from etdev.runtime.stock import ProgramFailureError, RuntimeCrashError
+from support.draws import examples
 from support.verification import Prepared
 
 
@@ -76,7 +77,7 @@ GATES = (
     call=st.sampled_from([*ANSWERS, "refuse", "crash"]),
     gates=st.sets(st.sampled_from(GATES)),
 )
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_did_not_run_never_passed(
     linear: Prepared,
     operators: frozenset[str],

@@ -176,12 +176,22 @@ def test_what_this_machine_lacks_is_known_first(tmp_path: Path) -> None:
     assert ([target.name for target in result.targets], result.exit_code) == (["a"], ExitCode.ENVIRONMENT)
 
 
+DIE = [f'targets.{name}.verify.accuracy={{ fn = "data:die", min = 1 }}' for name in "ab"]
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+def test_a_process_that_dies_ends_the_build(tmp_path: Path) -> None:
+    config = write_project(tmp_path, TWO, model=LINEAR, data=METRICS)
+    with pytest.raises(EtdevError, match=r"the process that built '[ab]' has ended: .*SIGKILL"):
+        etdev.build(config, overrides=DIE, jobs=2)
+
+
 @pytest.mark.integration
 def test_a_process_that_dies(tmp_path: Path) -> None:
     """Takes its target along; another process builds the next one."""
     config = write_project(tmp_path, TWO + "    [targets.c]\n", model=LINEAR, data=METRICS)
-    die = 'targets.a.verify.accuracy={ fn = "data:die", min = 1 }'
-    result = etdev.build(config, overrides=[die], jobs=2, keep_going=True)
+    result = etdev.build(config, overrides=DIE[:1], jobs=2, keep_going=True)
     assert [one.name for one in result.failed] == ["a"]
     assert re.search("the process that built 'a' has ended: .*SIGKILL", result.failed[0].errors[0].message)
     assert [target.status for target in result.targets] == ["built", "built"]

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from etdev.data_stack import with_room
 from etdev.errors import EtdevError, MissingRequirementError, StageError
 from etdev.files import file_sha256, remove_abandoned, temporary_folder
 from etdev.pipeline.builder.compile import CompiledMethod
@@ -90,7 +89,6 @@ class RemoteBuilder:
         self._open.close()
 
 
-@with_room
 def _result_or_error(build: Callable[[], _Made]) -> _Made | EtdevError:
     try:
         return build()

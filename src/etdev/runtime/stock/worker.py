@@ -17,7 +17,6 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from etdev import compat
-from etdev.data_stack import with_room
 from etdev.runtime.stock.wire import receive, send
 
 
@@ -169,7 +168,6 @@ def _start() -> Callable[[], Worker]:
     return lambda: worker
 
 
-@with_room
 def main() -> None:
     """Run the process of the stock runtime."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes. The parent decides when this one ends.

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from etdev.data_stack import with_room
 from etdev.errors import UsageError
 from etdev.runtime.hostmem import host_bytes
 from etdev.runtime.orchestrator.errors import RemoteError
@@ -73,6 +74,7 @@ def load_job(parts: Sequence[Any]) -> Job:
     return Job(call, tuple(args), kwargs, keep)
 
 
+@with_room
 def run_job(
     worker: Worker, parts: Sequence[Any], dumps: Dumps = pickle.dumps, *, before: Callable[[], None] | None = None
 ) -> list[Any]:

@@ -18,7 +18,6 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-from etdev.data_stack import with_room
 from etdev.runtime.orchestrator.transports.process_parts import (
     dump_error,
     load,
@@ -43,7 +42,6 @@ class Kind(IntEnum):
     FAILED = 8
 
 
-@with_room
 def main(descriptor: int) -> None:
     """Serve the parent's commands, which come through this descriptor."""
     os.set_inheritable(descriptor, False)
