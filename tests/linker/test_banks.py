@@ -161,8 +161,8 @@ def test_a_full_bank_names_what_is_in_use() -> None:
         link(found.program, LinkOptions(banks=two_banks(16, 16)), found.sidecar)
     assert caught.value.message == (
         "the tensors do not fit into the memory banks: the 2 banks together have 32 bytes, but 192 are in use while "
-        "instruction 1 (aten::mm.out) runs in method 'forward'; in use then: input 0 (64 B), the result of "
-        "instruction 0 (aten::mm.out) (64 B), output 0 (64 B)"
+        "instruction 1 (aten::mm.out) runs in method 'forward'; tensors in use at that point: input 0 (64 B), "
+        "the result of instruction 0 (aten::mm.out) (64 B), output 0 (64 B)"
     )
     assert caught.value.hint == (
         "enlarge bank 'fast' to 192 bytes, enlarge bank 'slow' to 192 bytes, or use smaller inputs"
@@ -176,8 +176,8 @@ def test_the_bytes_that_one_bank_lacks_are_named() -> None:
         link(found.program, LinkOptions(banks=two_banks(160, 48)), found.sidecar)
     assert caught.value.message == (
         "the tensors do not fit into the memory banks: in bank 'fast' (160 B), 32 bytes are missing while "
-        "instruction 1 (aten::mm.out) runs in method 'forward'; in use then: input 0 (64 B), the result of "
-        "instruction 0 (aten::mm.out) (64 B), output 0 (64 B)"
+        "instruction 1 (aten::mm.out) runs in method 'forward'; tensors in use at that point: input 0 (64 B), "
+        "the result of instruction 0 (aten::mm.out) (64 B), output 0 (64 B)"
     )
     assert caught.value.remedies[:2] == ("enlarge bank 'fast' to 192 bytes", "enlarge bank 'slow' to 64 bytes")
 
@@ -218,8 +218,8 @@ def test_the_bytes_that_xnnpack_may_read_count_as_in_use() -> None:
         link(found.program, LinkOptions(banks=Banks((Bank("sram", 159),), (1,))), found.sidecar)
     assert caught.value.message == (
         "the tensors do not fit into the memory banks: the bank has 159 bytes, but 160 are in use while instruction 0 "
-        "(XnnpackBackend) runs in method 'forward'; in use then: input 0 (64 B), output 0 (32 B), 64 bytes after the "
-        "last tensor, which XNNPACK may read"
+        "(XnnpackBackend) runs in method 'forward'; tensors in use at that point: "
+        "input 0 (64 B), output 0 (32 B), 64 bytes after the last tensor, which XNNPACK may read"
     )
     assert caught.value.hint == (
         "enlarge bank 'sram' to 160 bytes, use smaller inputs, or lower the maximum of a dynamic dimension"

@@ -197,7 +197,7 @@ FLAWS: dict[str, tuple[Change, str, str]] = {
     "tensor list before": (
         value(9, m.TensorList((9,))),
         f"{V}[9].tensor_list.items[0]",
-        "must come before the list",
+        "must have a lower index than its list",
     ),
     "optional list": (
         value(14, m.OptionalTensorList((-2,))),

@@ -85,7 +85,7 @@ def test_an_interrupted_run_is_continued(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("text", ["", "[]", '{"format": 2, "files": {}}', '{"format": 1}', '{"format": 1, "files": 3}'])
 def test_a_strange_list(tmp_path: Path, text: str) -> None:
     (tmp_path / MANIFEST).write_text(text)
-    with pytest.raises(UsageError, match="does not list the files of a project in the format of this version"):
+    with pytest.raises(UsageError, match="not a list of files that this version of etdev can read"):
         write_project(tmp_path, FILES)
     assert found(tmp_path) == {}
 

@@ -349,7 +349,7 @@ def _does_not_fit(error: BanksFullError, items: _Items, problem: BankedProblem, 
     if padding:
         live.append(f"{padding} bytes after the last tensor, which XNNPACK may read")
     return CapacityError(
-        f"the tensors do not fit into the memory banks: {reason}; in use then: {', '.join(live)}",
+        f"the tensors do not fit into the memory banks: {reason}; tensors in use at that point: {', '.join(live)}",
         remedies=remedies,
         ends_in_use=any(items.is_end(index) for index in buffers),
         at_delegate=isinstance(_running(*items.instruction_at(instant)), m.DelegateCall),

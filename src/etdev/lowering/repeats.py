@@ -155,7 +155,7 @@ class _Stretch:
         return tuple([user - self._begin if user <= self._end else -1 for user in found])
 
     def _memory(self, index: int) -> tuple[Hashable, ...]:
-        """Return the facts about the memory of an op's output. Its lifetime is cut off outside of the stretch."""
+        """Return the facts about the memory of an op's output, with the lifetime clipped to the stretch."""
         lifetimes, op = self._occupancy.lifetimes, self._occupancy.ops[index]
         return (
             (op.kind, op.nbytes, op.is_planned, op.runs_along),

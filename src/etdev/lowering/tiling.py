@@ -99,7 +99,7 @@ class _Tiling(NamedTuple):
 
 
 class _Tilings:
-    """Tilings of one graph. Editors of equal graphs that share :attr:`Editor.known` share the searches."""
+    """Tilings of one graph. Results are stored in :attr:`Editor.known`, where editors of equal graphs find them."""
 
     def __init__(self, editor: Editor) -> None:
         self._editor = editor
@@ -162,7 +162,7 @@ def _lowered(editor: Editor, goal: int, most_added: int) -> _Tiling:
 def _search(editor: Editor, goal: int, most_added: int) -> Iterator[tuple[Choice, Mapping[Node, int]]]:
     """Tile regions until the peak is at the goal, or cannot be lowered further.
 
-    Yield each tiled region, with the indices of the graph's ops before the region was tiled.
+    Yield each tiled region, with the indices that the graph's ops had just before that tiling.
     """
     added, occupancy = 0, editor.occupancy()
     repeats = editor.known.setdefault("repeats", Repeats())

@@ -27,7 +27,7 @@ _PLAIN_STEPS = 5_000_000
 
 
 class Restarts:
-    """Searches for plans of the same buffers with different capacities."""
+    """A series of searches for a plan. All place the same buffers, each in another capacity of memory."""
 
     def __init__(self, tables: Tables, spent: int = 0) -> None:
         """Prepare the searches. ``spent`` is the number of steps spent so far by other searches for the problem."""

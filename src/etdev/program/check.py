@@ -164,7 +164,7 @@ def _check_tensor_list(plan: m.ExecutionPlan, index: int, items: tuple[int, ...]
             continue
         check_index(item, plan.values, "values", *path)
         if item >= index:
-            raise FlawError(f"value {item} must come before the list, because the runtime relies on that order", *path)
+            raise FlawError(f"value {item} must have a lower index than its list: the runtime relies on that", *path)
         found = plan.values[item]
         if not isinstance(found, m.Tensor) and not (optional and isinstance(found, m.Null)):
             raise FlawError(f"expected a tensor, but value {item} is a {type(found).__name__}", *path)

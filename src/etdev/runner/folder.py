@@ -81,7 +81,7 @@ def remove_project(folder: Path) -> None:
 
 
 def _own_files(folder: Path) -> dict[str, list[str]]:
-    """Return the digests of each file that etdev wrote to a folder, by name. A changed file has another digest."""
+    """Return the digests that etdev recorded for each file that it wrote to a folder, by file name."""
     path = folder / MANIFEST
     if not os.path.lexists(path):
         return {}
@@ -92,7 +92,7 @@ def _own_files(folder: Path) -> dict[str, list[str]]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass
     raise UsageError(
-        "this file does not list the files of a project in the format of this version of etdev",
+        "this is not a list of files that this version of etdev can read",
         where=str(path),
         hint="remove this file and the other files of the old project, or choose another folder",
     )

@@ -297,7 +297,7 @@ class DeviceAllocator(MoveOnly, ABC):
             name = self.device_type.name.lower()
             raise DeviceMemoryError(
                 f"there is no device {name}:{index}",
-                hint=f"use an index from 0; the number of these devices is {count}",
+                hint=f"use an index from 0 to {count - 1}" if count else f"this machine has no {name} devices",
             )
 
     def _device(self, index: int) -> Device:

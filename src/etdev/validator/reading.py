@@ -105,8 +105,9 @@ class StateReader:
     ) -> None:
         """Start with an empty state.
 
-        ``ways`` maps each block where paths merge to its number of incoming paths. ``canonical`` translates content of
-        the linked program to symbols of the program before the link, if equal bytes are known.
+        ``ways`` maps each block where paths merge to its number of incoming paths. ``canonical`` maps content of the
+        linked program to a symbol of the program before the link that is known to have the same bytes. It returns other
+        content unchanged.
         """
         self.symbols = symbols
         self.facts = facts

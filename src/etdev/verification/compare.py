@@ -26,10 +26,10 @@ QUANTIZED_MARGIN_DB = 6.0
 QUANTIZED_SNR_RANGE = (3.0, 30.0)
 """Lowest and highest SNR, in dB, that etdev requires of a quantized target by default.
 
-The SNR is measured against the quantized model before lowering. The required SNR is the SNR of the quantization minus
-:data:`QUANTIZED_MARGIN_DB`, clamped to this range. It is not a fixed value, because a delegate and the reference may
-round to different quantization steps. The model amplifies these differences like quantization noise. A wrong program
-has an SNR of about 0 dB.
+The program is compared with the quantized model. The SNR that it must reach is the quantized model's own SNR against
+the float model minus :data:`QUANTIZED_MARGIN_DB`, clamped to this range. The requirement depends on the model, because
+a delegate and the quantized model may round to different steps, and the model amplifies such differences as much as
+its quantization noise. A wrong program has an SNR of about 0 dB.
 """
 
 MOST_STEPS = 8

@@ -223,9 +223,9 @@ class _Views:
         )
 
     def _require_same_shape(self, source: int, out: int) -> None:
-        """Raise ``Refused`` if the merged bytes would hold a tensor on a device together with another tensor.
+        """Raise ``Refused`` if an input or output on a device would share its bytes with an unsuitable tensor.
 
-        The caller's memory on a device cannot hold a tensor of another shape, or a second input or output.
+        Unsuitable is a tensor of another shape, and a second input or output.
         """
         ends = self._device_values_near(source, out)
         source_tensor, target_tensor = self._tensor(source), self._tensor(out)

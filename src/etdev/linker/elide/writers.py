@@ -20,7 +20,7 @@ class Writers:
     """Positions of the instructions that write a value, or redirect the value to another tensor."""
 
     def __init__(self, found: Reaching, planned: Collection[int]) -> None:
-        """Collect the positions from the data flow. ``planned`` are the values in planned memory."""
+        """Collect the positions of these instructions. ``planned`` contains the values in planned memory."""
         self._of: dict[int, list[int]] = defaultdict(list)
         for position, effect in enumerate(found.effects):
             ends = [pair[1] for pair in (effect.view, effect.move) if pair]

@@ -110,8 +110,8 @@ def _conversion(program: ExportedProgram, end: End, written: Sequence[str]) -> I
 def _names(signature: Signature, changed: int, outputs: Sequence[bool]) -> dict[End, str]:
     """Return the names of all float32 inputs and outputs.
 
-    ``outputs`` is True for each of the method's own float32 outputs. ``changed`` is the number of inputs that the
-    method changes.
+    The program first returns the ``changed`` inputs that the method changes, then the method's own outputs. ``outputs``
+    tells for each own output whether it is float32.
     """
     names: dict[End, str] = {}
     for position, item in enumerate(signature.inputs):
