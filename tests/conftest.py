@@ -18,6 +18,7 @@ from hypothesis import settings
 from support import draws
 from support.exports import shorten_exports
 from support.native import compiled_host
+from support.sampling import mark_cases_of_every_night
 from support.stock import SpareProcesses
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    mark_cases_of_every_night(items)
     for marker in ("slow", "integration", "nightly"):
         skip = pytest.mark.skip(reason=f"{marker}: run with --{marker}")
         for item in items if not config.getoption(f"--{marker}") else ():

@@ -264,6 +264,7 @@ def _lower(case: Case, *devices: str) -> Program:
 
 @pytest.mark.integration
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.sampled
 def test_the_program_computes_what_the_model_does(case: Case) -> None:
     """As ExecuTorch emits it, and with its nested programs linked; what is inside and outside is as the case says."""
     from etdev.runtime.replay import ReplayRuntime

@@ -81,9 +81,7 @@ def test_the_files_are_those_of_its_folder(template: str, repository: Path) -> N
 @pytest.mark.parametrize(
     "template",
     [
-        name
-        if name == "minimal"
-        else pytest.param(name, marks=[pytest.mark.slow, *[pytest.mark.nightly] * (name not in ("mcu", "ci"))])
+        pytest.param(name, marks=[pytest.mark.slow, *[pytest.mark.nightly] * (name not in ("minimal", "ci"))])
         for name in TEMPLATES
     ],
 )

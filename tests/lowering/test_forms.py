@@ -263,12 +263,14 @@ def _stock_operators(case: Case, folder: Path) -> set[str]:
 
 @pytest.mark.integration
 @pytest.mark.parametrize("case", APPLIES.values(), ids=APPLIES)
+@pytest.mark.sampled
 def test_a_form_computes_the_same(case: Case, tmp_path: Path) -> None:
     _check(case, tmp_path)
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize("case", STAYS.values(), ids=STAYS)
+@pytest.mark.sampled
 def test_what_no_form_is_for_stays(case: Case, tmp_path: Path) -> None:
     _check(case, tmp_path)
 

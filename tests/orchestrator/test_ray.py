@@ -95,6 +95,7 @@ def test_what_cannot_be_pickled_is_named(o: Orchestrator, call: Callable[..., ob
         o.submit(call, *args).result(LIMIT)
 
 
+@pytest.mark.nightly
 def test_more_bytes_than_ray_holds_in_shared_memory(o: Orchestrator) -> None:
     array = np.arange(65 << 20, dtype=np.float32)
     handle = o.malloc(0, array.nbytes)

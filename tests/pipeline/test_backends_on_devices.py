@@ -156,6 +156,7 @@ def test_what_all_targets_need_of_a_device_map_is_said_once(
     assert etdev.build(made.loaded.path, verify=False).notes == ()
 
 
+@pytest.mark.nightly
 def test_vulkan_lowers_anywhere(project: Callable[..., Project]) -> None:
     step = '    [targets.gpu]\n    partitioners = [{ backend = "vulkan", options = { storage = "buffer" } }]\n'
     made = project(LINEAR_CONFIG + step, model=LINEAR)

@@ -53,6 +53,7 @@ def check(target: TargetResult, name: str) -> CheckResult:
 
 @needs_packages
 @pytest.mark.parametrize("model", ["CnnLast", "MobileLast", "Pooled", "Autoencoder"])
+@pytest.mark.sampled
 def test_a_model(tmp_path: Path, model: str) -> None:
     """It runs on the library's kernels, at most one step from the quantized model. Two builds have the same bytes."""
     first, second = (etdev.build(write(tmp_path / name, model))["mcu"] for name in ("one", "another"))

@@ -57,6 +57,7 @@ def check(target: TargetResult, name: str) -> CheckResult:
         ("Autoencoder", "ethos-u65-256"),
     ],
 )
+@pytest.mark.sampled
 def test_a_model(tmp_path: Path, model: str, npu: str) -> None:
     """All of it is on the processor and computes the quantized model. Builds in two folders have the same bytes."""
     first, second = (build(tmp_path / name, model, npu, "budget.scratch = '64KiB'") for name in ("one", "another"))
@@ -115,6 +116,7 @@ def ends(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, BuildResult]:
     ("backend", "answer"),
     [("mcu", "replay"), ("xnnpack", "runtime"), pytest.param("portable", "runtime", marks=pytest.mark.slow)],
 )
+@pytest.mark.nightly
 def test_outputs_are_the_same_with_quantized_ends(
     ends: tuple[Path, BuildResult], backend: str, answer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +162,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.nightly
 def test_the_report_page_has_vela_s_figures(small: Path) -> None:
     """A table of the method, with the sizes of the build."""
     file = small / "build" / "mcu" / "small.pte"
@@ -294,12 +297,14 @@ def test_files_and_names_are_checked_before_the_model_is_loaded(tmp_path: Path) 
         etdev.build(config)
 
 
+@pytest.mark.nightly
 def test_vela_refuses_a_flag(tmp_path: Path) -> None:
     config = write(tmp_path, "Autoencoder", "ethos-u55-128", options=', extra_flags = ["--optimise=Fast"]')
     with pytest.raises(LowerError, match="Vela cannot compile a delegate: KeyError: 'Fast'"):
         etdev.build(config)
 
 
+@pytest.mark.nightly
 def test_too_much_scratch_memory_fails_the_budget(tmp_path: Path) -> None:
     target = build(tmp_path, "Autoencoder", "ethos-u55-128", "budget.scratch = 16")
     answer = check(target, "budget")

@@ -108,6 +108,7 @@ def mobile(project: Callable[..., Project]) -> Callable[..., TargetResult]:
 
 @pytest.mark.parametrize("stem", ["relu", pytest.param("hardswish", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("tiling", ["auto", "off", "always"])
+@pytest.mark.sampled
 def test_no_form_takes_more_memory_than_the_stock_lowering(
     mobile: Callable[..., TargetResult], stem: str, tiling: str
 ) -> None:
@@ -179,6 +180,7 @@ def _method(target: TargetResult) -> MethodResult:
         ("count", FORWARD),
     ],
 )
+@pytest.mark.sampled
 def test_methods_compute_the_same(project: Callable[..., Project], method: str, forms: dict[str, int]) -> None:
     """Branches, state and several ops: the stock runtime computes what eager PyTorch does."""
     target = _build(project, _config(method=method))
@@ -203,6 +205,7 @@ def test_a_dynamic_batch_keeps_linear(project: Callable[..., Project]) -> None:
         ('runtime.kernels = ["portable", "optimized"]', tuple(FORWARD)),
     ],
 )
+@pytest.mark.sampled
 def test_the_runtime_decides(project: Callable[..., Project], target: str, usable: tuple[str, ...]) -> None:
     """A runtime without the library gets the stock lowering: the same bytes."""
     from etdev.lowering.forms import FORMS
@@ -240,6 +243,7 @@ def test_what_a_delegate_takes_is_left_to_it(
 
 
 @pytest.mark.parametrize("backend", ["portable", pytest.param("xnnpack", marks=pytest.mark.slow)])
+@pytest.mark.nightly
 def test_a_quantized_model(project: Callable[..., Project], backend: str) -> None:
     """Its outputs stay those of the quantized model; XNNPACK takes as much of it as without."""
     more = '[quantize.int8]\nscheme = "pt2e-xnnpack"\ncalibration = "data:samples"'

@@ -52,6 +52,7 @@ _OFTEN = ("dense", "excite", "fire", "unet")
 @pytest.mark.parametrize(
     "name", [name if name in _OFTEN else pytest.param(name, marks=pytest.mark.slow) for name in small_nets.SHAPES]
 )
+@pytest.mark.sampled
 def test_a_build_is_never_above_the_stock_lowering_and_relink(
     name: str, project: Callable[..., Project], tmp_path: Path
 ) -> None:

@@ -249,6 +249,7 @@ def count_theirs(case: Case, built: Built) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.sampled
 def test_a_tensor_crosses_where_it_has_to_and_once(case: Case, project: Callable[..., Project]) -> None:
     body = MODEL.format(inputs=", ".join(case.names), body=case.body)
     built = build(project(case.config(), model=body))

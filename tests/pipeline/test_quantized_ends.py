@@ -228,6 +228,7 @@ def test_the_report(built: BuildResult, config: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["integers", "xnnpack"])
+@pytest.mark.nightly
 def test_a_runner_takes_and_returns_the_integers(built: BuildResult, target: str, tmp_path: Path) -> None:
     tools()
     file = built.path(target)
@@ -277,6 +278,7 @@ def test_a_wrong_constant_is_found(built: BuildResult, config: Path) -> None:
         ),
     ],
 )
+@pytest.mark.nightly
 def test_a_file_of_another_config_is_refused(
     built: BuildResult, config: Path, overrides: list[str], problem: str
 ) -> None:
@@ -315,6 +317,7 @@ def test_errors(config: Path, overrides: list[str], message: str, hint: str) -> 
     assert key.startswith("`targets.integers.io.")
 
 
+@pytest.mark.nightly
 def test_a_constant_of_the_same_name(tmp_path: Path) -> None:
     config = write_project(tmp_path, CONFIG.replace("get_width", "forward_input0_zp"), model=MODEL, data=DATA)
     with pytest.raises(ConfigError) as error:

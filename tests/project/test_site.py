@@ -147,6 +147,7 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.mark.integration
+@pytest.mark.nightly
 def test_pages_fit_a_phone_and_ask_nobody(browser: Browser, site: Path) -> None:
     browser.driver.set_window_size(360, 740)
     metrics = {"width": 360, "height": 740, "mobile": True, "deviceScaleFactor": 1}

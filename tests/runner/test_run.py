@@ -128,6 +128,7 @@ def test_the_native_host_measures_the_same(many: Path, tmp_path: Path, target: s
         assert all(made.facts.scaling(method).counted == found[method.name].method for method in layout.methods)
 
 
+@pytest.mark.nightly
 def test_delegates_and_arrays(many: Path, tmp_path: Path) -> None:
     found = measured(many / "xnn" / "many.pte", tmp_path / "large")
     exact = compiled(found, tmp_path / "exact", embed=True)
@@ -179,6 +180,7 @@ def shrink(header: Path, constant: str) -> None:
     header.write_text(before + after)
 
 
+@pytest.mark.nightly
 def test_names_of_methods(tmp_path: Path) -> None:
     """Names that the project has itself, and names that are the same in C++."""
     names = [
@@ -203,6 +205,7 @@ def test_names_of_methods(tmp_path: Path) -> None:
     assert outputs == [[raw(x.sin())]] * len(names)
 
 
+@pytest.mark.nightly
 def test_inputs_that_are_not_tensors(tmp_path: Path) -> None:
     """The program fixes their values. Here, only the factor is used: ``x + 3 * y``."""
     scalars = (
@@ -228,6 +231,7 @@ def test_inputs_that_are_not_tensors(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("planned", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.nightly
 def test_tensors_in_another_order_of_dimensions(tmp_path: Path, planned: bool) -> None:
     file = tmp_path / "image.pte"
     write(channels_last(planned=planned), file)
@@ -246,6 +250,7 @@ def test_tensors_in_another_order_of_dimensions(tmp_path: Path, planned: bool) -
 
 
 @pytest.mark.parametrize("embed", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.nightly
 def test_nothing_but_a_constant(tmp_path: Path, embed: bool) -> None:
     """No arena, no input, no kernel."""
     file = tmp_path / "answer.pte"
@@ -335,6 +340,7 @@ def test_weights_in_a_file(small: Path, tmp_path: Path, target: str, embed: bool
     assert f"kMethodPoolBytes  {size} of {size} bytes" in text
 
 
+@pytest.mark.nightly
 def test_weights_in_several_files(small: Path, tmp_path: Path) -> None:
     program, weights = small / "portable" / "small-one.pte", small / "portable" / "w.ptd"
     whole = flat_tensor.read(weights)
@@ -391,6 +397,7 @@ def test_calls_are_repeated_on_one_state(exact: Compiled, tmp_path: Path) -> Non
     assert "call 3  read" in done.stdout
 
 
+@pytest.mark.nightly
 def test_a_project_is_compiled_in_any_folder(exact: Compiled, tmp_path: Path) -> None:
     folder = tmp_path / "a folder"
     write_project(folder, {path.name: path.read_bytes() for path in exact.folder.iterdir() if path.is_file()})

@@ -100,6 +100,7 @@ def check(made: Emitted, *methods: str, rounds: int = 2) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.backend == "portable"])
+@pytest.mark.sampled
 def test_a_model_is_replayed_as_eager_computes_it(tmp_path: Path, name: str) -> None:
     check(emit(tmp_path, CASES[name]))
 

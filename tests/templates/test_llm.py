@@ -31,7 +31,7 @@ from etdev.program.sidecar import read_sidecar
 from etdev.templates import render
 from etdev.templates.create import create_project, plan_project
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.nightly]
 
 MODULES = ("model", "data")
 GENERATE = """

@@ -267,7 +267,7 @@ def _check_in_place(runtime: StockRuntime, operator: str) -> None:
 
 @pytest.mark.parametrize(
     "operator",
-    ["aten::mul.out", "aten::_softmax.out", pytest.param("aten::where.self_out", marks=pytest.mark.integration)],
+    ["aten::mul.out", "aten::_softmax.out", pytest.param("aten::where.self_out", marks=pytest.mark.nightly)],
 )
 def test_kernels_that_work_in_place(operator: str) -> None:
     with StockRuntime() as runtime:

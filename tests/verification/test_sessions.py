@@ -485,6 +485,7 @@ BLENDED = """
 
 
 @pytest.mark.integration
+@pytest.mark.nightly
 def test_a_quantized_program_is_compared_with_the_quantized_model_on_its_state(tmp_path: Path) -> None:
     """Each method is quantized by itself, so that the state that they share is in two modules."""
     prepared = prepare(tmp_path, "int8", QUANTIZED, model=BLEND, data=BLENDED)

@@ -422,7 +422,7 @@ WAITING = """
     [
         pytest.param(signal.SIGINT, (), id="SIGINT", marks=pytest.mark.slow),
         pytest.param(signal.SIGTERM, (), id="SIGTERM", marks=pytest.mark.slow),
-        pytest.param(signal.SIGINT, ("-j", "2"), id="SIGINT, two at a time"),
+        pytest.param(signal.SIGINT, ("-j", "2"), id="SIGINT, two at a time", marks=pytest.mark.nightly),
     ],
 )
 def test_an_interrupt_leaves_nothing_half_written(

@@ -110,6 +110,7 @@ def test_methods_share_state_in_one_bank(tmp_path: Path) -> None:
     assert banks["slow"].cost == 4 * banks["fast"].cost
 
 
+@pytest.mark.nightly
 def test_a_model_that_does_not_fit_leaves_no_file(tmp_path: Path) -> None:
     config = CONFIG.replace('"3KiB"', '"1KiB"').replace('"16KiB"', '"1KiB"')
     write_project(tmp_path, config, model=MODEL)
@@ -153,6 +154,7 @@ def test_a_remedy_that_the_target_uses_is_not_advised(tmp_path: Path) -> None:
         ('delegates = { EthosUBackend = "fast" }', "no method of the program has the backend 'EthosUBackend'"),
     ],
 )
+@pytest.mark.sampled
 def test_a_pin_of_a_name_that_does_not_exist(pin: str, message: str, tmp_path: Path) -> None:
     folder = write_project(tmp_path, CONFIG + f"    {pin}\n", model=MODEL)
     with pytest.raises(ConfigError) as caught:

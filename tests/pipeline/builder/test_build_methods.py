@@ -160,6 +160,7 @@ def test_a_target_is_the_same_alone_or_behind_another_one(tmp_path: Path, in_tur
     assert digests(alone)["xnnpack"] == in_turn["xnnpack"].sha256
 
 
+@pytest.mark.nightly
 def test_a_method_that_fails(tmp_path: Path) -> None:
     """Its error is the target's, and nothing of the others stays."""
     config = write_project(tmp_path, CONFIG, model=MODEL)

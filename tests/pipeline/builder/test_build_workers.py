@@ -67,6 +67,7 @@ def test_the_same_as_in_turn(tmp_path: Path) -> None:
 
 @pytest.mark.integration
 @pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.nightly
 def test_one_that_fails(tmp_path: Path, jobs: int) -> None:
     """Without ``keep_going`` no other is begun; with it, all others are built, and the worst code is the answer."""
     config = write_project(

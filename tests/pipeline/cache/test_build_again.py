@@ -194,6 +194,7 @@ def test_an_unchanged_project_is_not_built(first: tuple[Path, Path, BuildResult]
 
 
 @pytest.mark.integration
+@pytest.mark.nightly
 def test_a_limit_alone_quantizes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache has the outputs of the quantized model on the calls of its verification."""
     monkeypatch.setenv("ETDEV_CACHE_DIR", str(tmp_path / "cache"))

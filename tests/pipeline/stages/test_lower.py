@@ -359,6 +359,7 @@ class Net(torch.nn.Module):
 
 
 @pytest.mark.parametrize(("config", "model", "failure"), LOWERING.values(), ids=LOWERING)
+@pytest.mark.sampled
 def test_what_cannot_be_lowered(
     project: Callable[..., Project], capfd: pytest.CaptureFixture[str], config: str, model: str, failure: Failure
 ) -> None:
@@ -469,6 +470,7 @@ EMISSION = {
 
 
 @pytest.mark.parametrize(("body", "message", "hint"), EMISSION.values(), ids=EMISSION)
+@pytest.mark.sampled
 def test_what_cannot_be_emitted(
     project: Callable[..., Project], capfd: pytest.CaptureFixture[str], body: str, message: str, hint: str
 ) -> None:

@@ -237,6 +237,7 @@ BAD_DATA = {
 
 
 @pytest.mark.parametrize(("body", "message", "hint"), BAD_DATA.values(), ids=BAD_DATA)
+@pytest.mark.sampled
 def test_calibration_that_cannot_be_used(
     project: Callable[..., Project], body: str, message: str, hint: str | None
 ) -> None:
@@ -253,6 +254,7 @@ RESET = """
 
 
 @pytest.mark.parametrize("scheme", [STATIC, DYNAMIC], ids=["static", "dynamic"])
+@pytest.mark.nightly
 def test_a_method_with_nothing_to_quantize_stays_float(project: Callable[..., Project], scheme: str) -> None:
     """It takes no inputs, so that nobody has to name any to calibrate on; and the others are quantized."""
     config = _config(scheme).replace("[quantize.small]", "[methods.reset]\ninputs = []\n[quantize.small]")
@@ -329,6 +331,7 @@ def test_the_output_projection_of_attention_stays_float(project: Callable[..., P
 
 
 @pytest.mark.parametrize("scheme", [STATIC, DYNAMIC, INT4], ids=["static", "dynamic", "8da4w"])
+@pytest.mark.nightly
 def test_named_modules_stay_in_float(project: Callable[..., Project], scheme: str) -> None:
     model = MODEL.replace("nn.Linear(64, 8)", "nn.Sequential(nn.ReLU(), nn.Linear(32, 8))").replace(
         "self.second(self.first(x).relu()) + 0 * self.count", "self.first(x), self.second(x)"
@@ -451,6 +454,7 @@ def test_int8_without_a_delegate_runs_on_kernels(project: Callable[..., Project]
     assert any(name.startswith("quantized_decomposed::") for name in operators(emitted))
 
 
+@pytest.mark.nightly
 def test_a_saved_program_is_quantized_too(project: Callable[..., Project], tmp_path: Path) -> None:
     net = torch.nn.Sequential(torch.nn.Linear(32, 8))
     program = torch.export.export(

@@ -200,6 +200,7 @@ PARTS = ("a condition alone", "a condition that ends with a condition", "two con
         for name, case in CASES.items()
     ],
 )
+@pytest.mark.sampled
 def test_an_object_program_is_right(tmp_path: Path, case: Case) -> None:
     made = emit(tmp_path, case)
 
@@ -208,6 +209,7 @@ def test_an_object_program_is_right(tmp_path: Path, case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", INSIDE.values(), ids=INSIDE)
+@pytest.mark.sampled
 def test_delegates_inside_branches_and_loops(tmp_path: Path, case: Case) -> None:
     made = emit(tmp_path, replace(case, lower_more=delegate_every_sum))
 

@@ -156,6 +156,7 @@ ODD = {
 
 @pytest.mark.integration
 @pytest.mark.parametrize("name", ODD)
+@pytest.mark.sampled
 def test_tensors_in_odd_orders_are_contiguous(tmp_path: Path, name: str) -> None:
     """Plain ExecuTorch 1.5.1 fails with error 0x12 in most of these cases, and computes wrong values in others."""
     made = emit(tmp_path, ODD[name])
