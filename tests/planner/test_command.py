@@ -34,14 +34,14 @@ def test_a_plan_as_json(example: str, capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_a_plan_in_words(example: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([example]) == 0
-    assert capsys.readouterr().out.startswith("5 buffers: 12 bytes, no plan needs less; ")
+    assert capsys.readouterr().out.startswith("5 buffers: 12 bytes, optimal; ")
     assert main([example, "--planner", "naive"]) == 0
-    assert "20 bytes, every plan needs at least 12, gap 8; " in capsys.readouterr().out
+    assert "20 bytes, lower bound 12, gap 8; " in capsys.readouterr().out
 
 
 def test_what_does_not_fit_is_exit_code_1(example: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([example, "--capacity", "11"]) == 1
-    assert "no plan needs less; exceeds the capacity by 1; " in capsys.readouterr().out
+    assert "optimal; exceeds the capacity by 1; " in capsys.readouterr().out
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

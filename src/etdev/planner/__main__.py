@@ -73,7 +73,7 @@ def _document(problem: Problem, plan: Plan, seconds: float) -> dict[str, object]
 
 def _sentence(problem: Problem, plan: Plan, seconds: float) -> str:
     gap = plan.size - plan.lower_bound
-    said = "no plan needs less" if plan.optimal else f"every plan needs at least {plan.lower_bound:,}, gap {gap:,}"
+    said = "optimal" if plan.optimal else f"lower bound {plan.lower_bound:,}, gap {gap:,}"
     fits = ""
     if problem.capacity is not None:
         over = plan.size - problem.capacity

@@ -280,7 +280,7 @@ def _compared(buffer: BufferInfo) -> str:
     greedy = f"greedy {'the same' if buffer.greedy == buffer.size else format_size(buffer.greedy or 0)}"
     if buffer.lower_bound is None:
         return greedy
-    least = "optimal" if buffer.size <= buffer.lower_bound else f"at least {format_size(buffer.lower_bound)}"
+    least = "optimal" if buffer.size <= buffer.lower_bound else f"lower bound {format_size(buffer.lower_bound)}"
     return f"{least}; {greedy}"
 
 

@@ -65,5 +65,5 @@ def bound_text(buffer: BufferInfo) -> str:
     if buffer.lower_bound is None:
         return ""
     if buffer.lower_bound == buffer.size:
-        return "only state" if buffer.state else "no plan needs less"
-    return f"a plan needs at least {buffer.lower_bound:,}"
+        return "only state" if buffer.state else "optimal"
+    return f"lower bound {buffer.lower_bound:,}"

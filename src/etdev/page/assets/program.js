@@ -243,7 +243,7 @@ function bufferFacts(buffer) {
     buffer.info.lower_bound === null
       ? "not known"
       : buffer.info.lower_bound === buffer.info.size
-        ? "the same: optimal"
+        ? "the same (optimal)"
         : exactSize(buffer.info.lower_bound);
   const pairs = [
     ["buffer", `${buffer.info.index} on ${buffer.info.device}`],
