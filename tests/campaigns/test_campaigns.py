@@ -42,19 +42,20 @@ def test_files(repository: Path, tmp_path: Path, make_real: Callable[[str], Real
         write(program, tmp_path / f"{name}.pte")
     real = [make_real(name) for name in FILES]
     files = [*sorted(tmp_path.glob("*.pte")), *(file.pte for file in real), *(file.ptd for file in real if file.ptd)]
-    found = run(repository, tmp_path, "files", "--count", 1500, "--every", 3, "--files", *files)
+    found = run(repository, tmp_path, "files", "--count", 600, "--every", 3, "--files", *files)
     ends = found["ends"]
-    assert found["trials"] == 1500
-    assert ends["read .pte refused"] > 600
-    assert ends["read .pte accepted"] > 250
-    assert ends["read .ptd refused"] > 30
+    assert found["trials"] == 600
+    assert ends["read .pte refused"] > 200
+    assert ends["read .pte accepted"] > 80
+    assert ends["read .ptd refused"] > 10
     for end in ("relink done", "plan passed", "placement passed", "verify done", "describe done"):
-        assert ends[end] > 40, end
+        assert ends[end] > 12, end
     for end in ("relink refused", "plan failed", "placement failed", "page done", "diff done"):
-        assert ends[end] > 1, end
-    assert ends["stock same before and after"] > 1
+        assert ends[end] > 0, end
+    assert ends["stock same before and after"] > 0
 
 
+@pytest.mark.nightly
 def test_covered(repository: Path, tmp_path: Path) -> None:
     pytest.importorskip("atheris", reason="needs the dependency group `fuzz`")
     place = tmp_path / "base"
@@ -107,15 +108,16 @@ def test_a_run_goes_on_where_it_was_interrupted(repository: Path, tmp_path: Path
 
 def test_models(repository: Path, tmp_path: Path) -> None:
     pytest.importorskip("executorch", reason="needs the extra `build`")
-    found = run(repository, tmp_path, "models", "--count", 6)
-    assert found["ends"]["plain right"] > 2
-    assert found["ends"]["relink same bits"] > 2
-    assert found["ends"]["same as eager within tolerance"] > 2
-    assert found["ends"]["same bits as the object program"] > 1
+    found = run(repository, tmp_path, "models", "--count", 4)
+    assert found["ends"]["plain right"] > 1
+    assert found["ends"]["relink same bits"] > 1
+    assert found["ends"]["same as eager within tolerance"] > 1
+    assert found["ends"]["same bits as the object program"] > 0
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="faults are preloaded as on Linux")
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@pytest.mark.nightly
 def test_faults(repository: Path, tmp_path: Path) -> None:
     pytest.importorskip("executorch", reason="needs the extra `build`")
     found = run(repository, tmp_path, "faults", "--count", 20)

@@ -66,6 +66,7 @@ TWO_METHODS = """
 
 @pytest.mark.integration
 @pytest.mark.skipif(not STATE.available, reason=f"coreml: {STATE.reason}; {STATE.remedy}")
+@pytest.mark.nightly
 def test_two_builds_have_the_same_bytes(tmp_path: Path) -> None:
     """With several methods, too. Another model has another identifier, by which a device finds the compiled model."""
     found, other = [], CONVOLUTIONS.replace("seed(0)", "seed(1)")

@@ -90,6 +90,7 @@ def _constants(header: str) -> dict[str, int]:
     return {name: int(value) for name, value in re.findall(r"constexpr size_t (k\w+) = (\d+)", header)}
 
 
+@pytest.mark.nightly
 def test_the_host(page: str, folder: Path) -> None:
     """Sizes of arenas, pools and the file; the project of the page computes what the stock runtime computes."""
     found = find_toolchain()
