@@ -14,6 +14,7 @@ from etdev.pipeline.project import Project
 from etdev.pipeline.project.options import BuildOptions
 from etdev.pipeline.project.runtime_contents import needed_libraries
 from etdev.pipeline.results.result import MethodResult, TargetResult
+from etdev.pipeline.stages.emit import emission
 from support.stages import emit
 
 pytestmark = pytest.mark.integration
@@ -96,12 +97,12 @@ MOBILE = """
 def mobile(project: Callable[..., Project]) -> Callable[..., TargetResult]:
     """Build a small MobileNet with squeeze-excite."""
 
-    def build(stem: str, target: str = "") -> TargetResult:
+    def build(stem: str, target: str = "", *, cache: bool = True) -> TargetResult:
         config = (
             f'version = 1\n[model]\nentry = "model:{stem}"\n[methods.forward]\n'
             f'inputs = [{{ name = "x", dtype = "float32", shape = [1, 3, 96, 96] }}]\n[targets.cpu]\n{target}\n'
         )
-        return build_project(project(config, model=MOBILE), BuildOptions(verify=False))["cpu"]
+        return build_project(project(config, model=MOBILE), BuildOptions(verify=False, cache=cache))["cpu"]
 
     return build
 
@@ -116,6 +117,18 @@ def test_no_form_takes_more_memory_than_the_stock_lowering(
     found = mobile(stem, f'memory.tiling = "{tiling}"')
     assert found.memory["cpu"] <= stock.memory["cpu"]
     assert "convolution" in _method(found).forms
+
+
+@pytest.mark.parametrize("plain", [0, 1], ids=["ExecuTorch emits all", "ExecuTorch emits all but the first"])
+def test_the_file_does_not_depend_on_who_emits_the_candidates(
+    mobile: Callable[..., TargetResult], monkeypatch: pytest.MonkeyPatch, plain: int
+) -> None:
+    expected = mobile("relu").sha256
+    emit_directly, left = emission.emit_directly, iter(range(plain))
+    monkeypatch.setattr(
+        emission, "emit_directly", lambda *given: None if next(left, None) is None else emit_directly(*given)
+    )
+    assert mobile("relu", cache=False).sha256 == expected
 
 
 WIDE = """

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from etdev.pipeline.project.torch_tensors import Tensors
     from etdev.pipeline.results.result import UndelegatedOps
     from etdev.pipeline.stages.inputs import Signature
+    from etdev.program import Program
+    from etdev.program.sidecar import Sidecar
     from etdev.program.sidecar.records import DelegateRecord
 
 
@@ -94,9 +96,28 @@ class ReplacedOps:
     """Estimated peak in bytes with each convolution that keeps the slow kernel to save memory."""
 
 
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """An emitted program: the input of the link. Its constants and blobs may be in memory."""
+
+    program: Program
+    sidecar: Sidecar
+
+
+@dataclass(frozen=True, slots=True)
+class EmittedTrial(Emitted):
+    """An object program that lowering emitted in memory to measure its costs.
+
+    The sidecar has only the facts that the link needs.
+    """
+
+    complete: Callable[[], Emitted]
+    """Returns the program with its whole sidecar. It reads the graphs from which the program was emitted."""
+
+
 @dataclass(frozen=True)
 class EmittedFiles:
-    """An object program that lowering emitted to measure its costs, with its sidecar and ETRecord."""
+    """An object program that lowering emitted in files to measure its costs, with its sidecar and ETRecord."""
 
     path: Path
     folder: TemporaryDirectory[str]
@@ -113,7 +134,7 @@ class LoweredModel:
     stateful: frozenset[str]
     """Names of the methods that change buffers. Their results depend on the order of calls."""
     replaced: tuple[ReplacedOps, ...] = ()
-    emitted: EmittedFiles | None = None
+    emitted: EmittedFiles | EmittedTrial | None = None
     """The object program that lowering emitted to measure its costs; None if lowering emitted none."""
     records: Mapping[str, DelegateRecord] = field(default_factory=dict)
     """Records of compiled delegates, by the SHA-256 of the blob."""

@@ -24,8 +24,9 @@ from etdev.linker import LinkOptions, link
 from etdev.lowering.graph import FormSettings
 from etdev.lowering.rewrite import Applied, apply_forms
 from etdev.pipeline.project import Project
-from etdev.pipeline.stages.artifacts import EmittedFiles, ExportedModel, LoweredModel, ReplacedOps
-from etdev.pipeline.stages.emit import Emitted, emit_object, emit_trial
+from etdev.pipeline.stages.artifacts import Emitted, EmittedFiles, ExportedModel, LoweredModel, ReplacedOps
+from etdev.pipeline.stages.delegation import summarize_delegation
+from etdev.pipeline.stages.emit import emit_object, emit_trial
 from etdev.pipeline.stages.link.linking import unplanned_options
 from etdev.program import Program
 from etdev.program.constants import constants_size
@@ -88,7 +89,7 @@ def choose_forms(
     """Return the lowered methods with the forms from ``names`` that reduce the costs.
 
     ``place`` is the final path of the object program. If it is set and candidates were measured, the result includes
-    the files that were emitted for the chosen candidate.
+    the object program that was emitted for the chosen candidate.
     """
     memory = project.config.targets[target].memory
     tiling = memory.tiling
@@ -144,21 +145,22 @@ class _Trials:
         self._project, self._exported, self._target = project, exported, target
         self._lowered, self._place = lowered, place
         self._room = project.config.targets[target].memory.room
-        self._stock = self._measured(lowered)[1]
+        stock = emit_trial(project, _copied(lowered), exported, target)
+        self._is_plain = stock is not None
+        """True if etdev can emit the methods itself, which is faster and needs no files."""
+        self._stock = self._costs(self._emitted(lowered)[1] if stock is None else stock)
 
     def within_stock(self, settings: Mapping[str, FormSettings]) -> _Candidate:
         """Apply forms, fewer in each round, until no method needs more memory than with its stock lowering."""
         settings = {name: replace(found, limit=self._stock[name].memory) for name, found in settings.items()}
         while True:
-            lowered, applied = _apply(self._lowered, settings, self._known)
-            emitted, costs = self._measured(lowered)
-            over = [
-                name for name, cost in costs.items() if cost.memory > self._stock[name].memory and settings[name].names
-            ]
+            found = self._measured(settings, *_apply(self._lowered, settings, self._known))
+            memory = {name: cost.memory for name, cost in found.costs.items()}
+            over = [name for name in memory if memory[name] > self._stock[name].memory and settings[name].names]
             if not over:
-                return _Candidate(replace(lowered, emitted=emitted), applied, settings, costs)
+                return found
             for name in over:
-                settings[name] = _stricter(settings[name], self._stock[name].memory, costs[name].memory)
+                settings[name] = _stricter(settings[name], self._stock[name].memory, memory[name])
 
     def tiled(self, settings: Mapping[str, FormSettings]) -> _Candidate:
         """Apply the forms that the estimates suggest, including tiling.
@@ -175,11 +177,10 @@ class _Trials:
             lowered, applied = _apply(self._lowered, settings, self._known)
             if not any(found.is_tiled for found in applied.values()):
                 return best or _Candidate(lowered, applied, settings, {})
-            emitted, costs = self._measured(lowered)
-            found = _Candidate(replace(lowered, emitted=emitted), applied, settings, costs)
+            found = self._measured(settings, lowered, applied)
             if best is None or self._missing(found) < self._missing(best):
                 best = found
-            over = [name for name, cost in costs.items() if self._exceeds(cost) and applied[name].is_tiled]
+            over = [name for name, cost in found.costs.items() if self._exceeds(cost) and applied[name].is_tiled]
             if not over:
                 break
             settings = {
@@ -214,16 +215,26 @@ class _Trials:
             return TilingDecision(True, saved, growth, reason)
         return TilingDecision(False, saved, growth)
 
-    def _measured(self, lowered: LoweredModel) -> tuple[EmittedFiles | None, dict[str, _Cost]]:
-        """Emit a copy of the lowered methods, link each of them separately, and return the files and the costs."""
-        made = emit_trial(self._project, _copied(lowered), self._exported, self._target)
-        files, objects = self._emitted(lowered) if made is None else (None, made)
+    def _measured(
+        self, settings: Mapping[str, FormSettings], lowered: LoweredModel, applied: Mapping[str, Applied]
+    ) -> _Candidate:
+        """Emit the result of :func:`_apply` with these settings, and return it with its costs."""
+        if self._is_plain:
+            trial = emit_trial(self._project, lowered, self._exported, self._target)
+            if trial is not None:
+                return _Candidate(replace(lowered, emitted=trial), applied, settings, self._costs(trial))
+            lowered, applied = _apply(self._lowered, settings, self._known)  # The trial has changed the graphs.
+        files, objects = self._emitted(lowered)
+        return _Candidate(replace(lowered, emitted=files), applied, settings, self._costs(objects))
+
+    def _costs(self, objects: Emitted) -> dict[str, _Cost]:
+        """Link each method of an object program separately, and return the costs of the methods."""
         share_state = self._project.config.model.share_state
         banked: LinkOptions | None = None
         if self._room is not None:
             banked = unplanned_options(self._project, self._target, objects, self._exported.signatures)
-        costs = {name: _cost(objects, name, banked, share_state=share_state) for name in lowered.methods}
-        return files, costs
+        methods = self._lowered.methods
+        return {name: _cost(objects, name, banked, share_state=share_state) for name in methods}
 
     def _emitted(self, lowered: LoweredModel) -> tuple[EmittedFiles | None, Emitted]:
         """Emit a copy of the lowered methods with ExecuTorch. Return the files only if they have a final path."""
@@ -297,7 +308,8 @@ def _apply(
     replaced = tuple(
         ReplacedOps(name, dict(found.counts), slow_convolutions=found.left) for name, found in applied.items()
     )
-    return replace(changed, replaced=replaced), applied
+    delegations = tuple(summarize_delegation(name, changed.manager.exported_program(name)) for name in changed.methods)
+    return replace(changed, replaced=replaced, delegations=delegations), applied
 
 
 def _copied(lowered: LoweredModel) -> LoweredModel:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,9 +83,7 @@ def lower_model(
     forms = usable_forms(project, target)
     if not forms:
         return lowered
-    chosen = choose_forms(project, exported, target, lowered, forms, place)
-    kernels = tuple(summarize_delegation(name, chosen.manager.exported_program(name)) for name in programs)
-    return replace(chosen, delegations=kernels)
+    return choose_forms(project, exported, target, lowered, forms, place)
 
 
 def require_backends(project: Project, target: str) -> None:

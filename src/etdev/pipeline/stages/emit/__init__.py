@@ -1,6 +1,5 @@
 """Stage *emit*: turns the lowered model into an object program with its sidecar."""
 
-from etdev.pipeline.stages.emit.direct import Emitted
 from etdev.pipeline.stages.emit.emission import (
     ObjectProgram,
     emit_object,
@@ -10,4 +9,4 @@ from etdev.pipeline.stages.emit.emission import (
 )
 from etdev.pipeline.stages.emit.mutable_state import find_common
 
-__all__ = ["Emitted", "ObjectProgram", "emit_object", "emit_trial", "find_common", "merge_objects", "read_object"]
+__all__ = ["ObjectProgram", "emit_object", "emit_trial", "find_common", "merge_objects", "read_object"]

@@ -9,11 +9,11 @@ ExecuTorch's emission. Its constants are the model's own tensors, not copies.
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from etdev.pipeline.project import Project
-from etdev.pipeline.stages.artifacts import ExportedModel, LoweredModel
+from etdev.pipeline.stages.artifacts import Emitted, EmittedTrial, ExportedModel, LoweredModel
 from etdev.pipeline.stages.emit.constant_data import Constants, Delegates, program_of
 from etdev.pipeline.stages.emit.debug_handles import debug_handles
 from etdev.pipeline.stages.emit.external_data import data_names
@@ -23,7 +23,6 @@ from etdev.pipeline.stages.emit.method_notes import describe_origins
 from etdev.pipeline.stages.emit.mutable_state import find_state
 from etdev.pipeline.stages.emit.source_lines import SourceLines
 from etdev.pipeline.stages.emit.values import NotPlainError, Values, describe
-from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.sidecar import MethodNotes, Sidecar
 
@@ -32,46 +31,39 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 
-@dataclass(frozen=True, slots=True)
-class Emitted:
-    """An emitted program: the input of the link. Its constants and blobs may be in memory."""
-
-    program: Program
-    sidecar: Sidecar
-
-
-def emit_directly(
-    project: Project, lowered: LoweredModel, exported: ExportedModel, target: str, *, is_trial: bool = False
-) -> Emitted | None:
+def emit_directly(project: Project, lowered: LoweredModel, exported: ExportedModel, target: str) -> EmittedTrial | None:
     """Emit the lowered methods if all of them are plain; otherwise return None.
 
     The caller must have inserted the copies of :mod:`.dim_orders` and the clones of :mod:`etdev.pipeline.stages.writes`
-    into the graphs. This function only removes unused ops. For a trial, the sidecar has no source lines and no debug
-    handles.
+    into the graphs. This function only removes unused ops.
     """
     if project.config.targets[target].etrecord or lowered.manager.config_methods:
         return None  # ``config_methods`` are the constant methods, those of quantized inputs and outputs included.
     constants, delegates = Constants(), Delegates(first=1)
-    lines = None if is_trial else SourceLines(project.loaded.root)
-    plans, notes = [], {}
+    methods: list[_Method] = []
+    plans = []
     try:
         for name in sorted(lowered.methods):
             if find_state(project, lowered, exported, name):
                 return None
-            method = _Method(name, lowered.manager.exported_program(name), constants, delegates)
-            plans.append(method.plan())
-            notes[name] = method.notes(lines)
-        named = lowered.manager._named_data_store.get_named_data_store_output()
-        return Emitted(program_of(plans, constants, delegates, named), Sidecar(notes, {}, lowered.records))
+            methods.append(_Method(name, lowered.manager.exported_program(name), constants, delegates))
+            plans.append(methods[-1].plan())
     except NotPlainError:
         return None
+    named = lowered.manager._named_data_store.get_named_data_store_output()
+    program = program_of(plans, constants, delegates, named)
+
+    def sidecar(lines: SourceLines | None) -> Sidecar:
+        return Sidecar({method.name: method.notes(lines) for method in methods}, {}, lowered.records)
+
+    return EmittedTrial(program, sidecar(None), lambda: Emitted(program, sidecar(SourceLines(project.loaded.root))))
 
 
 class _Method:
     """Emission of one method."""
 
     def __init__(self, name: str, program: ExportedProgram, constants: Constants, delegates: Delegates) -> None:
-        self._name, self._program = name, program
+        self.name, self._program = name, program
         self._constants, self._data = constants, delegates
         self._graph_module = program.graph_module
         signature = program.graph_signature
@@ -99,7 +91,7 @@ class _Method:
         for node in self._graph_module.graph.nodes:
             self._emit(node)
         return m.ExecutionPlan(
-            self._name,
+            self.name,
             tuple(self._values.values),
             tuple(self._inputs),
             tuple(self._outputs),

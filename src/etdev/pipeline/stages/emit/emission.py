@@ -13,9 +13,9 @@ from etdev.errors import EmitError, WriteError
 from etdev.files import atomic_path, describe_os_error
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.places import record_place, sidecar_place
-from etdev.pipeline.stages.artifacts import EmittedFiles, ExportedModel, LoweredModel
+from etdev.pipeline.stages.artifacts import Emitted, EmittedFiles, EmittedTrial, ExportedModel, LoweredModel
 from etdev.pipeline.stages.emit.dim_orders import edge_clone, set_plain_orders, set_written_orders
-from etdev.pipeline.stages.emit.direct import Emitted, emit_directly
+from etdev.pipeline.stages.emit.direct import emit_directly
 from etdev.pipeline.stages.emit.external_data import data_names, put_data_inside
 from etdev.pipeline.stages.emit.instructions import MismatchError
 from etdev.pipeline.stages.emit.method_notes import describe_method
@@ -65,11 +65,11 @@ def emit_object(
 
     After an error, the file at ``path`` is unchanged.
     """
-    if lowered.emitted is not None:
+    if isinstance(lowered.emitted, EmittedFiles):
         return _moved(lowered.emitted, path)
-    direct = _emit_plain(project, lowered, exported, target)
+    direct = lowered.emitted or emit_trial(project, lowered, exported, target)
     if direct is not None:
-        return _written(project, direct, exported, path)
+        return _written(project, direct.complete(), exported, path)
     plannings = {name: VirtualAddresses(find_state(project, lowered, exported, name)) for name in lowered.methods}
     with hidden_devices(lowered):
         manager = _to_executorch(project, lowered, exported, target, plannings)
@@ -94,27 +94,12 @@ def emit_object(
     return ObjectProgram(replace(program, segment_alignment=SEGMENT_ALIGNMENT), sidecar, path)
 
 
-def emit_trial(project: Project, lowered: LoweredModel, exported: ExportedModel, target: str) -> Emitted | None:
-    """Emit the lowered methods to memory, to measure their costs; return None if only ExecuTorch can emit them.
+def emit_trial(project: Project, lowered: LoweredModel, exported: ExportedModel, target: str) -> EmittedTrial | None:
+    """Emit the lowered methods in memory; return None if only ExecuTorch can emit them.
 
-    ``lowered`` cannot be used again. The sidecar has only the facts that the link needs. Raises
+    The graphs of ``lowered`` change, so they can only be used for ``emit_object``. Raises
     :class:`~etdev.errors.EmitError` in the same cases as :func:`emit_object`.
     """
-    return _emit_plain(project, lowered, exported, target, is_trial=True)
-
-
-def read_object(path: Path) -> Program:
-    """Return the object program at ``path``.
-
-    Its segment alignment is always that of ExecuTorch and etdev. The offsets in the file could suggest a larger
-    alignment by chance. Raises :class:`~etdev.errors.ProgramError`.
-    """
-    return replace(read(path), segment_alignment=SEGMENT_ALIGNMENT)
-
-
-def _emit_plain(
-    project: Project, lowered: LoweredModel, exported: ExportedModel, target: str, *, is_trial: bool = False
-) -> Emitted | None:
     import torch
 
     try:
@@ -129,7 +114,16 @@ def _emit_plain(
     except Exception as error:
         programs = [lowered.manager.exported_program(name) for name in lowered.methods]
         raise explain_emission(error, project, target, programs) from error
-    return emit_directly(project, lowered, exported, target, is_trial=is_trial)
+    return emit_directly(project, lowered, exported, target)
+
+
+def read_object(path: Path) -> Program:
+    """Return the object program at ``path``.
+
+    Its segment alignment is always that of ExecuTorch and etdev. The offsets in the file could suggest a larger
+    alignment by chance. Raises :class:`~etdev.errors.ProgramError`.
+    """
+    return replace(read(path), segment_alignment=SEGMENT_ALIGNMENT)
 
 
 def _written(project: Project, direct: Emitted, exported: ExportedModel, path: Path) -> ObjectProgram:

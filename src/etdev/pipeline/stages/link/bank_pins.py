@@ -11,7 +11,7 @@ from etdev.config.tables.memory import Memory
 from etdev.linker.banks import Banks
 from etdev.linker.pins import Pins
 from etdev.pipeline.project import Project
-from etdev.pipeline.stages.emit import Emitted
+from etdev.pipeline.stages.artifacts import Emitted
 from etdev.pipeline.stages.inputs import Signature
 from etdev.planner.banks import COST_RATIO, Bank
 

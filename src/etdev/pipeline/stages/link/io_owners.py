@@ -12,7 +12,7 @@ from etdev.errors import ConfigError
 from etdev.linker import CallerOwned
 from etdev.linker.io import CallerOwnedError
 from etdev.pipeline.project import Project
-from etdev.pipeline.stages.emit import Emitted
+from etdev.pipeline.stages.artifacts import Emitted
 from etdev.pipeline.stages.inputs import Signature
 
 _END = re.compile(r"\b(?P<kind>input|output) (?P<position>\d+)(?= of method )")

@@ -13,7 +13,8 @@ from etdev.linker.io import CallerOwnedError
 from etdev.linker.planners import get_planner, guarded
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.usercode import UserCode, translated
-from etdev.pipeline.stages.emit import Emitted, ObjectProgram
+from etdev.pipeline.stages.artifacts import Emitted
+from etdev.pipeline.stages.emit import ObjectProgram
 from etdev.pipeline.stages.inputs import Signature
 from etdev.pipeline.stages.link.bank_pins import target_banks
 from etdev.pipeline.stages.link.io_owners import caller_owned, refused_end
