@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from etdev.errors import EmitError
 from etdev.pipeline.builder.build import build_project
 from etdev.pipeline.cache import object_facts
 from etdev.pipeline.cache.digests import Digests
@@ -143,6 +144,36 @@ WIDE = """
         def forward(self, x):
             return nn.functional.relu(self.second(self.first(x)))
     """
+
+
+STACKED = """
+    import torch
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("state", torch.zeros(2, 4))
+
+        def forward(self, x):
+            part = x[..., 1:]
+            both = torch.stack([part, part])
+            return self.state * 2, both, torch.add(both, part, alpha=2)
+    """
+
+
+def test_sizes_among_the_arguments_of_ops(project: Callable[..., Project]) -> None:
+    """Decomposed, ``stack`` has sizes without a node as arguments. Tiling looked for them among the nodes, and failed.
+
+    ExecuTorch cannot emit such a list of sizes.
+    """
+    config = (
+        'version = 1\n[model]\nentry = "model:Net"\n[methods.forward]\n'
+        'inputs = [{ name = "x", dtype = "float32", shape = ["n", 1] }]\ndims.n = { max = 4 }\n[targets.cpu]\n'
+    )
+    with pytest.raises(EmitError, match="Unsupported type encountered in int list"):
+        build_project(project(config, model=STACKED), BuildOptions(verify=False))
 
 
 def test_a_convolution_that_keeps_a_slow_kernel_is_reported(project: Callable[..., Project]) -> None:

@@ -213,12 +213,15 @@ def _key_of(argument: Any) -> Hashable:
 
     if isinstance(argument, Node):
         found = argument.meta["val"]
-        if not isinstance(found, torch.Tensor) or not all(isinstance(size, int) for size in found.shape):
+        if not isinstance(found, torch.Tensor):
             return None
-        return found.dtype, found.shape, found.stride(), found.storage_offset(), found.requires_grad
+        layout = *found.shape, *found.stride(), found.storage_offset()
+        return (found.dtype, layout, found.requires_grad) if all(isinstance(size, int) for size in layout) else None
     if isinstance(argument, (list, tuple)):
         keys = tuple(map(_key_of, argument))
         return None if None in keys else keys
+    if isinstance(argument, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return None
     # 1, 1.0 and True are equal, but ops tell them apart.
     return type(argument), argument
 

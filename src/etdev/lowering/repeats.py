@@ -186,9 +186,10 @@ class _Stretch:
     def _argument(self, item: Any) -> Hashable:
         if isinstance(item, (tuple, list)):
             return tuple(map(self._argument, item))
-        at = self._occupancy.at
-        # A name is an integer, and a text stands for any other argument.
-        return self._name(at[item]) if item in at else repr(item)
+        from torch.fx import Node
+
+        # A name is an integer, and a text stands for any other argument, such as a SymInt, which has no hash.
+        return self._name(self._occupancy.at[item]) if isinstance(item, Node) else repr(item)
 
     def _value(self, node: Node) -> Hashable:
         value = node.meta.get("val")

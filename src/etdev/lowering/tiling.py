@@ -180,11 +180,12 @@ def _search(editor: Editor, goal: int, most_added: int) -> Iterator[tuple[Choice
 
 def _identity(occupancy: Occupancy) -> Hashable:
     """Return a value that is equal for graphs in which tiling makes the same choices."""
+    from torch.fx import Node
 
     def shown(item: Any) -> Hashable:
         if isinstance(item, (tuple, list)):
             return tuple(map(shown, item))
-        return occupancy.at[item] if item in occupancy.at else repr(item)
+        return occupancy.at[item] if isinstance(item, Node) else repr(item)
 
     ops = tuple(
         (node.target if node.op == "call_function" else node.op, shown(node.args), shown(tuple(node.kwargs.items())))
