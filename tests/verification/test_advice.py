@@ -20,16 +20,19 @@ entry = "model:make"
 inputs = [{ name = "x", dtype = "float32", shape = [4] }]
 [targets.cpu]
 """
+DELEGATE = "let a delegate take ops (partitioners), "
 INPUTS = "make the largest inputs smaller (their shapes), or raise budget.memory"
 
 
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
-        pytest.param(0, INPUTS, id="no state"),
-        pytest.param(4, INPUTS, id="little state"),
+        pytest.param(0, DELEGATE + INPUTS, id="no state"),
+        pytest.param(4, DELEGATE + INPUTS, id="little state"),
         pytest.param(
-            64, f"make the state smaller (256 B; the largest is 'cache'), {INPUTS}", id="more state than other memory"
+            64,
+            f"{DELEGATE}make the state smaller (256 B; the largest is 'cache'), {INPUTS}",
+            id="more state than other memory",
         ),
     ],
 )

@@ -154,7 +154,10 @@ def test_the_budget_of_memory(linear: Prepared, missing: int) -> None:
         assert check.summary.startswith(said)
         assert check.where is not None
         assert check.where.endswith("(targets.cpu.budget.memory.cpu)")
-        assert check.hint == "make the largest inputs smaller (their shapes), or raise budget.memory"
+        assert check.hint == (
+            "let a delegate take ops (partitioners), make the largest inputs smaller (their shapes), or raise "
+            "budget.memory"
+        )
 
 
 def test_each_budget_that_is_missed_has_its_place_and_its_remedy(linear: Prepared) -> None:
@@ -172,8 +175,8 @@ def test_each_budget_that_is_missed_has_its_place_and_its_remedy(linear: Prepare
         "(targets.cpu.budget.memory.cpu)",
     ]
     assert check.hint == (
-        'raise budget.file; set `memory.planner` to "best", make the largest inputs smaller (the max of dims), '
-        "or raise budget.memory"
+        'raise budget.file; set `memory.planner` to "best", let a delegate take ops (partitioners), make the largest '
+        "inputs smaller (the max of dims), or raise budget.memory"
     )
 
 

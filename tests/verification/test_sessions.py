@@ -387,7 +387,7 @@ _DECLARED = "the config declares x: float32 [4]"
             "bare_tensor",
             (
                 "'data:bare_tensor': session 0, call 0: method 'put' does not accept the inputs: it is a "
-                "tensor of shape [4], not a tuple of tensors"
+                "tensor of shape [4], not a tuple of tensors such as (x,)"
             ),
             _DECLARED,
         ),

@@ -41,7 +41,8 @@ def _advice(project: Project, target: str, program: Program | None, figure: str,
         other = "lower the `size` of this bank, so that the linker uses the other banks more, "
         return f"{other * (len(settings.memory.banks) > 1)}make the largest inputs smaller ({inputs})"
     if parse_device(place).is_host:
-        other = _less_state(program) if program is not None else ""
+        delegate = "" if settings.partitioners else "let a delegate take ops (partitioners), "
+        other = delegate + (_less_state(program) if program is not None else "")
     else:
         other = "move a part of the model to another device, "
     return f"{planner}{other}make the largest inputs smaller ({inputs})"

@@ -40,9 +40,12 @@ def mask(*shape: int) -> torch.Tensor:
 
 
 MISMATCHES = {
-    "a tensor": (image(2, 3, 4, 4), "it is a tensor of shape [2, 3, 4, 4], not a tuple of tensors"),
-    "a dict": ({"image": 1}, "it is a dict, not a tuple of tensors"),
-    "an int": (3, "it is an int, not a tuple of tensors"),
+    "a tensor": (
+        image(2, 3, 4, 4),
+        "it is a tensor of shape [2, 3, 4, 4], not a tuple of tensors such as (image, mask)",
+    ),
+    "a dict": ({"image": 1}, "it is a dict, not a tuple of tensors such as (image, mask)"),
+    "an int": (3, "it is an int, not a tuple of tensors such as (image, mask)"),
     "too few": ((image(2, 3, 4, 4),), "it contains 1 value, but the method takes 2"),
     "too many": ((image(2, 3, 4, 4), mask(2), mask(2)), "it contains 3 values, but the method takes 2"),
     "not a tensor": ((image(2, 3, 4, 4), [True, False]), "input 'mask' is a list, not a tensor"),
@@ -180,7 +183,7 @@ READ_FAILURES = {
         lambda: image(2, 3, 4, 4),
         (
             "'data:f' returns inputs that method 'forward' does not accept: sample 0: it is a tensor of "
-            "shape [3, 4, 4], not a tuple of tensors"
+            "shape [3, 4, 4], not a tuple of tensors such as (image, mask)"
         ),
         f"the config declares {DECLARED}",
     ),

@@ -196,7 +196,8 @@ def check_sample(sample: object, signature: Signature) -> str | None:
     import torch
 
     if not isinstance(sample, tuple | list):
-        return f"it is {_kind(sample)}, not a tuple of tensors"
+        names = [item.name for item in signature.inputs]
+        return f"it is {_kind(sample)}, not a tuple of tensors such as ({', '.join(names)}{',' * (len(names) == 1)})"
     if len(sample) != len(signature.inputs):
         count = f"{len(sample)} value{'s' * (len(sample) != 1)}"
         return f"it contains {count}, but the method takes {len(signature.inputs)}"
