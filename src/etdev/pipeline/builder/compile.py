@@ -369,7 +369,7 @@ def _split_state(project: Project, lowered: LoweredModel, exported: ExportedMode
 
 
 def _undeclared(session: BuildSession) -> Iterator[str]:
-    """Yield a note on files that the model's code reads but the config does not name."""
+    """Yield a note on files that code of the model or of a calibration reads but the config does not name."""
     project = session.project
     declared = {str(path) for path in declared_files(project)}
     names = sorted(
@@ -380,6 +380,6 @@ def _undeclared(session: BuildSession) -> Iterator[str]:
     if names:
         more = f" and {len(names) - _SHOWN_FILES} more" if len(names) > _SHOWN_FILES else ""
         yield (
-            f"the model's code reads {', '.join(names[:_SHOWN_FILES])}{more}, which `model.inputs` does not name: "
-            "etdev notices changes of such files only if Python opens them"
+            f"the project's code reads {', '.join(names[:_SHOWN_FILES])}{more}: etdev notices changes of them. Name "
+            "files that native code opens in `model.inputs`, because etdev does not see that"
         )
