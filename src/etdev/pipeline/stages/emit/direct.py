@@ -48,10 +48,10 @@ def emit_directly(project: Project, lowered: LoweredModel, exported: ExportedMod
                 return None
             methods.append(_Method(name, lowered.manager.exported_program(name), constants, delegates))
             plans.append(methods[-1].plan())
+        named = lowered.manager._named_data_store.get_named_data_store_output()
+        program = program_of(plans, constants, delegates, named)
     except NotPlainError:
         return None
-    named = lowered.manager._named_data_store.get_named_data_store_output()
-    program = program_of(plans, constants, delegates, named)
 
     def sidecar(lines: SourceLines | None) -> Sidecar:
         return Sidecar({method.name: method.notes(lines) for method in methods}, {}, lowered.records)
