@@ -188,7 +188,7 @@ class _Stretch:
             return tuple(map(self._argument, item))
         from torch.fx import Node
 
-        # A name is an integer, and a text stands for any other argument, such as a SymInt, which has no hash.
+        # Names are integers. All other arguments become text. A SymInt has no hash, so it is not looked up.
         return self._name(self._occupancy.at[item]) if isinstance(item, Node) else repr(item)
 
     def _value(self, node: Node) -> Hashable:

@@ -297,7 +297,9 @@ class DeviceAllocator(MoveOnly, ABC):
             name = self.device_type.name.lower()
             raise DeviceMemoryError(
                 f"there is no device {name}:{index}",
-                hint=f"use an index from 0 to {count - 1}" if count else f"this machine has no {name} devices",
+                hint=f"use an index from 0 to {count - 1}"
+                if count
+                else f"choose another device: this machine has no {name} devices",
             )
 
     def _device(self, index: int) -> Device:

@@ -51,8 +51,8 @@ def check(found: dict[str, Any], moments: list[str]) -> None:
 
 
 def test_killed_at_some_moments(tmp_path: Path) -> None:
-    """While the program is written, and while the cache is."""
-    moments = ["e9", "e25"]
+    """Early, while the program is written, and while the cache is."""
+    moments = ["t0.3", "e9", "e25"]
     found = run_killing(tmp_path, *moments)
     check(found, moments)
     assert found["changes"] > 25
