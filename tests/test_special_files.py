@@ -20,7 +20,7 @@ from etdev.execution.arrays import read_arrays
 from etdev.files import SpecialFileError, file_sha256, open_file, read_file
 from etdev.inspection.diff import diff
 from etdev.inspection.inspect import inspect_memory
-from etdev.inspection.report.provenance import provenance
+from etdev.inspection.provenance import provenance
 from etdev.pipeline.cache.digests import Digests
 from etdev.program import write
 from etdev.program.mapped import map_file

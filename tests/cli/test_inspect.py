@@ -17,6 +17,7 @@ from etdev.inspection.inspect import inspect_memory
 from etdev.linker import link
 from etdev.program import Program, write
 from etdev.program import model as m
+from inspection.report.builds import built_file
 from program.hand import everything, loop, tensor
 from support.files import banked, chain, copies, counters, delegated, method, overwriting, program, sin
 from support.golden import check_golden
@@ -93,6 +94,8 @@ def test_what_the_document_promises(run: Run) -> None:
         "instant": 1,
         "instruction": 0,
         "during": "XnnpackBackend",
+        "module": None,
+        "source": None,
     }
     assert values[1] == {
         "value": 1,
@@ -103,6 +106,8 @@ def test_what_the_document_promises(run: Run) -> None:
         "instruction": 0,
         "origin": "XnnpackBackend",
         "name": None,
+        "module": None,
+        "source": None,
     }
     (linked,) = json.loads(run("inspect", "chain.pte", "--output", "json")[1])["methods"]
     assert linked["inplace"][0] == {
@@ -266,3 +271,14 @@ def test_banks_have_their_names(run: Run) -> None:
     assert "  memory     buffer 1 (slow)  cpu  48 bytes  " in named
     assert "  peak       buffer 1 (slow)  32 bytes while " in named
     assert "  chart      buffer 2 (fast) on cpu: bytes in use" in named
+
+
+def test_the_peak_has_the_code_of_the_model(run: Run, tmp_path: Path) -> None:
+    built_file(tmp_path, chain(2), name="built", modules={0: "layers.0", 1: ""})
+    lines = run("inspect", "built.pte")[1].splitlines()
+    (peak,) = [line for line in lines if line.startswith("  peak")]
+    assert peak.endswith("at instruction 0 (aten::sin.out)  layers.0 (model.py:11)")
+    assert next(line for line in lines if "value 1 " in line).endswith(
+        "instruction 0 (aten::sin.out)  layers.0 (model.py:11)"
+    )
+    assert next(line for line in lines if "value 0 " in line).endswith("input 0")

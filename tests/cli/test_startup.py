@@ -113,7 +113,7 @@ def test_results_are_imported_for_a_report_only(command: list[str] | str, with_r
         done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
         found = set(done.stdout.split())
         assert ("pydantic" in found) == with_report
-    assert "etdev.inspection.built_banks" in found
+    assert "etdev.inspection.provenance" in found
     assert ("etdev.pipeline.results.result" in found) == with_report
 
 

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from etdev.inspection.breakdown import memory_parts
 from etdev.inspection.measure import measure_program, weight_bytes
 from etdev.pipeline.results.figures import Figures
 from etdev.pipeline.results.result import MethodResult, UndelegatedOps
 from etdev.program import Blob
 from etdev.program import model as m
+from etdev.program.sidecar import MethodNotes, Source
 from support.files import chain, delegated, program
 from support.on_devices import across, file_of, two_devices, two_devices_plan
 
@@ -43,6 +45,14 @@ def test_the_method_that_copies_most_counts() -> None:
 @pytest.mark.parametrize(("methods", "share"), [([], None), ([lowered(0, 0)], None), ([lowered(0, 2)], 0.0)])
 def test_no_share_without_ops(methods: list[MethodResult], share: float | None) -> None:
     assert measure_program(chain(2), 0, methods).delegated == share
+
+
+def test_parts_of_memory_have_modules() -> None:
+    notes = {"forward": MethodNotes(modules={0: "layers.0"}, sources={0: Source("model.py", 7, "forward", "")})}
+    assert memory_parts(chain(1), "cpu", notes).largest() == (
+        "at instruction 0 of 'forward' (aten::sin.out, layers.0, model.py:7): float32 [4] of aten::sin.out in layers.0 "
+        "16 bytes, float32 [4] of input 0 16 bytes"
+    )
 
 
 def test_weights_are_constants_and_named_data_each_once() -> None:

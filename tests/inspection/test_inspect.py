@@ -17,7 +17,9 @@ from etdev.program import Blob, Program, write
 from etdev.program import model as m
 from etdev.program.analysis.storage import method_memory
 from etdev.program.info import Argument, CopyCalls, MethodInfo, OutputInPlace, Peak, ProgramInfo
+from etdev.program.sidecar import MethodNotes
 from etdev.program.signatures import find_signature
+from inspection.report.builds import built_file
 from program.hand import everything, loop, tensor, unbounded
 from program.strategies import programs
 from support.draws import examples
@@ -33,9 +35,13 @@ def inspected(found: Program, folder: Path) -> ProgramInfo:
     return etdev.inspect(file)
 
 
-def only_method(found: Program, folder: Path) -> MethodInfo:
-    (described,) = inspected(found, folder).methods
+def only(methods: tuple[MethodInfo, ...]) -> MethodInfo:
+    (described,) = methods
     return described
+
+
+def only_method(found: Program, folder: Path) -> MethodInfo:
+    return only(inspected(found, folder).methods)
 
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -356,6 +362,23 @@ def test_what_a_copy_is(operator: str, source: m.Value, out: m.Tensor, kind: str
     assert [(item.kind, item.calls, item.nbytes) for item in found] == ([(kind, 1, out.nbytes)] if kind else [])
 
 
+def places(file: Path) -> list[tuple[str | None, str | None]]:
+    """Module and line of the peak, then of the tensors in use."""
+    (peak,) = only(etdev.inspect(file).methods).peaks
+    return [(peak.module, peak.source), *((item.module, item.source) for item in peak.tensors)]
+
+
+def test_modules_and_lines_of_a_built_file(tmp_path: Path) -> None:
+    file = built_file(tmp_path, chain(2), modules={0: "layers.0", 1: ""})
+    assert places(file) == [("layers.0", "model.py:11"), (None, None), ("layers.0", "model.py:11")]
+
+    file.write_bytes(file.read_bytes().replace(b"aten::sin", b"aten::cos"))
+    assert set(places(file)) == {(None, None)}, "the file is not the one that was built"
+    file.write_bytes(file.read_bytes().replace(b"aten::cos", b"aten::sin"))
+    (tmp_path / "tiny.object.json").write_text("{}")
+    assert set(places(file)) == {(None, None)}, "the notes are of another build"
+
+
 @pytest.mark.slow
 def test_large_methods_take_no_more_than_their_share(tmp_path: Path) -> None:
     """5,000 instructions of which each output is in use to the end."""
@@ -366,7 +389,7 @@ def test_large_methods_take_no_more_than_their_share(tmp_path: Path) -> None:
     memory = method_memory(plan, {})
 
     def described() -> None:
-        (peak,) = peaks(plan, memory)
+        (peak,) = peaks(plan, memory, MethodNotes())
         assert (len(peak.tensors), outputs_in_place(plan, memory), copy_calls(plan)) == (count + 1, (), ())
 
     assert usual_seconds(lambda: action_time(described), 1, most=3) < 1

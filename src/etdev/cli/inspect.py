@@ -190,7 +190,7 @@ def _peak_lines(peak: Peak, buffer: str, *, verbose: bool) -> Iterator[str]:
     during = (
         f"while {peak.during}" if peak.instruction is None else f"at instruction {peak.instruction} ({peak.during})"
     )
-    yield f"{buffer}  {peak.nbytes:,} bytes {printable(during)}"
+    yield f"{buffer}  {peak.nbytes:,} bytes {printable(during)}{_code(peak.module, peak.source)}"
     shown = peak.tensors if verbose else peak.tensors[:_LISTED_TENSORS]
     yield from (f"  {row}" for row in columns([_tensor_row(tensor) for tensor in shown]))
     if rest := peak.tensors[len(shown) :]:
@@ -201,7 +201,20 @@ def _tensor_row(tensor: TensorInUse) -> tuple[str, ...]:
     shape = f"{tensor.dtype} [{', '.join(map(str, tensor.shape))}]"
     origin = tensor.origin if tensor.instruction is None else f"instruction {tensor.instruction} ({tensor.origin})"
     name = f"  {tensor.name}" if tensor.name is not None else ""
-    return f"{tensor.nbytes:,} bytes", f"value {tensor.value}", printable(shape), printable(f"{origin}{name}")
+    return (
+        f"{tensor.nbytes:,} bytes",
+        f"value {tensor.value}",
+        printable(shape),
+        printable(f"{origin}{name}"),
+        _code(tensor.module, tensor.source).strip(),
+    )
+
+
+def _code(module: str | None, source: str | None) -> str:
+    """Return a text with a module and its line; empty if both are unknown."""
+    if source is None:
+        return printable(f"  {module}") if module else ""
+    return printable(f"  {module} ({source})" if module else f"  {source}")
 
 
 def _in_place_lines(outputs: Sequence[OutputInPlace], *, verbose: bool) -> Iterator[str]:

@@ -7,7 +7,7 @@ largest parts. A message about growth lists the parts that are new or larger.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -23,6 +23,7 @@ from etdev.pipeline.stages.link.nested import device_memory
 from etdev.program import Program, read
 from etdev.program import model as m
 from etdev.program.info import BufferInfo, MethodInfo, Peak, TensorInUse
+from etdev.program.sidecar import MethodNotes
 
 _LISTED = 3
 _KEY_LENGTH = 16
@@ -66,32 +67,37 @@ class Parts:
         return f"{self.when}{', '.join(texts)}{rest}"
 
 
-def memory_parts(program: Program, device: str) -> Parts:
+def memory_parts(program: Program, device: str, notes: Mapping[str, MethodNotes]) -> Parts:
     """Return the tensors in use at the peak of each buffer on a device.
 
     If several methods use the same buffer, the peak is from the method that states the largest size for the buffer.
+    ``notes`` contains the modules that computed the tensors, by method.
     """
     nested = device_memory(program).get(device, (0, 0))[1]
     inside = (("programs in delegates", nested),) if nested else ()
-    return _buffer_parts(program, lambda buffer: buffer.device == device, inside)
+    return _buffer_parts(program, lambda buffer: buffer.device == device, notes, inside)
 
 
-def bank_parts(program: Program, index: int) -> Parts:
+def bank_parts(program: Program, index: int, notes: Mapping[str, MethodNotes]) -> Parts:
     """Return the tensors in use at the peak of a memory bank; ``index`` is the bank's memory id.
 
-    The peak is from the method that uses the most bytes of the bank.
+    The peak is from the method that uses the most bytes of the bank. ``notes`` contains the modules that computed the
+    tensors, by method.
     """
-    return _buffer_parts(program, lambda buffer: buffer.index == index)
+    return _buffer_parts(program, lambda buffer: buffer.index == index, notes)
 
 
 def _buffer_parts(
-    program: Program, chosen: Callable[[BufferInfo], bool], more: tuple[tuple[str, int], ...] = ()
+    program: Program,
+    chosen: Callable[[BufferInfo], bool],
+    notes: Mapping[str, MethodNotes],
+    more: tuple[tuple[str, int], ...] = (),
 ) -> Parts:
     """Return the tensors in use at the peaks of the chosen buffers, and the parts in ``more``."""
     found: list[tuple[str, int]] = []
     highest: Peak | None = None
     where = ""
-    methods = describe_methods(program, method_memories(program))
+    methods = describe_methods(program, method_memories(program), notes)
     for index, method in _largest_buffers(methods, chosen):
         peak = next((peak for peak in method.peaks if peak.buffer == index), None)
         found += _in_use(method, index, peak)
@@ -119,17 +125,17 @@ def _in_use(method: MethodInfo, buffer: int, peak: Peak | None) -> list[tuple[st
 
 
 def _tensor(tensor: TensorInUse) -> str:
-    return tensor.name or f"{tensor.dtype} {list(tensor.shape)} of {tensor.origin}"
+    module = f" in {tensor.module}" if tensor.module else ""
+    return tensor.name or f"{tensor.dtype} {list(tensor.shape)} of {tensor.origin}{module}"
 
 
 def _moment(peak: Peak | None, method: str) -> str:
     if peak is None:
         return ""
-    return (
-        f"while {peak.during}{method}: "
-        if peak.instruction is None
-        else (f"at instruction {peak.instruction}{method} ({peak.during}): ")
-    )
+    if peak.instruction is None:
+        return f"while {peak.during}{method}: "
+    place = ", ".join(filter(None, (peak.during, peak.module, peak.source)))
+    return f"at instruction {peak.instruction}{method} ({place}): "
 
 
 def weight_parts(program: Program) -> Parts:

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from etdev import program as pte
 from etdev.files import open_file
-from etdev.inspection.built_banks import built_banks
-from etdev.inspection.inspect import describe
+from etdev.inspection.inspect import inspect_program
 from etdev.linker.edit import without_unused
 from etdev.program import Blob, Program
 from etdev.program import model as m
@@ -72,7 +71,7 @@ def diff(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> ProgramDiff:
     Raises :class:`~etdev.errors.ProgramError` if one of the files cannot be read or is malformed.
     """
     first, second = pte.read(a), pte.read(b)
-    found = describe(first, Path(a), banks=built_banks(Path(a))), describe(second, Path(b), banks=built_banks(Path(b)))
+    found = inspect_program(first, Path(a))[0], inspect_program(second, Path(b))[0]
     data = [{item.key: each.segments[item.segment_index].data for item in each.named_data} for each in (first, second)]
     others = {method.name for method in found[1].methods}
     return ProgramDiff(

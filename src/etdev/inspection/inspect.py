@@ -8,25 +8,24 @@ from __future__ import annotations
 import mmap
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from etdev import program as pte
 from etdev.devices import DeviceNameError
-from etdev.inspection.built_banks import built_banks
 from etdev.inspection.constants import describe_constants
 from etdev.inspection.copies import copy_calls, outputs_in_place
 from etdev.inspection.naming import dtype_name
 from etdev.inspection.peaks import peaks
 from etdev.inspection.planned_memory import describe_buffers, describe_state, method_memories
+from etdev.inspection.provenance import Provenance, provenance_beside
 from etdev.inspection.transfers import transfers_per_call
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.analysis.effects import operator_name
 from etdev.program.analysis.quantized_ends import QuantizedEnd, describing_methods, quantized_ends
 from etdev.program.analysis.storage import MethodMemory
-from etdev.program.bank_report import BankReport
 from etdev.program.data_files.lookups import missing_data
 from etdev.program.devices import delegate_device
 from etdev.program.footprint import constant_bytes, planned_memory, program_buffers
@@ -44,6 +43,7 @@ from etdev.program.info import (
     SegmentInfo,
     StateInfo,
 )
+from etdev.program.sidecar import MethodNotes
 
 
 def inspect(file: str | os.PathLike[str]) -> ProgramInfo:
@@ -60,33 +60,36 @@ def inspect_memory(file: str | os.PathLike[str]) -> tuple[ProgramInfo, tuple[Met
 
     The second result has an item for each method. If the use of memory is unknown, the item is the reason, as text.
     """
-    program = pte.read(file)
+    return inspect_program(pte.read(file), Path(file))
+
+
+def inspect_program(program: Program, file: Path) -> tuple[ProgramInfo, tuple[MethodMemory | str, ...]]:
+    """Return the results of :func:`inspect_memory` for a program that was read from ``file``."""
     memories = method_memories(program)
-    return describe(program, Path(file), memories, banks=built_banks(Path(file))), memories
+    return describe(program, file, memories, provenance_beside(file)), memories
 
 
 def describe(
     program: Program,
     file: Path,
-    memories: Sequence[MethodMemory | str] | None = None,
-    *,
-    banks: BankReport | None = None,
+    memories: Sequence[MethodMemory | str],
+    known: Provenance,
 ) -> ProgramInfo:
     """Describe a program that was read from ``file``.
 
-    ``memories`` is the result of :func:`method_memories`. If ``memories`` is None, it is derived from the program.
-    ``banks`` are the memory banks that the program was built for; None if there are no known banks.
+    ``memories`` is the result of :func:`method_memories`. ``known`` contains the facts about the build.
     """
-    memories = method_memories(program) if memories is None else memories
     holds = _holders(program)
+    banks = known.target.banks if known.target is not None else None
     named = banks.named if banks is not None else tuple[BufferInfo, ...]
+    methods = describe_methods(program, memories, known.notes)
     return ProgramInfo(
         format=FORMAT,
         file=str(file),
         size=file.stat().st_size,
         schema_version=program.version,
         header_bytes=program.header_length,
-        methods=tuple(replace(method, buffers=named(method.buffers)) for method in describe_methods(program, memories)),
+        methods=tuple(replace(method, buffers=named(method.buffers)) for method in methods),
         memory=planned_memory(program),
         buffers=named(program_buffers(program)),
         weights_bytes=constant_bytes(program),
@@ -105,15 +108,17 @@ def describe(
     )
 
 
-def describe_methods(program: Program, memories: Sequence[MethodMemory | str]) -> tuple[MethodInfo, ...]:
+def describe_methods(
+    program: Program, memories: Sequence[MethodMemory | str], notes: Mapping[str, MethodNotes]
+) -> tuple[MethodInfo, ...]:
     """Describe the methods of a program. Never raises an error.
 
-    ``memories`` is the result of :func:`method_memories`.
+    ``memories`` is the result of :func:`method_memories`. ``notes`` contains modules and source lines, by method.
     """
     state, ends, describing = describe_state(program, memories), quantized_ends(program), describing_methods(program)
     return tuple(
         replace(
-            _method(program, plan, memory, state.get(number, ()), ends.get(plan.name, ())),
+            _method(program, plan, memory, state.get(number, ()), ends.get(plan.name, ()), notes.get(plan.name)),
             describes_end=plan.name in describing,
         )
         for number, (plan, memory) in enumerate(zip(program.execution_plan, memories, strict=True))
@@ -126,6 +131,7 @@ def _method(
     memory: MethodMemory | str,
     state: tuple[StateInfo, ...],
     ends: Sequence[QuantizedEnd],
+    notes: MethodNotes | None,
 ) -> MethodInfo:
     calls = plan.instructions
     kernels = Counter(call.op_index for call in calls if isinstance(call, m.KernelCall))
@@ -149,7 +155,7 @@ def _method(
         tensors={str(device): count for device, count in sorted(devices.items())},
         buffers=describe_buffers(plan, memory, several=len(program.execution_plan) > 1),
         state=state,
-        peaks=() if isinstance(memory, str) else peaks(plan, memory),
+        peaks=() if isinstance(memory, str) else peaks(plan, memory, notes or MethodNotes()),
         inplace=() if isinstance(memory, str) else outputs_in_place(plan, memory),
         memory_unknown=memory if isinstance(memory, str) else None,
         instructions=len(calls),

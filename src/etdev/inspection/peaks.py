@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import TypedDict
 
 from etdev.inspection.lifetimes import bytes_in_use
 from etdev.inspection.naming import dtype_name, instruction_name
@@ -11,15 +12,19 @@ from etdev.linker.state import state_name
 from etdev.program import model as m
 from etdev.program.analysis.storage import MethodMemory, Storage
 from etdev.program.info import Peak, TensorInUse
+from etdev.program.sidecar import MethodNotes
 
 
-def peaks(plan: m.ExecutionPlan, memory: MethodMemory) -> tuple[Peak, ...]:
-    """Return the peak of each of a method's planned buffers; omit buffers that contain only state."""
+def peaks(plan: m.ExecutionPlan, memory: MethodMemory, notes: MethodNotes) -> tuple[Peak, ...]:
+    """Return the peak of each of a method's planned buffers; omit buffers that contain only state.
+
+    ``notes`` contains modules and source lines, by the positions of ``plan``.
+    """
     by_buffer: dict[int, list[Storage]] = defaultdict(list)
     for storage in memory.storages:
         if storage.start < storage.end:
             by_buffer[storage.memory_id].append(storage)
-    writers = _Writers(plan, memory)
+    writers = _Writers(plan, memory, notes)
     return tuple(
         _peak(plan, memory, writers, buffer, storages)
         for buffer, storages in sorted(by_buffer.items())
@@ -47,6 +52,7 @@ def _peak(
         instant=instant,
         instruction=instruction,
         during=during,
+        **writers.place(instruction),
         tensors=tuple(sorted(found, key=lambda item: (-item.nbytes, item.value))),
     )
 
@@ -56,11 +62,16 @@ def _fullest(storages: Iterable[Storage]) -> tuple[int, int]:
     return max(bytes_in_use(storages), key=lambda step: (step[1], -step[0]), default=(0, 0))
 
 
+class _Place(TypedDict):
+    module: str | None
+    source: str | None
+
+
 class _Writers:
     """Lookup of the tensor that occupies a storage at a given time, and of the instruction that wrote it."""
 
-    def __init__(self, plan: m.ExecutionPlan, memory: MethodMemory) -> None:
-        self._plan, self._memory = plan, memory
+    def __init__(self, plan: m.ExecutionPlan, memory: MethodMemory, notes: MethodNotes) -> None:
+        self._plan, self._memory, self._notes = plan, memory, notes
         self._writes: dict[int, list[int]] = defaultdict(list)
         for write in memory.reaching.writes:
             self._writes[write.place].append(write.position)
@@ -71,16 +82,26 @@ class _Writers:
         value, written = self._shown(storage, position)
         tensor = self._plan.values[value]
         assert isinstance(tensor, m.Tensor)
+        instruction = written if written is not None and written >= 0 else None
         return TensorInUse(
             value=value,
             values=len(storage.values),
             dtype=dtype_name(tensor.scalar_type),
             shape=tensor.sizes,
             nbytes=storage.size,
-            instruction=written if written is not None and written >= 0 else None,
+            instruction=instruction,
             origin=self._origin(value, written),
             name=state_name(self._plan, storage.values),
+            **self.place(instruction),
         )
+
+    def place(self, instruction: int | None) -> _Place:
+        """Return the module and the source line of an instruction, as the fields of their names."""
+        if instruction is None:
+            return {"module": None, "source": None}
+        source = self._notes.sources.get(instruction)
+        place = None if source is None else f"{source.file}:{source.line}"
+        return {"module": self._notes.modules.get(instruction), "source": place}
 
     def _shown(self, storage: Storage, position: int) -> tuple[int, int | None]:
         """Return the largest tensor of a storage, and the position of its last write up to ``position``.

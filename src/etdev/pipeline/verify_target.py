@@ -7,6 +7,7 @@ from pathlib import Path, PurePath
 
 from etdev.errors import LoadError, ProgramError
 from etdev.files import file_sha256
+from etdev.inspection.provenance import provenance
 from etdev.kernel_trials.custom_ops import resolve_ops
 from etdev.pipeline.builder.compile import Record, find_record, keep_reference, remembering
 from etdev.pipeline.builder.report_file import display_path, start_result
@@ -97,6 +98,7 @@ def _verify_target(
             data=data,
             lookups=sidecar.lookups,
             records=sidecar.delegates,
+            notes=provenance(path, digest).notes,
             alteration=alteration,
             since_built=since.said,
             jobs=options.metric_jobs,

@@ -134,6 +134,13 @@ class TensorInUse:
     """
     name: str | None
     """Name in the module; None if the file does not state the name."""
+    module: str | None
+    """Path of the module whose instruction wrote the bytes, such as ``layers.0``; None if this is unknown.
+
+    Empty for the model itself. Modules and source lines come from the build's files next to the program.
+    """
+    source: str | None
+    """Line of the model's code for that instruction, such as ``model.py:20``; None if this is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +166,10 @@ class Peak:
     """Position of the instruction; None while the caller fills the inputs or reads the outputs."""
     during: str
     """Operation at the peak: ``aten::mm.out``, ``filling the inputs`` or ``reading the outputs``."""
+    module: str | None
+    """Path of the module that the instruction computes; None if this is unknown. Empty for the model itself."""
+    source: str | None
+    """Line of the model's code for the instruction, such as ``model.py:20``; None if this is unknown."""
     tensors: tuple[TensorInUse, ...]
     """Tensors in use, the largest first."""
 

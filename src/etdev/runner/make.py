@@ -14,7 +14,7 @@ from etdev import compat
 from etdev._version import __version__
 from etdev.errors import ProgramError, RunnerError, UsageError
 from etdev.files import describe_os_error, file_sha256, read_file
-from etdev.inspection.report.provenance import provenance
+from etdev.inspection.provenance import provenance
 from etdev.program import Program, parse
 from etdev.program.analysis.quantized_ends import quantized_ends
 from etdev.program.blob import Blob

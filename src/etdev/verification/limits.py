@@ -13,6 +13,7 @@ from etdev.pipeline.project import Project
 from etdev.pipeline.results.figures import Figures
 from etdev.pipeline.results.result import NO_LIMIT, CheckResult, Failure, LatencyResult, MethodResult
 from etdev.program import Program
+from etdev.program.sidecar import MethodNotes
 from etdev.program.sidecar.records import DelegateRecord
 from etdev.verification.answers import failed, not_run, passed
 
@@ -32,6 +33,8 @@ class Measured:
     """Records of compiled delegates, by the SHA-256 of the blob."""
     banks: Mapping[int, str] = field(default_factory=dict)
     """Names of the target's memory banks, by memory id."""
+    notes: Mapping[str, MethodNotes] = field(default_factory=dict)
+    """Notes of the sidecar, by method, such as modules and source lines; empty if unknown."""
 
     def delegate_sizes(self, name: str) -> dict[str, int] | str:
         """Return the bytes that each delegate needs of one kind of memory, or the reason why the sizes are unknown.

@@ -27,6 +27,7 @@ from etdev.program import Program
 from etdev.program.analysis.fixed_point import output_steps
 from etdev.program.analysis.inplace import DEFAULT, Donor
 from etdev.program.analysis.quantized_ends import quantized_ends
+from etdev.program.sidecar import MethodNotes
 from etdev.program.sidecar.records import DelegateRecord
 from etdev.runtime.device_map import DeviceMap
 from etdev.runtime.stock import StockRuntime
@@ -94,6 +95,8 @@ class BuiltTarget:
     """Maps a method to the names of the data that its delegates look up, as recorded at emission."""
     records: Mapping[str, DelegateRecord] = field(default_factory=dict)
     """Records of compiled delegates, by the SHA-256 of the blob; empty if the object program is not available."""
+    notes: Mapping[str, MethodNotes] = field(default_factory=dict)
+    """Notes of the sidecar, by method. Instruction positions are those in the program's file. Empty if unknown."""
     alteration: Alteration | None = None
     """Difference between this file and the file that the build wrote; None if they are equal or this is unknown."""
     since_built: str | None = None
@@ -118,7 +121,7 @@ class BuiltTarget:
         ``program`` is the file's content; None if it cannot be read.
         """
         banks = self.project.config.targets[self.target].memory.bank_names
-        return Measured(self.path, self.size, program, self.methods, self.records, banks)
+        return Measured(self.path, self.size, program, self.methods, self.records, banks, self.notes)
 
     @property
     def settings(self) -> Verify:

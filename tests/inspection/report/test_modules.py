@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from etdev.inspection.inspect import describe_methods
 from etdev.inspection.planned_memory import method_memories
+from etdev.inspection.provenance import Provenance
 from etdev.inspection.report.dataflow import data_flow
 from etdev.inspection.report.modules import module_paths, modules
-from etdev.inspection.report.provenance import Provenance
 from etdev.page.model import Texts
 from etdev.program import Blob, Program
 from etdev.program import model as m
@@ -29,7 +29,7 @@ def table(program: Program, known: Provenance) -> dict[str | None, tuple[int, in
     plan, memory, texts = program.execution_plan[0], method_memories(program), Texts()
     found = data_flow(plan, memory[0])
     paths = module_paths(plan, found.operands, known)
-    made = modules(program, plan, found, paths, describe_methods(program, memory)[0].peaks, texts)
+    made = modules(program, plan, found, paths, describe_methods(program, memory, {})[0].peaks, texts)
     if made is None:
         return None
     rows = zip(made.path, made.instructions, made.weights, made.written, made.peak, strict=True)

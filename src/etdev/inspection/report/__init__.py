@@ -1,7 +1,7 @@
 """Pages about a program or about two of them, from their files and the files of their builds."""
 
+from etdev.inspection.provenance import files_read
 from etdev.inspection.report.difference import diff_page
 from etdev.inspection.report.document import build_page, file_page, page_place, report
-from etdev.inspection.report.provenance import files_read
 
 __all__ = ["build_page", "diff_page", "file_page", "files_read", "page_place", "report"]

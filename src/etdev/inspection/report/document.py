@@ -14,8 +14,8 @@ from etdev.errors import ProgramError, UsageError
 from etdev.files import atomic_write_text, describe_os_error, file_sha256, real_path
 from etdev.inspection.inspect import describe
 from etdev.inspection.planned_memory import method_memories
+from etdev.inspection.provenance import Provenance, built_by, files_read, provenance
 from etdev.inspection.report.methods import method_page
-from etdev.inspection.report.provenance import Provenance, built_by, files_read, provenance
 from etdev.inspection.report.sections import data_page, sections
 from etdev.page import Document, render
 from etdev.page.model import CheckRow, FilePage, ProgramPage, Texts
@@ -159,7 +159,7 @@ def _program_page(program: Program, file: Path, digest: str, known: Provenance, 
     inputs = {name: notes.delegate_inputs for name, notes in known.notes.items()}
     memories = method_memories(program, inputs)
     target = known.target
-    info = describe(program, file, memories, banks=target.banks if target is not None else None)
+    info = describe(program, file, memories, known)
     methods = [
         method_page(program, plan, memory, described, known, texts)
         for plan, memory, described in zip(program.execution_plan, memories, info.methods, strict=True)

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from etdev.inspection.lifetimes import TensorLife, bytes_in_use, tensor_lives
 from etdev.inspection.naming import instruction_name
+from etdev.inspection.provenance import Provenance
 from etdev.inspection.report.dataflow import data_flow
 from etdev.inspection.report.graph import graph
 from etdev.inspection.report.modules import module_paths, modules
-from etdev.inspection.report.provenance import Provenance
 from etdev.inspection.report.reasons import reasons
 from etdev.inspection.report.tables import method_tables
 from etdev.inspection.report.tensors import Tensor, columns, tensors

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
+from etdev.inspection.provenance import Provenance
 from etdev.inspection.report.dataflow import DataFlow, Operands
-from etdev.inspection.report.provenance import Provenance
 from etdev.linker.state import state_name
 from etdev.page.model import NONE, Modules, Texts
 from etdev.program import Program

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from etdev.errors import ProgramError
-from etdev.inspection.report.provenance import Provenance
+from etdev.inspection.provenance import Provenance
 from etdev.page.model import FilePage, Section
 from etdev.program import Program, flat_tensor, read
 from etdev.program import model as m

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from etdev.inspection.report.provenance import Provenance
+from etdev.inspection.provenance import Provenance
 from etdev.inspection.report.sections import named_constants
 from etdev.page.model import WeightChange
 from etdev.program import Program, flat_tensor

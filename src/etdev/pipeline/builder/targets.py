@@ -203,6 +203,7 @@ def _verified(
         data=tuple(file.path for file in written.data),
         lookups=compiled.objects.sidecar.lookups,
         records=compiled.objects.sidecar.delegates,
+        notes=program.notes,
         jobs=session.options.metric_jobs,
         count=clock.count("verify"),
     )

@@ -74,9 +74,9 @@ def write_linked_record(objects: ObjectProgram, program: LinkedProgram, staged: 
         for name, calls in read_delegates(source).items()
     }
     maps = InstructionMaps(
-        {name: program.debug_handles[name] for name in delegates},
+        {name: program.notes[name].debug_handles for name in delegates},
         delegates,
-        delegate_outputs(program.linked.program, {name: program.delegate_inputs[name] for name in delegates}),
+        delegate_outputs(program.linked.program, {name: program.notes[name].delegate_inputs for name in delegates}),
     )
     with write_errors_named(staged.target):
         write_record(source, maps, staged.path)

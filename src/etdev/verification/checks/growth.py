@@ -158,12 +158,12 @@ def _figures(key: str, baseline: Baseline, found: Figures, banks: Mapping[int, s
 
 
 def _memory_of(device: str, file: _File) -> Parts:
-    return memory_parts(file.program, device)
+    return memory_parts(file.program, device, {})
 
 
 def _memory_of_bank(name: str, file: _File) -> Parts:
     index = next(index for index, bank in file.banks.items() if bank == name)
-    return bank_parts(file.program, index)
+    return bank_parts(file.program, index, {})
 
 
 def _most_copies(file: _File) -> Parts:

@@ -24,6 +24,7 @@ from etdev.program import Program
 from etdev.program.analysis.inplace import DEFAULT
 from etdev.program.data_files.assignment import DataFiles
 from etdev.program.segments import CONSTANT_ALIGNMENT, SEGMENT_ALIGNMENT
+from etdev.program.sidecar import MethodNotes
 from etdev.validator import ValidationReport
 
 
@@ -37,19 +38,19 @@ class LinkedProgram:
 
     Empty for a target with memory banks, which that planner does not know.
     """
-    delegate_inputs: Mapping[str, Mapping[int, int]]
-    """Number of inputs of each delegate call, by method and position of the call."""
+    notes: Mapping[str, MethodNotes]
+    """Notes of the sidecar, by method. Instruction positions are those in the linked program."""
     proof: ValidationReport
     """The proof that the program computes what its object program computes."""
-    debug_handles: Mapping[str, Mapping[int, tuple[int, ...]]]
-    """Debug handles of the ops that each instruction was emitted from, by method and position.
-
-    ExecuTorch identifies ops by debug handles.
-    """
     data: DataFiles = field(default_factory=DataFiles)
     """The data files to write next to the program."""
     nested: tuple[NestedReport, ...] = ()
     """Reports on the programs inside the blobs of reference delegates."""
+
+    @property
+    def delegate_inputs(self) -> dict[str, Mapping[int, int]]:
+        """Number of inputs of each delegate call, by method and position of the call."""
+        return {name: notes.delegate_inputs for name, notes in self.notes.items()}
 
 
 def link_program(
@@ -93,9 +94,8 @@ def link_program(
     return LinkedProgram(
         linked,
         linked.compared,
-        {name: notes.delegate_inputs for name, notes in sidecar.methods.items()},
+        sidecar.methods,
         proof,
-        {name: notes.debug_handles for name, notes in sidecar.methods.items()},
         data,
         nested,
     )

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
 
 from etdev.errors import ProgramError
 from etdev.files import file_sha256
-from etdev.pipeline.project.places import REJECTED_SUFFIX, sidecar_place
-from etdev.pipeline.results.report import REPORT, ReportError, read_report, report_beside
-from etdev.pipeline.results.result import BuildResult, MethodResult, TargetResult
+from etdev.pipeline.results.report import REPORT, ReportError, find_report, read_report, report_beside
 from etdev.program.sidecar import MethodNotes, read_sidecar
+
+if TYPE_CHECKING:
+    from etdev.pipeline.results.result import BuildResult, MethodResult, TargetResult
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,17 @@ def provenance(file: Path, sha256: str) -> Provenance:
     if target is None:
         return _unknown(f"the {REPORT} next to the file is of another file, or the file has changed since it was built")
     return built_by(build, target, file)
+
+
+def provenance_beside(file: Path) -> Provenance:
+    """Return facts about a program's build, as :func:`provenance` does.
+
+    The digest is computed only if a report next to the file describes a program of the same size.
+    """
+    build = find_report(report_beside(file))
+    if build is None or all(target.size != file.stat().st_size for target in build.targets):
+        return _unknown("no report next to the file describes it")
+    return provenance(file, file_sha256(file))
 
 
 def built_by(build: BuildResult, target: TargetResult, file: Path) -> Provenance:
@@ -109,6 +122,8 @@ def files_read(file: Path, data: Sequence[Path] = ()) -> tuple[Path, ...]:
 
 def sidecar_of(file: Path) -> Path:
     """Return the path of the sidecar of the object program that a file was linked from."""
+    from etdev.pipeline.project.places import REJECTED_SUFFIX, sidecar_place  # Slow to import.
+
     return sidecar_place(file.with_name(file.name.removesuffix(REJECTED_SUFFIX)).with_suffix(".object.pte"))
 
 
