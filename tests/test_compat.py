@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from etdev import compat
+from etdev import backends, compat
 from etdev.program import write
 from support.commands import run_etdev
 from support.files import chain
@@ -38,6 +38,15 @@ REFUSAL = "executorch 1.6.0 is installed, and this etdev supports executorch>=1.
 )
 def test_supported_versions(version: str, supported: bool) -> None:
     assert compat.is_supported(version) is supported
+
+
+def test_cortex_m_needs_a_newer_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compat.metadata, "version", lambda _: "1.5.0")
+    assert compat.lacks_cortex_m() is None
+    monkeypatch.setattr(compat.metadata, "version", lambda _: "1.4.1")
+    found = backends.get("cortex-m").availability()
+    assert not found.available
+    assert found.reason == "executorch 1.4.1 is installed, and lowering for Cortex-M needs 1.5 or later"
 
 
 def test_every_place_states_the_same_versions(repository: Path) -> None:

@@ -40,6 +40,14 @@ def unsupported(version: str) -> str:
     return f"executorch {version} is installed, and this etdev supports {SUPPORTED}"
 
 
+def lacks_cortex_m() -> str | None:
+    """Return the reason why the installed version cannot lower for Cortex-M; None if it can, or none is installed."""
+    version = installed()
+    if version is None or _release(version) >= (1, 5):
+        return None
+    return f"executorch {version} is installed, and lowering for Cortex-M needs 1.5 or later"
+
+
 def runtime_module() -> str:
     """Return the name of the extension module that contains ExecuTorch's runtime for Python.
 

@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 import torch
 
 import etdev
-from etdev import backends
+from etdev import backends, compat
 from etdev.pipeline.results.result import CheckResult, TargetResult
 from etdev.program import model as m
 from etdev.program import read
@@ -52,7 +53,7 @@ def check(target: TargetResult, name: str) -> CheckResult:
 
 
 @needs_packages
-@pytest.mark.parametrize("model", ["CnnLast", "MobileLast", "Pooled", "Autoencoder"])
+@pytest.mark.parametrize("model", ["Cnn", "CnnLast", "Pooled", "Keywords", "Mobile", "Autoencoder"])
 @pytest.mark.sampled
 def test_a_model(tmp_path: Path, model: str) -> None:
     """It runs on the library's kernels, at most one step from the quantized model. Two builds have the same bytes."""
@@ -61,6 +62,7 @@ def test_a_model(tmp_path: Path, model: str) -> None:
     (method,) = first.methods
     assert "cortex-m" in method.libraries
     assert not any("convolution" in item.op or "linear" in item.op[:12] for item in method.undelegated)
+    assert not any("stay in float" in note for note in first.notes)
     answer = check(first, "replay")
     assert answer.status == "passed"
     assert answer.summary.startswith("3 samples, ")
@@ -79,6 +81,47 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> TargetResult:
     more = 'runtime.kernels = ["portable", "cortex-m"]'
     result = etdev.build(write(folder, "CnnLast", more))["mcu"]
     return result.model_copy(update={"artifact": str(folder / result.artifact)})
+
+
+@needs_packages
+def test_ops_that_stay_in_float_are_named(tmp_path: Path) -> None:
+    """The kernels take no convolution over one dimension."""
+    model = """
+        from torch import nn
+
+        class Wave(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.last = nn.Conv1d(2, 4, 3), nn.Linear(6, 3)
+
+            def forward(self, x):
+                return self.last(self.first(x))
+    """
+    config = """
+        version = 1
+        [model]
+        entry = "models:Wave"
+        [methods.forward]
+        inputs = [{ name = "x", dtype = "float32", shape = [1, 2, 8] }]
+        samples = "models:samples"
+        [quantize.int8]
+        scheme = "cortex-m"
+        calibration = "models:samples"
+        [targets.mcu]
+        quantize = "int8"
+        partitioners = [{ backend = "cortex-m" }]
+    """
+    samples = """
+        def samples():
+            return [(torch.linspace(-1, 1, 16).reshape(1, 2, 8),)]
+    """
+    found = etdev.build(write_project(tmp_path, config, models=f"import torch\n{dedent(model)}{dedent(samples)}"))[
+        "mcu"
+    ]
+    said = (
+        "ops that stay in float on the portable kernels: aten.convolution x1; the backend 'cortex-m' did not take them"
+    )
+    assert said in found.notes
 
 
 @needs_packages
@@ -140,6 +183,7 @@ def test_linker_and_validator_know_the_same_scratch_memory() -> None:
     assert dict(SCRATCH) == OVERWRITTEN
 
 
+@pytest.mark.skipif(compat.lacks_cortex_m() is not None, reason=f"cortex-m: {compat.lacks_cortex_m()}")
 def test_the_positions_are_those_of_the_arguments_that_executorch_names_scratch() -> None:
     from etdev.backends import kernels
 

@@ -363,6 +363,17 @@ def test_a_list_of_operators_that_cannot_be_read(project: Callable[..., Project]
         usable_forms(made, "cpu")
 
 
+@pytest.mark.parametrize("backend", ["ethos-u", "cortex-m"])
+def test_microcontrollers_do_not_run_the_kernels_of_the_wheel(project: Callable[..., Project], backend: str) -> None:
+    from etdev.pipeline.project.usable_forms import usable_forms
+
+    options = ', options = { target = "ethos-u55-128" }' if backend == "ethos-u" else ""
+    target = f'partitioners = [{{ backend = "{backend}"{options} }}]'
+    assert usable_forms(project(_config(target), model=MODEL), "cpu") == ()
+    listed = project(_config(f'{target}\nruntime.kernels = ["portable", "optimized"]'), model=MODEL)
+    assert "pooling" in usable_forms(listed, "cpu")
+
+
 @pytest.mark.parametrize(
     ("operators", "libraries"),
     [

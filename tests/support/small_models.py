@@ -84,7 +84,7 @@ MODELS = '''
             return self.up(self.down(x))
 
     class _Last:
-        """Mixin: the model with channels last, as the kernels of Cortex-M take them."""
+        """Mixin: the model with channels last, as users write it for the kernels of Cortex-M."""
 
         def __init__(self):
             super().__init__()
@@ -96,10 +96,7 @@ MODELS = '''
     class CnnLast(_Last, Cnn):
         pass
 
-    class MobileLast(_Last, Mobile):
-        pass
-
-    class Pooled(_Last, Cnn):
+    class Pooled(Cnn):
         """With a maximum over windows."""
 
         def __init__(self):
@@ -118,9 +115,6 @@ MODELS = '''
 
     def pooled():
         return _samples(Cnn)
-
-    def mobilelast():
-        return _samples(Mobile)
 
     def mobile():
         return _samples(Mobile)

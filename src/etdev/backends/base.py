@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from etdev import compat
 from etdev.config.table import Table
@@ -142,6 +142,15 @@ class RewritesPrograms(Protocol):
 
     def rewrite(self, program: Any, options: Any) -> Any:
         """Replace ops in a lowered ``ExportedProgram``, and return the result. All partitioners have already run."""
+
+
+@runtime_checkable
+class ForMicrocontrollers(Protocol):
+    """Optional protocol of a backend for processors that never run the runtime of ExecuTorch's wheel."""
+
+    @property
+    def microcontrollers(self) -> Literal[True]:
+        """True. Lowering then uses the faster kernels of the wheel only if ``runtime.kernels`` lists their library."""
 
 
 @runtime_checkable

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from etdev import tosa_tools
+from etdev import compat, tosa_tools
 from etdev.backends.base import (
     BUILD_EXTRA,
     Availability,
@@ -44,12 +44,15 @@ class CortexM:
     methods_apart = True
     packages = (tosa_tools.DISTRIBUTION,)
     kernel_library = "cortex-m"
+    microcontrollers: Literal[True] = True
 
     def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
         return no_compile_specs(self.name, specs)
 
     def availability(self) -> Availability:
         found = find_packages("torch", "executorch", remedy=BUILD_EXTRA)
+        if found.available and (too_old := compat.lacks_cortex_m()) is not None:
+            return Availability(False, too_old, compat.INSTALL_SUPPORTED)
         lacking = tosa_tools.problem()
         if not found.available or lacking is None:
             return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from etdev import tosa_tools
 from etdev.backends.base import (
@@ -43,6 +43,7 @@ class EthosU:
     methods_apart = True
     packages = ("ethos-u-vela", tosa_tools.DISTRIBUTION)
     file_options = ("config",)
+    microcontrollers: Literal[True] = True
 
     def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
         return no_compile_specs(self.name, specs)

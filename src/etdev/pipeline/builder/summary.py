@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from etdev import backends
+from etdev.backends.base import RewritesPrograms
 from etdev.devices import Device, parse_device
 from etdev.inspection.delegate_memory import delegate_memory
 from etdev.inspection.naming import dtype_name
@@ -25,6 +26,9 @@ from etdev.program.devices import delegate_device, named_devices
 from etdev.program.footprint import buffer_sizes
 from etdev.program.info import BufferInfo
 from etdev.program.sidecar.records import DelegateRecord
+
+_LARGE = frozenset(f"aten.{name}" for name in ("addmm", "bmm", "convolution", "linear", "mm"))
+"""Ops of which a user expects that quantization changes them."""
 
 
 def describe_methods(lowered: LoweredModel, exported: ExportedModel) -> tuple[MethodResult, ...]:
@@ -123,6 +127,20 @@ def describe_unguarded(project: Project, target: str) -> Iterator[str]:
             "no check compares the quantized model with the float model: set `min_snr_db` or `accuracy` in "
             f"`targets.{target}.verify`"
         )
+
+
+def describe_float_ops(project: Project, target: str, methods: Iterable[MethodResult]) -> Iterator[str]:
+    """Yield a note on a quantized target if a backend with its own kernels left large ops in float."""
+    settings = project.config.targets[target]
+    names = [step.backend for step in settings.partitioners if isinstance(backends.get(step.backend), RewritesPrograms)]
+    left: Counter[str] = Counter()
+    for method in methods:
+        for item in method.undelegated:
+            if item.op.partition(".default")[0] in _LARGE:
+                left[item.op.removesuffix(".default")] += item.count
+    if settings.quantize is not None and names and left:
+        ops = ", ".join(f"{name} x{number}" for name, number in sorted(left.items()))
+        yield f"ops that stay in float on the portable kernels: {ops}; the backend {names[0]!r} did not take them"
 
 
 def describe_unused(project: Project, target: str, program: Program) -> Iterator[str]:

@@ -21,7 +21,13 @@ from etdev.pipeline.builder.compile import (
 from etdev.pipeline.builder.finished import Finished, keep_finished
 from etdev.pipeline.builder.garbage import rare_collections
 from etdev.pipeline.builder.report_file import display_path, report_text
-from etdev.pipeline.builder.summary import describe_state, describe_unguarded, describe_unused, with_memory
+from etdev.pipeline.builder.summary import (
+    describe_float_ops,
+    describe_state,
+    describe_unguarded,
+    describe_unused,
+    with_memory,
+)
 from etdev.pipeline.cache import Cache, FileAccess, Reads, Watch, locked_facts
 from etdev.pipeline.cache.import_closure import imported_files
 from etdev.pipeline.cache.lock import LockedTarget
@@ -225,6 +231,7 @@ def _notes(
     yield from describe_nested(program.nested)
     yield from describe_state(program.linked.program)
     yield from describe_unused(session.project, name, program.linked.program)
+    yield from describe_float_ops(session.project, name, compiled.record.methods)
     yield from describe_unguarded(session.project, name)
     if LINKED_AGAIN in compiled.record.notes and "quantize" in clock.seconds:
         yield QUANTIZED_AGAIN

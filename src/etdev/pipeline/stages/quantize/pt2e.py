@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from etdev import tosa_tools
-from etdev.config.tables.schemes import ArmEthosU, Pt2e, Pt2eXnnpack
+from etdev.config.tables.schemes import ArmEthosU, CortexM, Pt2e, Pt2eXnnpack
 from etdev.errors import EtdevError, QuantizeError
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.usercode import UserCode
@@ -16,6 +16,7 @@ from etdev.pipeline.stages.artifacts import ExportedMethod, ExportedModel
 from etdev.pipeline.stages.emit.module_paths import module_path
 from etdev.pipeline.stages.export import export_module
 from etdev.pipeline.stages.quantize import Calibration, quantize_failure, xnnpack
+from etdev.pipeline.stages.quantize.channels_last import use_channels_last
 from etdev.pipeline.stages.quantize.float_modules import check_modules_exist
 
 
@@ -81,7 +82,10 @@ def _convert(
         quantizer = _quantizer(settings)
         with _initial_state(graph) as reset:
             # Passes of Arm's quantizers replace the graph's ops, and the module of guards calls would not survive that.
-            prepared = prepare_pt2e(graph.program.module(check_guards=isinstance(settings, Pt2eXnnpack)), quantizer)
+            module = graph.program.module(check_guards=isinstance(settings, Pt2eXnnpack))
+            if isinstance(settings, CortexM):
+                use_channels_last(module)
+            prepared = prepare_pt2e(module, quantizer)
             with torch.no_grad():
                 for sample in calibration(method):
                     prepared(*sample)

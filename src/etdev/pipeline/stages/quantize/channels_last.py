@@ -1,0 +1,100 @@
+"""Channels-last order in the graphs of the scheme ``cortex-m``.
+
+The kernels with CMSIS-NN take only tensors in channels-last order, and ExecuTorch 1.4.1 and 1.5.1 leave other
+convolutions in float. A model computes in contiguous order by default. So this module inserts copies into channels-last
+order where a contiguous tensor meets a convolution or pooling. All other ops keep the order of their operands.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._guards import detect_fake_mode
+from torch._prims_common import suggest_memory_format
+from torch.fx import GraphModule, Interpreter, Node
+
+_aten = torch.ops.aten
+_CHANNELS_LAST = frozenset(
+    {
+        _aten.conv2d.default,
+        _aten.conv2d.padding,
+        _aten.convolution.default,
+        _aten.conv_transpose2d.input,
+        _aten.avg_pool2d.default,
+        _aten.max_pool2d.default,
+        _aten.adaptive_avg_pool2d.default,
+    }
+)
+"""Ops whose kernels take their first operand in channels-last order if it has four dimensions."""
+_VIEWS = frozenset({_aten.view.default, _aten._unsafe_view.default})
+"""Ops that fail on operands whose elements are not in the required order."""
+_ORIGIN = ("nn_module_stack", "stack_trace")
+
+
+def use_channels_last(module: GraphModule) -> None:
+    """Insert copies, so that convolutions and pooling read tensors in channels-last order.
+
+    ``module`` is the module of an exported program. The results of all ops keep their values, and the outputs keep
+    their order in memory. Do nothing if no op needs a copy, if the graph has branches or loops, or if an op depends on
+    strides.
+    """
+    nodes = list(module.graph.nodes)
+    inputs = [node.meta.get("val") for node in nodes if node.op == "placeholder"]
+    mode = detect_fake_mode(inputs)
+    if mode is None or not any(_is_contiguous_operand(node) for node in nodes) or any(map(_is_opaque, nodes)):
+        return
+    with mode:
+        _Orders(module, mode).run(*inputs, enable_io_processing=False)
+    module.recompile()
+
+
+def _is_contiguous_operand(node: Node) -> bool:
+    return node.target in _CHANNELS_LAST and _is_contiguous(node.args[0].meta.get("val"))  # type: ignore[union-attr]
+
+
+def _is_contiguous(value: Any) -> bool:
+    """Return True for a tensor with four dimensions that is not in channels-last order."""
+    return isinstance(value, torch.Tensor) and value.dim() == 4 and suggest_memory_format(value) != torch.channels_last
+
+
+def _is_opaque(node: Node) -> bool:
+    return "as_strided" in str(node.target) or isinstance(node.target, torch._ops.HigherOrderOperator)
+
+
+class _Orders(Interpreter):
+    """An interpreter on tensors without data that inserts the copies, and updates the metadata of all nodes."""
+
+    def __init__(self, module: GraphModule, mode: Any) -> None:
+        super().__init__(module, garbage_collect_values=False)
+        self._mode = mode
+        self._before = {node: node.meta.get("val") for node in module.graph.nodes}
+
+    def run_node(self, n: Node) -> Any:
+        if n.op == "call_function":
+            operand = n.args[0] if n.args else None
+            value = self.env.get(operand) if isinstance(operand, Node) else None
+            if n.target in _CHANNELS_LAST and _is_contiguous(value):
+                self._copy(n, operand, torch.channels_last)
+            elif n.target in _VIEWS and isinstance(value, torch.Tensor) and not value.is_contiguous():
+                self._copy(n, operand, torch.contiguous_format)
+        elif n.op == "output":
+            for operand in n.all_input_nodes:
+                before, now = self._before[operand], self.env[operand]
+                if isinstance(now, torch.Tensor) and now.stride() != before.stride():
+                    self._copy(n, operand, suggest_memory_format(before))
+        found = super().run_node(n)
+        n.meta["val"] = found
+        return found
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        found = super().get_attr(target, args, kwargs)
+        return self._mode.from_tensor(found, static_shapes=True) if isinstance(found, torch.Tensor) else found
+
+    def _copy(self, user: Node, operand: Any, order: torch.memory_format) -> None:
+        """Insert a copy of ``operand`` in this order before ``user``, and let ``user`` read the copy."""
+        with user.graph.inserting_before(user):
+            copied = user.graph.call_function(_aten.clone.default, (operand,), {"memory_format": order})
+        copied.meta.update({key: user.meta[key] for key in _ORIGIN if key in user.meta})
+        user.replace_input_with(operand, copied)
+        self.env[copied] = copied.meta["val"] = _aten.clone.default(self.env[operand], memory_format=order)
