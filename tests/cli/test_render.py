@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from etdev.cli.rendering.build_result import describe_delegation, render_result
+from etdev.cli.rendering.delegates import rejection_texts
 from etdev.cli.rendering.detail import Detail
 from etdev.config.check_names import BUILT_IN
 from etdev.decisions import Elision, InPlace, TilingDecision
@@ -286,6 +287,21 @@ def test_the_verdict(found: tuple[CheckResult, ...], required: tuple[str, ...], 
 )
 def test_delegation_in_words(result: MethodResult, text: str) -> None:
     assert describe_delegation(result) == text
+
+
+def test_reasons_for_ops_outside_delegates() -> None:
+    """The most frequent ops with a reason, few reasons for each; ops without a reason have no line."""
+    several = UndelegatedOps(op="aten.mean.dim", count=1, reasons=("a: 1", "a: \x1b", "b: 3", "b: 4"), module="head")
+    placed = UndelegatedOps(op="aten.abs.default", count=2, reasons=("a: 1",), module="", source="model.py:3")
+    plain = [UndelegatedOps(op=f"aten.op{number}", count=1, reasons=("a: 1",)) for number in range(7)]
+    without = UndelegatedOps(op="aten.erf.default", count=3, module="head", source="model.py:4")
+    found = method("m", {"X": 1}, 4).model_copy(update={"undelegated": (several, placed, *plain, without)})
+    assert list(rejection_texts(found)) == [
+        "aten.abs  model.py:3: a: 1",
+        "aten.mean.dim  head: a: 1; a: \\x1b; b: 3; 1 more reason in report.json",
+        *(f"aten.op{number}: a: 1" for number in range(6)),
+        "reasons for 1 more op are in report.json",
+    ]
 
 
 @pytest.mark.parametrize("detail", [Detail.SHORT, Detail.FULL])

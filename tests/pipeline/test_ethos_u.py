@@ -269,6 +269,50 @@ arena_cache_size={size}
 """.replace("inherit=System_Config.Ethos_U55_High_End_Embedded\n", "")
 
 
+POOL = """
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(8, 8, 3, padding=1)
+            self.pool = nn.AvgPool2d((25, 1), stride=(5, 1))
+
+        def forward(self, x):
+            return torch.topk(self.pool(self.conv(x).relu()), 2).values
+
+    def samples():
+        generator = torch.Generator().manual_seed(0)
+        return [(torch.randn(1, 8, 50, 8, generator=generator),) for _ in range(2)]
+"""
+POOL_CONFIG = """
+    version = 1
+    model.entry = "model:Net"
+    [methods.forward]
+    inputs = [{ name = "x", dtype = "float32", shape = [1, 8, 50, 8] }]
+    [quantize.int8]
+    scheme = "arm-ethos-u"
+    target = "ethos-u55-128"
+    calibration = "model:samples"
+    [targets.mcu]
+    quantize = "int8"
+    partitioners = [{ backend = "ethos-u", options = { target = "ethos-u55-128" } }]
+"""
+
+
+def test_ops_that_the_processor_lacks_have_a_reason(tmp_path: Path) -> None:
+    result = etdev.build(write_project(tmp_path, POOL_CONFIG, model=POOL), verify=False)
+    found = {item.op: item for item in result["mcu"].methods[0].undelegated}
+    pool = found["aten.avg_pool2d.default"]
+    assert (pool.module, pool.source) == ("pool", "model.py:11")
+    (reason,) = pool.reasons
+    assert reason.startswith("ethos-u: ")
+    assert "stride" in reason
+    (reason,) = found["aten.topk.default"].reasons
+    assert reason.startswith("ethos-u: ")
+
+
 @pytest.mark.slow
 def test_a_config_file_is_an_input_of_the_build(tmp_path: Path) -> None:
     """Its path may have spaces; it is not in the program; a change of the file builds the target again."""

@@ -14,7 +14,7 @@ from etdev.cli.calls import OneTargetOption, ProgramArgument, named_program
 from etdev.cli.common import ConfigOption, OutputOption, VerboseOption
 from etdev.cli.rendering.chart import chart_lines
 from etdev.cli.rendering.output import TEXT, paint, parse_outputs, print_error
-from etdev.cli.rendering.text import bound_text, columns, count, line, lines, printable, some
+from etdev.cli.rendering.text import bound_text, code_place, columns, count, line, lines, printable, some
 from etdev.errors import ExitCode
 from etdev.units import format_size
 
@@ -190,7 +190,7 @@ def _peak_lines(peak: Peak, buffer: str, *, verbose: bool) -> Iterator[str]:
     during = (
         f"while {peak.during}" if peak.instruction is None else f"at instruction {peak.instruction} ({peak.during})"
     )
-    yield f"{buffer}  {peak.nbytes:,} bytes {printable(during)}{_code(peak.module, peak.source)}"
+    yield f"{buffer}  {peak.nbytes:,} bytes {printable(during)}{code_place(peak.module, peak.source)}"
     shown = peak.tensors if verbose else peak.tensors[:_LISTED_TENSORS]
     yield from (f"  {row}" for row in columns([_tensor_row(tensor) for tensor in shown]))
     if rest := peak.tensors[len(shown) :]:
@@ -206,15 +206,8 @@ def _tensor_row(tensor: TensorInUse) -> tuple[str, ...]:
         f"value {tensor.value}",
         printable(shape),
         printable(f"{origin}{name}"),
-        _code(tensor.module, tensor.source).strip(),
+        code_place(tensor.module, tensor.source).strip(),
     )
-
-
-def _code(module: str | None, source: str | None) -> str:
-    """Return a text with a module and its line; empty if both are unknown."""
-    if source is None:
-        return printable(f"  {module}") if module else ""
-    return printable(f"  {module} ({source})" if module else f"  {source}")
 
 
 def _in_place_lines(outputs: Sequence[OutputInPlace], *, verbose: bool) -> Iterator[str]:

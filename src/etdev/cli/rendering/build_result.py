@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from etdev.cli.rendering.banks import bank_lines
-from etdev.cli.rendering.delegates import delegate_memory_texts
+from etdev.cli.rendering.delegates import delegate_memory_texts, rejection_texts
 from etdev.cli.rendering.detail import Detail
 from etdev.cli.rendering.link_decisions import decision_lines, describe_order, kind_name
 from etdev.cli.rendering.output import paint
@@ -168,6 +168,7 @@ def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO, *, 
     for method in target.methods:
         label = "ops" if len(target.methods) == 1 else method.name
         yield _line(label, describe_delegation(method))
+        yield from (_line("", text) for text in rejection_texts(method))
         if method.forms:
             counts = ", ".join(f"{name} {number}" for name, number in method.forms.items())
             yield _line("", f"in other forms: {counts}")

@@ -31,6 +31,13 @@ def printable(text: str) -> str:
     return escaped(shown).replace("\n", "\\n")
 
 
+def code_place(module: str | None, source: str | None) -> str:
+    """Return a text with a module and its line; empty if both are unknown."""
+    if source is None:
+        return printable(f"  {module}") if module else ""
+    return printable(f"  {module} ({source})" if module else f"  {source}")
+
+
 def line(label: str, text: str) -> str:
     """Return an indented line of a block: a label and a text."""
     return f"  {label:<{_LABEL_WIDTH - 1}} {text}".rstrip()

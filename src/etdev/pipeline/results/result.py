@@ -134,6 +134,18 @@ class UndelegatedOps(Part):
 
     op: str
     count: int
+    reasons: tuple[str, ...] = ()
+    """Reasons why backends left these ops out, such as ``xnnpack: Only support 1D + 2D Conv``.
+
+    Empty if no backend states a reason.
+    """
+    module: str | None = None
+    """Path of the module of the first of these ops with a reason, or of the first op if none has a reason.
+
+    None if this is unknown, or if the target has no delegates. Empty for the model itself.
+    """
+    source: str | None = None
+    """Line of the model's code for the same op, such as ``model.py:20``; None in the same cases."""
 
 
 class QuantizedTensor(Part):

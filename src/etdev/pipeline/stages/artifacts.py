@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from etdev.decisions import TilingDecision
     from etdev.pipeline.project.torch_tensors import Tensors
     from etdev.pipeline.results.result import UndelegatedOps
+    from etdev.pipeline.stages.emit.source_lines import SourceLines
     from etdev.pipeline.stages.inputs import Signature
     from etdev.program import Program
     from etdev.program.sidecar import Sidecar
@@ -138,6 +139,8 @@ class LoweredModel:
     """The object program that lowering emitted to measure its costs; None if lowering emitted none."""
     records: Mapping[str, DelegateRecord] = field(default_factory=dict)
     """Records of compiled delegates, by the SHA-256 of the blob."""
+    lines: SourceLines | None = None
+    """Lookup of source lines, for the places of ops outside delegates; None if the target has no partitioner."""
 
     @property
     def methods(self) -> tuple[str, ...]:

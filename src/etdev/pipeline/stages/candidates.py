@@ -308,7 +308,8 @@ def _apply(
     replaced = tuple(
         ReplacedOps(name, dict(found.counts), slow_convolutions=found.left) for name, found in applied.items()
     )
-    delegations = tuple(summarize_delegation(name, changed.manager.exported_program(name)) for name in changed.methods)
+    programs = {name: changed.manager.exported_program(name) for name in changed.methods}
+    delegations = tuple(summarize_delegation(name, program, lowered.lines) for name, program in programs.items())
     return replace(changed, replaced=replaced, delegations=delegations), applied
 
 

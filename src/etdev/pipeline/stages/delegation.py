@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from etdev.pipeline.results.result import UndelegatedOps
 from etdev.pipeline.stages.artifacts import Delegation
+from etdev.pipeline.stages.emit.module_paths import module_path
+from etdev.pipeline.stages.emit.source_lines import SourceLines
+from etdev.pipeline.stages.rejections import op_name, stated_reasons
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -20,21 +23,40 @@ These ops only move references and sizes, or call a branch whose ops are counted
 """
 
 
-def summarize_delegation(method: str, program: ExportedProgram) -> Delegation:
-    """Count the ops of a method inside and outside delegates, including the ops in control-flow branches."""
+def summarize_delegation(method: str, program: ExportedProgram, lines: SourceLines | None) -> Delegation:
+    """Count the ops of a method inside and outside delegates, including the ops in control-flow branches.
+
+    With ``lines``, ops outside delegates have their place in the model. Without ``lines``, they have only a count.
+    """
     calls: Counter[str] = Counter()
-    undelegated: Counter[str] = Counter()
+    undelegated: defaultdict[str, list[tuple[GraphModule, Node]]] = defaultdict(list)
     delegated = 0
     for module, node in _calls(program.graph_module):
-        name = str(getattr(node.target, "__name__", node.target))
+        name = op_name(node)
         if name == "executorch_call_delegate":
             lowered = getattr(module, str(node.args[0].target))  # type: ignore[union-attr]
             calls[lowered.backend_id] += 1
             delegated += sum(1 for _ in _calls(lowered.original_module.graph_module))
         else:
-            undelegated[name] += 1
-    rest = tuple(UndelegatedOps(op=op, count=count) for op, count in sorted(undelegated.items()))
+            undelegated[name].append((module, node))
+    rest = tuple(_described(op, found, lines) for op, found in sorted(undelegated.items()))
     return Delegation(method, dict(sorted(calls.items())), delegated, rest)
+
+
+def _described(op: str, found: Sequence[tuple[GraphModule, Node]], lines: SourceLines | None) -> UndelegatedOps:
+    """Describe the ops of one kind that are outside delegates."""
+    if lines is None:
+        return UndelegatedOps(op=op, count=len(found))
+    reasons = {index: stated for index, (_, node) in enumerate(found) if (stated := stated_reasons(node))}
+    module, node = found[min(reasons, default=0)]
+    source = lines.of(module, node)
+    return UndelegatedOps(
+        op=op,
+        count=len(found),
+        reasons=tuple(dict.fromkeys(reason for stated in reasons.values() for reason in stated)),
+        module=module_path(node),
+        source=None if source is None else f"{source.file}:{source.line}",
+    )
 
 
 def _calls(module: GraphModule) -> Iterator[tuple[GraphModule, Node]]:
@@ -44,6 +66,5 @@ def _calls(module: GraphModule) -> Iterator[tuple[GraphModule, Node]]:
             yield from _calls(branch)  # type: ignore[arg-type]
         if node.op != "call_function":
             continue
-        name = str(getattr(node.target, "__name__", node.target))
-        if not name.startswith(_BOOKKEEPING) and getattr(node.target, "__module__", "") != "_operator":
+        if not op_name(node).startswith(_BOOKKEEPING) and getattr(node.target, "__module__", "") != "_operator":
             yield module, node

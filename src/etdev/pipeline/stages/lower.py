@@ -19,9 +19,11 @@ from etdev.pipeline.project.usable_forms import usable_forms
 from etdev.pipeline.stages.artifacts import ExportedModel, LoweredModel, ReplacedOps
 from etdev.pipeline.stages.candidates import choose_forms
 from etdev.pipeline.stages.delegation import summarize_delegation
+from etdev.pipeline.stages.emit.source_lines import SourceLines
 from etdev.pipeline.stages.lower_errors import translated_lowering
 from etdev.pipeline.stages.quantize.ends import with_quantized_ends
 from etdev.pipeline.stages.ranges import fixed_ranges
+from etdev.pipeline.stages.rejections import noted_rejections
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -50,10 +52,14 @@ def lower_model(
     programs = {name: given.methods[name].program for name in methods or exported.methods}
     names = [backend.name for backend in steps]
     with translated_lowering(project, target, names, exported), ExitStack() as stack:
-        partitioners = {
-            name: [part for index in range(len(steps)) if (part := _make(project, target, index, name)) is not None]
-            for name in programs
-        }
+        partitioners: dict[str, list[Any]] = {name: [] for name in programs}
+        backend_of: dict[int, str] = {}
+        for name, found in partitioners.items():
+            for index, backend in enumerate(steps):
+                if (partitioner := _make(project, target, index, name)) is not None:
+                    found.append(partitioner)
+                    backend_of[id(partitioner)] = backend.name
+        stack.enter_context(noted_rejections(backend_of))
         recorded = [
             stack.enter_context(backend.recording(_all_options(project, target, backend)))
             for backend in dict.fromkeys(steps)
@@ -71,7 +77,8 @@ def lower_model(
         )
         for name in programs:
             manager._edge_programs[name] = _rewritten(project, target, steps, manager.exported_program(name))
-    delegations = tuple(summarize_delegation(name, manager.exported_program(name)) for name in programs)
+    lines = SourceLines(project.loaded.root) if backend_of else None
+    delegations = tuple(summarize_delegation(name, manager.exported_program(name), lines) for name in programs)
     stateful = frozenset(name for name in programs if manager.exported_program(name).graph_signature.buffers_to_mutate)
     lowered = LoweredModel(
         manager,
@@ -79,6 +86,7 @@ def lower_model(
         stateful,
         tuple(ReplacedOps(name, {}) for name in programs),
         records={digest: record for records in recorded for digest, record in records.items()},
+        lines=lines,
     )
     forms = usable_forms(project, target)
     if not forms:
