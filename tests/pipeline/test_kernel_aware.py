@@ -336,6 +336,9 @@ def test_two_methods_with_one_weight(project: Callable[..., Project]) -> None:
     assert sizes["kernels"] < sizes["stock"] + 64 * 96
 
 
+PORTABLE = 'runtime.kernels = ["portable"]'
+
+
 def test_another_runtime_lowers_again(project: Callable[..., Project]) -> None:
     """The object program of an earlier build is for the kernels that the runtime had then."""
     keys = {
@@ -351,6 +354,15 @@ def test_another_runtime_lowers_again(project: Callable[..., Project]) -> None:
     default, stock, portable, optimized, backends = keys.values()
     assert default == optimized == backends
     assert default not in (stock, portable)
+
+
+def test_sizes_of_banks_lower_again_only_where_ops_may_be_tiled(project: Callable[..., Project]) -> None:
+    def digest(size: str, runtime: str) -> str:
+        bank = f'memory.banks = [{{ name = "fast", id = 1, size = "{size}" }}]\n'
+        return object_facts(project(_config(bank + runtime), model=MODEL), "cpu", Digests()).digest
+
+    assert digest("64KiB", "") != digest("32KiB", "")
+    assert digest("64KiB", PORTABLE) == digest("32KiB", PORTABLE)
 
 
 def test_a_list_of_operators_that_cannot_be_read(project: Callable[..., Project]) -> None:

@@ -314,6 +314,8 @@ LINK_KEYS: tuple[KeyPath, ...] = (
     ("targets", "*", "memory", "planner"),
     ("targets", "*", "memory", "alignment"),
     ("targets", "*", "memory", "order"),
+    ("targets", "*", "memory", "banks"),
+    ("targets", "*", "memory", "pin"),
     ("targets", "*", "io", "*", "inputs"),
     ("targets", "*", "io", "*", "outputs"),
     ("targets", "*", "elide"),

@@ -60,7 +60,8 @@ def object_facts(project: Project, target: str, digests: Digests) -> Facts:
     """Return the facts that a target's object program depends on."""
     settings = _settings(project, target)
     memory, this = project.config.targets[target].memory, settings["targets"]["this"]
-    if memory.tiling == "auto" and memory.room is not None:  # Methods that exceed the banks are tiled.
+    # Methods that exceed the banks are tiled, unless the target's kernels allow no forms.
+    if memory.tiling == "auto" and memory.room is not None and settings["forms"]:
         linked = {key: copy.deepcopy(this[key]) for key in ("io", "elide")}
         settings["banks"] = {"room": memory.room, "alignment": memory.alignment, "order": memory.order, **linked}
     for key in (*LINK_KEYS, *_AFTER_EMISSION):
