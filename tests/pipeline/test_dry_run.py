@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from etdev.errors import ExportError, LoadError, MismatchError, MissingRequirementError, UsageError, VerifyError
+from etdev.errors import (
+    ExportError,
+    LoadError,
+    MismatchError,
+    MissingRequirementError,
+    QuantizeError,
+    UsageError,
+    VerifyError,
+)
 from etdev.pipeline.api import open_project
 from etdev.pipeline.dry_run import CheckedMethod, DryRun, describe_calls, dry_run
 from etdev.pipeline.project import Project
@@ -217,6 +225,36 @@ AROUND = {
             f"{DECLARED}; if the samples are right, extend the range of 'n' to include 9",
         ),
     ),
+    "NaN in a later sample": (
+        _data("[(torch.ones(2, 4),)]", "[(torch.ones(2, 4),), (torch.ones(2, 4).log().sub(1).sqrt(),)]"),
+        Failure(
+            LoadError,
+            "etdev.toml:7:11 (methods.forward.samples)",
+            "'data:samples' returns inputs that method 'forward' does not accept: sample 1: 8 of 8 values of input "
+            "'x' are NaN",
+            f"{DECLARED}; repair 'x' in the data, or leave such samples out",
+        ),
+    ),
+    "NaN in calibration data": (
+        _data("calibration = samples", "calibration = lambda: [*samples(), (torch.ones(1, 4) * float('nan'),)]"),
+        Failure(
+            QuantizeError,
+            "etdev.toml:10:15 (quantize.small.calibration)",
+            "'data:calibration' returns inputs that method 'forward' does not accept: sample 1: 4 of 4 values of "
+            "input 'x' are NaN",
+            f"{DECLARED}; repair 'x' in the data, or leave such samples out",
+        ),
+    ),
+    "infinity in calibration data": (
+        _data("calibration = samples", "calibration = lambda: [*samples(), (1 / torch.arange(4.0)[None],)]"),
+        Failure(
+            QuantizeError,
+            "etdev.toml:10:15 (quantize.small.calibration)",
+            "'data:calibration' returns inputs that cannot calibrate method 'forward': sample 1: 1 of 4 values of "
+            "input 'x' are infinite",
+            "repair 'x' in the data, or leave such samples out; in a mask, use a large finite number instead",
+        ),
+    ),
     "calibration missing": (
         _data("calibration = samples", ""),
         Failure(
@@ -242,6 +280,20 @@ AROUND = {
 def test_mistakes_around_the_model(project: Callable[..., Project], data: str, failure: Failure) -> None:
     made = project(CONFIG, model=_model("return x"), data=data)
     check_failure(lambda: dry_run(made, BuildOptions()), failure)
+
+
+def test_infinite_values_are_valid_samples(project: Callable[..., Project]) -> None:
+    data = _data("[(torch.ones(2, 4),)]", "[(-1 / torch.arange(4.0)[None],)]")
+    made = project(CONFIG, model=_model("return x.exp()"), data=data)
+    assert dry_run(made, BuildOptions(targets=("other",))).notes == ()
+
+
+def test_calibration_data_with_one_value_only_gets_a_note(project: Callable[..., Project]) -> None:
+    made = project(CONFIG, model=_model("return x"), data=DATA)
+    (note,) = dry_run(made, BuildOptions()).notes
+    assert note.startswith("the calibration data of input 'x' of method 'forward' has one value only, 1: ")
+    data = _data("calibration = samples", "calibration = lambda: [*samples(), (torch.zeros(1, 4),)]")
+    assert dry_run(project(CONFIG, model=_model("return x"), data=data), BuildOptions()).notes == ()
 
 
 def test_a_missing_module(project: Callable[..., Project], tmp_path: Path) -> None:

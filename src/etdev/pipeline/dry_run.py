@@ -13,6 +13,7 @@ from etdev.pipeline.project.torch_tensors import Tensors, iter_tensors
 from etdev.pipeline.project.usercode import UserCode
 from etdev.pipeline.results.result import Part
 from etdev.pipeline.stages.artifacts import LoadedModel
+from etdev.pipeline.stages.calibration import CalibrationData
 from etdev.pipeline.stages.eager import compute
 from etdev.pipeline.stages.export import as_forward, check_call, method_of, signatures, unexported_model
 from etdev.pipeline.stages.export_errors import explain_export_error, unfit_input
@@ -75,11 +76,12 @@ def dry_run(project: Project, options: BuildOptions) -> DryRun:
         methods = tuple(
             _check_method(project, user, loaded, signature) for signature in signatures(project, loaded).values()
         )
+        notes = dict.fromkeys(loaded.notes)
         for name in names:
-            _check_calibration(project, user, name, signatures(project, loaded))
+            notes |= dict.fromkeys(_check_calibration(project, user, name, signatures(project, loaded)))
             _check_metric(project, user, name)
             _check_sessions(project, user, name, signatures(project, loaded))
-    return DryRun(targets=names, methods=methods, notes=loaded.notes)
+    return DryRun(targets=names, methods=methods, notes=tuple(notes))
 
 
 def _check_method(project: Project, user: UserCode, loaded: LoadedModel, signature: Signature) -> CheckedMethod:
@@ -89,10 +91,12 @@ def _check_method(project: Project, user: UserCode, loaded: LoadedModel, signatu
     declared = project.config.methods.get(name)
     entry = declared.samples if declared is not None else None
     if entry is not None:
-        inputs = next(samples_at(project, user, entry, signature, ("methods", name, "samples")))
+        samples = samples_at(project, user, entry, signature, ("methods", name, "samples"))
     else:
-        inputs = make_inputs(signature, signature.smallest(), seed=2)
-    _call(project, user, loaded, signature, inputs)
+        samples = iter([make_inputs(signature, signature.smallest(), seed=2)])
+    _call(project, user, loaded, signature, next(samples))
+    for _ in samples:  # Each sample is checked as it is read.
+        pass
     return CheckedMethod(
         name=name,
         inputs=signature.describe(),
@@ -136,14 +140,18 @@ def _described(tensor: torch.Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
 
 
-def _check_calibration(project: Project, user: UserCode, target: str, declared: dict[str, Signature]) -> None:
+def _check_calibration(
+    project: Project, user: UserCode, target: str, declared: dict[str, Signature]
+) -> tuple[str, ...]:
+    """Read the calibration data of a target, and return the notes on it."""
     name = project.config.targets[target].quantize
-    given = getattr(project.config.quantize[name], "calibration", None) if name is not None else None
-    if isinstance(given, str):
-        needy = next((one for one in declared.values() if one.inputs), next(iter(declared.values())))
-        next(samples_at(project, user, given, needy, ("quantize", str(name), "calibration")))
-    for method, entry in given.items() if isinstance(given, dict) else ():
-        next(samples_at(project, user, entry, declared[method], ("quantize", str(name), "calibration", method)))
+    if name is None:
+        return ()
+    data = CalibrationData(project, user, name)
+    for signature in declared.values():
+        for _ in (data.read(signature) or ()) if signature.inputs else ():
+            pass
+    return data.notes()
 
 
 def _check_metric(project: Project, user: UserCode, target: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 import etdev
 from etdev.config.check_names import BUILT_IN
-from etdev.errors import ConfigError, LoadError, UsageError, WriteError
+from etdev.errors import ConfigError, LoadError, QuantizeError, UsageError, WriteError
 from etdev.pipeline.project.progress import Silent
 from etdev.pipeline.results.result import BuildResult
 from support.commands import etdev_process, run_etdev
@@ -66,6 +66,26 @@ def test_who_holds_a_quantized_model_to_nothing_is_told(built: BuildResult) -> N
     """One that its calibration had ruined was good without a word."""
     told = [target.name for target in built.targets if any("set `min_snr_db`" in note for note in target.notes)]
     assert told == ["int8", "w4"]
+
+
+def test_a_model_that_its_calibration_spoils_is_called_so(tmp_path: Path) -> None:
+    """The build of a model calibrated on zeros was good, with the same note as on healthy models."""
+    data = SAMPLES.replace("def score", "def zeros():\n        return [(torch.zeros(2, 32),)]\n\n    def score")
+    config = FOUR_TARGETS.replace('calibration = "data:samples"', 'calibration = "data:zeros"')
+    target = etdev.build(write_project(tmp_path, config, model=LINEAR, data=data), targets=["int8"])["int8"]
+    constant, spoiled = target.notes
+    assert constant.startswith("the calibration data of input 'x' of method 'forward' has one value only, 0: ")
+    assert spoiled.startswith("quantization seems to have spoiled output 0 of 'forward': its SNR against the float ")
+    assert "check the data of `quantize.int8.calibration`" in spoiled
+    assert "set `min_snr_db` or `accuracy` in `targets.int8.verify`" in spoiled
+
+
+def test_nan_in_calibration_data_stops_a_build(tmp_path: Path) -> None:
+    data = SAMPLES + "\n    def nan():\n        return [*samples(), (torch.full((2, 32), float('nan')),)]\n"
+    config = FOUR_TARGETS.replace('calibration = "data:samples"', 'calibration = "data:nan"')
+    with pytest.raises(QuantizeError, match="sample 3: 64 of 64 values of input 'x' are NaN") as caught:
+        etdev.build(write_project(tmp_path, config, model=LINEAR, data=data), targets=["int8"])
+    assert str(caught.value.where).endswith("(quantize.int8.calibration)")
 
 
 def test_every_stage_is_timed(built: BuildResult) -> None:

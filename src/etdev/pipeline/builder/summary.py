@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 
 from etdev import backends
 from etdev.backends.base import RewritesPrograms
@@ -16,7 +17,7 @@ from etdev.linker.options import MethodReport
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.runtime_contents import needed_libraries
 from etdev.pipeline.results.decision_counts import count_copies, count_inplace
-from etdev.pipeline.results.result import MethodResult, QuantizedTensor
+from etdev.pipeline.results.result import CheckResult, MethodResult, QuantizedTensor
 from etdev.pipeline.stages.artifacts import ExportedModel, LoweredModel
 from etdev.pipeline.stages.link.linking import LinkedProgram
 from etdev.program import Program
@@ -29,6 +30,8 @@ from etdev.program.sidecar.records import DelegateRecord
 
 _LARGE = frozenset(f"aten.{name}" for name in ("addmm", "bmm", "convolution", "linear", "mm"))
 """Ops of which a user expects that quantization changes them."""
+_LOW_SNR_DB = 10.0
+"""SNR against the float model below which a note calls a quantized target spoiled. 8 bits usually reach 20 dB."""
 
 
 def describe_methods(lowered: LoweredModel, exported: ExportedModel) -> tuple[MethodResult, ...]:
@@ -116,17 +119,35 @@ def describe_state(program: Program) -> Iterator[str]:
         )
 
 
-def describe_unguarded(project: Project, target: str) -> Iterator[str]:
-    """Yield a note on a quantized target if no check compares the target with the float model.
+def describe_unguarded(project: Project, target: str, checks: Sequence[CheckResult]) -> Iterator[str]:
+    """Yield a note on a quantized target if no limit of the config compares the target with the float model.
 
-    Without such a check, the target passes verification even if quantization has spoiled its outputs.
+    Without such a limit, the target passes verification even if quantization has spoiled its outputs. If ``checks``
+    found that it has, the note says so.
     """
     settings = project.config.targets[target]
-    if settings.quantize is not None and settings.verify.min_snr_db is None and settings.verify.accuracy is None:
-        yield (
-            "no check compares the quantized model with the float model: set `min_snr_db` or `accuracy` in "
-            f"`targets.{target}.verify`"
-        )
+    if settings.quantize is None or settings.verify.min_snr_db is not None or settings.verify.accuracy is not None:
+        return
+    limit = f"set `min_snr_db` or `accuracy` in `targets.{target}.verify`"
+    found = (output for check in checks for output in check.outputs)
+    ratios = {output.float_snr_db: output for output in found if output.float_snr_db is not None}
+    worst = min(ratios, default=inf)
+    if worst >= _LOW_SNR_DB:
+        yield f"no check compares the quantized model with the float model: {limit}"
+        return
+    output, scheme = ratios[worst], project.config.quantize[settings.quantize]
+    keys = {"calibration": "check the data of", "keep_float": "keep sensitive modules in float with"}
+    causes = [
+        f"{what} `quantize.{settings.quantize}.{key}`" for key, what in keys.items() if key in type(scheme).model_fields
+    ]
+    declared = project.config.methods.get(output.method)
+    if declared is not None and declared.inputs and declared.samples is None:
+        causes.insert(0, f"set `methods.{output.method}.samples`, because the inputs are random")
+    yield (
+        f"quantization seems to have spoiled output {output.output} of {output.method!r}: its SNR against the float "
+        f"model is {worst:.1f} dB, and below {_LOW_SNR_DB:g} dB outputs are rarely usable. The config sets no limit: "
+        f"{', '.join([*causes, limit])}"
+    )
 
 
 def describe_float_ops(project: Project, target: str, methods: Iterable[MethodResult]) -> Iterator[str]:

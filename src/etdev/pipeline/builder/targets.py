@@ -164,7 +164,7 @@ def _build_target(session: BuildSession, name: str, clock: StageClock, parts: Se
                 compiled.record.methods,
                 project.config.targets[name].memory.bank_names,
             ),
-            notes=tuple(_notes(session, name, compiled, program, inplace, clock)),
+            notes=tuple(_notes(session, name, compiled, program, inplace, checks, clock)),
         )
         staged.write_report(report_text(project, result))
         staged.settle(rejected=status == "rejected")
@@ -223,6 +223,7 @@ def _notes(
     compiled: Compiled,
     program: LinkedProgram,
     inplace: InPlaceOps,
+    checks: Sequence[CheckResult],
     clock: StageClock,
 ) -> Iterator[str]:
     """Yield the notes on a target, in the order of the report."""
@@ -232,7 +233,7 @@ def _notes(
     yield from describe_state(program.linked.program)
     yield from describe_unused(session.project, name, program.linked.program)
     yield from describe_float_ops(session.project, name, compiled.record.methods)
-    yield from describe_unguarded(session.project, name)
+    yield from describe_unguarded(session.project, name, checks)
     if LINKED_AGAIN in compiled.record.notes and "quantize" in clock.seconds:
         yield QUANTIZED_AGAIN
     if session.cache.changed:

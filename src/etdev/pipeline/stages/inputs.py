@@ -90,11 +90,10 @@ def read_samples(
     for index, sample in _items(user, function, entry, where, kind, "sample", "tuples of tensors", hint):
         problem = check_sample(sample, signature)
         if problem is not None:
-            remedy = _sample_remedy(sample, signature)
             raise kind(
                 f"{entry!r} returns inputs that method {signature.method!r} does not accept: sample {index}: {problem}",
                 where=where,
-                hint=f"the config declares {signature.describe()}" + (f"; {remedy}" if remedy else ""),
+                hint=_sample_hint(sample, signature),
             )
         yield tuple(sample)
 
@@ -192,7 +191,11 @@ def _items(
 
 
 def check_sample(sample: object, signature: Signature) -> str | None:
-    """Return the problem with one sample as a sentence; None if the sample matches the declaration."""
+    """Return the problem with one sample as a sentence; None if the sample matches the declaration.
+
+    A NaN is a problem too: outputs that are computed from it are NaN, and nothing can be compared with them. Infinite
+    values are not a problem, because masks of attention contain them.
+    """
     import torch
 
     if not isinstance(sample, tuple | list):
@@ -214,7 +217,15 @@ def check_sample(sample: object, signature: Signature) -> str | None:
         problem = _check_shape(item, tuple(value.shape), signature.dims, bound)
         if problem is not None:
             return problem
+        if nans := int(value.isnan().sum()):
+            return f"{nans:,} of {value.numel():,} values of input {item.name!r} are NaN"
     return None
+
+
+def _sample_hint(sample: object, signature: Signature) -> str:
+    """Return the help for a sample with a problem: the declaration, and a remedy if one is known."""
+    remedy = _sample_remedy(sample, signature)
+    return f"the config declares {signature.describe()}" + (f"; {remedy}" if remedy else "")
 
 
 def _sample_remedy(sample: object, signature: Signature) -> str | None:
@@ -235,6 +246,8 @@ def _sample_remedy(sample: object, signature: Signature) -> str | None:
             return f"if the samples are right, declare a shape of {len(shape)} axes for {item.name!r}"
         if _check_shape(item, shape, signature.dims, {}) is not None:
             return _size_remedy(item, shape, signature.dims)
+        if value.isnan().any():
+            return f"repair {item.name!r} in the data, or leave such samples out"
     return None
 
 

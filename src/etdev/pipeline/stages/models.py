@@ -13,6 +13,7 @@ from etdev.pipeline.project.progress import StageClock
 from etdev.pipeline.project.torch_tensors import Tensors
 from etdev.pipeline.project.usercode import UserCode
 from etdev.pipeline.stages.artifacts import ExportedModel, LoadedModel
+from etdev.pipeline.stages.calibration import CalibrationData
 from etdev.pipeline.stages.export import export_model, signatures, unexported_model
 from etdev.pipeline.stages.inputs import Signature, samples_at
 from etdev.pipeline.stages.known_outputs import KnownOutputs, MadeOnDemand
@@ -52,15 +53,16 @@ class Models:
         return signatures(self._project, self.load(clock))
 
     def check_samples(self) -> None:
-        """Read the first sample of each method with declared inputs, once and before the slow stages.
+        """Read the samples of each method with declared inputs, once and before the slow stages.
 
-        Raises :class:`~etdev.errors.LoadError` if the method does not accept the sample.
+        Raises :class:`~etdev.errors.LoadError` if the method does not accept a sample.
         """
         if not self._samples_checked:
             for name, method in self._project.config.methods.items():
                 if method.samples is not None and method.inputs is not None:
                     key = ("methods", name, "samples")
-                    next(samples_at(self._project, self._user, method.samples, Signature.of(name, method), key))
+                    for _ in samples_at(self._project, self._user, method.samples, Signature.of(name, method), key):
+                        pass
             self._samples_checked = True
 
     def prepare(self, target: str, clock: StageClock) -> tuple[ExportedModel, ExportedModel]:
@@ -123,11 +125,13 @@ class Models:
         if works_before_export(scheme):
             quantized = quantize_loaded(self._project, loaded, name)
             return replace(export_model(self._project, quantized, self._user), scheme=scheme)
-        return quantize_exported(
-            self._project, exported, name, self._user, lambda method: self._calibration(exported, name, method)
+        data = CalibrationData(self._project, self._user, name)
+        result = quantize_exported(
+            self._project, exported, name, self._user, lambda method: self._calibration(exported, name, method, data)
         )
+        return replace(result, notes=(*result.notes, *data.notes()))
 
-    def _calibration(self, exported: ExportedModel, name: str, method: str) -> Iterator[Tensors]:
+    def _calibration(self, exported: ExportedModel, name: str, method: str, data: CalibrationData) -> Iterator[Tensors]:
         """Return the calibration inputs of a method.
 
         If the config has no calibration inputs, return the method's example inputs for dynamic quantization; raise an
@@ -135,19 +139,14 @@ class Models:
         """
         if not exported.signatures[method].inputs:
             return iter([exported.methods[method].example])
+        found = data.read(exported.signatures[method])
+        if found is not None:
+            return found
         settings = self._project.config.quantize[name]
-        assert isinstance(settings, Pt2e)
-        given = settings.calibration
-        key: tuple[str, ...] = ("quantize", name, "calibration")
-        if isinstance(given, dict):
-            key = (*key, method)
-            given = given.get(method)
-        if given is None:
-            if settings.needs_calibration:
-                raise QuantizeError(
-                    f"method {method!r} has no calibration data",
-                    where=self._project.where(*key[:3]),
-                    hint="set calibration data for this method",
-                )
-            return iter([exported.methods[method].example])
-        return samples_at(self._project, self._user, given, exported.signatures[method], key, QuantizeError)
+        if isinstance(settings, Pt2e) and settings.needs_calibration:
+            raise QuantizeError(
+                f"method {method!r} has no calibration data",
+                where=self._project.where("quantize", name, "calibration"),
+                hint="set calibration data for this method",
+            )
+        return iter([exported.methods[method].example])
