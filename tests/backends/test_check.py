@@ -271,6 +271,26 @@ def test_each_mistake_has_its_place(
     )
 
 
+def test_a_share_of_delegated_ops_needs_a_backend_with_delegates(tmp_path: Path) -> None:
+    """A build for Cortex-M missed the limit at its end, and advised to add a backend for ops that it had taken."""
+    step = 'backend = "cortex-m"\n[targets.cpu.budget]\ndelegated = 0.5'
+    one = CONFIG.format(step=step, size=4, more="")
+    (tmp_path / "etdev.toml").write_text(one)
+    load_config(environ={}, cwd=tmp_path, checks=(check_partitioners,))  # XNNPACK has delegates.
+    (tmp_path / "etdev.toml").write_text(one.replace('"xnnpack"', '"cortex-m"'))
+    with pytest.raises(ConfigError) as caught:
+        load_config(environ={}, cwd=tmp_path, checks=(check_partitioners,))
+    (problem,) = caught.value.problems
+    assert (problem.key, problem.message, problem.hint) == (
+        "targets.cpu.budget.delegated",
+        (
+            "`targets.cpu.budget.delegated` cannot be reached: no backend of the target ('cortex-m') has delegates; "
+            "its ops run on kernels"
+        ),
+        "remove it, or add a backend with delegates",
+    )
+
+
 OPERATORS = {
     "near another": ('["mul", "addmmm"]', "10:23", 1, "addmmm", "did you mean 'aten::addmm.out'?"),
     "near none": ('["zzz::qqq"]', "10:16", 0, "zzz::qqq", "use operators of ExecuTorch's portable library"),

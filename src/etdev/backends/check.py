@@ -9,7 +9,7 @@ from typing import Any
 from etdev import backends
 from etdev.backends.base import Backend, ChecksOptions
 from etdev.backends.devices import check_device, check_target_device
-from etdev.config.issues import Issue
+from etdev.config.issues import CONFLICT, Issue
 from etdev.config.messages import model_issues
 from etdev.config.raw import Raw
 from etdev.config.types import parse_base64_table
@@ -20,14 +20,15 @@ from etdev.errors import MissingRequirementError
 def check_partitioners(config: Raw) -> Iterable[Issue]:
     """Yield the issues of every ``[[targets.X.partitioners]]`` in a config.
 
-    Issues are an unknown backend, wrong options, a device that the backend does not support, and a refused compile
-    spec.
+    Issues are an unknown backend, wrong options, a device that the backend does not support, a refused compile spec,
+    and a limit on delegated ops for a target without delegates.
     """
     dynamic = [method.name for method in config["methods"].tables if any(map(_is_dynamic, method["dims"].tables))]
     for target in config["targets"].tables:
         for step in target["partitioners"].elements:
             if isinstance(step["backend"].value, str):
                 yield from _check_step(step, dynamic)
+        yield from _check_delegated(target)
 
 
 def _check_step(step: Raw, dynamic: Sequence[str]) -> Iterable[Issue]:
@@ -55,6 +56,22 @@ def _check_step(step: Raw, dynamic: Sequence[str]) -> Iterable[Issue]:
         yield Issue(step["device"].path, message, "device", hint)
     if "compile_specs" not in step or isinstance(step["compile_specs"].value, Mapping):
         yield from _check_specs(backend, device, step["compile_specs"])
+
+
+def _check_delegated(target: Raw) -> Iterable[Issue]:
+    """Report a minimum share of delegated ops for a target whose backends have no delegates."""
+    limit, names = target["budget"]["delegated"], [step["backend"].value for step in target["partitioners"].elements]
+    if not isinstance(limit.value, int | float) or limit.value <= 0 or not names:
+        return
+    try:
+        found = [backends.get(str(name)) for name in names]
+    except (KeyError, MissingRequirementError):
+        return  # Another issue concerns the backend.
+    if any(backend.delegate_ids for backend in found):
+        return
+    lacking = ", ".join(dict.fromkeys(repr(backend.name) for backend in found))
+    text = f"cannot be reached: no backend of the target ({lacking}) has delegates; its ops run on kernels"
+    yield limit.issue(text, CONFLICT, "remove it, or add a backend with delegates")
 
 
 def _check_options(backend: Backend, options: Raw) -> Iterable[Issue]:
