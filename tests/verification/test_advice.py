@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from etdev.decisions import TilingDecision
 from etdev.pipeline.project import Project
+from etdev.pipeline.results.result import MethodResult
 from etdev.program import model as m
 from etdev.verification.advice import advise
+from etdev.verification.limits import Measured
+from program.analysis.test_quantized_ends import END, OUT, described
 from program.hand import tensor
 from support.files import method, program, sin
+from support.reports import method_result
+from verification.test_limits import weighted
 
 CONFIG = """
 version = 1
@@ -43,4 +50,51 @@ def test_state_that_takes_much_of_the_memory(project: Callable[..., Project], st
     kept = [tensor(state, at=256, extra_tensor_info=name)] if state else []
     found = program(method([*values, *kept], [sin(0, 1)], outputs=(1,)))
 
-    assert advise(made, "cpu", found, "budget.memory", "memory", "cpu") == expected
+    assert advise(made, "cpu", Measured(Path("p.pte"), 0, found), "budget.memory", "memory", "cpu") == expected
+
+
+INT8 = """quantize = "int8"
+[quantize.int8]
+scheme = "pt2e-xnnpack"
+dynamic = true
+"""
+EXTERNAL = "move the weights (16 B) to a file next to it (`external_weights`), "
+TILED = method_result(tiling=TilingDecision(tiled=True, memory_saved=9_000, file_growth=4_096))
+WHOLE = method_result(tiling=TilingDecision(tiled=False, memory_saved=90, file_growth=4_096))
+
+
+@pytest.mark.parametrize(
+    ("settings", "found", "methods", "expected"),
+    [
+        pytest.param("", weighted(4), (), f"quantize the model, {EXTERNAL}or raise budget.file", id="a float model"),
+        pytest.param(INT8, weighted(4), (WHOLE,), f"{EXTERNAL}or raise budget.file", id="quantized"),
+        pytest.param(
+            'external_weights = "w.ptd"\n' + INT8, weighted(4), (), "raise budget.file", id="with its weights elsewhere"
+        ),
+        pytest.param(
+            INT8,
+            described(),
+            (TILED,),
+            'set `memory.tiling` to "off", because tiles take 4.00 KiB, or raise budget.file',
+            id="tiled",
+        ),
+        pytest.param(
+            INT8,
+            described(END, OUT),
+            (),
+            "list fewer inputs and outputs in `io.forward.quantized` (10 constant methods describe them), "
+            "or raise budget.file",
+            id="with quantized ends",
+        ),
+        pytest.param(INT8, None, (), "raise budget.file", id="a file that cannot be read"),
+    ],
+)
+def test_a_file_that_is_too_large(
+    project: Callable[..., Project],
+    settings: str,
+    found: m.Program | None,
+    methods: tuple[MethodResult, ...],
+    expected: str,
+) -> None:
+    made = project(CONFIG + settings, model="")
+    assert advise(made, "cpu", Measured(Path("p.pte"), 0, found, methods), "budget.file", "file") == expected

@@ -165,7 +165,13 @@ def test_each_missed_limit_has_its_own_place_and_remedy(budget: Budget) -> None:
     check = budget("file = 1, delegated = 1, weights = '1MiB'", weighted(4), OPS)
 
     assert [(item.where.rpartition(" ")[2], item.hint) for item in check.failures] == [
-        ("(targets.cpu.budget.file)", "quantize the model, or raise budget.file"),
+        (
+            "(targets.cpu.budget.file)",
+            (
+                "quantize the model, move the weights (16 B) to a file next to it (`external_weights`), "
+                "or raise budget.file"
+            ),
+        ),
         (
             "(targets.cpu.budget.delegated)",
             "add a backend that takes these ops (partitioners), or lower budget.delegated",
@@ -180,6 +186,17 @@ def test_what_holds_is_said(budget: Budget) -> None:
     assert check.summary == (
         "weights 16 B of 1.00 KiB, memory of cpu 32 B of 1.00 KiB, memory of cuda:0 0 B of 0 B, "
         "9 of 12 ops delegated (at least 75%)"
+    )
+
+
+@pytest.mark.parametrize("found", [chain(1), delegated()], ids=["no delegate", "a delegate that states nothing"])
+def test_memory_that_no_delegate_states_is_called_so(budget: Budget, found: Program) -> None:
+    check = budget("scratch = '1KiB', fast_scratch = 0", found)
+
+    assert check.status == "passed"
+    assert check.summary == (
+        "scratch: no delegate of the file states that it needs this memory, "
+        "fast scratch: no delegate of the file states that it needs this memory"
     )
 
 

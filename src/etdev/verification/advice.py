@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from etdev.config.models import Target
 from etdev.devices import parse_device
 from etdev.pipeline.project import Project
 from etdev.program import Program
 from etdev.program import model as m
+from etdev.program.analysis.quantized_ends import quantized_ends
 from etdev.program.devices import H2D_COPY, is_device_copy
-from etdev.program.footprint import planned_memory
+from etdev.program.footprint import constant_bytes, named_bytes, planned_memory
 from etdev.units import format_size
+from etdev.verification.limits import Measured
 
 
-def advise(project: Project, target: str, program: Program | None, setting: str, figure: str, *place: str) -> str:
+def advise(project: Project, target: str, measured: Measured, setting: str, figure: str, *place: str) -> str:
     """Return advice on how to reduce a figure, or to raise the figure's limit in the config.
 
     ``figure`` is a key of ``budget``, such as ``memory``, and ``setting`` is the limit's key in the config. ``place``
-    is one device, such as ``cuda:0``, or one bank, for the figure ``memory``; omit it for other figures. ``program`` is
-    None if the file cannot be read.
+    is one device, such as ``cuda:0``, or one bank, for the figure ``memory``; omit it for other figures.
     """
-    helps = _advice(project, target, program, figure, *place)
+    helps = _advice(project, target, measured, figure, *place)
     return f"{helps}, or raise {setting}" if helps else f"raise {setting}"
 
 
-def _advice(project: Project, target: str, program: Program | None, figure: str, place: str = "cpu") -> str:
-    settings = project.config.targets[target]
+def _advice(project: Project, target: str, measured: Measured, figure: str, place: str = "cpu") -> str:
+    settings, program = project.config.targets[target], measured.program
     match figure:
-        case "file" | "weights":
+        case "file":
+            return ", ".join(_smaller_file(settings, measured))
+        case "weights":
             return "" if settings.quantize else "quantize the model"
         case "ram":
             return "reduce the largest part (`etdev bench --runtime native` lists the parts of each method)"
@@ -46,6 +52,25 @@ def _advice(project: Project, target: str, program: Program | None, figure: str,
     else:
         other = "move a part of the model to another device, "
     return f"{planner}{other}make the largest inputs smaller ({inputs})"
+
+
+def _smaller_file(settings: Target, measured: Measured) -> Iterator[str]:
+    """Yield changes of the config that make the file of a target smaller."""
+    program = measured.program
+    weights = 0 if program is None else constant_bytes(program) + named_bytes(program)
+    if settings.quantize is None:
+        yield "quantize the model"
+    if settings.external_weights is None and weights:
+        yield f"move the weights ({format_size(weights)}) to a file next to it (`external_weights`)"
+    tiled = [method.tiling for method in measured.methods if method.tiling is not None and method.tiling.tiled]
+    if tiled and settings.memory.tiling != "off":
+        growth = sum(decision.file_growth or 0 for decision in tiled)
+        yield 'set `memory.tiling` to "off"' + (f", because tiles take {format_size(growth)}" if growth > 0 else "")
+    ends = {} if program is None else quantized_ends(program)
+    if ends:
+        count = sum(len(end.constants(method)) for method, found in ends.items() for end in found)
+        names = " and ".join(f"`io.{method}.quantized`" for method in ends)
+        yield f"list fewer inputs and outputs in {names} ({count} constant methods describe them)"
 
 
 def _less_state(program: Program) -> str:

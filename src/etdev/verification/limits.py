@@ -39,7 +39,8 @@ class Measured:
     def delegate_sizes(self, name: str) -> dict[str, int] | str:
         """Return the bytes that each delegate needs of one kind of memory, or the reason why the sizes are unknown.
 
-        ``name`` is the compiler's name of that memory, such as ``scratch``.
+        ``name`` is the compiler's name of that memory, such as ``scratch``. Delegates whose compiler does not state
+        that memory are left out.
         """
         if self.program is None:
             return "the check `bytes` failed"
@@ -48,9 +49,10 @@ class Measured:
         if known < sum(item.id == ETHOS_U for plan in self.program.execution_plan for item in plan.delegates):
             return "the object program of this file, which states it, is not in the output folder"
         return {
-            f"delegate {item.delegate} of {method!r}": item.sizes.get(name, 0)
+            f"delegate {item.delegate} of {method!r}": item.sizes[name]
             for method, items in found.items()
             for item in items
+            if name in item.sizes
         }
 
     def figures(self, program: Program) -> Figures:

@@ -6,6 +6,7 @@ The figures are the file's size, its weights, the memory on each device, copied 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 from etdev.devices import HOST
@@ -128,9 +129,11 @@ class _Limits:
                 sizes = self._measured.delegate_sizes(key)
                 if isinstance(sizes, str):
                     yield Unjudged(("budget", key), sizes)
-                else:
-                    name, found = key.replace("_", " "), max(sizes.values(), default=0)
-                    yield self._bytes(name, found, limit, partial(Parts, tuple(sizes.items())), key)
+                    continue
+                name, found = key.replace("_", " "), max(sizes.values(), default=0)
+                judged = self._bytes(name, found, limit, partial(Parts, tuple(sizes.items())), key)
+                seen = judged.seen if sizes else f"{name}: no delegate of the file states that it needs this memory"
+                yield replace(judged, seen=seen)
 
     def of_delegation(self, program: Program, least: float) -> Limit:
         figures, methods = self._measured.figures(program), self._measured.methods
@@ -153,5 +156,5 @@ class _Limits:
             f"{name} {format_size(found)} of {format_size(limit)}",
             f"{name}: {found:,} bytes, {found - limit:,} more than {setting} ({limit:,})" if found > limit else None,
             (lambda: parts().largest()) if parts is not None else None,
-            advise(self._project, self._target, self._measured.program, f"budget.{key[0]}", *key),
+            advise(self._project, self._target, self._measured, f"budget.{key[0]}", *key),
         )

@@ -121,7 +121,7 @@ class _Comparison:
             _change(figure, allowed),
             missed if more > allowed else None,
             partial(self._cause, figure),
-            advise(self.project, self.target, self.program, f"budget.growth.{key}", key, *figure.place),
+            advise(self.project, self.target, self.measured, f"budget.growth.{key}", key, *figure.place),
         )
 
     def _cause(self, figure: _Figure) -> str:
