@@ -240,8 +240,7 @@ class CapacityError(BanksError):
         at_delegate: bool = False,
         where: str | None = None,
     ) -> None:
-        *others, last = remedies
-        super().__init__(message, where=where, hint=f"{', '.join(others)}, or {last}" if others else last)
+        super().__init__(message, where=where, hint=", or ".join(remedies))
         self.remedies = tuple(remedies)
         self.ends_in_use = ends_in_use
         self.at_delegate = at_delegate

@@ -165,7 +165,7 @@ def test_a_full_bank_names_what_is_in_use() -> None:
         "the result of instruction 0 (aten::mm.out) (64 B), output 0 (64 B)"
     )
     assert caught.value.hint == (
-        "enlarge bank 'fast' to 192 bytes, enlarge bank 'slow' to 192 bytes, or use smaller inputs"
+        "enlarge bank 'fast' to 192 bytes, or enlarge bank 'slow' to 192 bytes, or use smaller inputs"
     )
     assert not caught.value.at_delegate
 
@@ -222,7 +222,7 @@ def test_the_bytes_that_xnnpack_may_read_count_as_in_use() -> None:
         "input 0 (64 B), output 0 (32 B), 64 bytes after the last tensor, which XNNPACK may read"
     )
     assert caught.value.hint == (
-        "enlarge bank 'sram' to 160 bytes, use smaller inputs, or lower the maximum of a dynamic dimension"
+        "enlarge bank 'sram' to 160 bytes, or use smaller inputs, or lower the maximum of a dynamic dimension"
     )
     assert caught.value.at_delegate
     link(found.program, LinkOptions(banks=Banks((Bank("sram", 160),), (1,))), found.sidecar)

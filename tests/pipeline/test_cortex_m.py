@@ -13,6 +13,7 @@ import torch
 
 import etdev
 from etdev import backends, compat
+from etdev.errors import CapacityError
 from etdev.pipeline.results.result import CheckResult, TargetResult
 from etdev.program import model as m
 from etdev.program import read
@@ -50,6 +51,16 @@ def _output_step(path: Path) -> float:
 
 def check(target: TargetResult, name: str) -> CheckResult:
     return next(item for item in target.checks if item.name == name)
+
+
+@needs_packages
+@pytest.mark.parametrize("more", ["", 'runtime.kernels = ["portable", "quantized", "cortex-m"]'])
+def test_tiling_is_not_advised_for_kernels_that_compute_whole_tensors(tmp_path: Path, more: str) -> None:
+    banks = 'memory.banks = [{ name = "dtcm", id = 1, size = 256 }, { name = "sram", id = 2, size = 256 }]'
+    with pytest.raises(CapacityError) as caught:
+        etdev.build(write(tmp_path, "CnnLast", f"{banks}\n{more}"))
+    assert re.match(r"enlarge bank 'dtcm' to [\d,]+ bytes, or enlarge bank 'sram' to ", str(caught.value.hint))
+    assert "tiling" not in str(caught.value.hint)
 
 
 @needs_packages

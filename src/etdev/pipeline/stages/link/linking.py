@@ -11,7 +11,9 @@ from etdev.kernel_trials.custom_ops import InPlaceOps
 from etdev.linker import Linked, LinkOptions, link
 from etdev.linker.io import CallerOwnedError
 from etdev.linker.planners import get_planner, guarded
+from etdev.lowering.axes import VIEWS
 from etdev.pipeline.project import Project
+from etdev.pipeline.project.usable_forms import usable_forms
 from etdev.pipeline.project.usercode import UserCode, translated
 from etdev.pipeline.stages.artifacts import Emitted
 from etdev.pipeline.stages.emit import ObjectProgram
@@ -21,6 +23,7 @@ from etdev.pipeline.stages.link.io_owners import caller_owned, refused_end
 from etdev.pipeline.stages.link.nested import NestedReport, link_nested
 from etdev.pipeline.stages.link.proof import prove_link
 from etdev.program import Program
+from etdev.program.analysis.effects import operator_name
 from etdev.program.analysis.inplace import DEFAULT
 from etdev.program.data_files.assignment import DataFiles
 from etdev.program.segments import CONSTANT_ALIGNMENT, SEGMENT_ALIGNMENT
@@ -76,7 +79,7 @@ def link_program(
     except CallerOwnedError as error:
         raise refused_end(project, target, error, signatures[error.method]) from error
     except CapacityError as error:
-        raise _refused_capacity(project, target, error) from error
+        raise _refused_capacity(project, target, objects.program, error) from error
     except LinkError as error:
         key = "banks" if isinstance(error, BanksError) else "planner"
         where = project.where("targets", target, "memory", key)
@@ -101,11 +104,11 @@ def link_program(
     )
 
 
-def _refused_capacity(project: Project, target: str, error: CapacityError) -> CapacityError:
+def _refused_capacity(project: Project, target: str, program: Program, error: CapacityError) -> CapacityError:
     """Return the error with the location of the target's banks in the config, and with unused remedies added."""
     settings = project.config.targets[target]
     remedies = list(error.remedies)
-    if settings.memory.tiling != "always" and not error.at_delegate:
+    if settings.memory.tiling != "always" and not error.at_delegate and _may_tile(project, target, program):
         remedies.append("set `memory.tiling` to `always`")
     if settings.quantize is None:
         remedies.append("quantize the model")
@@ -113,6 +116,16 @@ def _refused_capacity(project: Project, target: str, error: CapacityError) -> Ca
         remedies.append("let the caller own inputs and outputs with `io`, if it has memory outside of the banks")
     where = project.where("targets", target, "memory", "banks")
     return error.with_remedies(remedies, where)
+
+
+def _may_tile(project: Project, target: str, program: Program) -> bool:
+    """Return True if the target may use tiling, and the program has kernels of ops that tiling knows.
+
+    Kernels of libraries such as ``cortex_m`` or ``quantized`` always compute whole tensors.
+    """
+    names = (operator_name(operator) for plan in program.execution_plan for operator in plan.operators)
+    ops = {name.removeprefix("aten::").partition(".")[0] for name in names if name.startswith("aten::")}
+    return bool(ops - VIEWS) and "tiling" in usable_forms(project, target)
 
 
 def _aligned(program: Program) -> Program:
