@@ -49,9 +49,14 @@ def problem() -> str | None:
     return None
 
 
-def remedy() -> str:
+def command() -> str:
     """Return the command that installs the package in :func:`folder`, separately from all other packages."""
     return f'pip install --no-deps --target "{folder()}" {DISTRIBUTION}=={TESTED[0]} ml-dtypes==0.5.3'
+
+
+def remedy() -> str:
+    """Return the command that installs the package, and the variable that names another folder."""
+    return f"{command()}, or set {VARIABLE} to a folder that contains both packages"
 
 
 @contextmanager

@@ -111,7 +111,10 @@ def test_a_missing_package_is_named_with_its_remedy(tmp_path: Path, monkeypatch:
     versions["ethos-u-vela"] = "5.2.0"
     state = NPU.availability()
     assert state.reason == f"the package 'tosa-tools' is neither installed nor in {tmp_path}"
-    assert state.remedy == f'pip install --no-deps --target "{tmp_path}" tosa-tools==2026.8.0 ml-dtypes==0.5.3'
+    assert state.remedy == (
+        f'pip install --no-deps --target "{tmp_path}" tosa-tools==2026.8.0 ml-dtypes==0.5.3, or set ETDEV_TOSA_TOOLS '
+        "to a folder that contains both packages"
+    )
 
     folder = tmp_path / "tosa_tools-2026.8.0.dist-info"
     folder.mkdir()

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from etdev import tosa_tools
 from etdev.backends import base
+from etdev.backends.ethos_u import vela
 from etdev.cli import app
 from etdev.pipeline import doctor
 from etdev.pipeline.doctor import NativeState, RuntimeState
@@ -16,6 +18,8 @@ from support.plugins import Site
 
 COMPLETE = {"torch": "2.13.0+cpu", "executorch": "1.5.1", "torchao": "0.18.0", "safetensors": "0.8.0"}
 RUNTIME = RuntimeState(True, "executorch 1.5.1", ("OpenvinoBackend", "XnnpackBackend"))
+ARM = COMPLETE | {"ethos-u-vela": "5.2.0", "tosa-tools": "2026.8.0"}
+NPU = 'ethos-u"\noptions.target = "ethos-u55-128'
 NO_RUNTIME = RuntimeState(False, "executorch is not installed")
 
 
@@ -29,6 +33,9 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPat
 
 def _install(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], runtime: RuntimeState) -> None:
     monkeypatch.setattr(doctor, "package_version", versions.get)
+    monkeypatch.setattr(vela, "version", lambda: versions.get(vela.DISTRIBUTION))
+    lacking = None if tosa_tools.DISTRIBUTION in versions else "the package 'tosa-tools' is missing"
+    monkeypatch.setattr(tosa_tools, "problem", lambda: lacking)
     monkeypatch.setattr(doctor, "_runtime", lambda: runtime)
     monkeypatch.setattr(base.importlib.util, "find_spec", lambda name: object() if name in versions else None)
 
@@ -50,6 +57,7 @@ def test_a_complete_machine(machine: pytest.MonkeyPatch, capsys: pytest.CaptureF
     code, text = _doctor(capsys)
     assert code == 0
     assert _line(text, "torch ") == "torch 2.13.0+cpu for models, export"
+    assert _line(text, "tosa-tools").endswith(", or set ETDEV_TOSA_TOOLS to a folder that contains both packages")
     assert _line(text, "xnnpack").startswith("xnnpack yes")
     assert _line(text, "xnnpack").endswith("(devices: cpu); the runtime here has it")
     assert "the package 'openvino' is not installed: pip install" in _line(text, "openvino no")
@@ -87,6 +95,7 @@ def test_a_machine_without_torch(machine: pytest.MonkeyPatch, capsys: pytest.Cap
             id="backend not in the runtime",
         ),
         pytest.param(COMPLETE, RUNTIME, "reference", [], id="a backend that no machine has a runtime for"),
+        pytest.param(ARM, RUNTIME, NPU, [], id="a backend that no host has a runtime for"),
         pytest.param(COMPLETE, RUNTIME, "vulkan", ["targets.cpu.partitioners[0].backend"], id="no runtime with Vulkan"),
         pytest.param(COMPLETE, RUNTIME, "cuda", ["targets.cpu.partitioners[0].backend"], id="no triton"),
         pytest.param(
@@ -123,6 +132,7 @@ def test_needs_of_a_config(
     code, text = _doctor(capsys)
     assert code == (3 if needs else 0)
     assert ("all requirements are installed" in text) == (not needs)
+    assert ("the program runs on the Ethos-U processor only" in text) == (partitioner == NPU)
 
 
 def test_a_broken_torch_is_a_line_of_the_table(tmp_path: Path) -> None:

@@ -118,6 +118,15 @@ class ReadsFiles(Protocol):
 
 
 @runtime_checkable
+class RunsElsewhere(Protocol):
+    """Optional protocol of a backend whose delegates are in no runtime that a user can install on a host."""
+
+    @property
+    def runs_elsewhere(self) -> str:
+        """Sentence on where the delegates run instead, without a final dot. `etdev doctor` shows it."""
+
+
+@runtime_checkable
 class RecordsDelegates(Protocol):
     """Optional protocol of a backend whose compiler reports facts about a delegate that the blob does not contain."""
 

@@ -14,7 +14,7 @@ from etdev.errors import ExitCode
 
 if TYPE_CHECKING:
     from etdev.config.loader import LoadedConfig
-    from etdev.pipeline.doctor import BackendState, Diagnosis, Need, Package
+    from etdev.pipeline.doctor import BackendState, Diagnosis, Fact, Need, Package
 
 
 def doctor(
@@ -33,7 +33,7 @@ def doctor(
     from etdev.backends.opening import open_config
     from etdev.cli.reports import refuse_config
     from etdev.config.parsing.config_files import has_config
-    from etdev.pipeline.doctor import diagnose, unmet_needs
+    from etdev.pipeline.doctor import diagnose, facts_of_targets, unmet_needs
 
     refuse_config(outputs, config)
     loaded = None
@@ -41,21 +41,25 @@ def doctor(
         loaded = open_config(config, profile=profile, overrides=overrides)
     found = diagnose()
     needs = unmet_needs(loaded, found) if loaded is not None else None
-    outputs.write({TEXT: lambda: _text(found, loaded, needs), "json": lambda: _json(found, loaded, needs)})
+    facts = facts_of_targets(loaded, found) if loaded is not None else ()
+    outputs.write(
+        {TEXT: lambda: _text(found, loaded, needs, facts), "json": lambda: _json(found, loaded, needs, facts)}
+    )
     return ExitCode.ENVIRONMENT if needs else ExitCode.DONE
 
 
-def _json(found: Diagnosis, loaded: LoadedConfig | None, needs: Sequence[Need] | None) -> str:
+def _json(found: Diagnosis, loaded: LoadedConfig | None, needs: Sequence[Need] | None, facts: Sequence[Fact]) -> str:
     document = {
         "format": 1,
         **asdict(found),
         "config": None if loaded is None else str(loaded.path),
         "needs": None if needs is None else [asdict(need) for need in needs],
+        "facts": [asdict(fact) for fact in facts],
     }
     return json.dumps(document, indent=2)
 
 
-def _text(found: Diagnosis, loaded: LoadedConfig | None, needs: Sequence[Need] | None) -> str:
+def _text(found: Diagnosis, loaded: LoadedConfig | None, needs: Sequence[Need] | None, facts: Sequence[Fact]) -> str:
     lines = [f"etdev {found.etdev}, Python {found.python}, {found.platform}", "", "packages"]
     lines += _table([_package_row(package) for package in found.packages])
     lines += ["", "backends"]
@@ -67,6 +71,7 @@ def _text(found: Diagnosis, loaded: LoadedConfig | None, needs: Sequence[Need] |
     lines += ["", "native runtime", f"  {what}"]
     if loaded is not None:
         lines += ["", *_needs(loaded, needs or ())]
+        lines += [f"  {fact.key}: {fact.message}" for fact in facts]
     return "\n".join(lines)
 
 

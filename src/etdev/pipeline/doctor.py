@@ -14,11 +14,10 @@ from dataclasses import dataclass
 
 from etdev import backends, compat, plugins, tosa_tools
 from etdev._version import __version__
-from etdev.backends.base import BUILD_EXTRA, Backend
+from etdev.backends.base import BUILD_EXTRA, Backend, RunsElsewhere
 from etdev.backends.ethos_u import EXTRA as ETHOS_U_EXTRA
 from etdev.backends.ethos_u import vela
 from etdev.backends.openvino import EXTRA as OPENVINO_EXTRA
-from etdev.backends.reference import Reference
 from etdev.config.loader import LoadedConfig
 from etdev.config.models import Target
 from etdev.errors import MissingRequirementError
@@ -103,6 +102,15 @@ class Need:
     """Key of the config that has the requirement."""
     message: str
     remedy: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A property of a target that is not a problem of this machine."""
+
+    key: str
+    """Key of the config that the fact concerns."""
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +254,17 @@ def _target_needs(loaded: LoadedConfig, found: Diagnosis) -> Iterator[Need]:
             yield from _native_needs(f"targets.{name}.{key}", loaded, target, found.native)
 
 
+def facts_of_targets(loaded: LoadedConfig, found: Diagnosis) -> tuple[Fact, ...]:
+    """Return facts on the targets of this config that are no needs, because the user cannot install anything."""
+    usable = {state.name for state in found.backends if state.available}
+    return tuple(
+        Fact(f"targets.{name}.partitioners[{index}].backend", backend.runs_elsewhere)
+        for name, target in loaded.config.targets.items()
+        for index, step in enumerate(target.partitioners)
+        if step.backend in usable and isinstance(backend := backends.get(step.backend), RunsElsewhere)
+    )
+
+
 def _native_needs(key: str, loaded: LoadedConfig, target: Target, state: NativeState) -> Iterator[Need]:
     if not state.available:
         yield Need(key, f"the native runtime is not available: {state.reason}", state.remedy)
@@ -269,8 +288,8 @@ def _has_library(loaded: LoadedConfig, state: BackendState) -> bool:
 def _backend_needs(key: str, state: BackendState, *, runs_natively: bool) -> Sequence[Need]:
     if not state.available:
         return [Need(key, f"the backend {state.name!r} is not available: {state.reason}", state.remedy)]
-    # etdev's own delegate is in no runtime on any machine.
-    if state.registered is False and not runs_natively and state.name != Reference.name:
+    runs_elsewhere = isinstance(backends.get(state.name), RunsElsewhere)
+    if state.registered is False and not runs_natively and not runs_elsewhere:
         return [
             Need(
                 key,

@@ -44,6 +44,7 @@ class EthosU:
     packages = ("ethos-u-vela", tosa_tools.DISTRIBUTION)
     file_options = ("config",)
     microcontrollers: Literal[True] = True
+    runs_elsewhere = "the program runs on the Ethos-U processor only; here, verification runs kernels for its delegates"
 
     def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
         return no_compile_specs(self.name, specs)

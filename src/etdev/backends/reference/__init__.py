@@ -37,6 +37,7 @@ class Reference:
     compute_dtype = "float32"
     dynamic_shapes = True
     methods_apart = True
+    runs_elsewhere = "the program runs in etdev's own runtime only, with `etdev run` and `verify`"
 
     def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
         for key in specs:

@@ -57,7 +57,7 @@ class TosaCheck(Check):
             return not_run(self.name, reason)
         lacking = tosa_tools.problem()
         if lacking is not None:
-            return not_run(self.name, f"{lacking}; run `{tosa_tools.remedy()}`", hint=tosa_tools.remedy())
+            return not_run(self.name, f"{lacking}; run `{tosa_tools.command()}`", hint=tosa_tools.remedy())
         try:
             calls, samples = _recorded(subject)
             problems, worst = _compared(calls, run_model(calls, built.records))
