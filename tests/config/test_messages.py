@@ -20,6 +20,14 @@ CASES = {
         MINIMAL + "atol = 0.1\n",
         "etdev.toml:7:1: unknown key `targets.cpu.atol`\n  help: `atol` is a key of `targets.cpu.verify`\n",
     ),
+    "constants in a bank": (
+        MINIMAL + 'memory.banks = [{ name = "sram", id = 1, size = "1MiB" }]\nmemory.pin.constants = "sram"\n',
+        (
+            "etdev.toml:8:12: unknown key `targets.cpu.memory.pin.constants`\n"
+            "  help: constants stay in the file, for example in flash, and take no memory of a bank; the keys of `pin` "
+            "are: inputs, outputs, state, delegates\n"
+        ),
+    ),
     "key of a later version": (
         MINIMAL + '[serve]\ntarget = "cpu"\n',
         (

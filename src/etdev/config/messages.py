@@ -203,9 +203,19 @@ def _issue(item: _Found, root: TableOf, prefix: KeyPath) -> Issue:
     return Issue(key, message, WRONG_VALUE if fits else WRONG_TYPE, _value_hint(node, item.value, key))
 
 
+_NOT_PINNED: dict[KeyPath, str] = dict.fromkeys(
+    (("memory", "pin", "constants"), ("memory", "pin", "weights")),
+    "constants stay in the file, for example in flash, and take no memory of a bank; the keys of `pin` are: inputs, "
+    "outputs, state, delegates",
+)
+"""Hints for keys that users expect in a table although they cannot be there, by the end of the key's path."""
+
+
 def _unknown_hint(item: _Found, root: TableOf, prefix: KeyPath) -> str:
     valid = key_names(item.node)
     name = str(item.path[-1])
+    if known := _NOT_PINNED.get(item.path[-3:]):
+        return known
     if meant := _meant(item):
         return f"did you mean `{meant}`?"
     if home := _home(name, item.path, root):
