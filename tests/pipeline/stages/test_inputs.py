@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etdev.config.models import Dim, Method
+from etdev.config.models import Dim, Input, Method
 from etdev.errors import LoadError, QuantizeError
 from etdev.pipeline.project.usercode import UserCode
 from etdev.pipeline.stages.inputs import Signature, check_sample, make_inputs, random_samples, read_samples
@@ -220,7 +220,10 @@ READ_FAILURES = {
             "'data:f' returns inputs that method 'forward' does not accept: sample 0: input 'image' is "
             "float64, but is declared as float32"
         ),
-        f"the config declares {DECLARED}; if the samples are right, set `dtype` of 'image' to \"float64\"",
+        (
+            f"the config declares {DECLARED}; convert 'image' in the samples with `.to(torch.float32)`, or set its "
+            '`dtype` to "float64" if the model takes that'
+        ),
     ),
 }
 
@@ -234,6 +237,22 @@ def test_samples_that_cannot_be_used(function: object, message: str, hint: str |
             lambda: list(read_samples(user, function, "data:f", SIGNATURE, WHERE, kind)),
             Failure(kind, WHERE, message, hint),
         )
+
+
+@pytest.mark.parametrize(
+    ("count", "hint"),
+    [
+        (32, "yield 16 samples of 2 each, such as `x.split(2)`, or set `shape` of 'x' to [32, 4]"),
+        (3, "if the samples are right, set `shape` of 'x' to [3, 4]"),
+        (1, "if the samples are right, set `shape` of 'x' to [1, 4]"),
+    ],
+)
+def test_many_samples_in_one_tensor(count: int, hint: str) -> None:
+    """The only help was to declare a batch of 32, for a program that computes one sample at a time."""
+    signature = Signature("forward", (Input(name="x", dtype="float32", shape=(2, 4)),), {})
+    with UserCode() as user, pytest.raises(LoadError) as caught:
+        list(read_samples(user, lambda: [(torch.ones(count, 4),)], "data:f", signature, WHERE))
+    assert caught.value.hint == f"the config declares x: float32 [2, 4]; {hint}"
 
 
 def test_lists_become_tuples_and_are_read_one_at_a_time() -> None:

@@ -239,7 +239,8 @@ def _sample_remedy(sample: object, signature: Signature) -> str | None:
             return None
         dtype, shape = str(value.dtype).removeprefix("torch."), tuple(value.shape)
         if dtype != item.dtype:
-            return f"if the samples are right, set `dtype` of {item.name!r} to {literal(dtype)}"
+            convert = f"convert {item.name!r} in the samples with `.to(torch.{item.dtype})`"
+            return f"{convert}, or set its `dtype` to {literal(dtype)} if the model takes that"
         if len(shape) + 1 == len(item.shape) and _check_shape(item, (1, *shape), signature.dims, {}) is None:
             return f"add a batch axis to {item.name!r} in the samples: tensor.unsqueeze(0)"
         if len(shape) != len(item.shape):
@@ -258,6 +259,14 @@ def _size_remedy(item: Input, shape: tuple[int, ...], dims: Mapping[str, Dim]) -
     right = [size if isinstance(expected, int) else expected for size, expected in zip(shape, item.shape, strict=True)]
     if right == list(item.shape):
         return None
+    expected = item.shape[0]
+    if (
+        isinstance(expected, int)
+        and right[1:] == list(item.shape[1:])
+        and shape[0] > expected > 0 == shape[0] % expected
+    ):
+        first = f"yield {shape[0] // expected} samples of {expected} each, such as `{item.name}.split({expected})`"
+        return f"{first}, or set `shape` of {item.name!r} to {literal(right)}"
     return f"if the samples are right, set `shape` of {item.name!r} to {literal(right)}"
 
 
