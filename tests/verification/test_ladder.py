@@ -139,7 +139,10 @@ def test_the_budget(linear: Prepared, limit: str, status: str, summary: str) -> 
     assert check.gate == (status == "failed")
     if check.gate:
         assert check.where == f"--set targets.cpu.budget.file={limit} (targets.cpu.budget.file)"
-        assert check.hint == "quantize the model, or raise budget.file"
+        assert check.hint == (
+            "quantize the model, move the weights (8.00 KiB) to a file next to it (`external_weights`), "
+            "or raise budget.file"
+        )
 
 
 @pytest.mark.parametrize("missing", [0, 1])
@@ -175,7 +178,8 @@ def test_each_budget_that_is_missed_has_its_place_and_its_remedy(linear: Prepare
         "(targets.cpu.budget.memory.cpu)",
     ]
     assert check.hint == (
-        'raise budget.file; set `memory.planner` to "best", let a delegate take ops (partitioners), make the largest '
+        "move the weights (8.00 KiB) to a file next to it (`external_weights`), or raise budget.file; "
+        'set `memory.planner` to "best", let a delegate take ops (partitioners), make the largest '
         "inputs smaller (the max of dims), or raise budget.memory"
     )
 
