@@ -225,14 +225,14 @@ AROUND = {
             f"{DECLARED}; if the samples are right, extend the range of 'n' to include 9",
         ),
     ),
-    "NaN in a later sample": (
-        _data("[(torch.ones(2, 4),)]", "[(torch.ones(2, 4),), (torch.ones(2, 4).log().sub(1).sqrt(),)]"),
+    "another shape in a later sample": (
+        _data("[(torch.ones(2, 4),)]", "[(torch.ones(2, 4),), (torch.ones(9, 4),)]"),
         Failure(
             LoadError,
             "etdev.toml:7:11 (methods.forward.samples)",
-            "'data:samples' returns inputs that method 'forward' does not accept: sample 1: 8 of 8 values of input "
-            "'x' are NaN",
-            f"{DECLARED}; repair 'x' in the data, or leave such samples out",
+            "'data:samples' returns inputs that method 'forward' does not accept: sample 1: input 'x' has "
+            "the shape [9, 4], but is declared as [n, 4]: axis 0 is 9, which is outside 'n' = 1..8",
+            f"{DECLARED}; if the samples are right, extend the range of 'n' to include 9",
         ),
     ),
     "NaN in calibration data": (
@@ -240,9 +240,9 @@ AROUND = {
         Failure(
             QuantizeError,
             "etdev.toml:10:15 (quantize.small.calibration)",
-            "'data:calibration' returns inputs that method 'forward' does not accept: sample 1: 4 of 4 values of "
-            "input 'x' are NaN",
-            f"{DECLARED}; repair 'x' in the data, or leave such samples out",
+            "'data:calibration' returns inputs that cannot calibrate method 'forward': sample 1: 4 of 4 values of "
+            "input 'x' are infinite or NaN",
+            "repair 'x' in the data, or leave such samples out; in a mask, use a large finite number instead",
         ),
     ),
     "infinity in calibration data": (
@@ -251,7 +251,7 @@ AROUND = {
             QuantizeError,
             "etdev.toml:10:15 (quantize.small.calibration)",
             "'data:calibration' returns inputs that cannot calibrate method 'forward': sample 1: 1 of 4 values of "
-            "input 'x' are infinite",
+            "input 'x' are infinite or NaN",
             "repair 'x' in the data, or leave such samples out; in a mask, use a large finite number instead",
         ),
     ),

@@ -14,6 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import etdev
 from etdev.errors import LoadError, VerifyError
 from etdev.pipeline.api import open_project
 from etdev.pipeline.project.usercode import UserCode
@@ -21,6 +22,7 @@ from etdev.pipeline.stages.artifacts import ExportedModel
 from etdev.pipeline.stages.eager import Session
 from etdev.pipeline.stages.inputs import Call
 from etdev.runtime.stock import ProgramFailureError
+from support.projects import write_project
 from support.stock import shared_runtime
 from support.verification import Prepared, prepare
 
@@ -285,6 +287,22 @@ def test_eager_sessions_are_the_modules_own_calls(account: Prepared, methods: li
             wanted = getattr(one if shared else own[method], method)(x)
             wanted = wanted if isinstance(wanted, tuple) else (wanted,)
             assert [value.tolist() for value in found] == [value.tolist() for value in wanted]
+
+
+@pytest.mark.integration
+def test_a_session_of_methods_with_copies_of_one_state_is_refused(tmp_path: Path) -> None:
+    """The model has the same copies, so the comparison passed, and the file ignored what another method wrote."""
+    config = write_project(tmp_path, CONFIG.replace("    share_state = true\n", ""), model=MODEL, data=DATA)
+    with pytest.raises(VerifyError, match="each have their own copy of total: a method does not see") as caught:
+        etdev.build(config)
+    assert str(caught.value.where).endswith("(targets.cpu.verify.sessions)")
+    assert caught.value.hint == "set `model.share_state`: true shares the state, false keeps the copies"
+    stated = etdev.build(config, overrides=["model.share_state=false"])["cpu"]
+    assert stated.status == "built"
+    alone = etdev.build(config, overrides=[ONE_PUT])["cpu"]
+    assert alone.status == "built"
+    with pytest.raises(VerifyError, match="each have their own copy of total"):
+        etdev.verify(config)
 
 
 def test_only_methods_that_no_session_calls_are_weak(account: Prepared) -> None:

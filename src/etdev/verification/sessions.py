@@ -11,6 +11,7 @@ from itertools import cycle, islice
 
 from etdev.errors import VerifyError
 from etdev.execution.runtimes import Runtime
+from etdev.pipeline.project import says_share_state
 from etdev.pipeline.stages.eager import Session
 from etdev.pipeline.stages.inputs import Call, read_sessions
 from etdev.verification.output_findings import Findings
@@ -106,12 +107,37 @@ def _run_all(built: BuiltTarget, runtime: Runtime, findings: Findings, *, shared
         findings.cut |= len(calls) < len(every)
         if not calls:
             break
+        _refuse_split_state(built, calls, number, where)
         if not _run(built, comparison, calls, number, where, note):
             break
         findings.sessions += 1
         findings.session_calls += len(calls)
         findings.in_sessions.update(call.method for call in calls)
     comparison.judge()
+
+
+def _refuse_split_state(built: BuiltTarget, calls: Sequence[Call], number: int, where: str) -> None:
+    """Raise :class:`~etdev.errors.VerifyError` if a session calls methods with copies of one state by default only.
+
+    The eager model would have the same copies, so a comparison could not find that the methods should share the state.
+    """
+    if says_share_state(built.project):
+        return
+    called = dict.fromkeys(call.method for call in calls)
+    owners: dict[str, list[str]] = {}
+    for method in called:
+        for state in built.notes[method].state if method in built.notes else ():
+            owners.setdefault(state.name, []).append(method)
+    split = {name: methods for name, methods in owners.items() if len(methods) > 1}
+    if split:
+        name, methods = next(iter(split.items()))
+        more = f" and {len(split) - 1} more" if len(split) > 1 else ""
+        raise VerifyError(
+            f"session {number} calls {' and '.join(methods)}, which each have their own copy of {name}{more}: a method "
+            "does not see what the others write",
+            where=where,
+            hint="set `model.share_state`: true shares the state, false keeps the copies",
+        )
 
 
 def _run(

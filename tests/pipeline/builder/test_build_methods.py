@@ -123,14 +123,14 @@ def test_state_that_is_one_in_the_model_and_several_in_the_program_is_said(tmp_p
     """Unless the config says which of the two is meant."""
     config = write_project(tmp_path, CONFIG.replace("    share_state = true\n", ""), model=MODEL)
     notes = etdev.build(config, targets="portable", verify=False, jobs=jobs)["portable"].notes
-    said = [note.partition(", which")[0] for note in notes if "one buffer in the model" in note]
+    said = [note.partition(", which")[0] for note in notes if "which the model has once" in note]
     assert sorted(said) == [
         "forward, again each have their own copy of scale",
         "peek, forward each have their own copy of seen",
     ]
     for value in ("true", "false"):
         told = etdev.build(config, targets="portable", overrides=[f"model.share_state={value}"], verify=False)
-        assert "one buffer in the model" not in " ".join(told["portable"].notes)
+        assert "which the model has once" not in " ".join(told["portable"].notes)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -354,17 +355,20 @@ def _roots(project: Project, name: str) -> Iterator[str]:
 
 
 def _split_state(project: Project, lowered: LoweredModel, exported: ExportedModel) -> Iterator[str]:
-    """Yield a note on each state that methods share in the model but not in the program.
+    """Yield a note on the state that each group of methods shares in the model but not in the program.
 
     Yield nothing if the config sets `model.share_state`.
     """
     if says_share_state(project):
         return
+    groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for name, methods in find_common(lowered, exported).items():
+        groups[tuple(methods)].append(name)
+    for together, names in groups.items():
+        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         yield (
-            f"{', '.join(methods)} each have their own copy of {name}, which is one buffer in the model: a method "
-            "does not see what other methods write; set `model.share_state` (true shares the buffer, false keeps "
-            "the copies)"
+            f"{', '.join(together)} each have their own copy of {shown}, which the model has once: a method does "
+            "not see what other methods write; set `model.share_state` (true shares the state, false keeps the copies)"
         )
 
 

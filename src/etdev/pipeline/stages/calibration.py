@@ -15,8 +15,8 @@ from etdev.pipeline.stages.inputs import Signature, samples_at
 class CalibrationData:
     """The data that calibrates one scheme of the config.
 
-    Observers derive the scale of each value from its range in this data. So an infinite value is an error. An input
-    with one value only leads to a note.
+    Observers derive the scale of each value from its range in this data. So an infinite value or a NaN is an error. An
+    input with one value only leads to a note.
     """
 
     def __init__(self, project: Project, user: UserCode, scheme: str) -> None:
@@ -43,10 +43,10 @@ class CalibrationData:
             for item, value in zip(signature.inputs, sample, strict=True):
                 if not value.is_floating_point() or not value.numel():
                     continue
-                if count := int(value.isinf().sum()):
+                if count := int((~value.isfinite()).sum()):
                     raise QuantizeError(
                         f"{entry!r} returns inputs that cannot calibrate method {signature.method!r}: sample {index}: "
-                        f"{count:,} of {value.numel():,} values of input {item.name!r} are infinite",
+                        f"{count:,} of {value.numel():,} values of input {item.name!r} are infinite or NaN",
                         where=self._project.where(*key),
                         hint=f"repair {item.name!r} in the data, or leave such samples out; in a mask, use a large "
                         "finite number instead",

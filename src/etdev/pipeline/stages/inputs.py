@@ -191,11 +191,7 @@ def _items(
 
 
 def check_sample(sample: object, signature: Signature) -> str | None:
-    """Return the problem with one sample as a sentence; None if the sample matches the declaration.
-
-    A NaN is a problem too: outputs that are computed from it are NaN, and nothing can be compared with them. Infinite
-    values are not a problem, because masks of attention contain them.
-    """
+    """Return the problem with one sample as a sentence; None if the sample matches the declaration."""
     import torch
 
     if not isinstance(sample, tuple | list):
@@ -217,8 +213,6 @@ def check_sample(sample: object, signature: Signature) -> str | None:
         problem = _check_shape(item, tuple(value.shape), signature.dims, bound)
         if problem is not None:
             return problem
-        if nans := int(value.isnan().sum()):
-            return f"{nans:,} of {value.numel():,} values of input {item.name!r} are NaN"
     return None
 
 
@@ -247,8 +241,6 @@ def _sample_remedy(sample: object, signature: Signature) -> str | None:
             return f"if the samples are right, declare a shape of {len(shape)} axes for {item.name!r}"
         if _check_shape(item, shape, signature.dims, {}) is not None:
             return _size_remedy(item, shape, signature.dims)
-        if value.isnan().any():
-            return f"repair {item.name!r} in the data, or leave such samples out"
     return None
 
 
