@@ -109,6 +109,12 @@ WRONG = {
         "`model.entry`: {folder}/model.py does not define 'make'",
         'did you mean "maker"?',
     ),
+    "a function that the module lacks, with a similar name inside another function": (
+        MINIMAL,
+        {"model.py": RAISES + "def build():\n    maker = 1\n    return maker\n"},
+        "`model.entry`: {folder}/model.py does not define 'make'",
+        None,
+    ),
     "a folder for weights": (
         MINIMAL.replace('make"', 'make"\nweights = "w.safetensors"'),
         {"model.py": MODEL, "w.safetensors/part": ""},

@@ -127,7 +127,7 @@ def find_program(
 ) -> NamedProgram:
     """Return the file or target with this name, and its data files.
 
-    ``data`` replaces the data files of a target, or of a file in a deployed release. A glob must match exactly one
+    ``data`` replaces the data files of a target, or those known for a file. A glob must match exactly one
     target. If a target and a file have the same name, return the target if ``config`` is set, else the file. With
     ``is_target``, return only a target.
 
@@ -160,9 +160,9 @@ def find_program(
 
 
 def _named_file(path: Path, given: tuple[Path, ...]) -> NamedProgram:
-    from etdev.deployment.released import released_data
+    from etdev.inspection.provenance import known_data
 
-    return NamedProgram(path, given or released_data(path), None)
+    return NamedProgram(path, given or known_data(path), None)
 
 
 def _one_target(name: str, targets: Collection[str]) -> str:

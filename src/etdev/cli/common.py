@@ -128,8 +128,8 @@ DataOption = Annotated[
     typer.Option(
         "--data",
         metavar="FILE",
-        help="A .ptd file with data of the program. Repeatable. Not for a target, nor for a file in a deployed "
-        "release: their data files are known.",
+        help="A .ptd file with data of the program. Repeatable. Not for a target. Not needed for a file in a deployed "
+        "release or next to the report of its build: its data files are known.",
         show_default=False,
     ),
 ]

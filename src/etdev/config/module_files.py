@@ -47,6 +47,17 @@ def defined_names(file: Path) -> frozenset[str] | None:
     return None if "*" in names or not _DYNAMIC.isdisjoint(names | used) else frozenset(names)
 
 
+def top_level_names(file: Path) -> frozenset[str]:
+    """Return the names that a source file binds outside of functions and classes; none if it cannot be parsed."""
+    try:
+        body = ast.parse(read_file(file)).body
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return frozenset()
+    scopes = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    nodes = (node for each in body for node in ([each] if isinstance(each, scopes) else ast.walk(each)))
+    return frozenset(name for node in nodes for name in _bound(node))
+
+
 def _used(node: ast.AST) -> Iterator[str]:
     match node:
         case ast.Name(id=name) | ast.Attribute(attr="__dict__" as name):

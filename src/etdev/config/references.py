@@ -17,7 +17,7 @@ from etdev.config.issues import MISSING_FILE, REFERENCE
 from etdev.config.keys import KeyPath, format_key, suggest
 from etdev.config.loader import LoadedConfig
 from etdev.config.models import Config
-from etdev.config.module_files import defined_names, is_installed, module_place
+from etdev.config.module_files import defined_names, is_installed, module_place, top_level_names
 from etdev.config.tables.schemes import Pt2e
 from etdev.errors import Problem
 
@@ -112,7 +112,7 @@ def _is_found_elsewhere(module: str, base: Path) -> bool:
 def _check_name(loaded: LoadedConfig, key: KeyPath, file: Path, name: str) -> Iterator[Problem]:
     names = defined_names(file)
     if names is not None and name not in names:
-        hint = suggest(name, sorted(names), written=literal)
+        hint = suggest(name, sorted(top_level_names(file)), written=literal)
         yield _problem(loaded, key, f"{file} does not define {name!r}", REFERENCE, hint)
 
 

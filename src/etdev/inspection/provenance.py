@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from etdev.errors import ProgramError
-from etdev.files import file_sha256
+from etdev.files import describe_os_error, file_sha256
 from etdev.pipeline.results.report import REPORT, ReportError, find_report, read_report, report_beside
 from etdev.program.sidecar import MethodNotes, read_sidecar
 
@@ -68,9 +68,19 @@ def provenance_beside(file: Path) -> Provenance:
     The digest is computed only if a report next to the file describes a program of the same size.
     """
     build = find_report(report_beside(file))
-    if build is None or all(target.size != file.stat().st_size for target in build.targets):
-        return _unknown("no report next to the file describes it")
-    return provenance(file, file_sha256(file))
+    try:
+        if build is not None and any(target.size == file.stat().st_size for target in build.targets):
+            return provenance(file, file_sha256(file))
+    except OSError as error:
+        return _unknown(f"the file cannot be read: {describe_os_error(error)[0]}")
+    return _unknown("no report next to the file describes it")
+
+
+def known_data(file: Path) -> tuple[Path, ...]:
+    """Return the data files of a deployed program, or those that a build left unchanged next to a program."""
+    from etdev.deployment.released import released_data  # Slow to import.
+
+    return released_data(file) or provenance_beside(file).data
 
 
 def built_by(build: BuildResult, target: TargetResult, file: Path) -> Provenance:

@@ -6,10 +6,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from etdev.deployment.released import released_data
 from etdev.errors import UsageError
 from etdev.execution.availability import describe_map
 from etdev.files import describe_os_error, file_sha256, open_file
+from etdev.inspection.provenance import known_data
 from etdev.pipeline.project.versions import versions
 from etdev.pipeline.results.file_result import FileResult, FilesResult
 from etdev.pipeline.results.result import outcome
@@ -28,10 +28,10 @@ def verify_files(
 ) -> FilesResult:
     """Run the checks that do not need a config on ``.pte`` files from any toolchain.
 
-    ``data`` contains the programs' data files. The data files of a deployed release are found without ``data``. The
-    stock runtime only provides its lists of kernels and backends; it does not load the files. The interpreter runs the
-    programs, with limits on instructions and memory. No file is written. Raises :class:`~etdev.errors.UsageError` if a
-    file is missing or cannot be read.
+    ``data`` contains the programs' data files. Those of a deployed release, and those that a build left next to the
+    program, are found without ``data``. The stock runtime only provides its lists of kernels and backends; it does not
+    load the files. The interpreter runs the programs, with limits on instructions and memory. No file is written.
+    Raises :class:`~etdev.errors.UsageError` if a file is missing or cannot be read.
     """
     paths = [Path(file) for file in files]
     for path in paths:
@@ -44,7 +44,7 @@ def verify_files(
             raise UsageError(f"cannot read the file: {cause}", where=str(path), hint=remedy) from error
     with StockRuntime() as runtime:
         results = tuple(
-            _verify_file(Subject.read(path, tuple(data) or released_data(path), runtime, device_map), tuple(require))
+            _verify_file(Subject.read(path, tuple(data) or known_data(path), runtime, device_map), tuple(require))
             for path in paths
         )
     notes = tuple(describe_map((item.checks for item in results), device_map))

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 import etdev
 from etdev.errors import ProgramError, UsageError
+from etdev.inspection.provenance import known_data
 from etdev.inspection.report.document import build_document, file_document, file_page
 from etdev.page.model import BufferPage, Document, MethodPage, ProgramPage
 from etdev.pipeline.results.figures import Figures
@@ -115,6 +116,15 @@ def test_what_cannot_be_known_is_said(found: Program, tmp_path: Path) -> None:
     _, page = page_of(found, tmp_path)
     assert page.methods[0].unknown
     assert page.methods[0].buffers == ()
+
+
+def test_data_files_of_a_build_are_known(tmp_path: Path) -> None:
+    file, data = two_files(tmp_path)
+    assert known_data(file) == (data,)
+    data.write_bytes(data.read_bytes() + b"x")
+    assert known_data(file) == ()
+    file.unlink()
+    assert known_data(file) == ()
 
 
 def test_sections_are_the_file(tmp_path: Path) -> None:
