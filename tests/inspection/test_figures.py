@@ -12,8 +12,10 @@ from etdev.pipeline.results.figures import Figures
 from etdev.pipeline.results.result import MethodResult, UndelegatedOps
 from etdev.program import Blob
 from etdev.program import model as m
+from etdev.program.footprint import repeated_bytes
 from etdev.program.sidecar import MethodNotes, Source
-from support.files import chain, delegated, program
+from program.hand import tensor
+from support.files import ADD, chain, delegated, method, program
 from support.on_devices import across, file_of, two_devices, two_devices_plan
 
 
@@ -65,6 +67,22 @@ def test_weights_are_constants_and_named_data_each_once() -> None:
     )
 
     assert weight_bytes(made) == 48 + 5
+
+
+def test_weights_of_kernels_and_delegates_in_the_file_twice() -> None:
+    weight, other = b"w" * 16, b"o" * 16
+    values = [tensor(4, at=0), tensor(4, data=1), tensor(4, at=16), m.Int(1)]
+    call = m.KernelCall(0, (0, 1, 3, 2, 2))
+
+    def made(named: bytes) -> m.Program:
+        return program(
+            method(values, [call], outputs=(2,), operators=(ADD,)),
+            segments=(m.Segment(0, Blob(weight)), m.Segment(128, Blob(named))),
+            constant_segment=m.SubsegmentOffsets(0, (0, 0)),
+            named_data=(m.NamedData("a", 1), m.NamedData("b", 1)),
+        )
+
+    assert [repeated_bytes(made(named)) for named in (weight, other, weight * 2)] == [16, 0, 0]
 
 
 def test_weights_of_a_program_in_a_delegate_count_once_for_all_delegates_that_have_it() -> None:

@@ -325,6 +325,11 @@ def refused() -> dict[str, tuple[Program, str, str]]:
             "no library of ExecuTorch's wheel has a kernel for mine::op, which method 'forward' calls",
             "change the model or the target",
         ),
+        "kernels of a microcontroller": (
+            with_plan(made, operators=(m.Operator("cortex_m::quantized_add", "out"),)),
+            "no library of ExecuTorch's wheel has a kernel for cortex_m::quantized_add.out",
+            "build ExecuTorch from source for the processor, with its library cortex_m",
+        ),
         "a backend of a plug-in": (
             with_plan(made, delegates=(delegate,)),
             "a runner does not support the backend MyBackend, which method 'forward' needs",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from etdev.devices import HOST, Device
+from etdev.program.constants import constant_data
 from etdev.program.info import BufferInfo
 from etdev.program.model import ExecutionPlan, Program
 
@@ -56,6 +57,17 @@ def constant_bytes(program: Program) -> int:
     if constants is None or not constants.offsets:
         return inline
     return inline + len(program.segments[constants.segment_index].data)
+
+
+def repeated_bytes(program: Program) -> int:
+    """Return the number of bytes of constants that the file also has as named data.
+
+    An example is an embedding on a kernel whose weight a delegate uses, too.
+    """
+    tensors = (tensor for plan in program.execution_plan for _, tensor in plan.tensors())
+    constants = {blob for tensor in tensors if (blob := constant_data(program, tensor)) is not None}
+    named = {program.segments[item.segment_index].data for item in program.named_data}
+    return sum(map(len, constants & named))
 
 
 def named_bytes(program: Program) -> int:

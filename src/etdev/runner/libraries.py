@@ -42,6 +42,13 @@ QNN is not included, because the native host, which measures the pools, does not
 """
 
 
+_OTHER_OPERATOR = "change the model or the target so that it does not call this operator"
+_FROM_SOURCE = (
+    "build ExecuTorch from source for the processor, with its library cortex_m; `etdev inspect` shows the memory and "
+    "operators that the program needs"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Library:
     """Component of ExecuTorch's CMake package, with the reason why a program needs it."""
@@ -63,7 +70,7 @@ def needed_libraries(program: Program, where: str) -> tuple[Library, ...]:
                 raise RunnerError(
                     f"no library of ExecuTorch's wheel has a kernel for {operator}, which method {plan.name!r} calls",
                     where=where,
-                    hint="change the model or the target so that it does not call this operator",
+                    hint=_FROM_SOURCE if operator.startswith("cortex_m::") else _OTHER_OPERATOR,
                 )
             if component != RUNTIME:
                 reasons.setdefault(component, f"kernels of {operator} and others")

@@ -24,12 +24,15 @@ from etdev.program import Program
 from etdev.program.analysis.effects import operator_name
 from etdev.program.analysis.quantized_ends import QuantizedEnd, quantized_ends
 from etdev.program.devices import delegate_device, named_devices
-from etdev.program.footprint import buffer_sizes
+from etdev.program.footprint import buffer_sizes, repeated_bytes
 from etdev.program.info import BufferInfo
 from etdev.program.sidecar.records import DelegateRecord
+from etdev.units import format_size
 
 _LARGE = frozenset(f"aten.{name}" for name in ("addmm", "bmm", "convolution", "linear", "mm"))
 """Ops of which a user expects that quantization changes them."""
+_MUCH = 1 << 16
+"""Number of repeated bytes from which a note mentions them."""
 _LOW_SNR_DB = 10.0
 """SNR against the float model below which a note calls a quantized target spoiled. 8 bits usually reach 20 dB."""
 
@@ -162,6 +165,16 @@ def describe_float_ops(project: Project, target: str, methods: Iterable[MethodRe
     if settings.quantize is not None and names and left:
         ops = ", ".join(f"{name} x{number}" for name, number in sorted(left.items()))
         yield f"ops that stay in float on the portable kernels: {ops}; the backend {names[0]!r} did not take them"
+
+
+def describe_repeated(project: Project, target: str, program: Program) -> Iterator[str]:
+    """Yield a note if the file has weights twice, such as an embedding whose weight a delegate uses, too."""
+    size = repeated_bytes(program)
+    if size >= _MUCH and project.config.targets[target].external_weights is None:
+        yield (
+            f"{format_size(size)} of weights are in the file twice, for kernels and for delegates; "
+            f"`targets.{target}.external_weights` stores equal bytes once"
+        )
 
 
 def describe_unused(project: Project, target: str, program: Program) -> Iterator[str]:

@@ -23,6 +23,7 @@ from etdev.pipeline.builder.garbage import rare_collections
 from etdev.pipeline.builder.report_file import display_path, report_text
 from etdev.pipeline.builder.summary import (
     describe_float_ops,
+    describe_repeated,
     describe_state,
     describe_unguarded,
     describe_unused,
@@ -232,6 +233,7 @@ def _notes(
     yield from describe_nested(program.nested)
     yield from describe_state(program.linked.program)
     yield from describe_unused(session.project, name, program.linked.program)
+    yield from describe_repeated(session.project, name, program.linked.program)
     yield from describe_float_ops(session.project, name, compiled.record.methods)
     yield from describe_unguarded(session.project, name, checks)
     if LINKED_AGAIN in compiled.record.notes and "quantize" in clock.seconds:
