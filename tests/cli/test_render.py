@@ -252,6 +252,17 @@ def test_what_there_was_nothing_to_ask_of_is_one_line() -> None:
     ]
 
 
+def test_a_limit_that_was_not_compared_is_not_only_counted() -> None:
+    """A build with `budget.ram` was green without CMake, and the short text named the check alone."""
+    ram = answer("budget", "not run", summary="budget.ram: no CMake was found", unjudged="etdev.toml:9:1")
+    growth = answer("growth", "not run", summary="there is no baseline yet", unjudged="etdev.toml:8:1")
+    found = target("cpu", checks(runtime=GOOD_RUNTIME, budget=ram, growth=growth))
+    shown = render_result(RESULT.model_copy(update={"targets": (found,)}), Detail.SHORT, io.StringIO())
+    assert [line for line in shown.splitlines() if " not run  " in line] == [
+        "  budget     not run  budget.ram: no CMake was found"
+    ]
+
+
 @pytest.mark.parametrize(
     ("found", "required", "verdict"),
     [

@@ -54,6 +54,11 @@ The order must equal the order of :data:`etdev.verification.order.BUILT_IN`.
 """
 
 
+def unjudged_level(check: str) -> Literal["warning", "note"]:
+    """Return the level of the finding if this check could not evaluate a limit in the config."""
+    return BUILT_IN[check].unjudged if check in BUILT_IN else "warning"
+
+
 def check_names() -> tuple[str, ...]:
     """Return the names of all checks, in the order in which they run.
 

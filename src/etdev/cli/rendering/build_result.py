@@ -15,6 +15,7 @@ from etdev.cli.rendering.detail import Detail
 from etdev.cli.rendering.link_decisions import decision_lines, describe_order, kind_name
 from etdev.cli.rendering.output import paint
 from etdev.cli.rendering.text import count, escaped, printable
+from etdev.config.check_names import unjudged_level
 from etdev.decisions import TilingDecision
 from etdev.pipeline.results.decision_counts import KINDS
 from etdev.pipeline.results.never_ran import never_ran
@@ -109,7 +110,7 @@ def _short_lines(result: BuildResult, target: TargetResult, stream: TextIO) -> I
 def _short_verification(checks: Sequence[CheckResult], unmet: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
     """Yield a line with the numbers of checks that passed, failed and did not run.
 
-    Then yield the failed checks, and the required checks that did not run.
+    Then yield the failed checks, the required checks that did not run, and limits that could not be compared.
     """
     passed = sum(check.status == "passed" for check in checks)
     failed = [check for check in checks if check.status == "failed"]
@@ -123,6 +124,9 @@ def _short_verification(checks: Sequence[CheckResult], unmet: Sequence[CheckResu
     yield _line("checks", ", ".join(counts))
     yield from _failed_check_lines(checks, stream)
     yield from _unmet_lines(unmet, stream)
+    for check in others:
+        if check.unjudged is not None and unjudged_level(check.name) == "warning":
+            yield _line(check.name, f"{paint('not run', _COLOURS['not run'], stream=stream)}  {escaped(check.summary)}")
 
 
 def _place(result: BuildResult, target: TargetResult) -> Path:

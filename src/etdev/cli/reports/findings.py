@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from etdev.config.check_names import BUILT_IN
+from etdev.config.check_names import unjudged_level
 from etdev.errors import ConfigError, EtdevError, Problem, TargetsError
 from etdev.pipeline.results.never_ran import never_ran
 
@@ -135,6 +135,5 @@ def _of_checks(prefix: str, checks: Sequence[CheckResult], unmet: Sequence[Check
         elif check in unmet:
             yield Finding("not-run", f"{prefix}{check.name} is required and did not run: {check.summary}")
         elif check.unjudged is not None:
-            level: Level = BUILT_IN[check.name].unjudged if check.name in BUILT_IN else "warning"
             message = f"{prefix}{check.name} was not checked: {check.summary}"
-            yield at(Finding("not-judged", message, level), check.unjudged)
+            yield at(Finding("not-judged", message, unjudged_level(check.name)), check.unjudged)
