@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from etdev.config.tables.schemes import CortexM, Int8DynamicInt4Weight, Pt2eXnnpack, Scheme
 from etdev.decisions import TilingDecision
 from etdev.pipeline.project import Project
 from etdev.pipeline.results.result import MethodResult
 from etdev.program import model as m
-from etdev.verification.advice import advise
+from etdev.verification.advice import advise, more_accurate
 from etdev.verification.limits import Measured
 from program.analysis.test_quantized_ends import END, OUT, described
 from program.hand import tensor
@@ -98,3 +99,31 @@ def test_a_file_that_is_too_large(
 ) -> None:
     made = project(CONFIG + settings, model="")
     assert advise(made, "cpu", Measured(Path("p.pte"), 0, found, methods), "budget.file", "file") == expected
+
+
+@pytest.mark.parametrize(
+    ("scheme", "advice"),
+    [
+        (
+            Pt2eXnnpack(scheme="pt2e-xnnpack", calibration="data:samples"),
+            "calibrate on more or other data, keep sensitive modules in float (`keep_float`), "
+            "use a scheme with more bits",
+        ),
+        (
+            Pt2eXnnpack(scheme="pt2e-xnnpack", dynamic=True),
+            "keep sensitive modules in float (`keep_float`), use a scheme with more bits",
+        ),
+        (CortexM(scheme="cortex-m"), "calibrate on more or other data, use a scheme with more bits"),
+        (
+            Int8DynamicInt4Weight(scheme="8da4w", group_size=64),
+            "make `group_size` smaller, keep sensitive modules in float (`keep_float`), use a scheme with more bits",
+        ),
+        (
+            Int8DynamicInt4Weight(scheme="8da4w"),
+            "keep sensitive modules in float (`keep_float`), use a scheme with more bits",
+        ),
+    ],
+)
+def test_advice_on_accuracy_fits_the_scheme(scheme: Scheme, advice: str) -> None:
+    """`8da4w` was told to calibrate, which it never does."""
+    assert more_accurate(scheme) == advice

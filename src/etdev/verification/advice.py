@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from etdev.config.models import Target
+from etdev.config.tables.schemes import Int8DynamicInt4Weight, Pt2e, Scheme
 from etdev.devices import parse_device
 from etdev.pipeline.project import Project
 from etdev.program import Program
@@ -15,6 +16,9 @@ from etdev.program.footprint import constant_bytes, named_bytes, planned_memory
 from etdev.units import format_size
 from etdev.verification.limits import Measured
 
+_LEAST_GROUP = 32
+"""Smallest `group_size` of `8da4w`."""
+
 
 def advise(project: Project, target: str, measured: Measured, setting: str, figure: str, *place: str) -> str:
     """Return advice on how to reduce a figure, or to raise the figure's limit in the config.
@@ -24,6 +28,16 @@ def advise(project: Project, target: str, measured: Measured, setting: str, figu
     """
     helps = _advice(project, target, measured, figure, *place)
     return f"{helps}, or raise {setting}" if helps else f"raise {setting}"
+
+
+def more_accurate(scheme: Scheme) -> str:
+    """Return advice on how to quantize a model with a smaller error: ``calibrate on more or other data, …``."""
+    ways = ["calibrate on more or other data"] if isinstance(scheme, Pt2e) and scheme.needs_calibration else []
+    if isinstance(scheme, Int8DynamicInt4Weight) and scheme.group_size > _LEAST_GROUP:
+        ways.append("make `group_size` smaller")
+    if "keep_float" in type(scheme).model_fields:
+        ways.append("keep sensitive modules in float (`keep_float`)")
+    return ", ".join([*ways, "use a scheme with more bits"])
 
 
 def _advice(project: Project, target: str, measured: Measured, figure: str, place: str = "cpu") -> str:

@@ -12,6 +12,7 @@ from etdev.execution.runtimes import Runtime
 from etdev.pipeline.results.result import OutputError
 from etdev.pipeline.stages.inputs import Call
 from etdev.runtime.stock import ProgramFailureError
+from etdev.verification.advice import more_accurate
 from etdev.verification.compare import Difference, allowed_steps, required_snr_db, steps_apart, worst_excess
 from etdev.verification.output_findings import Findings, Problem
 from etdev.verification.subject import BuiltTarget
@@ -166,9 +167,10 @@ def _judge_gates(
         findings.missed.append(Problem(text, (*table, "rtol" if settings.atol is None else "atol"), hint))
     if settings.min_snr_db is not None and float_snr is not None and float_snr < settings.min_snr_db:
         text = f"{label} has {float_snr:.1f} dB against the float model, but min_snr_db is {settings.min_snr_db:g}"
+        scheme = built.project.config.targets[built.target].quantize
         hint = (
-            "calibrate on more or other data, use a scheme with more bits, or lower min_snr_db"
-            if built.quantized
-            else "lower min_snr_db, because kernels round differently from eager PyTorch"
+            "lower min_snr_db, because kernels round differently from eager PyTorch"
+            if scheme is None
+            else f"{more_accurate(built.project.config.quantize[scheme])}, or lower min_snr_db"
         )
         findings.missed.append(Problem(text, (*table, "min_snr_db"), hint))
