@@ -106,8 +106,10 @@ def test_a_file_that_is_too_large(
     [
         (
             Pt2eXnnpack(scheme="pt2e-xnnpack", calibration="data:samples"),
-            "calibrate on more or other data, keep sensitive modules in float (`keep_float`), "
-            "use a scheme with more bits",
+            (
+                "calibrate on more or other data, keep sensitive modules in float (`keep_float`), "
+                "use a scheme with more bits"
+            ),
         ),
         (
             Pt2eXnnpack(scheme="pt2e-xnnpack", dynamic=True),
