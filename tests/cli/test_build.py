@@ -153,6 +153,7 @@ def test_v_shows_the_traceback(run: Run, project: Path) -> None:
     code, _, loud = run("build", "-q", "-v")
     assert code == 4
     assert "Traceback (most recent call last)" in loud
+    assert "etdev/cli" not in loud, "frames of etdev say nothing about the model"
     assert loud.splitlines()[-1].startswith("error: ")
 
 

@@ -16,8 +16,10 @@ from etdev.cli import app, endings
 from etdev.cli.lazy import Entry
 from etdev.errors import (
     ConfigError,
+    EtdevError,
     ExitCode,
     ExportError,
+    LoadError,
     MissingRequirementError,
     Problem,
     TargetsError,
@@ -133,6 +135,24 @@ def test_debugging_shows_the_traceback(end: RunEnding, monkeypatch: pytest.Monke
     assert "Traceback (most recent call last)" in err
     assert "the traceback above" in err
     assert not list(tmp_path.iterdir())
+
+
+def test_an_expected_error_has_the_trace_of_its_cause_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Frames of etdev came before each message of a build with -v, which is the usual way to see figures."""
+    monkeypatch.delenv("ETDEV_DEBUG", raising=False)
+
+    def shown(error: EtdevError) -> str:
+        endings.report(error, debug=True)
+        return capsys.readouterr().err
+
+    caused = LoadError("the model failed")
+    caused.__cause__ = ValueError("no weights")
+    assert shown(LoadError("no such file")) == "error: no such file\n"
+    assert shown(caused) == "ValueError: no weights\nerror: the model failed\n"
+    monkeypatch.setenv("ETDEV_DEBUG", "1")
+    assert "LoadError" in shown(LoadError("no such file"))
 
 
 @pytest.mark.parametrize(

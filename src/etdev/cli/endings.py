@@ -40,7 +40,8 @@ _AT_ACCESS = frozenset({errno.EIO, errno.EACCES})
 def report(error: BaseException, *, debug: bool) -> int:
     """Print on stderr the error that ended the command, and return the exit code.
 
-    With ``debug``, also print the traceback, except for wrong usage, an invalid config and an interrupt.
+    With ``debug``, also print the traceback, except for wrong usage, an invalid config and an interrupt. For an
+    expected error, this is the traceback of its cause in other code; etdev's own frames would not help a user.
     """
     if isinstance(error, SystemExit):  # typer ends `--show-completion` like this.
         return error.code if isinstance(error.code, int) else ExitCode.DONE
@@ -57,7 +58,7 @@ def report(error: BaseException, *, debug: bool) -> int:
     if isinstance(error, TargetsError):
         return _report_targets(error, debug=debug)
     if debug:
-        traceback.print_exception(error, file=sys.stderr)
+        _print_trace(error)
     if isinstance(error, EtdevError):
         print_error(error.message, where=error.where, hint=error.hint)
         return error.exit_code
@@ -68,6 +69,16 @@ def report(error: BaseException, *, debug: bool) -> int:
         print_error(f"cannot {action}: {cause}", where=where, hint=remedy)
         return ExitCode.BUILD_FAILED
     return _report_bug(error, shown=debug)
+
+
+def _print_trace(error: BaseException) -> None:
+    shown = error.__cause__ if isinstance(error, EtdevError) and not _debugs_etdev() else error
+    if shown is not None:
+        traceback.print_exception(shown, file=sys.stderr)
+
+
+def _debugs_etdev() -> bool:
+    return os.environ.get("ETDEV_DEBUG", "") not in ("", "0")
 
 
 def _report_config(error: ConfigError) -> int:
@@ -81,7 +92,7 @@ def _report_targets(error: TargetsError, *, debug: bool) -> int:
     owners: dict[tuple[str, str | None, str | None], list[str]] = {}
     for name, own in error.errors.items():
         if debug:
-            traceback.print_exception(own, file=sys.stderr)
+            _print_trace(own)
         for one in own.problems if isinstance(own, ConfigError) else (own,):
             owners.setdefault((one.message, one.where, one.hint), []).append(repr(name))
     for (message, where, hint), names in owners.items():
@@ -123,7 +134,7 @@ def _write_traceback(error: BaseException) -> str:
 def wants_traceback(arguments: Sequence[str]) -> bool:
     """Return True if the user asked for tracebacks: ``-v`` anywhere on the command line, or ``ETDEV_DEBUG`` set."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    return os.environ.get("ETDEV_DEBUG", "") not in ("", "0") or not {"-v", "-vv", "--verbose"}.isdisjoint(options)
+    return _debugs_etdev() or not {"-v", "-vv", "--verbose"}.isdisjoint(options)
 
 
 def close_streams(code: int) -> int:
