@@ -1,9 +1,10 @@
-"""``etdev inspect`` on the command line. ``python tests/cli/test_inspect.py`` writes the golden files anew."""
+"""``etdev inspect`` on the command line."""
 
 from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from etdev.inspection.inspect import inspect_memory
 from etdev.linker import link
 from etdev.program import Program, write
 from etdev.program import model as m
-from inspection.report.builds import built_file
+from inspection.report.builds import built_file, two_files
 from program.hand import everything, loop, tensor
 from support.files import banked, chain, copies, counters, delegated, method, overwriting, program, sin
 from support.golden import check_golden
@@ -271,6 +272,15 @@ def test_banks_have_their_names(run: Run) -> None:
     assert "  memory     buffer 1 (slow)  cpu  48 bytes  " in named
     assert "  peak       buffer 1 (slow)  32 bytes while " in named
     assert "  chart      buffer 2 (fast) on cpu: bytes in use" in named
+
+
+def test_data_files_of_a_build_have_their_sizes(run: Run, tmp_path: Path) -> None:
+    file, data = two_files(tmp_path)
+    size = data.stat().st_size
+    assert f"  external   2 items of data in w.ptd ({size:,} bytes)" in run("inspect", file.name)[1].splitlines()
+    write(chain(3), "other.pte")
+    shown = run("diff", file.name, "other.pte")[1]
+    assert re.search(rf"data files +{size:,} bytes", shown)
 
 
 def test_the_peak_has_the_code_of_the_model(run: Run, tmp_path: Path) -> None:

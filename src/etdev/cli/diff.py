@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from etdev.program.info import Argument, BufferInfo, DelegateInfo, MethodInfo
 
 _NONE = "-"
+_LISTED_DATA = 3
+"""Number of items of data in other files that are listed by name; most names are digests."""
 
 
 class _Row(NamedTuple):
@@ -176,6 +178,8 @@ def _blocks(found: ProgramDiff) -> Iterator[_Block]:
 def _file_rows(found: ProgramDiff) -> Iterator[_Row]:
     a, b = found.a, found.b
     yield _row("size", a.size, b.size)
+    if a.data_files or b.data_files:
+        yield _row("data files", sum(a.data_files.values()), sum(b.data_files.values()))
     sections = asdict(b.sections)
     for name, size in asdict(a.sections).items():
         if size != sections[name]:
@@ -192,7 +196,7 @@ def _file_rows(found: ProgramDiff) -> Iterator[_Row]:
     yield from _named_data_rows(found)
     names = [[item.name for item in each.methods if not item.describes_end] for each in (a, b)]
     yield from _presence_rows("method", *names)
-    yield from _presence_rows("external", a.external_data, b.external_data)
+    yield from _external_rows(a.external_data, b.external_data)
 
 
 def _named_data_rows(found: ProgramDiff) -> Iterator[_Row]:
@@ -205,6 +209,15 @@ def _named_data_rows(found: ProgramDiff) -> Iterator[_Row]:
         yield _Row("named data", *(f"{count(len(alone), 'name')} of its own" for alone in (a - b, b - a)))
     if found.changed_data:
         yield _Row("named data", count(len(found.changed_data), "name"), "other content")
+
+
+def _external_rows(a: Collection[str], b: Collection[str]) -> Iterator[_Row]:
+    """Yield the data that only one file expects in other files. List few names, and count many."""
+    alone = [len({*one} - {*other}) for one, other in ((a, b), (b, a))]
+    if sum(alone) <= _LISTED_DATA:
+        yield from _presence_rows("external", a, b)
+    else:
+        yield _Row("external data", *(f"{count(number, 'name')} of its own" for number in alone))
 
 
 def _presence_rows(what: str, a: Collection[str], b: Collection[str]) -> Iterator[_Row]:

@@ -137,7 +137,10 @@ def _file_lines(found: ProgramInfo, stream: TextIO, *, verbose: bool) -> Iterato
         rows = [(printable(item.key), f"{item.size:,} bytes", f"segment {item.segment}") for item in found.named_data]
         yield from lines("named data", columns(rows))
     if found.external_data:
-        yield line("external", f"the data of {some(found.external_data)} is in another file")
+        files = [f"{printable(name)} ({size:,} bytes)" for name, size in found.data_files.items()]
+        number = count(len(found.external_data), "item")
+        where = f"in {', '.join(files)}" if files else f"in another file: {some(found.external_data)}"
+        yield line("external", f"{number} of data {where}")
 
 
 def _segment_row(segment: SegmentInfo) -> tuple[str, ...]:

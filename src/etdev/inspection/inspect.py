@@ -104,6 +104,7 @@ def describe(
             for item in program.named_data
         ),
         external_data=tuple(sorted(missing.name for missing in missing_data(program))),
+        data_files={place.name: place.stat().st_size for place in known.data},
         unknown_fields=program.unknown_fields,
     )
 

@@ -378,6 +378,8 @@ class ProgramInfo:
     named_data: tuple[NamedDataInfo, ...]
     external_data: tuple[str, ...]
     """Names of data in ``.ptd`` files: data of tensors, and data of delegates whose blobs state the names."""
+    data_files: dict[str, int]
+    """Sizes in bytes of the data files that a build left next to the program, by file name; empty if unknown."""
     unknown_fields: tuple[str, ...]
     """Fields of the file that this version of etdev does not know."""
 
