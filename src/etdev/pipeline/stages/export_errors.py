@@ -95,7 +95,7 @@ def _guard(error: Exception, project: Project, user: UserCode, signature: Signat
         f"the model does not work the same way for all sizes {range_text} of {dim!r}"
         + (f": it depends on {_condition(violated['guard'], dim)}" if violated else ""),
         where=where,
-        hint=_guard_remedy(text, dim),
+        hint=_guard_remedy(text, dim, violated["guard"] if violated else ""),
     )
 
 
@@ -113,7 +113,7 @@ def _condition(guard: str, dim: str) -> str:
     return _SIZE_OF_INPUT.sub(dim, guard).strip()
 
 
-def _guard_remedy(text: str, dim: str) -> str:
+def _guard_remedy(text: str, dim: str, guard: str) -> str:
     for match in _MULTIPLE.finditer(text):
         if match["dim"] == dim:
             return (
@@ -124,6 +124,8 @@ def _guard_remedy(text: str, dim: str) -> str:
         if match["dim"] == dim and (match["min"] or match["max"]):
             bounds = [f"{key} {match[key]}" for key in ("min", "max") if match[key]]
             return f"declare the range {', '.join(bounds)}, which works; or write the branch with torch.cond"
+    if "*min(" in guard:  # A product of sizes and strides: export asks if a tensor can be viewed.
+        return "fix the size, or use flatten and unflatten instead of view and reshape to merge and split axes"
     return "fix the size, or write the branch with torch.cond"
 
 
