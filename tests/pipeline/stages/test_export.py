@@ -71,8 +71,10 @@ DIMENSIONS = {
         "fix the size, or write the branch with torch.cond",
     ),
     "a view of merged axes": (
-        "n = x.shape[0]; q = x.view(n, 4, 1).transpose(0, 1).reshape(2, 2 * n, 1); "
-        "return (q @ torch.ones(2, 1, 16)).view(4, n, 16)",
+        (
+            "n = x.shape[0]; q = x.view(n, 4, 1).transpose(0, 1).reshape(2, 2 * n, 1); "
+            "return (q @ torch.ones(2, 1, 16)).view(4, n, 16)"
+        ),
         "the model does not work the same way for all sizes 1..8 of 'n': it depends on (n*min(16, 32*n)) == (16*n)",
         "fix the size, or use flatten and unflatten instead of view and reshape to merge and split axes",
     ),
