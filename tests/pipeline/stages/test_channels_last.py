@@ -27,6 +27,47 @@ class Plain(nn.Module):
         return self.last(z.view(1, -1)), z
 
 
+class Mixed(nn.Module):
+    """Ops on tensors in channels-last order together with contiguous ones, and state in contiguous order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(3, 3, 3, padding=1)
+        self.register_buffer("last", torch.zeros(1, 3, 8, 8))
+        self.register_buffer("bias", torch.arange(192.0).reshape(1, 3, 8, 8))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = self.layer(x)
+        z = torch.cat([x, y + x, x - y, y * self.bias], 1)
+        self.last.copy_(y)
+        return z, self.last.permute(0, 2, 3, 1) + 1
+
+
+class Written(nn.Module):
+    """An op writes through a view, or behind one."""
+
+    def __init__(self, through: bool) -> None:
+        super().__init__()
+        self.layer, self.through = nn.Conv2d(3, 3, 1), through
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x)
+        v = y.flatten(1)
+        (v if self.through else y).relu_()
+        return y if self.through else v
+
+
+class InPlace(nn.Module):
+    """As in many models: an op in place, then a view."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(3, 3, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x).relu_().flatten(1)
+
+
 class Branches(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -74,7 +115,28 @@ def test_convolutions_read_channels_last_and_the_results_stay(channels: int) -> 
     assert module.code == code
 
 
-@pytest.mark.parametrize("model", [Branches(), Last(), nn.Conv1d(8, 8, 1)], ids=["branches", "already", "other ops"])
+@pytest.mark.parametrize("model", [Mixed(), InPlace()], ids=["mixed", "in place"])
+def test_all_operands_of_an_op_have_one_order(model: nn.Module) -> None:
+    """Kernels of Cortex-M end the program if they do not, and no check of a build would have seen it."""
+    module, image = _module(model), torch.randn(1, 3, 8, 8)
+    wanted = model(image)
+    use_channels_last(module)
+    assert _clones(module)["torch.channels_last"] >= 1
+    for node in module.graph.nodes:
+        values = [operand.meta["val"] for operand in node.all_input_nodes]
+        images = {value.dim_order() for value in values if isinstance(value, torch.Tensor) and value.dim() == 4}
+        assert "conv" in str(node.target) or node.op == "output" or len(images) < 2, node
+    found = module(image)
+    pairs = zip(wanted, found, strict=True) if isinstance(wanted, tuple) else [(wanted, found)]
+    for one, other in pairs:
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [Branches(), Last(), nn.Conv1d(8, 8, 1), Written(True), Written(False)],
+    ids=["branches", "already", "other ops", "written through a view", "written behind a view"],
+)
 def test_other_graphs_stay_as_they_are(model: nn.Module) -> None:
     if isinstance(model, nn.Conv1d):
         module = torch.export.export(model, (torch.randn(1, 8, 8),)).module(check_guards=False)

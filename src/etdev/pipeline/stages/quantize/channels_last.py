@@ -2,11 +2,13 @@
 
 The kernels with CMSIS-NN take only tensors in channels-last order, and ExecuTorch 1.4.1 and 1.5.1 leave other
 convolutions in float. A model computes in contiguous order by default. So this module inserts copies into channels-last
-order where a contiguous tensor meets a convolution or pooling. All other ops keep the order of their operands.
+order where a contiguous tensor meets a convolution, pooling, or a tensor in channels-last order: kernels of ops with
+several operands require one order. All other ops keep the order of their operand.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -35,14 +37,16 @@ _ORIGIN = ("nn_module_stack", "stack_trace")
 def use_channels_last(module: GraphModule) -> None:
     """Insert copies, so that convolutions and pooling read tensors in channels-last order.
 
-    ``module`` is the module of an exported program. The results of all ops keep their values, and the outputs keep
-    their order in memory. Do nothing if no op needs a copy, if the graph has branches or loops, or if an op depends on
-    strides.
+    ``module`` is the module of an exported program. The results of all ops keep their values, and outputs in contiguous
+    or channels-last order keep that order. Do nothing if no op needs a copy, if the graph has branches or loops, if an
+    op depends on strides, or if an op writes to a tensor that has a view, because the view may become a copy.
     """
     nodes = list(module.graph.nodes)
     inputs = [node.meta.get("val") for node in nodes if node.op == "placeholder"]
     mode = detect_fake_mode(inputs)
     if mode is None or not any(_is_contiguous_operand(node) for node in nodes) or any(map(_is_opaque, nodes)):
+        return
+    if _writes_behind_views(nodes):
         return
     with mode:
         _Orders(module, mode).run(*inputs, enable_io_processing=False)
@@ -55,11 +59,35 @@ def _is_contiguous_operand(node: Node) -> bool:
 
 def _is_contiguous(value: Any) -> bool:
     """Return True for a tensor with four dimensions that is not in channels-last order."""
-    return isinstance(value, torch.Tensor) and value.dim() == 4 and suggest_memory_format(value) != torch.channels_last
+    return _is_image(value) and suggest_memory_format(value) != torch.channels_last
+
+
+def _is_image(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dim() == 4
 
 
 def _is_opaque(node: Node) -> bool:
     return "as_strided" in str(node.target) or isinstance(node.target, torch._ops.HigherOrderOperator)
+
+
+def _writes_behind_views(nodes: Sequence[Node]) -> bool:
+    """Return True if an op writes to a tensor after another op made a view of the same elements."""
+    base: dict[Node, Node] = {}
+    viewed: set[Node] = set()
+    for node in nodes:
+        if not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        schema = node.target._schema
+        if any(item.alias_info is not None and item.alias_info.is_write for item in schema.arguments):
+            if any(base.get(operand, operand) in viewed for operand in node.all_input_nodes):
+                return True
+        elif not any(item.alias_info is not None for item in schema.returns):
+            continue
+        else:
+            viewed.update(base.get(operand, operand) for operand in node.all_input_nodes[:1])
+        for operand in node.all_input_nodes[:1]:
+            base[node] = base.get(operand, operand)
+    return False
 
 
 class _Orders(Interpreter):
@@ -74,15 +102,21 @@ class _Orders(Interpreter):
         if n.op == "call_function":
             operand = n.args[0] if n.args else None
             value = self.env.get(operand) if isinstance(operand, Node) else None
-            if n.target in _CHANNELS_LAST and _is_contiguous(value):
-                self._copy(n, operand, torch.channels_last)
-            elif n.target in _VIEWS and isinstance(value, torch.Tensor) and not value.is_contiguous():
-                self._copy(n, operand, torch.contiguous_format)
+            if n.target in _CHANNELS_LAST:
+                if _is_contiguous(value):
+                    self._copy(n, operand, torch.channels_last)
+            elif n.target in _VIEWS:
+                if isinstance(value, torch.Tensor) and not value.is_contiguous():
+                    self._copy(n, operand, torch.contiguous_format)
+            else:
+                self._align(n)
         elif n.op == "output":
             for operand in n.all_input_nodes:
                 before, now = self._before[operand], self.env[operand]
                 if isinstance(now, torch.Tensor) and now.stride() != before.stride():
-                    self._copy(n, operand, suggest_memory_format(before))
+                    order = suggest_memory_format(before)
+                    if before.is_contiguous(memory_format=order):
+                        self._copy(n, operand, order)
         found = super().run_node(n)
         n.meta["val"] = found
         return found
@@ -90,6 +124,21 @@ class _Orders(Interpreter):
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         found = super().get_attr(target, args, kwargs)
         return self._mode.from_tensor(found, static_shapes=True) if isinstance(found, torch.Tensor) else found
+
+    def _align(self, n: Node) -> None:
+        """Copy operands of an op so that all with four dimensions have one order.
+
+        This is the order of a tensor that the op changes, and channels last for other ops.
+        """
+        images = {node: self.env[node] for node in n.all_input_nodes if _is_image(self.env[node])}
+        if len({suggest_memory_format(value) for value in images.values()}) < 2:
+            return
+        order = torch.channels_last
+        if isinstance(n.target, torch._ops.OpOverload) and n.target._schema.is_mutable:
+            order = suggest_memory_format(images.get(n.all_input_nodes[0], next(iter(images.values()))))
+        for node, value in images.items():
+            if suggest_memory_format(value) != order:
+                self._copy(n, node, order)
 
     def _copy(self, user: Node, operand: Any, order: torch.memory_format) -> None:
         """Insert a copy of ``operand`` in this order before ``user``, and let ``user`` read the copy."""
