@@ -280,7 +280,13 @@ def test_data_files_of_a_build_have_their_sizes(run: Run, tmp_path: Path) -> Non
     assert f"  external   2 items of data in w.ptd ({size:,} bytes)" in run("inspect", file.name)[1].splitlines()
     write(chain(3), "other.pte")
     shown = run("diff", file.name, "other.pte")[1]
-    assert re.search(rf"data files +{size:,} bytes", shown)
+    assert re.search(rf"data files +{size:,} bytes +0 bytes", shown)
+    (tmp_path / "moved").mkdir()
+    moved = file.rename(tmp_path / "moved" / "a.pte")
+    shown = run("diff", str(moved), str(two_files(tmp_path)[0]))[1]
+    assert shown == f"{moved} and {tmp_path}/tiny.pte are identical\n"
+    write(replace(everything(), version=1), "everything.pte")
+    assert re.search(rf"data files +{size:,} bytes +unknown", run("diff", "tiny.pte", "everything.pte")[1])
 
 
 def test_the_peak_has_the_code_of_the_model(run: Run, tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ class RewritesPrograms(Protocol):
 
 @runtime_checkable
 class ForMicrocontrollers(Protocol):
-    """Optional protocol of a backend for processors that never run the runtime of ExecuTorch's wheel."""
+    """Optional protocol of a backend whose targets do not run on a host, although it has no kernels of its own."""
 
     @property
     def microcontrollers(self) -> Literal[True]:

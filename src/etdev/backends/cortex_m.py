@@ -44,7 +44,6 @@ class CortexM:
     methods_apart = True
     packages = (tosa_tools.DISTRIBUTION,)
     kernel_library = "cortex-m"
-    microcontrollers: Literal[True] = True
 
     def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
         return no_compile_specs(self.name, specs)

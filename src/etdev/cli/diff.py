@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from etdev.inspection.diff import MethodDiff, ProgramDiff
-    from etdev.program.info import Argument, BufferInfo, DelegateInfo, MethodInfo
+    from etdev.program.info import Argument, BufferInfo, DelegateInfo, MethodInfo, ProgramInfo
 
 _NONE = "-"
 _LISTED_DATA = 3
@@ -178,8 +178,7 @@ def _blocks(found: ProgramDiff) -> Iterator[_Block]:
 def _file_rows(found: ProgramDiff) -> Iterator[_Row]:
     a, b = found.a, found.b
     yield _row("size", a.size, b.size)
-    if a.data_files or b.data_files:
-        yield _row("data files", sum(a.data_files.values()), sum(b.data_files.values()))
+    yield from _data_file_rows(a, b)
     sections = asdict(b.sections)
     for name, size in asdict(a.sections).items():
         if size != sections[name]:
@@ -199,6 +198,17 @@ def _file_rows(found: ProgramDiff) -> Iterator[_Row]:
     yield from _external_rows(a.external_data, b.external_data)
 
 
+def _data_file_rows(a: ProgramInfo, b: ProgramInfo) -> Iterator[_Row]:
+    """Yield the sizes of the programs' data files; nothing if no data file is known."""
+    first, second = (sum(each.data_files.values()) for each in (a, b))
+    if not (first or second):
+        return
+    if any(each.external_data and not each.data_files for each in (a, b)):
+        yield _Row("data files", *(f"{size:,} bytes" if size else "unknown" for size in (first, second)))
+    else:
+        yield _row("data files", first, second)
+
+
 def _named_data_rows(found: ProgramDiff) -> Iterator[_Row]:
     """Yield the number of data names that only one file has, and the number of common names with different content.
 
@@ -206,7 +216,9 @@ def _named_data_rows(found: ProgramDiff) -> Iterator[_Row]:
     """
     a, b = ({item.key for item in each.named_data} for each in (found.a, found.b))
     if a != b:
-        yield _Row("named data", *(f"{count(len(alone), 'name')} of its own" for alone in (a - b, b - a)))
+        yield _Row(
+            "named data", *(f"{count(len(alone), 'name')} that the other file lacks" for alone in (a - b, b - a))
+        )
     if found.changed_data:
         yield _Row("named data", count(len(found.changed_data), "name"), "other content")
 
@@ -217,7 +229,7 @@ def _external_rows(a: Collection[str], b: Collection[str]) -> Iterator[_Row]:
     if sum(alone) <= _LISTED_DATA:
         yield from _presence_rows("external", a, b)
     else:
-        yield _Row("external data", *(f"{count(number, 'name')} of its own" for number in alone))
+        yield _Row("external data", *(f"{count(number, 'name')} that the other file lacks" for number in alone))
 
 
 def _presence_rows(what: str, a: Collection[str], b: Collection[str]) -> Iterator[_Row]:

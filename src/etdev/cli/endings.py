@@ -72,7 +72,9 @@ def report(error: BaseException, *, debug: bool) -> int:
 
 
 def _print_trace(error: BaseException) -> None:
-    shown = error.__cause__ if isinstance(error, EtdevError) and not _debugs_etdev() else error
+    shown: BaseException | None = error
+    while isinstance(shown, EtdevError) and not _debugs_etdev():
+        shown = shown.__cause__
     if shown is not None:
         traceback.print_exception(shown, file=sys.stderr)
 

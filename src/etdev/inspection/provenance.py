@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from etdev.errors import ProgramError
 from etdev.files import describe_os_error, file_sha256
-from etdev.pipeline.results.report import REPORT, ReportError, find_report, read_report, report_beside
+from etdev.pipeline.results.report import REPORT, ReportError, read_report, report_beside
 from etdev.program.sidecar import MethodNotes, read_sidecar
 
 if TYPE_CHECKING:
@@ -50,16 +50,7 @@ def provenance(file: Path, sha256: str) -> Provenance:
 
     ``sha256`` is the digest of the program.
     """
-    try:
-        build = read_report(report_beside(file))
-    except ReportError:
-        return _unknown(f"the {REPORT} next to the file is of another version of etdev, or cannot be read")
-    if build is None:
-        return _unknown(f"there is no {REPORT} of a build next to the file")
-    target = next((target for target in build.targets if target.sha256 == sha256), None)
-    if target is None:
-        return _unknown(f"the {REPORT} next to the file is of another file, or the file has changed since it was built")
-    return built_by(build, target, file)
+    return _known(file, lambda _: sha256)
 
 
 def provenance_beside(file: Path) -> Provenance:
@@ -67,13 +58,30 @@ def provenance_beside(file: Path) -> Provenance:
 
     The digest is computed only if a report next to the file describes a program of the same size.
     """
-    build = find_report(report_beside(file))
+
+    def digest(build: BuildResult) -> str | None:
+        same_size = any(target.size == file.stat().st_size for target in build.targets)
+        return file_sha256(file) if same_size else None
+
     try:
-        if build is not None and any(target.size == file.stat().st_size for target in build.targets):
-            return provenance(file, file_sha256(file))
+        return _known(file, digest)
     except OSError as error:
         return _unknown(f"the file cannot be read: {describe_os_error(error)[0]}")
-    return _unknown("no report next to the file describes it")
+
+
+def _known(file: Path, digest: Callable[[BuildResult], str | None]) -> Provenance:
+    """Return the facts if ``digest``, which gets the report next to the file, returns the digest of a target."""
+    try:
+        build = read_report(report_beside(file))
+    except ReportError:
+        return _unknown(f"the {REPORT} next to the file is of another version of etdev, or cannot be read")
+    if build is None:
+        return _unknown(f"there is no {REPORT} of a build next to the file")
+    found = digest(build)
+    target = next((target for target in build.targets if target.sha256 == found), None)
+    if target is None:
+        return _unknown(f"the {REPORT} next to the file is of another file, or the file has changed since it was built")
+    return built_by(build, target, file)
 
 
 def known_data(file: Path) -> tuple[Path, ...]:

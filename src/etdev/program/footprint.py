@@ -64,10 +64,11 @@ def repeated_bytes(program: Program) -> int:
 
     An example is an embedding on a kernel whose weight a delegate uses, too.
     """
-    tensors = (tensor for plan in program.execution_plan for _, tensor in plan.tensors())
-    constants = {blob for tensor in tensors if (blob := constant_data(program, tensor)) is not None}
     named = {program.segments[item.segment_index].data for item in program.named_data}
-    return sum(map(len, constants & named))
+    sizes = set(map(len, named))
+    tensors = (tensor for plan in program.execution_plan for _, tensor in plan.tensors() if tensor.nbytes in sizes)
+    constants = {tensor.data_buffer_idx: constant_data(program, tensor) for tensor in tensors if tensor.is_constant}
+    return sum(len(blob) for blob in constants.values() if blob is not None and blob in named)
 
 
 def named_bytes(program: Program) -> int:

@@ -117,7 +117,9 @@ def _run_all(built: BuiltTarget, runtime: Runtime, findings: Findings, *, shared
 
 
 def _refuse_split_state(built: BuiltTarget, calls: Sequence[Call], number: int, where: str) -> None:
-    """Raise :class:`~etdev.errors.VerifyError` if a session calls methods with copies of one state by default only.
+    """Raise :class:`~etdev.errors.VerifyError` for a session of methods that each have a copy of the same state.
+
+    The error is not raised if the config sets ``model.share_state``.
 
     The eager model would have the same copies, so a comparison could not find that the methods should share the state.
     """

@@ -29,9 +29,9 @@ from etdev.program.info import BufferInfo
 from etdev.program.sidecar.records import DelegateRecord
 from etdev.units import format_size
 
-_LARGE = frozenset(f"aten.{name}" for name in ("addmm", "bmm", "convolution", "linear", "mm"))
+_MATRIX_OPS = frozenset(f"aten.{name}" for name in ("addmm", "bmm", "convolution", "linear", "mm"))
 """Ops of which a user expects that quantization changes them."""
-_MUCH = 1 << 16
+_LEAST_REPEATED = 1 << 16
 """Number of repeated bytes from which a note mentions them."""
 _LOW_SNR_DB = 10.0
 """SNR against the float model below which a note calls a quantized target spoiled. 8 bits usually reach 20 dB."""
@@ -126,7 +126,7 @@ def describe_unguarded(project: Project, target: str, checks: Sequence[CheckResu
     """Yield a note on a quantized target if no limit of the config compares the target with the float model.
 
     Without such a limit, the target passes verification even if quantization has spoiled its outputs. If ``checks``
-    found that it has, the note says so.
+    measured a low SNR, the note says so.
     """
     settings = project.config.targets[target]
     if settings.quantize is None or settings.verify.min_snr_db is not None or settings.verify.accuracy is not None:
@@ -160,7 +160,7 @@ def describe_float_ops(project: Project, target: str, methods: Iterable[MethodRe
     left: Counter[str] = Counter()
     for method in methods:
         for item in method.undelegated:
-            if item.op.partition(".default")[0] in _LARGE:
+            if item.op.partition(".default")[0] in _MATRIX_OPS:
                 left[item.op.removesuffix(".default")] += item.count
     if settings.quantize is not None and names and left:
         ops = ", ".join(f"{name} x{number}" for name, number in sorted(left.items()))
@@ -169,8 +169,10 @@ def describe_float_ops(project: Project, target: str, methods: Iterable[MethodRe
 
 def describe_repeated(project: Project, target: str, program: Program) -> Iterator[str]:
     """Yield a note if the file has weights twice, such as an embedding whose weight a delegate uses, too."""
+    if project.config.targets[target].external_weights is not None:
+        return
     size = repeated_bytes(program)
-    if size >= _MUCH and project.config.targets[target].external_weights is None:
+    if size >= _LEAST_REPEATED:
         yield (
             f"{format_size(size)} of weights are in the file twice, for kernels and for delegates; "
             f"`targets.{target}.external_weights` stores equal bytes once"

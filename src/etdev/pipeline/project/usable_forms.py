@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from etdev import backends
-from etdev.backends.base import ForMicrocontrollers
+from etdev.backends.base import ForMicrocontrollers, RewritesPrograms
 from etdev.lowering import forms
 from etdev.pipeline.project import Project
 
@@ -11,15 +11,15 @@ from etdev.pipeline.project import Project
 def usable_forms(project: Project, target: str) -> tuple[str, ...]:
     """Return the names of the forms whose kernels are in the target's runtime.
 
-    The result is empty if the config turns forms off. A target for a microcontroller does not use the wheel's runtime.
-    For such a target, the result is also empty if the config does not list the runtime's libraries. Raises
-    :class:`~etdev.errors.ConfigError` if the file of ``runtime.operators`` cannot be read.
+    The result is empty if the config turns forms off. A target for a microcontroller, or with kernels of its backend,
+    does not use the wheel's runtime. For such a target, the result is also empty if the config does not list the
+    runtime's libraries. Raises :class:`~etdev.errors.ConfigError` if the file of ``runtime.operators`` cannot be read.
     """
     settings = project.config.targets[target]
     if settings.lowering == "stock":
         return ()
     if settings.runtime.kernels is None and any(
-        isinstance(backends.get(step.backend), ForMicrocontrollers) for step in settings.partitioners
+        isinstance(backends.get(step.backend), RewritesPrograms | ForMicrocontrollers) for step in settings.partitioners
     ):
         return ()
     listed = None

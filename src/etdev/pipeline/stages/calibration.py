@@ -16,12 +16,14 @@ class CalibrationData:
     """The data that calibrates one scheme of the config.
 
     Observers derive the scale of each value from its range in this data. So an infinite value or a NaN is an error. An
-    input with one value only leads to a note.
+    input with one value only leads to a note. Dynamic quantization takes all values: it computes scales at run time.
     """
 
     def __init__(self, project: Project, user: UserCode, scheme: str) -> None:
         self._project, self._user, self._scheme = project, user, scheme
         self._key: tuple[str, ...] = ("quantize", scheme, "calibration")
+        settings = project.config.quantize[scheme]
+        self._observed = isinstance(settings, Pt2e) and settings.needs_calibration
         self._ranges: dict[tuple[str, str], tuple[float, float]] = {}
 
     def read(self, signature: Signature) -> Iterator[Tensors] | None:
@@ -41,7 +43,7 @@ class CalibrationData:
         samples = samples_at(self._project, self._user, entry, signature, key, QuantizeError)
         for index, sample in enumerate(samples):
             for item, value in zip(signature.inputs, sample, strict=True):
-                if not value.is_floating_point() or not value.numel():
+                if not self._observed or not value.is_floating_point() or not value.numel():
                     continue
                 if count := int((~value.isfinite()).sum()):
                     raise QuantizeError(

@@ -119,7 +119,7 @@ def _refused_capacity(project: Project, target: str, program: Program, error: Ca
 
 
 def _may_tile(project: Project, target: str, program: Program) -> bool:
-    """Return True if the target may use tiling, and the program has kernels of ops that tiling knows.
+    """Return True if the target may use tiling, and the program has a kernel of ATen that is not a view.
 
     Kernels of libraries such as ``cortex_m`` or ``quantized`` always compute whole tensors.
     """
