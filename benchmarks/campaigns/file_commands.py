@@ -140,9 +140,9 @@ class Commands:
 
     def _describe(self, program: Program, file: Path, trial: Trial) -> None:
         from etdev.cli.inspect import render
-        from etdev.inspection.inspect import describe as described
+        from etdev.inspection.inspect import inspect_program
 
-        self._printed(render(described(program, file), io.StringIO(), verbose=True), "describe", trial)
+        self._printed(render(inspect_program(program, file)[0], io.StringIO(), verbose=True), "describe", trial)
 
     def _relink(self, file: Path, linked: Path, trial: Trial, data: tuple[Path, ...]) -> None:
         from etdev.cli.relink import render

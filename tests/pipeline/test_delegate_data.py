@@ -169,8 +169,10 @@ def test_a_file_without_its_data_is_told(folder: Path) -> None:
     assert "'table', which a delegate of method 'forward' needs, is in no file" in bytes_check(result).problems
 
 
-def test_a_file_alone_lacks_its_data(built: Path) -> None:
-    program, data = files(built, "both")
+def test_a_file_alone_lacks_its_data(built: Path, tmp_path: Path) -> None:
+    beside, data = files(built, "both")
+    assert verify_files([beside]).files[0].status == "good", "the report next to the program names its data"
+    program = Path(shutil.copy(beside, tmp_path))
     (found,) = verify_files([program]).files
     check = found.checks[0]
     assert (check.name, check.status, found.status) == ("bytes", "failed", "rejected")
