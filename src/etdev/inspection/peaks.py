@@ -100,8 +100,7 @@ class _Writers:
         if instruction is None:
             return {"module": None, "source": None}
         source = self._notes.sources.get(instruction)
-        place = None if source is None else f"{source.file}:{source.line}"
-        return {"module": self._notes.modules.get(instruction), "source": place}
+        return {"module": self._notes.modules.get(instruction), "source": None if source is None else source.place}
 
     def _shown(self, storage: Storage, position: int) -> tuple[int, int | None]:
         """Return the largest tensor of a storage, and the position of its last write up to ``position``.

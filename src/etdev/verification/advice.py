@@ -32,12 +32,19 @@ def advise(project: Project, target: str, measured: Measured, setting: str, figu
 
 def more_accurate(scheme: Scheme) -> str:
     """Return advice on how to quantize a model with a smaller error: ``calibrate on more or other data, …``."""
-    ways = ["calibrate on more or other data"] if isinstance(scheme, Pt2e) and scheme.needs_calibration else []
+    keys = accuracy_keys(scheme)
+    ways = ["calibrate on more or other data"] if "calibration" in keys else []
     if isinstance(scheme, Int8DynamicInt4Weight) and scheme.group_size > _LEAST_GROUP:
         ways.append("make `group_size` smaller")
-    if "keep_float" in type(scheme).model_fields:
+    if "keep_float" in keys:
         ways.append("keep sensitive modules in float (`keep_float`)")
     return ", ".join([*ways, "use a scheme with more bits"])
+
+
+def accuracy_keys(scheme: Scheme) -> tuple[str, ...]:
+    """Return which of the keys ``calibration`` and ``keep_float`` have an effect on the accuracy of a scheme."""
+    calibrates = isinstance(scheme, Pt2e) and scheme.needs_calibration
+    return ("calibration",) * calibrates + ("keep_float",) * ("keep_float" in type(scheme).model_fields)
 
 
 def _advice(project: Project, target: str, measured: Measured, figure: str, place: str = "cpu") -> str:

@@ -117,11 +117,10 @@ def _run_all(built: BuiltTarget, runtime: Runtime, findings: Findings, *, shared
 
 
 def _refuse_split_state(built: BuiltTarget, calls: Sequence[Call], number: int, where: str) -> None:
-    """Raise :class:`~etdev.errors.VerifyError` for a session of methods that each have a copy of the same state.
+    """Raise :class:`~etdev.errors.VerifyError` for a session of methods that write copies of one state.
 
-    The error is not raised if the config sets ``model.share_state``.
-
-    The eager model would have the same copies, so a comparison could not find that the methods should share the state.
+    The error is not raised if the config sets ``model.share_state``. The eager model has the same copies, so a
+    comparison could not find that the methods should share the state. A method that only reads the state is not found.
     """
     if says_share_state(built.project):
         return

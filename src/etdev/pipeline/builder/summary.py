@@ -28,13 +28,14 @@ from etdev.program.footprint import buffer_sizes, repeated_bytes
 from etdev.program.info import BufferInfo
 from etdev.program.sidecar.records import DelegateRecord
 from etdev.units import format_size
+from etdev.verification.advice import accuracy_keys
 
 _MATRIX_OPS = frozenset(f"aten.{name}" for name in ("addmm", "bmm", "convolution", "linear", "mm"))
 """Ops of which a user expects that quantization changes them."""
 _LEAST_REPEATED = 1 << 16
 """Number of repeated bytes from which a note mentions them."""
 _LOW_SNR_DB = 10.0
-"""SNR against the float model below which a note calls a quantized target spoiled. 8 bits usually reach 20 dB."""
+"""SNR against the float model below which a note calls a target spoiled. At 10 dB, the error is 32 % of the signal."""
 
 
 def describe_methods(lowered: LoweredModel, exported: ExportedModel) -> tuple[MethodResult, ...]:
@@ -140,15 +141,13 @@ def describe_unguarded(project: Project, target: str, checks: Sequence[CheckResu
         return
     output, scheme = ratios[worst], project.config.quantize[settings.quantize]
     keys = {"calibration": "check the data of", "keep_float": "keep sensitive modules in float with"}
-    causes = [
-        f"{what} `quantize.{settings.quantize}.{key}`" for key, what in keys.items() if key in type(scheme).model_fields
-    ]
+    causes = [f"{keys[key]} `quantize.{settings.quantize}.{key}`" for key in accuracy_keys(scheme)]
     declared = project.config.methods.get(output.method)
     if declared is not None and declared.inputs and declared.samples is None:
         causes.insert(0, f"set `methods.{output.method}.samples`, because the inputs are random")
     yield (
         f"quantization seems to have spoiled output {output.output} of {output.method!r}: its SNR against the float "
-        f"model is {worst:.1f} dB, and below {_LOW_SNR_DB:g} dB outputs are rarely usable. The config sets no limit: "
+        f"model is {worst:.1f} dB, so the error is {10 ** (-worst / 20):.0%} of the signal. The config sets no limit: "
         f"{', '.join([*causes, limit])}"
     )
 

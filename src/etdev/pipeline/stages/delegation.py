@@ -55,7 +55,7 @@ def _described(op: str, found: Sequence[tuple[GraphModule, Node]], lines: Source
         count=len(found),
         reasons=tuple(dict.fromkeys(reason for stated in reasons.values() for reason in stated)),
         module=module_path(node),
-        source=None if source is None else f"{source.file}:{source.line}",
+        source=None if source is None else source.place,
     )
 
 

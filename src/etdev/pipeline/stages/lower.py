@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,13 +52,7 @@ def lower_model(
     programs = {name: given.methods[name].program for name in methods or exported.methods}
     names = [backend.name for backend in steps]
     with translated_lowering(project, target, names, exported), ExitStack() as stack:
-        partitioners: dict[str, list[Any]] = {name: [] for name in programs}
-        backend_of: dict[int, str] = {}
-        for name, found in partitioners.items():
-            for index, backend in enumerate(steps):
-                if (partitioner := _make(project, target, index, name)) is not None:
-                    found.append(partitioner)
-                    backend_of[id(partitioner)] = backend.name
+        partitioners, backend_of = _partitioners(project, target, steps, programs)
         stack.enter_context(noted_rejections(backend_of))
         recorded = [
             stack.enter_context(backend.recording(_all_options(project, target, backend)))
@@ -92,6 +86,20 @@ def lower_model(
     if not forms:
         return lowered
     return choose_forms(project, exported, target, lowered, forms, place)
+
+
+def _partitioners(
+    project: Project, target: str, steps: Sequence[Backend], methods: Iterable[str]
+) -> tuple[dict[str, list[Any]], dict[int, str]]:
+    """Return the partitioners of each method, and the name of the backend by the ``id`` of its partitioner."""
+    found: dict[str, list[Any]] = {method: [] for method in methods}
+    backend_of: dict[int, str] = {}
+    for method, partitioners in found.items():
+        for index, backend in enumerate(steps):
+            if (partitioner := _make(project, target, index, method)) is not None:
+                partitioners.append(partitioner)
+                backend_of[id(partitioner)] = backend.name
+    return found, backend_of
 
 
 def require_backends(project: Project, target: str) -> None:

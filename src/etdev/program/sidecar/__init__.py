@@ -46,8 +46,13 @@ class Source:
     text: str
     """Text of the line without indentation. Empty if the file could not be read during export."""
 
+    @property
+    def place(self) -> str:
+        """File and line, such as ``model.py:20``."""
+        return f"{self.file}:{self.line}"
+
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}" + (f": {self.text}" if self.text else "")
+        return self.place + (f": {self.text}" if self.text else "")
 
 
 @dataclass(frozen=True, slots=True)

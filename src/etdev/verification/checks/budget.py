@@ -98,18 +98,15 @@ class _Limits:
             parts = partial(weight_parts, program)
             yield self._bytes("weights", figures.weights, budget.weights, parts, "weights")
         inside = device_memory(program) if budget.memory else {}
-        numbers = {name: index for index, name in self._measured.banks.items()}
+        numbers, notes = {name: index for index, name in self._measured.banks.items()}, self._measured.notes
         for device, limit in budget.memory.items():
             if device in numbers:
-                found, parts = (
-                    (figures.banks or {})[device],
-                    partial(bank_parts, program, numbers[device], self._measured.notes),
-                )
+                found, parts = (figures.banks or {})[device], partial(bank_parts, program, numbers[device], notes)
                 yield self._bytes(f"memory of bank {device}", found, limit, parts, "memory", device)
                 continue
             _, nested = inside.get(device, (0, 0))
             name = f"memory of {device}" + (f", including {format_size(nested)} in delegates" if nested else "")
-            parts = partial(memory_parts, program, device, self._measured.notes)
+            parts = partial(memory_parts, program, device, notes)
             yield self._bytes(name, figures.memory.get(device, 0), limit, parts, "memory", device)
         for plan in program.execution_plan if budget.copies is not None else ():
             name, copied = f"copies in a call of {plan.name!r}", transfers_per_call(plan).total

@@ -1,7 +1,7 @@
 """Channels-last order in the graphs of the scheme ``cortex-m``.
 
-The kernels with CMSIS-NN take only tensors in channels-last order, and ExecuTorch 1.4.1 and 1.5.1 leave other
-convolutions in float. A model computes in contiguous order by default. So this module inserts copies into channels-last
+The kernels with CMSIS-NN take only tensors in channels-last order, and ExecuTorch 1.5.1 leaves other convolutions in
+float. A model computes in contiguous order by default. So this module inserts copies into channels-last
 order where a contiguous tensor meets a convolution, pooling, or a tensor in channels-last order: kernels of ops with
 several operands require one order. All other ops keep the order of their operand.
 """
