@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from etdev.errors import LinkError
-from etdev.linker import Linked, LinkOptions, link
-from etdev.planner import Problem
+from etdev.linker import Linked, LinkOptions, layout, link
+from etdev.planner import Problem, make
+from etdev.planner.best import best
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.check import check_structure
@@ -276,6 +277,27 @@ WRONG: dict[str, tuple[object, str]] = {
         "buffer 1 'value 1' is at offset 100, which is not a multiple of its alignment 16",
     ),
 }
+
+
+def test_a_built_in_planner_plans_the_same_storages_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build links a candidate as a trial, and the chosen one again; a function may answer differently each time."""
+    planned: list[Problem] = []
+
+    def counting(problem: Problem) -> list[int]:
+        planned.append(problem)
+        return best(problem)
+
+    monkeypatch.setattr(make, "PLANNERS", {"best": counting})
+    layout._known_plan.cache_clear()
+    first, again = linked(chain()), linked(chain())
+    assert len(planned) == 1
+    assert first.program == again.program
+    linked(chain(nbytes=48))
+    assert len(planned) == 2
+    linked(chain(), planner=counting)
+    linked(chain(), planner=counting)
+    assert len(planned) == 4
+    layout._known_plan.cache_clear()
 
 
 @pytest.mark.parametrize("name", WRONG)

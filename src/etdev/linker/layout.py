@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from etdev import planner
 from etdev.devices import HOST, Device
@@ -98,20 +99,13 @@ def _number_buffers(methods: Sequence[Method], *, separate_state: bool, banks: i
     """
     temporary: dict[Device, int] = {}
     state: dict[Device, int] = {}
-    found = {
-        (method.plan.buffer_device(storage.memory_id), storage.persistent and separate_state)
+    used = {
+        (method.plan.buffer_device(buffer), kept, buffer)
         for method in methods
-        for storage in method.memory.storages
+        for buffer, kept in {(item.memory_id, item.persistent and separate_state) for item in method.memory.storages}
     }
-    last = max(
-        (
-            storage.memory_id
-            for method in methods
-            for storage in method.memory.storages
-            if method.plan.buffer_device(storage.memory_id).is_host and not (storage.persistent and separate_state)
-        ),
-        default=1,
-    )
+    found = {(device, kept) for device, kept, _ in used}
+    last = max((buffer for device, kept, buffer in used if device.is_host and not kept), default=1)
     last = banks or last
     for device, kept in sorted({*found, *_empty_devices(methods)}):
         if (kept and not banks) or not device.is_host:
@@ -170,9 +164,18 @@ def _buffer(method: Method, number: int, options: LinkOptions) -> Buffer:
     return Buffer(storage.size, storage.start, storage.end, options.alignment, name=name)
 
 
+_known_plan = lru_cache(maxsize=64)(planner.make_plan)
+"""``make_plan`` with a memory of its results. A build links the same storages several times, at first as a trial."""
+_MOST_REMEMBERED = 20_000
+"""Largest number of buffers of a problem whose plan is remembered."""
+
+
 def _plan(buffers: Iterable[Buffer], options: LinkOptions, where: str) -> Plan:
+    problem = Problem(tuple(buffers))
     try:
-        return planner.make_plan(Problem(tuple(buffers)), options.planner, name=options.planner_name)
+        if isinstance(options.planner, str) and len(problem.buffers) <= _MOST_REMEMBERED:
+            return _known_plan(problem, options.planner)
+        return planner.make_plan(problem, options.planner, name=options.planner_name)
     except PlanError as error:
         hint = "fix the planner, or use the planner `best`"
         raise LinkError(f"the plan is wrong: {error}", where=where, hint=hint) from error
