@@ -43,7 +43,10 @@ def encode(table: Table, value: Any, *, identifier: bytes, inline_alignment: int
 
 
 class _Layout(NamedTuple):
-    """Layout of objects with the same fields, all at the same distance, modulo 8, from the flatbuffer's end."""
+    """Layout shared by objects that have the same fields and whose distances from the end are equal modulo 8.
+
+    The end is that of the flatbuffer.
+    """
 
     packer: struct.Struct
     """Packer of the object: the distance to its vtable, then ``small``, ``references`` and ``wide``, in this order."""
@@ -70,7 +73,7 @@ class _Encoder:
         self._size = 0
         self._alignment = 1
         self._inline_alignment = inline_alignment
-        self._layouts: dict[tuple[Any, ...], _Layout] = {}
+        self._layouts: dict[tuple[Table, int, int], _Layout] = {}
         self._vtables: dict[bytes, int] = {}
         """Offset of each vtable."""
         self._writers: dict[type[Kind], Callable[[Any, Any], int]] = {
@@ -92,24 +95,25 @@ class _Encoder:
 
     def table(self, table: Table, value: Any) -> int:
         """Write an object and all objects that it refers to. Return the object's offset."""
-        numbers: list[tuple[int, bytes]] = []
-        references: list[tuple[int, int]] = []
+        numbers: list[bytes] = []
+        references: list[int] = []
+        written = 0
         for field, item in zip(table.fields, table.split(value), strict=True):
             try:
-                self._field(field, item, numbers, references)
+                if self._field(field, item, numbers, references):
+                    written |= 1 << field.number
             except FlawError as flaw:
                 raise flaw.within(*(() if table.wrapper else (field.name,))) from None
-        return self._object(numbers, references)
+        return self._object(table, written, numbers, references)
 
-    def _object(self, numbers: list[tuple[int, bytes]], references: list[tuple[int, int]]) -> int:
+    def _object(self, table: Table, written: int, numbers: list[bytes], references: list[int]) -> int:
         """Write an object. Return its offset.
 
-        ``numbers`` has the number of each field with its bytes. ``references`` has the number of each field with the
-        offset of another object.
+        ``written`` has the bit ``1 << number`` for each field in the file. ``numbers`` has the bytes of the numbers
+        among these fields, and ``references`` has the offsets of the objects that the other fields refer to.
         """
         end = self._size
-        slots = tuple([(number, len(packed)) for number, packed in numbers])
-        key = end % _WIDEST, slots, tuple([number for number, _ in references])
+        key = table, written, end % _WIDEST
         layout = self._layouts.get(key)
         if layout is None:
             layout = self._layouts[key] = _layout(*key)
@@ -117,35 +121,41 @@ class _Encoder:
         vtable = self._vtables.get(layout.vtable)
         content = layout.packer.pack(
             (start + len(layout.vtable) if vtable is None else vtable) - start,
-            *[numbers[index][1] for index in layout.small],
-            *[end + place - references[index][1] for index, place in layout.references],
-            *[numbers[index][1] for index in layout.wide],
+            *[numbers[index] for index in layout.small],
+            *[end + place - references[index] for index, place in layout.references],
+            *[numbers[index] for index in layout.wide],
         )
-        self._alignment = max(self._alignment, layout.alignment)
+        if layout.alignment > self._alignment:
+            self._alignment = layout.alignment
         self._put(content)
         if vtable is None:
             self._put(layout.vtable)
             self._vtables[layout.vtable] = self._size
         return start
 
-    def _field(
-        self, field: Field, item: Any, numbers: list[tuple[int, bytes]], references: list[tuple[int, int]]
-    ) -> None:
-        """Write the object that a field refers to. Add the field to ``numbers`` or ``references``."""
+    def _field(self, field: Field, item: Any, numbers: list[bytes], references: list[int]) -> bool:
+        """Add the bytes of a field's number to ``numbers``, or write the field's object and add it to ``references``.
+
+        Return False if the file omits the field.
+        """
         kind = field.kind
         if isinstance(kind, Scalar):
             packed = _pack(kind, (item,))
             # Compare bytes, since -0.0 == 0.0 but is not the default.
-            if packed != kind.packed_default:
-                numbers.append((field.number, packed))
+            if packed == kind.packed_default:
+                return False
+            numbers.append(packed)
         elif isinstance(kind, Union):
             tag = kind.tag_of(item)
-            references.append((field.number + 1, self._member(kind.tables[tag - 1], item)))
-            numbers.append((field.number, bytes([tag])))
+            references.append(self._member(kind.tables[tag - 1], item))
+            numbers.append(bytes([tag]))
         elif item is None and field.absence is not Absence.OMITTED:
             raise FlawError("missing")
-        elif item is not None and (item != () or field.absence is not Absence.OMITTED):
-            references.append((field.number, self._writers[type(kind)](kind, item)))
+        elif item is None or (item == () and field.absence is Absence.OMITTED):
+            return False
+        else:
+            references.append(self._writers[type(kind)](kind, item))
+        return True
 
     def _member(self, table: Table, item: Any) -> int:
         try:
@@ -206,12 +216,24 @@ class _Encoder:
             raise FlawError("tables and inline data exceed 2 GiB, the limit of a flatbuffer")
 
 
-def _layout(after: int, numbers: tuple[tuple[int, int], ...], references: tuple[int, ...]) -> _Layout:
-    """Return the layout of objects with these fields.
+def _layout(table: Table, written: int, after: int) -> _Layout:
+    """Return the layout of objects of a table with these fields.
 
-    ``after`` is the number of bytes after the object, modulo the width of the widest number. ``numbers`` has the number
-    and the width of each field with a number. ``references`` has the numbers of the fields that refer to other objects.
+    ``written`` has the bit ``1 << number`` for each field in the file. ``after`` is the number of bytes after the
+    object, modulo the width of the widest number.
     """
+    numbers: list[tuple[int, int]] = []  # Number and width of each field with a number.
+    references: list[int] = []
+    for field in table.fields:
+        if not written >> field.number & 1:
+            continue
+        if isinstance(field.kind, Scalar):
+            numbers.append((field.number, field.kind.width))
+        elif isinstance(field.kind, Union):
+            numbers.append((field.number, 1))
+            references.append(field.number + 1)
+        else:
+            references.append(field.number)
     # Widest first, so that no padding is needed between them. `sorted` keeps the order of equal widths.
     by_width = sorted(range(len(numbers)), key=lambda index: -numbers[index][1])
     wide = [(numbers[index][0], numbers[index][1], index) for index in by_width if numbers[index][1] > 4]

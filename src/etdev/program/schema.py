@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property
+from operator import attrgetter
 from struct import calcsize, pack
 from typing import Any, TypeAlias
 
@@ -166,9 +167,13 @@ SCALAR_TYPE = _enum(m.ScalarType)
 def table(kind: type, *fields: Field) -> Table:
     """Return the table for a dataclass with the same fields, in the order of the arguments."""
     names = tuple(field.name for field in fields)
+    split: Callable[[Any], tuple[Any, ...]]
+    if len(names) > 1:
+        split = attrgetter(*names)
+    else:
 
-    def split(value: Any) -> tuple[Any, ...]:
-        return tuple([getattr(value, name) for name in names])
+        def split(value: Any) -> tuple[Any, ...]:
+            return tuple([getattr(value, name) for name in names])
 
     return Table(kind.__name__, kind, split, fields, kind)
 
