@@ -48,9 +48,10 @@ def apply_forms(
 ) -> Applied:
     """Apply the forms to a method in the edge dialect.
 
-    This function changes the program's graph and its tables of tensors in place. It does not change tensors that the
-    program shares with other programs. ``known`` is a cache that several calls may share. It contains results of
-    searches for tiles, and transposed weights. The tensors of all these programs must live as long as ``known``.
+    This function changes the program's graph and its tables of tensors in place. The code that torch.fx generated from
+    the graph stays as it was. Tensors that the program shares with other programs do not change. ``known`` is a cache
+    that several calls may share. It contains results of searches for tiles, and transposed weights. The tensors of all
+    these programs must live as long as ``known``.
 
     ``until_other_than`` contains names of forms. If it is given, stop as soon as any other form replaces an op. The
     graph is then not complete.
@@ -69,6 +70,5 @@ def apply_forms(
                 done[name] += change(editor)
                 if done[name] and until_other_than is not None and name not in until_other_than:
                     return Applied({name: count for name, count in done.items() if count})
-        module.recompile()
         is_tiled, left = is_tiled or editor.is_tiled, left + editor.left
     return Applied({name: count for name, count in done.items() if count}, is_tiled, left)

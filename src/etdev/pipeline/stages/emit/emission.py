@@ -37,6 +37,7 @@ from etdev.program.writer import write_into
 
 if TYPE_CHECKING:
     from executorch.exir import ExecutorchProgramManager
+    from torch.export import ExportedProgram
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +195,21 @@ def _to_executorch(
         with torch.no_grad(), ExitStack() as stack:
             for name in lowered.methods:
                 stack.enter_context(fixed_ranges(exported.methods[name].program))
+                _generate_code(lowered.manager.exported_program(name))
             manager: ExecutorchProgramManager = lowered.manager.to_executorch(config)
     except Exception as error:
         programs = [lowered.manager.exported_program(name) for name in lowered.methods]
         raise explain_emission(error, project, target, programs) from error
     return manager
+
+
+def _generate_code(program: ExportedProgram) -> None:
+    """Generate the code of all graphs again, because kernel-aware lowering has changed only the graphs."""
+    from torch.fx import GraphModule
+
+    for module in program.graph_module.modules():
+        if isinstance(module, GraphModule):
+            module.recompile()
 
 
 def _uses_quantized_ops(lowered: LoweredModel) -> bool:
