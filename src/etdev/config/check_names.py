@@ -26,7 +26,7 @@ class CheckFacts:
     failure: str
     """Description of the check's failures, for code scanners."""
     unjudged: Literal["warning", "note"] = "warning"
-    """Level of the finding if this check could not evaluate a limit in the config."""
+    """Level of the finding that etdev reports if this check could not evaluate a limit in the config."""
 
 
 BUILT_IN: Mapping[str, CheckFacts] = {
@@ -48,14 +48,14 @@ BUILT_IN: Mapping[str, CheckFacts] = {
     "accuracy": CheckFacts("A missed limit of the project's own metric"),
     "latency": CheckFacts("Calls that take longer than the config allows"),
 }
-"""Facts about each built-in check. The key is the name of the check.
+"""Maps the name of each built-in check to facts about the check.
 
 The order must equal the order of :data:`etdev.verification.order.BUILT_IN`.
 """
 
 
 def unjudged_level(check: str) -> Literal["warning", "note"]:
-    """Return the level of the finding if this check could not evaluate a limit in the config."""
+    """Return the level of the finding that etdev reports if the check could not evaluate a limit in the config."""
     return BUILT_IN[check].unjudged if check in BUILT_IN else "warning"
 
 
@@ -79,7 +79,7 @@ def _meant(text: str) -> str | None:
 
 
 class _Schema:
-    """JSON Schema of a check's name: a list of the names of built-in checks and of checks from installed packages."""
+    """JSON Schema of a check's name. It lists the names of built-in checks and of checks from installed packages."""
 
     def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
         return {"enum": list(check_names()), "type": "string"}

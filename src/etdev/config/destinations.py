@@ -50,7 +50,7 @@ class Destination:
 
     scheme: str
     path: str
-    """Folder at the destination. The path is relative only for ``file`` and for schemes of other packages.
+    """Folder at the destination. The path can be relative only for ``file`` and for schemes of other packages.
 
     For ``s3``, this is the prefix of all object keys, without leading and trailing slashes.
     """

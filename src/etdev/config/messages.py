@@ -77,7 +77,7 @@ class _Found:
 
     path: KeyPath
     node: Node
-    """Grammar node of the expected value; for an unknown key, the node of the table without that key."""
+    """Grammar node of the expected value; for an unknown key, the node of the table that lacks the key."""
     value: object
     type: str
     text: str
@@ -165,9 +165,10 @@ def _tag_values(table: TableOf, tag: str) -> tuple[object, ...]:
 
 
 def _split_tag_errors(item: _Found) -> Iterator[_Found]:
-    """Replace a union's tag error by an error for the tag, and an error for each key that no alternative has.
+    """Replace an error about a union's tag with one error for the tag and one for each unknown key.
 
-    If the tag is wrong or missing, pydantic does not check the other keys. All other errors are yielded unchanged.
+    A key is unknown if no alternative of the union has it. If the tag is wrong or missing, pydantic does not check the
+    other keys. All other errors are yielded unchanged.
     """
     if item.type not in ("union_tag_invalid", "union_tag_not_found") or not isinstance(item.node, OneOf):
         yield item
@@ -208,7 +209,7 @@ _NOT_PINNED: dict[KeyPath, str] = dict.fromkeys(
     "constants stay in the file, for example in flash, and take no memory of a bank; the keys of `pin` are: inputs, "
     "outputs, state, delegates",
 )
-"""Hints for keys that users expect in a table although they cannot be there, by the end of the key's path."""
+"""Maps the end of a key's path to a hint, for keys that users expect although they do not exist."""
 
 
 def _unknown_hint(item: _Found, root: TableOf, prefix: KeyPath) -> str:
@@ -248,7 +249,7 @@ def _meant(item: _Found) -> str | None:
 
 
 def _without_misspelled(issues: dict[KeyPath, Issue], found: Iterable[_Found], prefix: KeyPath) -> list[Issue]:
-    """Return the issues, without each "missing key" issue whose key appears in the data in misspelled form."""
+    """Return the issues. Omit an issue about a missing key if the data contains this key in a misspelled form."""
     meant = {(*item.path[:-1], _meant(item)) for item in found if item.type == "extra_forbidden"}
     return [issue for path, issue in issues.items() if not (issue.rule == MISSING_KEY and path in meant)]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from etdev.files import read_file
 
 MODULE_ENDS = ("/__init__.py", *EXTENSION_SUFFIXES, *SOURCE_SUFFIXES)
-"""Suffixes of a module's file after the module's dotted path, in the order in which Python tries them."""
+"""Endings that follow a module's path in the name of its file, in the order in which Python tries them."""
 
 _DYNAMIC = frozenset({"__dict__", "__getattr__", "eval", "exec", "globals", "locals", "setattr", "sys.modules", "vars"})
 """Names that allow a module to define other names dynamically, so that the module's source does not show all names."""
@@ -82,7 +82,7 @@ def _bound(node: ast.AST) -> Iterator[str]:
 
 
 def _bound_in_package(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
-    """Yield every part of the dotted names of the modules that an import statement imports.
+    """Yield every part of the module names in an import statement, such as ``a`` and ``b`` for ``import a.b``.
 
     Python sets an imported submodule as an attribute of its package, in addition to the names that the statement binds.
     All parts are included, because the package that contains this file is unknown here.

@@ -1,7 +1,7 @@
 """Check of user-chosen names in profiles and overrides. Only names that a config file defines are valid.
 
 A profile declares a new name with ``new = true``. Without this rule, a misspelled target in a profile would silently
-define another target, and the intended target would not get these settings.
+define another target. The intended target would not get these settings.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _profile_issues(entry: Raw, word: str, known: Collection[str] | None) -> Ite
 def override_issues(
     path: KeyPath, value: object, below: Raw, profiles: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[Issue]:
-    """Yield an issue for each name in an override that the lower layers do not define."""
+    """For each name in an override, yield an issue if the lower layers do not define the name."""
     table = str(path[0])
     word = {**NAMED_TABLES, **_NO_TABLES}.get(table)
     known = None if word is None else _names_in(below, table)
@@ -91,9 +91,9 @@ def override_issues(
 
 
 def without_new(merged: Layer) -> Layer:
-    """Remove the key ``new`` from each entry of a profile that the merged data also defines outside of profiles.
+    """Remove the key ``new`` from a profile's entry if the merged data also defines the entry outside of profiles.
 
-    An entry is, for example, the target ``[profiles.NAME.targets.X]``, which ``[targets.X]`` also defines.
+    For example, remove it from the target ``[profiles.NAME.targets.X]`` if ``[targets.X]`` exists, too.
     """
     config = Raw(merged.data)
     profiles = dict(config["profiles"].table)

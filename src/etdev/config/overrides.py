@@ -102,10 +102,10 @@ def from_environment(
 def override_layers(
     overrides: Iterable[Override], data: Mapping[str, Any], root: Node, profiles: Mapping[str, Mapping[str, Any]]
 ) -> tuple[list[Layer], list[Problem], set[KeyPath]]:
-    """Return a layer for each valid override, all problems, and the keys of entries that no layer defines.
+    """Return a layer for each valid override, all problems, and the keys of undefined entries.
 
-    ``data`` is the merge of all layers below the overrides. ``profiles`` maps the name of each profile to its data, for
-    hints.
+    An entry, such as a target, is undefined if no layer below the overrides defines its name. ``data`` is the merge of
+    these layers. ``profiles`` maps the name of each profile to its data, for hints.
     """
     layers: list[Layer] = []
     problems: list[Problem] = []
@@ -134,9 +134,9 @@ def short_text(text: str, limit: int = 60) -> str:
 
 
 def _match(parts: Sequence[str], root: Node, data: object) -> tuple[KeyPath, str | None]:
-    """Return the key that matches the parts of a variable's name. The second result is None.
+    """Return the key that matches the parts of a variable's name, and None.
 
-    If a part matches several keys, return the key up to that part, with a message about the ambiguity.
+    If a part matches several keys, return the key of the parts before it, and a message about the ambiguity.
     """
     path: KeyPath = ()
     nodes: list[Node] = [root]

@@ -67,7 +67,8 @@ class Raw:
     def is_settled(self, key: str) -> bool:
         """Return True if the key's value is a table, or if this table lacks the key.
 
-        Return False for a value of another type, and if this table has a similar key, which is probably a misspelling.
+        Return False for a value of another type. Also return False if this table has a similar key, which is probably a
+        misspelling.
         """
         return isinstance(self.table[key], Mapping) if key in self else self.lacks(key)
 

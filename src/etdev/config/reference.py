@@ -20,7 +20,10 @@ AFTER = "## Keys that go together\n"
 
 
 def reference(page: str) -> str:
-    """Return the page ``docs/config.md`` with the text between ``BEFORE`` and ``AFTER`` generated from the models."""
+    """Replace the text between ``BEFORE`` and ``AFTER`` in a page, and return the new page.
+
+    ``page`` is the content of ``docs/config.md``. The new text is generated from the models.
+    """
     sections = [_section(path, table) for path, table in tables(grammar_of(Config))]
     head, _, rest = page.partition(BEFORE)
     return "\n".join([f"{head}{BEFORE}".removesuffix("\n"), *sections, AFTER + rest.partition(AFTER)[2]])

@@ -326,7 +326,8 @@ ModuleName = Annotated[str, Field(pattern=rf"^{_DOTTED}$"), Expected('a module n
 Entry = Annotated[str, Field(pattern=rf"^{_DOTTED}:{_DOTTED}$"), Expected('"module:callable"')]
 """Reference to a Python object: ``module:callable``.
 
-Python searches for the module first in the folder of the config file with this value, then in the usual locations.
+Python first searches for the module in the folder of the config file that contains this value. Then it searches the
+usual locations.
 """
 
 OperatorName = Annotated[

@@ -124,7 +124,7 @@ def in_profile(problem: Problem, profile: str) -> Problem:
 
 
 def identity(problem: Problem) -> tuple[object, ...]:
-    """Return a tuple that is equal for two problems if they are the same problem in two variants."""
+    """Return a tuple that identifies a problem. The same problem has equal tuples in two variants."""
     return problem.key, problem.rule, problem.source, problem.line, problem.column
 
 

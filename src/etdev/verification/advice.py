@@ -23,8 +23,8 @@ _LEAST_GROUP = 32
 def advise(project: Project, target: str, measured: Measured, setting: str, figure: str, *place: str) -> str:
     """Return advice on how to reduce a figure, or to raise the figure's limit in the config.
 
-    ``figure`` is a key of ``budget``, such as ``memory``, and ``setting`` is the limit's key in the config. ``place``
-    is one device, such as ``cuda:0``, or one bank, for the figure ``memory``; omit it for other figures.
+    ``figure`` is a key of ``budget``, such as ``memory``. ``setting`` is the limit's key in the config. For the figure
+    ``memory``, ``place`` is a device, such as ``cuda:0``, or a bank. For other figures, omit ``place``.
     """
     helps = _advice(project, target, measured, figure, *place)
     return f"{helps}, or raise {setting}" if helps else f"raise {setting}"
@@ -42,7 +42,7 @@ def more_accurate(scheme: Scheme) -> str:
 
 
 def accuracy_keys(scheme: Scheme) -> tuple[str, ...]:
-    """Return which of the keys ``calibration`` and ``keep_float`` have an effect on the accuracy of a scheme."""
+    """Return the keys that affect the accuracy of a scheme: ``calibration``, ``keep_float``, both or none."""
     calibrates = isinstance(scheme, Pt2e) and scheme.needs_calibration
     return ("calibration",) * calibrates + ("keep_float",) * ("keep_float" in type(scheme).model_fields)
 
@@ -95,7 +95,7 @@ def _smaller_file(settings: Target, measured: Measured) -> Iterator[str]:
 
 
 def _less_state(program: Program) -> str:
-    """Return advice to make state smaller if it is at least a quarter of the memory on the host, else an empty text."""
+    """Return advice to make state smaller; empty if state is less than a quarter of the memory on the host."""
     state = {
         tensor.name: tensor.nbytes
         for plan in program.execution_plan

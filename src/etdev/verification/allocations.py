@@ -275,10 +275,9 @@ class _Extent:
 
 
 def _extents(plan: m.ExecutionPlan, buffer: int, inputs: DelegateInputs | None) -> list[_Extent]:
-    """Return the extents that a method uses in a buffer.
+    """Return the byte ranges that a method uses in a buffer, each with the instants of its use.
 
-    If the method's data flow cannot be analyzed, return one extent for each tensor. These extents do not overlap in
-    time.
+    If the method's data flow cannot be analyzed, return one range for each tensor. These ranges do not overlap in time.
     """
     known = delegate_inputs(plan) if inputs is None else inputs.get(plan.name, {})
     calls = sum(isinstance(call, m.DelegateCall) for call in plan.instructions)

@@ -29,7 +29,7 @@ class Finding:
     def result(self, check: str, **advice: str | None) -> CheckResult:
         """Return the result of the check with the name ``check``.
 
-        ``advice`` has the fields ``where`` and ``hint``, which are added only to a failed result.
+        ``advice`` sets the fields ``where`` and ``hint`` of a failed result. Other results do not get these fields.
         """
         more = advice if self.status == "failed" else {}
         return CheckResult(

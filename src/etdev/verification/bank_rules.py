@@ -1,4 +1,4 @@
-"""Rules of the check *placement* for memory banks: sizes and pins of the config, against the file.
+"""Rules of the check *placement* for memory banks: the file must match the sizes and pins in the config.
 
 The rules read only the file and the config. They do not use the link's result.
 """
@@ -19,8 +19,8 @@ from etdev.program.analysis.storage import method_memory
 def bank_problems(program: Program, memory: Memory, inputs: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Find banks whose content is too large, and tensors that are not in the bank that a pin requires.
 
-    ``memory`` is the config's table, and ``inputs`` has the names of each method's inputs. Without banks, there are no
-    problems.
+    ``memory`` is the config's table. ``inputs`` maps a method to the names of its inputs. Without banks in the config,
+    there are no problems.
     """
     if not memory.banks:
         return
@@ -56,7 +56,7 @@ def _size_problems(program: Program, memory: Memory) -> Iterator[str]:
 
 
 def _pinned(program: Program, plan: m.ExecutionPlan, pin: Pin, inputs: Sequence[str]) -> Iterator[tuple[int, str, str]]:
-    """Yield each tensor that a pin concerns, as ``(value, bank, description)``."""
+    """Yield each tensor for which a pin requires a bank, as ``(value, bank, description)``."""
     for position, name in enumerate(inputs):
         bank = pin.inputs if isinstance(pin.inputs, str) else pin.inputs.get(name)
         if bank:

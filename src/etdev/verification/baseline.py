@@ -41,12 +41,12 @@ class Baseline:
     file: Path | None = None
     """Path of the baseline's file; None if the file is not available."""
     banks: Mapping[int, str] = field(default_factory=dict)
-    """Names of the baseline's memory banks, by memory id in its file; empty without banks or if they are unknown."""
+    """Maps a memory id in the baseline's file to the name of its bank; empty if no banks are known."""
     more_weights: str | None = None
     """Reason why the figure ``weights`` may be too small, with advice; None if the figure is exact.
 
-    The figure is too small if some weights are in a file that is not available. If growth from this figure is within
-    the limit, growth from the actual weights is, too.
+    The figure is too small if some weights are in a file that is not available. The growth from this figure is then
+    larger than the real growth. If this larger growth is within the limit, the real growth is, too.
     """
 
 
@@ -60,9 +60,9 @@ class NoBaseline:
 def find_baseline(project: Project, target: str) -> Baseline | NoBaseline:
     """Return the baseline of a target, or the reason why there is none.
 
-    Raises :class:`~etdev.errors.ConfigError` if a report cannot be read, :class:`~etdev.errors.ProgramError` if a
-    program cannot be read, and :class:`~etdev.errors.UsageError` if a lock cannot be read. Also raises the errors of
-    :func:`~etdev.pipeline.project.baseline_source.committed_lock`.
+    Raises :class:`~etdev.errors.ConfigError` if a report cannot be read. Raises :class:`~etdev.errors.ProgramError` if
+    a program cannot be read. Raises :class:`~etdev.errors.UsageError` if a lock cannot be read. Also raises the errors
+    of :func:`~etdev.pipeline.project.baseline_source.committed_lock`.
     """
     if project.config.baseline is None:
         return NoBaseline("the config does not set a baseline")
@@ -118,7 +118,7 @@ def _from_file(name: str, file: Path, banks: Mapping[int, str]) -> Baseline:
     """Return the baseline for a file.
 
     Read the figures from the report next to the file. If that report does not describe this file, compute the figures.
-    For these figures, each host buffer of the file counts as the bank in ``banks`` with the same memory id.
+    To compute the memory of banks, treat each host buffer as the bank in ``banks`` with the buffer's memory id.
     """
     report, digest = find_report(report_beside(file)), file_sha256(file)
     built = next((item for item in report.targets if item.sha256 == digest), None) if report is not None else None

@@ -11,14 +11,14 @@ from etdev.verification.subject import Subject
 
 
 class Need(Enum):
-    """A precondition of a check; its value is the reason reported for a check that did not run."""
+    """A precondition of a check. Its value is the reason that etdev reports if the precondition is not met."""
 
     CONFIG = "this check needs the config that the file was built from"
     """The check needs the target with its config and models: :attr:`Subject.built`."""
     PROGRAM = "the check `bytes` failed"
     """The check needs the content of the file: :attr:`Subject.program`."""
     SOUND = "an earlier check failed, so the program is not run"
-    """The check runs the program; no earlier check may have found the program unsafe to run."""
+    """The check runs the program. It must not run if an earlier check found the program unsafe."""
     TORCH = "torch is not installed"
     """The check needs the package torch, which is always available in a build."""
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import torch
 
 RELATIVE_TOLERANCE = {"float64": 1e-3, "float32": 1e-3, "float16": 1e-2, "bfloat16": 5e-2}
-"""Default tolerance by dtype, as a fraction of the largest magnitude in a sample's reference output.
+"""Maps a dtype to its default tolerance, a fraction of the largest magnitude in a sample's reference output.
 
 If that magnitude is below :data:`SMALLEST_PEAK`, the tolerance is a fraction of :data:`SMALLEST_PEAK`. The tolerances
 allow for kernels that sum in another order than eager PyTorch or round intermediate results. The tolerance of float64
@@ -20,16 +20,17 @@ must be equal.
 """
 
 SMALLEST_PEAK = 1e-2
-"""Smallest magnitude that a tolerance is computed from. It replaces the magnitude of a smaller reference output."""
+"""Smallest magnitude for the computation of a tolerance. It replaces the magnitude of a smaller reference output."""
 
 QUANTIZED_MARGIN_DB = 6.0
 QUANTIZED_SNR_RANGE = (3.0, 30.0)
 """Lowest and highest SNR, in dB, that etdev requires of a quantized target by default.
 
-The program is compared with the quantized model. The SNR that it must reach is the quantized model's own SNR against
-the float model minus :data:`QUANTIZED_MARGIN_DB`, clamped to this range. The requirement depends on the model, because
-a delegate and the quantized model may round to different steps, and the model amplifies such differences as much as
-its quantization noise. A wrong program has an SNR of about 0 dB.
+The program is compared with the quantized model. The required SNR depends on the SNR of the quantized model against the
+float model. It is that SNR minus :data:`QUANTIZED_MARGIN_DB`, clamped to this range.
+
+The requirement depends on the model, because a delegate and the quantized model may round to different steps. The model
+amplifies such differences as much as its quantization noise. A wrong program has an SNR of about 0 dB.
 """
 
 MOST_STEPS = 8
@@ -167,16 +168,16 @@ def required_snr_db(reference_snr_db: float | None) -> float:
 
 
 def steps_apart(error: float, step: float) -> int:
-    """Return an error of an output in multiples of ``step``, the scale of its integers."""
+    """Return the error of an output in quantization steps. ``step`` is the scale of the output's integers."""
     return round(error / step)
 
 
 def allowed_steps(quantization_error: float, step: float) -> int:
-    """Return the distance to the quantized model that kernels in fixed point may have, in multiples of ``step``.
+    """Return the error that kernels in fixed point may have against the quantized model, in quantization steps.
 
-    One step is for the rounding of the last kernel. The earlier kernels also round differently. Their effect on the
-    output may be as large as ``quantization_error``, the largest difference between the quantized model and the float
-    model. That difference is the effect of rounding all values. The result is at most :data:`MOST_STEPS`, even for a
-    model that quantization ruined.
+    ``step`` is the scale of the output's integers. One step is for the rounding of the last kernel. The earlier kernels
+    also round differently. Their effect on the output may be as large as ``quantization_error``. This is the largest
+    difference between the quantized model and the float model, the effect of rounding all values. The result is at most
+    :data:`MOST_STEPS`, even for a model that quantization ruined.
     """
     return min(1 + math.ceil(quantization_error / step - 1e-6), MOST_STEPS)

@@ -33,7 +33,7 @@ def shapes_of(inputs: Tensors) -> Shapes:
 def check_extremes(
     built: BuiltTarget, runtime: Runtime, method: str, signature: Signature, seen: set[Shapes], findings: Findings
 ) -> None:
-    """Run a method at its smallest and its largest sizes; skip sizes in ``seen``, at which samples already ran."""
+    """Run a method at its smallest and its largest sizes. Skip the sizes of earlier samples (``seen``)."""
     for name, inputs in _unseen(signature, seen):
         try:
             compute(built.project, built.user, built.float_model, method, inputs)

@@ -28,7 +28,7 @@ class Jobs:
 
     @property
     def active(self) -> bool:
-        """True if the workers run the samples."""
+        """True if worker processes run the samples, False if this process runs them."""
         return self.count > 1 and self.obstacle is None
 
     @property

@@ -30,17 +30,17 @@ class Measured:
     methods: tuple[MethodResult, ...] = ()
     """Results of lowering for each method, such as its delegates and ops; empty if unknown."""
     records: Mapping[str, DelegateRecord] = field(default_factory=dict)
-    """Records of compiled delegates, by the SHA-256 of the blob."""
+    """Maps the SHA-256 of a delegate's blob to the compiler's record of the delegate."""
     banks: Mapping[int, str] = field(default_factory=dict)
-    """Names of the target's memory banks, by memory id."""
+    """Maps a memory id to the name of the target's bank."""
     notes: Mapping[str, MethodNotes] = field(default_factory=dict)
-    """Notes of the sidecar, by method, such as modules and source lines; empty if unknown."""
+    """Maps a method to its notes in the sidecar, such as modules and source lines; empty if unknown."""
 
     def delegate_sizes(self, name: str) -> dict[str, int] | str:
-        """Return the bytes that each delegate needs of one kind of memory, or the reason why the sizes are unknown.
+        """Map each delegate to the bytes that it needs of one kind of memory.
 
         ``name`` is the compiler's name of that memory, such as ``scratch``. Delegates whose compiler does not state
-        that memory are left out.
+        that memory are left out. If the sizes are unknown, return the reason.
         """
         if self.program is None:
             return "the check `bytes` failed"

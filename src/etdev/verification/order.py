@@ -44,10 +44,10 @@ BUILT_IN: tuple[Check, ...] = (
 
 
 def verify(subject: Subject) -> tuple[CheckResult, ...]:
-    """Run all checks on a file: first those of etdev, then those of other packages.
+    """Run all checks on a file: first the checks of etdev, then the checks of other packages.
 
-    Raises :class:`~etdev.errors.VerifyError` if the user's samples, metric or eager model fail, or if a check of
-    another package raises an error.
+    Raises :class:`~etdev.errors.VerifyError` if the user's samples, metric or eager model fail. Also raises it if a
+    check of another package raises an error.
     """
     for check in (*BUILT_IN, *load_plugins()):
         subject.results[check.name] = _answer(check, subject)

@@ -38,11 +38,11 @@ class Findings:
     row_ended: str | None = None
     """Reason why the calls in a row ended early; None if all calls in a row ran."""
     extremes: set[str] = field(default_factory=set)
-    """Sizes at the ends of dynamic ranges that ran in addition to the samples: ``smallest``, ``largest``."""
+    """Ends of dynamic ranges at which methods ran in addition to the samples: ``smallest``, ``largest``."""
     cut: bool = False
     """True if the limits in :class:`Effort` left out some samples or calls."""
     untried: list[str] = field(default_factory=list)
-    """Smallest or largest sizes that were not compared because eager PyTorch fails at these sizes, as texts."""
+    """Descriptions of smallest or largest sizes that were not compared, because eager PyTorch fails at them."""
 
     def add_output(self, output: OutputError) -> None:
         """Add the figures of one output. If the output already has figures, keep the worse value of each figure."""

@@ -139,7 +139,10 @@ def _judge(built: BuiltTarget, output: ComparedOutput, findings: Findings) -> No
 
 
 def _steps(built: BuiltTarget, output: ComparedOutput) -> dict[str, Any]:
-    """Return the error, in steps, of an output that kernels compute in fixed point; empty for other outputs."""
+    """Return an output's error in quantization steps, the size of a step, and the allowed number of steps.
+
+    Return an empty dict for an output that kernels do not compute in fixed point.
+    """
     step = built.steps.get((output.method, output.position))
     if step is None:
         return {}

@@ -25,7 +25,7 @@ class Contents:
     hint: str | None = None
     """Help for the problems; None if there is no help."""
     unknown_lookups: tuple[str, ...] = ()
-    """Ids of delegates that may look up data by names that cannot be determined."""
+    """Ids of delegates that may look up data under unknown names."""
 
 
 def read_contents(
@@ -49,7 +49,8 @@ def read_contents(
 def _unknown_lookups(found: Program, lookups: Mapping[str, Collection[str]]) -> list[str]:
     """Return the ids of delegates whose lookups are unknown.
 
-    Neither the delegate's blob nor ``lookups`` states which data such a delegate looks up.
+    The blob of such a delegate does not state the names of the data that the delegate looks up. ``lookups`` does not
+    state them, either.
     """
     plans = [plan for plan in found.execution_plan if plan.name not in lookups]
     return sorted({one.id for plan in plans for one in plan.delegates if delegate_lookups(found, one) is None})

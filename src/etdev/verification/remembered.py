@@ -11,10 +11,10 @@ from etdev.pipeline.stages.known_outputs import KnownOutputs, key_of_call
 
 
 class RememberedCalls:
-    """A runtime for one file in which several checks make the same calls. Each of these calls runs once.
+    """A runtime for one file that remembers outputs. If several checks make the same call, the call runs once.
 
-    Only calls on initial state are remembered. Such a call resets the state of all methods. A skipped call runs after
-    all if the next call needs its state.
+    Only calls on initial state are remembered. Such a call resets the state of all methods. If the call is repeated, it
+    is skipped. If the next call then continues from its state, the skipped call runs first.
     """
 
     def __init__(self, runtime: Runtime) -> None:

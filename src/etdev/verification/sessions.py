@@ -26,8 +26,8 @@ def check_sessions(built: BuiltTarget, runtime: Runtime, findings: Findings) -> 
     """Run each session of the config from initial state, and compare the outputs of every call.
 
     If methods share state, run the sessions with one memory for all methods. Otherwise, run the sessions with separate
-    memory for each method. If the program has several methods, then run the sessions again with one memory for all
-    methods, because some loaders use one.
+    memory for each method. Then, if there are several methods, repeat the sessions with one memory, because some
+    loaders use one memory for all methods.
     """
     if built.settings.sessions is None:
         return
@@ -117,10 +117,10 @@ def _run_all(built: BuiltTarget, runtime: Runtime, findings: Findings, *, shared
 
 
 def _refuse_split_state(built: BuiltTarget, calls: Sequence[Call], number: int, where: str) -> None:
-    """Raise :class:`~etdev.errors.VerifyError` for a session of methods that write copies of one state.
+    """Raise :class:`~etdev.errors.VerifyError` if methods of a session write separate copies of the same state.
 
-    The error is not raised if the config sets ``model.share_state``. The eager model has the same copies, so a
-    comparison could not find that the methods should share the state. A method that only reads the state is not found.
+    Do not raise it if the config sets ``model.share_state``. The eager model has the same copies, so a comparison could
+    not find that the methods should share the state. This function does not find methods that only read the state.
     """
     if says_share_state(built.project):
         return

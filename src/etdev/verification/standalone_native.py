@@ -1,7 +1,7 @@
-"""Run of a file without a config in ExecuTorch's C++ runtime, for the check *device*.
+"""Native run of a file that has no config, for the check *device*.
 
-The runtime allocates the program's memory on the devices and copies data to it. Each call runs on random inputs. The
-outputs must equal those of etdev's interpreter on simulated devices, within the default tolerances.
+ExecuTorch's C++ runtime allocates the program's memory on the devices and copies data to it. Each call runs on random
+inputs. The outputs must equal those of etdev's interpreter on simulated devices, within the default tolerances.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _Inputs = dict[str, list[tuple[Any, ...]]]
 
 
 def native_alone(path: Path, data: Sequence[Path], program: Program, device_map: DeviceMap) -> CheckResult:
-    """Run a program on the devices of ``device_map`` in the native runtime, and return a result for *native*.
+    """Run a program in the native runtime, and return the result of the check *native*.
 
-    ``path`` and ``data`` are the files of ``program``.
+    The program runs on the devices of ``device_map``. ``path`` and ``data`` are the files of ``program``.
     """
     on_simulated = dict.fromkeys(named_devices(program), SIMULATED)
     obstacle = replay_obstacle(program, on_simulated)

@@ -1,4 +1,4 @@
-"""Check *replay* of a file without a config: its outputs must not depend on unused bytes.
+"""Check *replay* for a file without a config: the outputs must not depend on unused bytes.
 
 The program runs twice on the same random inputs: once with poison in all unused bytes, once without. The outputs differ
 if the program reads bytes that it never wrote, or a value that was overwritten.

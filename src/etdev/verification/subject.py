@@ -43,7 +43,10 @@ _RESIZED_BY_XNNPACK = (
     "XNNPACK's delegates in ExecuTorch may confuse the layouts of quantized and float ops: set the partitioner's "
     'option `precisions` to ["static_quant"], or its option `per_op_mode` to true'
 )
-"""Help for an error of ExecuTorch 1.5.1: an int8 convolution before a float op such as softplus, in one delegate."""
+"""Help for an error of ExecuTorch 1.5.1 in some delegates of XNNPACK.
+
+The error occurs if a delegate contains an int8 convolution before a float op, such as softplus.
+"""
 
 
 @dataclass(frozen=True)
@@ -94,9 +97,9 @@ class BuiltTarget:
     lookups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Maps a method to the names of the data that its delegates look up, as recorded at emission."""
     records: Mapping[str, DelegateRecord] = field(default_factory=dict)
-    """Records of compiled delegates, by the SHA-256 of the blob; empty if the object program is not available."""
+    """Maps the SHA-256 of a delegate's blob to the record of the delegate; empty without an object program."""
     notes: Mapping[str, MethodNotes] = field(default_factory=dict)
-    """Notes of the sidecar, by method. Instruction positions are those in the program's file. Empty if unknown."""
+    """Maps a method to its notes in the sidecar, with instruction positions in the program's file; empty if unknown."""
     alteration: Alteration | None = None
     """Difference between this file and the file that the build wrote; None if they are equal or this is unknown."""
     since_built: str | None = None
@@ -106,7 +109,10 @@ class BuiltTarget:
     ends: Ends = field(default_factory=dict)
     """Quantized inputs and outputs of the file, for the methods whose ``io`` in the config requires them."""
     steps: Mapping[tuple[str, int], float] = field(default_factory=dict)
-    """Scale of the integers of each output that kernels compute in fixed point, by method and position."""
+    """Maps a method and an output position to the scale of the output's integers.
+
+    Contains only outputs that kernels compute in fixed point.
+    """
     count: Count = uncounted
     """Function that reports the progress of the metric's calls."""
     effort: Effort = Effort()
@@ -148,9 +154,10 @@ class BuiltTarget:
         return samples_at(self.project, self.user, entry, signature, ("methods", method, "samples"))
 
     def representative_calls(self) -> Iterator[tuple[str, Tensors]]:
-        """Yield the name of each method and the inputs of a call, as the program takes them.
+        """Yield calls of each method as ``(name, inputs)``. The inputs have the types that the program takes.
 
-        The inputs are the method's first sample. A method with dynamic shapes also gets a call with its largest sizes.
+        The first sample of a method is one call. A method with dynamic shapes or without samples gets a call with its
+        largest sizes.
         """
         for method, signature in self.reference.signatures.items():
             sample = next(iter(self.samples(method)), None)
@@ -221,7 +228,7 @@ class Subject:
     origin: BuiltTarget | None = None
     """The target that the file was built for; None for a file without a config."""
     results: dict[str, CheckResult] = field(default_factory=dict)
-    """Results of the checks that have run, by name."""
+    """Maps the name of each check that has run to its result."""
 
     @classmethod
     def read(cls, path: Path, data: tuple[Path, ...], stock: StockRuntime, device_map: DeviceMap) -> Subject:

@@ -28,9 +28,11 @@ def verify_files(
 ) -> FilesResult:
     """Run the checks that do not need a config on ``.pte`` files from any toolchain.
 
-    ``data`` contains the programs' data files. Those of a deployed release, and those that a build left next to the
-    program, are found without ``data``. The stock runtime only provides its lists of kernels and backends; it does not
-    load the files. The interpreter runs the programs, with limits on instructions and memory. No file is written.
+    ``data`` contains the programs' data files. etdev finds the data files of a deployed release itself. It also finds
+    data files that a build left next to the program. The stock runtime only provides its lists of kernels and backends;
+    it does not load the files. The interpreter runs the programs, with limits on instructions and memory. No file is
+    written.
+
     Raises :class:`~etdev.errors.UsageError` if a file is missing or cannot be read.
     """
     paths = [Path(file) for file in files]

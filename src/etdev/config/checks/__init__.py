@@ -29,4 +29,4 @@ CHECKS: tuple[Check, ...] = (
     check_run,
     check_profiles,
 )
-"""All checks of rules that need no code of a backend."""
+"""All checks that need no code of a backend."""

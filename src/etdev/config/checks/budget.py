@@ -45,7 +45,7 @@ def _check_devices(limits: Raw) -> Iterator[Issue]:
 
 
 def _check_memory_names(limits: Raw, target: Raw) -> Iterator[Issue]:
-    """Report a limit of something that is neither a device nor a bank of the target."""
+    """Report each memory limit whose name is neither a device nor a bank of the target."""
     memory = target["memory"]
     names = [bank["name"].value for bank in memory["banks"].elements]
     is_list = isinstance(memory["banks"].value, list)

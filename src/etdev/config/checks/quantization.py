@@ -11,7 +11,7 @@ from etdev.config.raw import Raw, listed
 
 
 def check_quantization(config: Raw) -> Iterator[Issue]:
-    """Check that each scheme that a target uses exists, and suits the target's processor.
+    """Check each scheme that a target uses: it must exist and suit the target's processor.
 
     Also check that the schemes match the methods and the source of the model.
     """
@@ -34,7 +34,10 @@ def check_quantization(config: Raw) -> Iterator[Issue]:
 
 
 def _check_processor(target: Raw, scheme: Raw) -> Iterator[Issue]:
-    """Check that an Ethos-U gets a model that was quantized for it: its compiler takes no other ops."""
+    """Check that a target for an Ethos-U uses a scheme that quantizes for this processor.
+
+    The compiler of an Ethos-U takes only ops that were quantized for it.
+    """
     name, used = scheme["scheme"].value, target["quantize"].value
     for step in target["partitioners"].elements:
         if step["backend"].value != "ethos-u":
@@ -49,7 +52,10 @@ def _check_processor(target: Raw, scheme: Raw) -> Iterator[Issue]:
 
 
 def _is_ethos_u85(processor: object) -> bool | None:
-    """Return whether a name is of an Ethos-U85, whose ops differ from those of U55 and U65; None for other values."""
+    """Return True for the name of an Ethos-U85, False for another name, and None for a value that is not text.
+
+    The ops of an Ethos-U85 differ from those of U55 and U65.
+    """
     return processor.startswith("ethos-u85") if isinstance(processor, str) else None
 
 

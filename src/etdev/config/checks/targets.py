@@ -75,7 +75,7 @@ def _check_io_inputs(owners: Raw, declared: Raw, method: str) -> Iterator[Issue]
 
 
 def _check_scheme(config: Raw, target: Raw, quantized: Raw) -> Iterator[Issue]:
-    """Check that a target with quantized inputs or outputs has a scheme that quantizes activations in advance."""
+    """Check that a target with quantized inputs or outputs uses static quantization."""
     if not quantized.value:
         return
     if target.lacks("quantize"):
@@ -90,7 +90,7 @@ def _check_scheme(config: Raw, target: Raw, quantized: Raw) -> Iterator[Issue]:
 
 
 def _check_quantized(quantized: Raw, declared: Raw, method: str) -> Iterator[Issue]:
-    """Check that each name is an input of float32 or may be an output, such as ``output0``."""
+    """Check that each name is a float32 input, or could be an output, such as ``output0``."""
     dtypes = {tensor["name"].value: tensor["dtype"].value for tensor in declared.elements}
     if not all(isinstance(name, str) for name in dtypes) or not isinstance(declared.value, list):
         return

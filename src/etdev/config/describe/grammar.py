@@ -40,7 +40,7 @@ class Leaf:
     meant: Callable[[str], str | None] | None = None
     """Function that takes an invalid text and returns a hint with its probable meaning."""
     group: Group | None = None
-    """Extension point whose registered names are also valid; :func:`with_plugins` adds them to ``values``."""
+    """Extension point; its registered names are also valid. :func:`with_plugins` adds these names to ``values``."""
 
     @property
     def is_free_text(self) -> bool:
@@ -97,7 +97,7 @@ class Key:
     """Default value; None if the key is required or has no default."""
     description: str
     attribute: str
-    """Attribute of the model: the key's name, unless the name is a Python keyword."""
+    """Name of the model's attribute for this key; differs from the key's name if that name is a Python keyword."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,10 @@ def _node(annotation: Any, metadata: tuple[Any, ...] = (), tag: object = None) -
 
 
 def with_plugins(node: Node) -> Node:
-    """Return a copy of a node that also accepts, and lists in messages, the names that installed packages register."""
+    """Return a copy of a node that also accepts the names that installed packages register.
+
+    Messages about the copy also list these names.
+    """
     if isinstance(node, OneOf):
         return replace(node, options=tuple(map(with_plugins, node.options)))
     if isinstance(node, Leaf) and node.group is not None:

@@ -12,7 +12,10 @@ from etdev.config.names import NAMED_TABLES, NEW
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _OVERLAY = "Overlay"
-"""Suffix of the names of definitions for tables inside a profile; such tables have no required keys."""
+"""Suffix of a definition's name in the schema, if the definition is for a table inside a profile.
+
+These definitions have no required keys.
+"""
 
 _NEW = {
     "type": "boolean",
@@ -50,13 +53,13 @@ def schema_text() -> str:
 
 
 def _referred(node: Mapping[str, Any]) -> list[str]:
-    """Return the name of the definition that a table refers to. For a union, return one name for each alternative."""
+    """Return the names of the definitions that a node of the schema refers to: one for each alternative of a union."""
     forms = node.get("oneOf", [node])
     return [form["$ref"].rpartition("/")[2] for form in forms]
 
 
 def _tidy(node: Any) -> Any:
-    """Return a schema without pydantic's titles, alternatives for null, and defaults that mean "not set"."""
+    """Return a schema without pydantic's titles, without null as an alternative, and without unset defaults."""
     if isinstance(node, list):
         return [_tidy(item) for item in node]
     if not isinstance(node, dict):

@@ -1,4 +1,7 @@
-"""Function that reads a config file and all files that it extends, each as a layer below the file that extends it."""
+"""Function that reads a config file and all files that it extends, each as a layer.
+
+The layer of a file is above the layers of the files that it extends.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from etdev.errors import ConfigError, Problem
 
 
 class _Head(BaseModel):
-    """Keys that are checked in each file before the merge, because the merge would drop all but one of their values."""
+    """Keys that are checked in each file before the merge, because the merge keeps only one value of each key."""
 
     model_config = ConfigDict(strict=True)
     version: FormatVersion | None = None
@@ -43,7 +46,7 @@ class FileSet:
     """Absolute paths of the files, the main file first."""
     problems: list[Problem] = field(default_factory=list)
     nulls: list[Problem] = field(default_factory=list)
-    """A problem for each null in each file, even if a higher layer overrides it."""
+    """One problem for each null in each file. A null counts even if a higher layer overrides the value."""
     incomplete: bool = False
     """True if a file could not be read; keys that seem to be missing may then be in that file."""
 

@@ -49,7 +49,7 @@ class _Surveyor:
         self.duplicates: list[Duplicate] = []
         self._lines = _Lines(text)
         self._elements: dict[KeyPath, int] = {}
-        """Number of elements found so far in each array of tables."""
+        """Maps the key of an array of tables to the number of its elements found so far."""
         self._open: set[KeyPath] = set()
         """Tables that exist only as parents in longer headers. A later header may still define such a table."""
         self._dotted: dict[KeyPath, int] = {}
@@ -146,7 +146,10 @@ class _Surveyor:
 
 
 class _Lines:
-    """Converter of tree-sitter's positions, which have rows from 0 and columns in bytes, to positions in characters."""
+    """Converter from tree-sitter's positions to positions in characters.
+
+    Tree-sitter counts rows from 0, and columns in bytes.
+    """
 
     def __init__(self, text: bytes) -> None:
         self._lines = text.split(b"\n")

@@ -1,7 +1,7 @@
 """Parser of YAML 1.2 text. It returns plain data, and the positions of keys and values.
 
 ruamel.yaml splits the text into events. This module interprets plain scalars by the core schema of YAML 1.2.2 (section
-10.3), so that ``on``, ``no`` and dates stay text.
+10.3). Therefore, ``on``, ``no`` and dates stay text.
 
 Anchors, aliases, merge keys, unknown tags, duplicate keys and additional documents are errors. Therefore, no file can
 expand to a huge value or run code.

@@ -85,10 +85,10 @@ class Memory(Table):
 
     @property
     def room(self) -> int | None:
-        """Number of bytes in all banks together, or None without banks."""
+        """Total size of all banks in bytes, or None if there are no banks."""
         return sum(bank.size for bank in self.banks) if self.banks else None
 
     @property
     def bank_names(self) -> dict[int, str]:
-        """Names of the banks, by memory id."""
+        """Maps a memory id to the name of its bank."""
         return {bank.id: bank.name for bank in self.banks}

@@ -37,7 +37,7 @@ class Pt2e(Table):
 
     @property
     def needs_calibration(self) -> bool:
-        """True if the scheme cannot do without calibration inputs."""
+        """True if the scheme requires calibration inputs."""
         return True
 
 

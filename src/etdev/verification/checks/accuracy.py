@@ -1,4 +1,7 @@
-"""Check *accuracy*: runs the user's metric on its own data, and compares its value with the config's limits."""
+"""Check *accuracy*: computes the user's metric, and compares the result with the config's limits.
+
+The metric uses data of its own.
+"""
 
 from __future__ import annotations
 

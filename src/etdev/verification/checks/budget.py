@@ -50,8 +50,8 @@ def check_budget(
 ) -> CheckResult:
     """Compare a file with each limit of ``[targets.X.budget]``, except the limits on growth and latency.
 
-    ``outside`` returns the memory of each method outside of its planned buffers, or the reason why this memory cannot
-    be measured. ``outside`` is called only if the config sets the limit ``ram``.
+    ``outside`` returns the memory of each method outside of its planned buffers. If this memory cannot be measured,
+    ``outside`` returns the reason. It is called only if the config sets the limit ``ram``.
     """
     limits, unjudged = _Limits(project, target, measured), []
     budget = limits.budget

@@ -41,8 +41,8 @@ class DeviceCheck(Check):
     def run(self, subject: Subject) -> CheckResult:
         """Test the devices' memory, and combine the test's result with those of the checks *replay* and *native*.
 
-        Without a config, the check *native* cannot run. This check then runs the program in the native runtime itself,
-        on random inputs.
+        Without a config, the check *native* cannot run. In that case, this check runs the program on random inputs in
+        the native runtime.
         """
         program, registry, replay = subject.program, registry_for(subject.device_map), subject.results["replay"]
         built = subject.origin
@@ -86,8 +86,9 @@ def check_memory(
 
     ``registry`` provides the devices' allocators. ``replay`` and ``native`` are the results of these checks on the
     devices. If neither of them ran, the result is ``not run``.
-    ``remedy`` has the location of the cause and the help for a failure. ``alignment`` and ``inputs`` are those of
-    :func:`~etdev.verification.allocations.check_allocations`.
+
+    ``remedy`` has the location of the cause and the help for a failure. ``alignment`` and ``inputs`` have the same
+    meaning as in :func:`~etdev.verification.allocations.check_allocations`.
     """
     try:
         found = check_allocations(program, registry, alignment=alignment, inputs=inputs)

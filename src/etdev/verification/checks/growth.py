@@ -1,4 +1,4 @@
-"""Check *growth*: compares a target's figures with its baseline, and checks the config's limits on their growth."""
+"""Check *growth*: compares a target's figures with its baseline. The growth must be within the config's limits."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class _File:
     program: Program
     path: Path
     banks: Mapping[int, str]
-    """Names of the file's memory banks, by memory id in this file."""
+    """Maps a memory id in this file to the name of its bank."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class _Figure:
     before: int
     found: int
     parts: Callable[[_File], Parts]
-    """Function that returns the breakdown of the figure in a file."""
+    """Function that takes a file and returns a breakdown of the figure."""
     is_least: bool = False
     """True if ``before`` is only a lower bound of the baseline's figure."""
     place: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ class _Comparison:
     def judged(self) -> tuple[list[Limit], list[Unjudged]]:
         """Return the limits that were checked, and the limits that could not be checked.
 
-        A limit cannot be checked if the baseline's figure is only a lower bound and the limit appears exceeded.
+        A limit cannot be checked if it seems to be exceeded, but the baseline's figure is only a lower bound.
         """
         limits: list[Limit] = []
         unjudged: list[Unjudged] = []
@@ -167,7 +167,7 @@ def _memory_of_bank(name: str, file: _File) -> Parts:
 
 
 def _most_copies(file: _File) -> Parts:
-    """Return the copies between the host and devices in one method: the method that copies the most bytes."""
+    """Find the method that copies the most bytes, and return its copies between the host and devices."""
     plans = file.program.execution_plan
     return copy_parts(max(plans, key=lambda plan: transfers_per_call(plan).total)) if plans else Parts(())
 

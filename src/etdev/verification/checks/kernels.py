@@ -118,7 +118,7 @@ def _summary(contents: RuntimeContents, required: Requirements) -> str:
 
 
 def missing_operators(contents: RuntimeContents, required: Requirements) -> dict[str, list[str]]:
-    """Return the operators that the runtime lacks, sorted, by method. Omit methods whose operators are all present."""
+    """Map each method to the sorted operators that the runtime lacks. Omit methods without missing operators."""
     missing = {
         method: sorted(name for name in names if not _has_operator(contents, name))
         for method, names in required.operators.items()
@@ -133,8 +133,8 @@ def _has_operator(contents: RuntimeContents, name: str) -> bool:
 def _remedy(built: BuiltTarget, missing: dict[str, list[str]], wheel: frozenset[str]) -> tuple[str, str]:
     """Return the location and the help for a runtime that lacks operators or backends.
 
-    ``missing`` maps methods to missing operators; it is empty if only backends are missing. The location is the model's
-    lines that need the operators, or a key of the config if these lines are unknown.
+    ``missing`` maps methods to missing operators; it is empty if only backends are missing. The location lists the
+    lines of the model that need the operators. If these lines are unknown, the location is a key of the config.
     """
     if not missing:
         return built.place("runtime", "backends"), (

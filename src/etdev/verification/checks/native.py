@@ -76,7 +76,7 @@ class WitnessedRuntime:
         self._native, self._stock = native, stock
         self._copied: dict[Device, DeviceCounts] = {}
         self._lock = Lock()
-        """Lock for one call at a time in both runtimes, because a metric may call the program from several threads."""
+        """Lock that permits one call at a time, because a metric may call the program from several threads."""
 
     def load(self, file: Path, *, shared: bool = False, data: Sequence[Path] = ()) -> tuple[str, ...]:
         if self._stock is not None:
@@ -117,7 +117,7 @@ class WitnessedRuntime:
                 )
 
     def _check_copies(self, plan: m.ExecutionPlan, devices: dict[Device, DeviceCounts]) -> None:
-        """Raise an error if the last call did not copy exactly the bytes that the file states.
+        """Raise an error if the last call copied more or fewer bytes than the file states.
 
         Methods with jumps or dynamic shapes are not checked, because the bytes that they copy depend on the call.
         """
@@ -146,7 +146,7 @@ class WitnessedRuntime:
 
 @contextmanager
 def _of_stock() -> Iterator[None]:
-    """Inside the block, state in the text of each error that the error comes from the stock runtime."""
+    """Add to the text of each error in the block that the stock runtime failed."""
     try:
         yield
     except ProgramFailureError as error:

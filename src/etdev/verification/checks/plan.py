@@ -165,8 +165,8 @@ def _compare(
 ) -> tuple[ValidationReport, dict[str, dict[int, int]]] | str:
     """Prove that the file computes the same as its object program.
 
-    Return the proof, and the numbers of inputs of delegate calls, by method and position in the file. If the proof
-    fails, return the reason.
+    Return the proof and a table of the inputs of delegate calls. The table maps a method and a call's position in the
+    file to the number of inputs. If the proof fails, return the reason.
     """
     try:
         before, sidecar = read(objects), read_sidecar(objects.with_suffix(".json"))
@@ -189,9 +189,10 @@ def _compare(
 
 
 def _reported_correspondences(objects: Path, inputs: Mapping[str, Mapping[int, int]]) -> dict[str, Correspondence]:
-    """Return the corresponding instructions of each method whose instructions are in a new order.
+    """Map each reordered method to the correspondence between its old and new instructions.
 
-    The pairs come from the report next to the object program. A report on another file can only make the proof fail.
+    The correspondence comes from the report next to the object program. A report on another file can make the proof
+    fail. It cannot make the proof of a wrong file succeed.
     """
     report = find_report(report_beside(objects))
     return {
@@ -221,7 +222,7 @@ def _collisions(plan: ExecutionPlan, memory: MethodMemory) -> Iterator[str]:
 
 
 def _disturbed_state(memories: Mapping[str, MethodMemory]) -> Iterator[str]:
-    """Yield a sentence for each state that another method overwrites if all methods use the same buffers."""
+    """Yield a sentence for each state that another method would overwrite if all methods used the same buffers."""
     for name, memory in memories.items():
         kept = [storage for storage in memory.storages if storage.persistent]
         for other, others in memories.items():
@@ -234,7 +235,7 @@ def _disturbed_state(memories: Mapping[str, MethodMemory]) -> Iterator[str]:
 def _disturbs(found: Storage, state: Storage) -> bool:
     """Return True if ``found``, a storage of another method, overwrites the storage ``state``.
 
-    In buffer 1, which methods never share on purpose, any overlap overwrites the state. In other buffers, an overlap is
+    Methods never share buffer 1 on purpose, so any overlap there overwrites the state. In other buffers, an overlap is
     intended if one storage contains the other.
     """
     end, state_end = found.offset + found.size, state.offset + state.size

@@ -1,7 +1,7 @@
 """Check *replay*: runs the program in the interpreter, in the planned buffers, with poison in unused bytes.
 
-The outputs are compared as in the check *runtime*. The replay uses only a few samples if the check *runtime* can run
-the program, because that check uses all samples.
+The outputs are compared as in the check *runtime*. The check *runtime* uses all samples. If it can run the program, the
+replay uses only a few samples.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from etdev.verification.subject import Effort, Subject
 from etdev.verification.tosa.own_ops import own_ops_executors
 
 STEPS_BESIDE, STEPS_ALONE = 1_000, 100_000
-"""Maximum number of instructions to replay, over all samples; at least one sample is always replayed.
+"""Maximum number of instructions to replay, over all samples. At least one sample is always replayed.
 
-``STEPS_BESIDE`` applies if the stock runtime also runs the program, and ``STEPS_ALONE`` if only the replay runs it.
+``STEPS_BESIDE`` applies if the stock runtime also runs the program. ``STEPS_ALONE`` applies if only the replay runs the
+program.
 """
 _CALLS_BESIDE = 4
 """Maximum number of session calls to replay if the stock runtime also runs the program."""
@@ -60,7 +61,7 @@ class ReplayCheck(Check):
 
 
 def effort(program: Program, *, alone: bool) -> Effort:
-    """Return the extent of the replay: samples, session calls, and checks of the config's limits.
+    """Return how many samples and session calls to replay, and if the replay checks the config's limits.
 
     ``alone`` is True if the stock runtime cannot run the program. Otherwise, the replay does not check the config's
     limits, because the check *runtime* checks them over all samples.

@@ -91,7 +91,7 @@ def _load(built: BuiltTarget, runtime: Runtime, check: str) -> str | None:
 
 
 def _lacking_end(built: BuiltTarget) -> str | None:
-    """Return the problem with an input or output that is not quantized although the config requires it."""
+    """Describe the first input or output that is not quantized although the config requires this, or None."""
     settings = built.project.config.targets[built.target].io
     for method, ends in built.ends.items():
         found = {(end.side, end.position) for end in ends}
@@ -178,7 +178,10 @@ def _summary(built: BuiltTarget, findings: Findings) -> str:
 
 
 def _in_steps(outputs: Sequence[OutputError]) -> Iterator[str]:
-    """Yield a text with the error, in steps, of the worst output that kernels compute in fixed point."""
+    """Yield a text about the worst of the outputs that kernels compute in fixed point, if there are any.
+
+    The text states the error of this output in quantization steps.
+    """
     found = [item for item in outputs if item.steps is not None and item.allowed_steps is not None]
     if found:
         worst = max(found, key=lambda item: (item.steps or 0) - (item.allowed_steps or 0))

@@ -46,7 +46,7 @@ class TosaCheck(Check):
     needs = (Need.CONFIG, Need.PROGRAM, Need.SOUND, Need.TORCH)
 
     def applies(self, subject: Subject) -> str | None:
-        """Return a reason if the program has no delegate of Ethos-U."""
+        """Return the reason not to run if the program has no Ethos-U delegate; otherwise None."""
         return None if any(_delegates(subject.program)) else NO_ETHOS_U
 
     def run(self, subject: Subject) -> CheckResult:
@@ -73,7 +73,7 @@ class TosaCheck(Check):
 
 
 def _delegates(program: Program) -> Iterator[tuple[str, int, BackendDelegate]]:
-    """Yield the delegates of Ethos-U as method, index in the method, and delegate."""
+    """Yield each Ethos-U delegate as ``(method, index of the delegate in the method, delegate)``."""
     for plan in program.execution_plan:
         for index, delegate in enumerate(plan.delegates):
             if delegate.id == DELEGATE_ID:
@@ -129,7 +129,10 @@ def _compared(
 
 
 def _steps(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> int | str:
-    """Return the largest difference of two arrays of integers, or a description if they are of different kinds."""
+    """Return the largest difference between two arrays of integers.
+
+    If the dtypes or shapes differ, return a description of them instead.
+    """
     import numpy as np
 
     if found.dtype != expected.dtype or found.shape != expected.shape:
@@ -140,7 +143,10 @@ def _steps(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> int |
 
 
 def _compiled_again(built: BuiltTarget, program: Program) -> list[str] | str:
-    """Compile each graph with Vela again; return the delegates whose blob differs, or a note if there is no Vela."""
+    """Compile each graph again with Vela, and return a text for each delegate whose blob differs.
+
+    If Vela is not installed, return a note instead.
+    """
     if vela.version() is None:
         return f"the package {vela.DISTRIBUTION!r} is not installed, so the graphs were not compiled again"
     from etdev.backends.ethos_u.compiling import compile_again

@@ -1,4 +1,4 @@
-"""Calls of delegates whose TOSA graphs are recorded: recording the calls, and running them in the reference model."""
+"""Recording of delegate calls, and execution of the recorded calls in the TOSA reference model."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ class ModelFailureError(Exception):
 def recording_executor(
     records: Mapping[str, DelegateRecord], record: Callable[[Call], None]
 ) -> Callable[[DelegateContext], DelegateExecutor]:
-    """Return a factory of executors that compute a delegate with its reference program and record each call."""
+    """Return a factory of executors that compute a delegate with its reference program.
+
+    The executors pass each call to ``record``.
+    """
 
     def load(context: DelegateContext) -> DelegateExecutor:
         digest = digest_of(context.data)
@@ -55,7 +58,7 @@ def recording_executor(
 
 
 class _Recording(ReferenceExecutor):
-    """Executor of a delegate by its reference program, which passes each call to a function."""
+    """Executor that computes a delegate with its reference program, and passes each call to a function."""
 
     def __init__(self, context: DelegateContext, digest: str, record: Callable[[Call], None]) -> None:
         super().__init__(context)
@@ -79,7 +82,7 @@ class _Recording(ReferenceExecutor):
 def run_model(
     calls: Sequence[Call], records: Mapping[str, DelegateRecord]
 ) -> list[tuple[np.ndarray[Any, Any], ...] | str]:
-    """Run the graph of each call on the call's inputs. Return the outputs of each call, or a reason for no outputs.
+    """Run the graph of each call on the call's inputs. Return each call's outputs, or the reason why there are none.
 
     Raises :class:`ModelFailureError` if the process of the reference model fails.
     """

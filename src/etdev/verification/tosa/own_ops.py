@@ -18,7 +18,10 @@ def digest_of(blob: Blob) -> str:
 
 
 def own_ops_executors(program: Program, records: Mapping[str, DelegateRecord]) -> dict[str, ExecutorFactory]:
-    """Return an executor factory for each delegate id of which all blobs have a reference program in ``records``."""
+    """Map each delegate id to an executor factory. Omit an id if one of its blobs has no reference program.
+
+    ``records`` contains the reference programs. The key is the SHA-256 of the blob.
+    """
     known: dict[str, bool] = {}
     for plan in program.execution_plan if records else ():
         for delegate in plan.delegates:
