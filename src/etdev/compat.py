@@ -41,7 +41,10 @@ def unsupported(version: str) -> str:
 
 
 def lacks_cortex_m() -> str | None:
-    """Return the reason why the installed version cannot lower for Cortex-M; None if it can, or none is installed."""
+    """Return the reason why the installed ExecuTorch cannot lower for Cortex-M.
+
+    Return None if it can, or if ExecuTorch is not installed.
+    """
     version = installed()
     if version is None or _release(version) >= (1, 5):
         return None

@@ -1,9 +1,9 @@
-"""Room for the frames of Python functions, so that a loop of calls does not map and unmap memory in each pass.
+"""Room for the frames of Python functions, so that calls in a loop do not map and unmap memory each time.
 
-CPython keeps the frames of a thread in chunks of 16 KiB, its *data stack*. It maps a chunk when a frame does not fit
-into the last one, and unmaps the chunk when that frame returns. A loop whose calls start at the end of a chunk does
-this for each call, which takes microseconds. At the depth of ``etdev build``, that was a third of the time of a small
-build. A Python program that calls etdev can have any depth.
+CPython keeps the frames of a thread in chunks of 16 KiB, its *data stack*. If a frame does not fit into the last chunk,
+CPython maps another one. It unmaps this chunk when the frame returns. If the calls in a loop start at the end of a
+chunk, each call maps and unmaps a chunk. This takes microseconds for each call. In ``etdev build``, it took a third of
+the time of a small build. A Python program may call etdev at any depth of the stack.
 
 Source: ``push_chunk`` and ``_PyThreadState_PopFrame`` in ``Python/pystate.c`` of CPython 3.11 to 3.13.
 """
@@ -18,8 +18,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _ROOM = 1 << 17
-"""Words of a frame that is as large as half of a chunk: 1 MiB. Chunks grow in powers of two, and memory that no frame
-uses takes addresses only."""
+"""Number of words in a frame of 1 MiB, which takes half of its chunk.
+
+The sizes of chunks are powers of two. Memory of a chunk that no frame uses takes only addresses.
+"""
 
 
 def with_room(function: Callable[P, T]) -> Callable[P, T]:

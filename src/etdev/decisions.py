@@ -1,4 +1,7 @@
-"""Decisions of the link about copies, in-place outputs and orders, and of lowering about tiling, with their reasons."""
+"""Decisions of the link and of lowering, with their reasons.
+
+The link decides about copies, in-place outputs and orders of instructions. Lowering decides about tiling.
+"""
 
 from __future__ import annotations
 
@@ -77,4 +80,4 @@ class Reordering:
     moved: int
     """Minimum number of instructions that must move to get from the original order to the new order."""
     memory: int | None
-    """Planned memory of the method in bytes in the original order; None if it does not fit into the banks."""
+    """Planned memory of the method in bytes in the original order; None if this memory does not fit into the banks."""

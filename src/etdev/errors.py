@@ -132,7 +132,7 @@ class TargetsError(EtdevError):
         if not errors:
             raise ValueError("a TargetsError needs at least one error")
         self.errors = dict(errors)
-        """Errors by target."""
+        """Maps a target to its error."""
         self.exit_code = exit_code
         super().__init__(f"not built: {', '.join(map(repr, self.errors))}", hint=hint)
 
@@ -246,7 +246,7 @@ class CapacityError(BanksError):
         self.at_delegate = at_delegate
 
     def with_remedies(self, remedies: Sequence[str], where: str | None = None) -> CapacityError:
-        """Return the same error with other remedies, at a place in the config."""
+        """Return a copy of the error with other remedies. ``where`` is a place in the config."""
         return CapacityError(
             self.message,
             remedies=remedies,

@@ -98,8 +98,8 @@ def atomic_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
     are created. A character device or a pipe cannot be replaced, so the block then writes to ``path`` itself. Raises
     :class:`WriteError` for failed writes. All other exceptions of the block propagate.
 
-    If ``durable`` is False, the new file may have missing content after a power failure, because this
-    function does not wait for the disk. Readers of the file must then check its content.
+    If ``durable`` is False, this function does not wait for the disk. After a power failure, the new file may then have
+    missing content. Readers of the file must check for this.
     """
     if _is_stream(path):
         with write_errors_named(path, (None, os.fspath(path))):
@@ -168,8 +168,8 @@ def locked(place: Path, wait: Callable[[int | None], None]) -> Iterator[None]:
     """Hold an exclusive lock on the file ``place`` during the block. The file exists only while the lock is held.
 
     The lock also excludes other threads of this process. The system releases the lock when the holding process ends. If
-    another process has the lock, ``wait`` is called once with that process's id, or None if the id is unknown. On a
-    file system without locks, the block runs without a lock. Missing folders are created. Raises OSError.
+    another process has the lock, ``wait`` is called once. Its argument is that process's id, or None if the id is
+    unknown. On a file system without locks, the block runs without a lock. Missing folders are created. Raises OSError.
     """
     descriptor = _locked_descriptor(place, wait)
     _LOCKS.add(descriptor)
@@ -323,7 +323,8 @@ def _temporary_prefix(target: Path) -> str:
 def remove_abandoned(folder: Path, prefix: str | None = None) -> None:
     """Remove temporary files of killed processes in a folder.
 
-    If ``prefix`` is given, remove only files whose names begin with ``prefix``, and files that would replace these.
+    If ``prefix`` is given, remove only files whose names begin with ``prefix``, and unfinished replacements of such
+    files.
     """
     mine = r"\..*\." if prefix is None else re.escape(prefix)
     ours = re.compile(rf"(?:{mine}|\.{mine}{_TOKEN}\.){_TOKEN}", re.DOTALL)

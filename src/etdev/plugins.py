@@ -1,8 +1,7 @@
-"""Extension points: objects that other packages register as entry points.
+"""Extension points: groups of entry points in which other packages register objects.
 
-A package registers an object under a name in one of these groups. etdev reads the names from the metadata of the
-installed packages. It imports an object only when the object's name is used. ``docs/extending.md`` states the contract
-of each group.
+etdev reads the names of the objects from the metadata of the installed packages. It imports an object only when the
+object's name is used. ``docs/extending.md`` states the contract of each group.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Group:
     contract: str
     """Requirement for objects of the group. If an object does not meet it, this text is the hint of the error."""
     built_in: tuple[str, ...]
-    """Names of etdev's own objects. Other packages must not use them."""
+    """Names of etdev's own objects. Other packages must not use these names."""
     takes_classes: bool = False
     """True if an object may be a class instead of a function."""
 

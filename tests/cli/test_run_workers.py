@@ -153,8 +153,8 @@ def test_a_worker_for_each_device(run: Run) -> None:
         (
             ["--workers", "devices"],
             (
-                "--workers: one worker for each device is possible only for a program that uses devices, "
-                "in the interpreter"
+                "--workers: one worker for each device is possible only in the interpreter, "
+                "for a program that uses devices"
             ),
         ),
     ],

@@ -127,9 +127,9 @@ def find_program(
 ) -> NamedProgram:
     """Return the file or target with this name, and its data files.
 
-    ``data`` replaces the data files of a target, or those known for a file. A glob must match exactly one
-    target. If a target and a file have the same name, return the target if ``config`` is set, else the file. With
-    ``is_target``, return only a target.
+    ``data`` replaces the data files that etdev knows for the target or file. A glob must match exactly one target. If a
+    target and a file have the same name, return the target if ``config`` is set, else the file. With ``is_target``,
+    return only a target.
 
     If code or weights changed since the target was built, print a note on stderr. Raises
     :class:`~etdev.errors.UsageError` for a target that does not exist or is not built yet.
@@ -188,7 +188,7 @@ def _shown(path: Path) -> Path:
 
 
 def require_config(name: str) -> None:
-    """Raise :class:`~etdev.errors.UsageError` if this folder has no config. In this case, ``name`` is not a target."""
+    """Raise :class:`~etdev.errors.UsageError` if this folder has no config: ``name`` cannot be a target then."""
     from etdev.config.parsing.config_files import has_config
 
     if not has_config(Path.cwd()):

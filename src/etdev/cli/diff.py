@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _NONE = "-"
 _LISTED_DATA = 3
-"""Number of items of data in other files that are listed by name; most names are digests."""
+"""Maximum number of names to list for data in other files. Most of these names are digests."""
 
 
 class _Row(NamedTuple):
@@ -199,7 +199,7 @@ def _file_rows(found: ProgramDiff) -> Iterator[_Row]:
 
 
 def _data_file_rows(a: ProgramInfo, b: ProgramInfo) -> Iterator[_Row]:
-    """Yield the sizes of the programs' data files; nothing if no data file is known."""
+    """Yield a row with the sizes of each program's data files; nothing if no data file is known."""
     first, second = (sum(each.data_files.values()) for each in (a, b))
     if not (first or second):
         return
@@ -224,7 +224,10 @@ def _named_data_rows(found: ProgramDiff) -> Iterator[_Row]:
 
 
 def _external_rows(a: Collection[str], b: Collection[str]) -> Iterator[_Row]:
-    """Yield the data that only one file expects in other files. List few names, and count many."""
+    """Yield rows about data in other files that only one of the programs needs.
+
+    If there are few names, the rows list them. Otherwise, one row counts them.
+    """
     alone = [len({*one} - {*other}) for one, other in ((a, b), (b, a))]
     if sum(alone) <= _LISTED_DATA:
         yield from _presence_rows("external", a, b)

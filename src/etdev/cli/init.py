@@ -32,7 +32,7 @@ def _print_templates(wanted: bool) -> None:
 
 
 def _summaries() -> dict[str, str]:
-    """Return a line about each template. The key is the template's name.
+    """Map each template's name to a line about the template.
 
     The line is the template's summary, or the reason why the template cannot be used.
     """

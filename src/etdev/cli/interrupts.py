@@ -24,7 +24,10 @@ _OURS = frozenset(map(int, _SIGNALS))
 _STDERR = 2
 
 _ECHO = 0.25
-"""Seconds after a SIGINT during which another SIGINT counts as the same keystroke. Some wrapper programs forward it."""
+"""Seconds after a SIGINT during which another SIGINT counts as the same keystroke.
+
+Some wrapper programs forward the SIGINT, so this process receives it again.
+"""
 
 
 class Interrupts:

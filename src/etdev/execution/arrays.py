@@ -33,7 +33,7 @@ class _Format:
 
 
 def read_arrays(path: Path, label: str = "") -> Arrays:
-    """Return all arrays of a file by name; the only array of a ``.npy`` file has an empty name.
+    """Map the name of each array in a file to the array. The only array of a ``.npy`` file has an empty name.
 
     ``label`` describes the purpose of the file in messages, such as ``input 'image'``. Raises
     :class:`~etdev.errors.UsageError` for a file that cannot be read. The error omits the message of the library that

@@ -16,10 +16,7 @@ def simulated(devices: Sequence[Device], device_map: DeviceMap) -> tuple[Device,
 
 
 def left_out(devices: Sequence[Device], device_map: DeviceMap) -> str | None:
-    """Return a message if a device is not in the map, but the map simulates another device of the same type.
-
-    Return None otherwise.
-    """
+    """Return a message if the map lacks a device, but simulates another device of the same type; otherwise None."""
     types = {device.type for device in simulated(tuple(device_map), device_map)}
     left = [device for device in devices if device.type in types and device not in device_map]
     if not left:

@@ -46,7 +46,7 @@ class MemoryResult(Part):
     """Memory of the program, and resident memory of the process that runs the program."""
 
     planned: Mapping[str, int]
-    """Size in bytes of the planned buffers in the file, by device."""
+    """Maps a device to the size in bytes of its planned buffers."""
     resident_before: int | None
     """Peak resident bytes of the runtime's process before the program is loaded; None if unknown."""
     outside: MemoryOutside | None = None

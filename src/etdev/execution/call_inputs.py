@@ -32,7 +32,7 @@ class _Given:
     label: str
     """Label of the input in messages."""
     names: tuple[str, ...]
-    """Names that the array may have in a file of several arrays: the input's names and its position."""
+    """Names under which a file of several arrays may contain the array: the input's names and the input's position."""
     text: str
 
 
@@ -78,8 +78,8 @@ def read_calls(
     An array with more rows than the input is a data set. It is split into pieces, one for each call. Inputs that are
     not data sets are the same in all of these calls.
 
-    ``ends`` contains the method's quantized inputs and outputs. For a quantized input, an array of float32 and the
-    numbers in a text file are quantized, and an array of the program's own data type is not changed.
+    ``ends`` contains the method's quantized inputs and outputs. For a quantized input, arrays of float32 and numbers in
+    a text file are quantized. Arrays of the program's own data type are not changed.
 
     Raises :class:`~etdev.errors.UsageError`, whose message states the input and its expected type.
     """
@@ -107,7 +107,10 @@ def read_calls(
 
 
 def _each(names: Sequence[str], call: Mapping[int, Any]) -> list[tuple[Any, ...]]:
-    """Return the calls for one set of inputs: one for each piece of the data sets, or only one without data sets."""
+    """Return the calls for one set of inputs.
+
+    Call N takes piece N of each data set. Without data sets, there is only one call.
+    """
     counts = {position: len(value.pieces) for position, value in call.items() if isinstance(value, DataSet)}
     if len(set(counts.values())) > 1:
         (one, first), (other, second) = list(counts.items())[:2]

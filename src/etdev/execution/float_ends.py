@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
 
 Ends = Mapping[str, Sequence[QuantizedEnd]]
-"""Quantized inputs and outputs by method."""
+"""Maps a method to its quantized inputs and outputs."""
 
 
 def quantize(end: QuantizedEnd, value: torch.Tensor) -> torch.Tensor:
@@ -33,9 +33,9 @@ def dequantize(end: QuantizedEnd, value: torch.Tensor) -> torch.Tensor:
 
 
 def quantized_inputs(ends: Ends, method: str, inputs: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the inputs of a call with floats converted to integers where the program takes integers.
+    """Return the inputs of a call. Convert floats to integers where the program takes quantized integers.
 
-    Tensors that already have the program's data type are not changed.
+    Do not change tensors that already have the program's data type.
     """
     found = list(inputs)
     for end in _of(ends, method, "input"):
@@ -45,7 +45,7 @@ def quantized_inputs(ends: Ends, method: str, inputs: Sequence[Any]) -> tuple[An
 
 
 def float_outputs(ends: Ends, method: str, outputs: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the outputs of a call with the integers of quantized outputs converted to floats."""
+    """Return the outputs of a call. Convert the integers of quantized outputs to floats."""
     found = list(outputs)
     for end in _of(ends, method, "output"):
         if end.position < len(found):

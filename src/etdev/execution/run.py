@@ -1,4 +1,4 @@
-"""Calls of a ``.pte``, by default in the stock runtime, or in etdev's interpreter (the replay) if necessary."""
+"""Calls of a ``.pte``. The default runtime is the stock runtime or, if necessary, etdev's interpreter (the replay)."""
 
 from __future__ import annotations
 
@@ -223,11 +223,11 @@ def _one_after_the_other(
 def chosen_runtime(
     program: Program, spec: CallSpec, *, watch: bool = True
 ) -> Iterator[tuple[RuntimeName, str | None, Runtime]]:
-    """Yield the name of the runtime, the reason for the choice of the replay, and the runtime.
+    """Yield the name of the runtime, the reason why etdev chose the replay, and the runtime.
 
-    ``spec.runtime`` is the user's choice. If it is None, the replay is chosen if there is a device map or the stock
-    runtime cannot run the program. The reason is None for other runtimes. ``watch`` is an option of the native runtime
-    (:func:`open_native`).
+    The reason is None for other runtimes. ``spec.runtime`` is the user's choice. If it is None, etdev prefers the stock
+    runtime. It chooses the replay for a device map, or if the stock runtime cannot run the program. ``watch`` is an
+    option of the native runtime (:func:`open_native`).
     """
     wanted, device_map = spec.runtime, spec.device_map
     if wanted == "native":

@@ -76,9 +76,9 @@ def open_replay(
 ) -> ReplayRuntime:
     """Return the replay, which runs programs in etdev's interpreter.
 
-    ``others`` maps names of delegates to further executors, in addition to the installed executors.
-    ``inplace`` lists kernels that may write an output over an operand, in addition to etdev's own table. Pass the table
-    that was used in the program's link.
+    ``others`` maps names of delegates to further executors, in addition to the installed executors. ``inplace`` is the
+    table that was used in the program's link. It lists kernels that may write an output over an operand, in addition to
+    etdev's own table.
     """
     from etdev.runtime.interpreter.delegates import executors
     from etdev.runtime.replay import ReplayRuntime

@@ -26,7 +26,7 @@ _MOST_SPREAD = 1.5
 
 
 class ThroughputResult(Part):
-    """Throughput measured with a number of workers. Each worker has its own core if there are enough cores."""
+    """Throughput of a given number of workers. Each worker has its own core if there are enough cores."""
 
     workers: int
     calls: int
@@ -38,7 +38,7 @@ class ThroughputResult(Part):
     busy: float
     """Share of the workers' total time (``workers * seconds``) that they spent in calls."""
     spread: float
-    """Time of a call in slow tasks (90th percentile) divided by its time in fast tasks (10th percentile)."""
+    """Time of a call in slow tasks (90th percentile), divided by the time of a call in fast tasks (10th percentile)."""
     factor: float | None = None
     """Speedup: throughput divided by the throughput of one worker; None if unknown."""
     no_factor: str | None = None

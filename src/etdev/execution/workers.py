@@ -1,6 +1,7 @@
 """Calls of a program on workers.
 
-Either each worker has the whole program and runs some of the samples, or each worker runs the work of one device.
+If the user sets a number of workers, each worker has the whole program and runs some of the samples. Otherwise, each
+worker runs the work of one device.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from etdev.runtime.pool import ProgramPool, ProgramSource
 from etdev.runtime.replay import ReplayRuntime
 
 Each = Callable[[float, tuple[Any, ...]], None]
-"""Function to call after each call of the program, in order, with the call's seconds and outputs."""
+"""Function that takes the duration of a call in seconds and its outputs. It is called after each call, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ class OnWorkers:
         devices = tuple(named_devices(self.program))
         if not devices or self.runtime != "replay":
             raise UsageError(
-                "one worker for each device is possible only for a program that uses devices, in the interpreter",
+                "one worker for each device is possible only in the interpreter, for a program that uses devices",
                 where="--workers",
                 hint="set a number of workers, such as `--workers 2`",
             )

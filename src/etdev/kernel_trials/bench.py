@@ -34,7 +34,7 @@ DTYPES = {
     m.ScalarType.LONG: "int64",
     m.ScalarType.BOOL: "bool",
 }
-"""Element types that trials use, with PyTorch's name for each."""
+"""Maps each element type that trials use to PyTorch's name for it."""
 _FLOATING = frozenset({m.ScalarType.FLOAT, m.ScalarType.HALF, m.ScalarType.DOUBLE, m.ScalarType.BFLOAT16})
 _MOST_BYTES = 16 << 20
 _FIRST_CASES = 8
@@ -43,7 +43,8 @@ _MOST_CASES = 400
 _MOST_CRASHES = 3
 """Maximum number of crashes without shared memory for one operator.
 
-After that, untested cases count as not accepted by the kernel. A crash with shared memory counts as a refusal.
+After this number of crashes, cases that were not tried yet count as not accepted by the kernel. A crash with shared
+memory then counts as a refusal.
 """
 
 
@@ -121,7 +122,7 @@ class Bench:
         return True
 
     def compare(self, runs: Sequence[Run]) -> list[Outcome]:
-        """Run cases without and with shared memory, and return the result of each comparison of the outputs.
+        """Run each case without and with shared memory, compare the outputs, and return the outcomes.
 
         Stop after the first program in which outputs differ.
         """
@@ -151,8 +152,8 @@ class Bench:
     def _execute(self, runs: Sequence[Run], *, share: bool) -> list[Outcome]:
         """Execute all runs in one program.
 
-        If ``share`` is True, call each kernel again with an output in the bytes of an input. Return the outcomes, which
-        are empty if ``share`` is False. Raises :class:`ProgramFailureError` if a call fails.
+        If ``share`` is True, call each kernel again with an output in the bytes of an input. Return one outcome for
+        each run, or none if ``share`` is False. Raises :class:`ProgramFailureError` if a call fails.
         """
         import torch
 
@@ -203,7 +204,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """Byte ranges of a run's outputs: ``alone`` for the call without shared memory, ``shared`` for the other call."""
+    """Byte ranges of a run's outputs: ``alone`` without shared memory, ``shared`` with shared memory."""
 
     run: Run
     alone: tuple[_Place, ...]

@@ -34,7 +34,7 @@ class Case:
     """A call of a kernel: its arguments and its outputs."""
 
     arguments: Mapping[str, Any]
-    """Arguments by name in the operator's schema: tensors, numbers, strings, None, and lists of these.
+    """Maps an argument's name in the operator's schema to a value: a tensor, number, string, None, or a list of these.
 
     An argument that is missing here has the default value from the schema.
     """

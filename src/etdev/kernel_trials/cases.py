@@ -16,7 +16,7 @@ from etdev.kernel_trials.case import LONG, Case, data
 
 
 def cases(operator: str, arguments: Sequence[tuple[str, str, bool]], outputs: int = 1) -> tuple[Case, ...]:
-    """Return the cases to try an operator with.
+    """Return the cases with which to try an operator.
 
     ``arguments`` contains the name, the type and ``has_default`` of each argument. ``outputs`` is the number of
     outputs. By default, every tensor has the shape of the output or can be broadcast to that shape. Operators that need

@@ -1,6 +1,6 @@
 """Operators that the link of a target may run in place: the built-in table, with the changes from the config.
 
-An operator of the config that is not in the built-in table is tried with the kernels of the installed runtime. The
+If an operator in the config is not in the built-in table, etdev tries it with the installed runtime's kernels. The
 report states that a trial is not a proof: the number of cases is finite, and other runtimes have other kernels.
 """
 
@@ -95,10 +95,10 @@ def resolve_ops(project: Project, target: str, user: UserCode) -> InPlaceOps:
 
 
 def _require_operators(project: Project, runtime: StockRuntime, wanted: Sequence[_Named]) -> dict[str, KeyPath]:
-    """Return the runtime's operators that the config entries ``wanted`` name, each with its config key.
+    """Return the operators of the runtime that match the config entries ``wanted``.
 
-    If several entries name an operator, return the key of the first entry. Raises
-    :class:`~etdev.errors.ConfigError` if an entry names no operator of the runtime.
+    The result maps each operator to the key of the first entry that matches it. Raises
+    :class:`~etdev.errors.ConfigError` if an entry matches no operator of the runtime.
     """
     found: dict[str, KeyPath] = {}
     problems = []

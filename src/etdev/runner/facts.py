@@ -45,7 +45,7 @@ class Facts:
 
     @property
     def files(self) -> tuple[tuple[str, bytes], ...]:
-        """Names and contents of the program's file and of its data files."""
+        """Name and content of the program's file, then of each data file."""
         data = ((_file_name(name), content) for name, content in self.source.data.items())
         return ((f"{self.name}.pte", self.source.content), *data)
 
@@ -56,7 +56,7 @@ class Facts:
 
     @property
     def file_alignment(self) -> int:
-        """Alignment in bytes of the files in memory. Their segments or constants require it."""
+        """Alignment in bytes that the files need in memory, because of their segments or constants."""
         has_segments = bool(self.source.program.segments or self.source.data)
         return SEGMENT_ALIGNMENT if has_segments else CONSTANT_ALIGNMENT
 
@@ -95,7 +95,8 @@ class Facts:
     def temp32(self) -> int:
         """Estimated size in bytes of the temporary pool on a 32-bit target.
 
-        The estimate is smaller than the measured size only if the pool is used just for the lookup of kernels.
+        The estimate equals the measured size, unless the pool is used only for the lookup of kernels. Then it is
+        smaller.
         """
         found = (
             (self.pools(method.name).temp, lookup_bytes(method.plan), lookup_bytes(method.plan, 4))
@@ -116,7 +117,7 @@ def _file_name(name: str) -> str:
 
 
 def check_program(source: ProgramFile) -> tuple[Layout, tuple[Library, ...]]:
-    """Return the static memory and the libraries of a program. The sizes of its pools may be unknown.
+    """Return the static memory and the libraries of a program. ``source`` may lack the sizes of the pools.
 
     Raises :class:`~etdev.errors.RunnerError` if no project can be generated for the program.
     """

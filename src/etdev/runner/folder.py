@@ -13,7 +13,7 @@ from etdev.errors import UsageError, WriteError
 from etdev.files import atomic_write_bytes, describe_os_error, read_file, real_path, temporary_folder
 
 MANIFEST = ".etdev-runner.json"
-"""Name of the file with the list of the files that etdev wrote, and their digests."""
+"""Name of the file that lists the files that etdev wrote, with their digests."""
 _FORMAT = 1
 
 
@@ -81,7 +81,7 @@ def remove_project(folder: Path) -> None:
 
 
 def _own_files(folder: Path) -> dict[str, list[str]]:
-    """Return the digests that etdev recorded for each file that it wrote to a folder, by file name."""
+    """Return the recorded digests of the files that etdev wrote to a folder. The key is the file's name."""
     path = folder / MANIFEST
     if not os.path.lexists(path):
         return {}

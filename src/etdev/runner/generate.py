@@ -20,11 +20,11 @@ PACKAGE_VERSION = "1.5"
 
 
 def project_files(source: ProgramFile, *, embed: bool = False) -> dict[str, bytes]:
-    """Return the contents of a project's files, by name. The same arguments always produce the same contents.
+    """Map the name of each file of a project to its content. The same arguments always produce the same contents.
 
-    If ``embed`` is True, the program and its data files are C arrays. Otherwise, the project contains copies of them
-    and reads the copies at run time. Raises :class:`~etdev.errors.RunnerError` if no project can be generated for the
-    program.
+    If ``embed`` is True, the program and its data files are C arrays. Otherwise, the project contains copies of these
+    files and reads the copies at run time. Raises :class:`~etdev.errors.RunnerError` if no project can be generated for
+    the program.
     """
     facts = collect_facts(source, embed=embed)
     texts = _common(facts)

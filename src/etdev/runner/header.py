@@ -90,7 +90,7 @@ def _quantized(end: QuantizedEnd) -> Iterator[str]:
 
 
 def _float(value: float) -> str:
-    """Return a C++ literal of type ``float``, with the digits that identify its value."""
+    """Return a C++ literal of type ``float``, with enough digits to identify the value."""
     text = f"{value:.9g}"
     return f"{text}f" if {*text} & {*".e"} else f"{text}.0f"
 

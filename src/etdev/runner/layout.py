@@ -196,7 +196,7 @@ def _refuse_devices(plans: Sequence[m.ExecutionPlan], where: str) -> None:
 
 
 def _arena_banks(banks: Sequence[BankUse]) -> dict[int, ArenaBank]:
-    """Return the banks by memory id."""
+    """Map each memory id to its bank."""
     names = identifiers(bank.name.lower() for bank in banks)
     return {bank.index: ArenaBank(bank.name, name, bank.capacity) for bank, name in zip(banks, names, strict=True)}
 
@@ -210,8 +210,9 @@ def _arenas(
     """Map each memory id and method to an arena; the method is None for a shared arena.
 
     Methods share the arena of a memory id if no method overwrites another method's state. Methods always share arenas
-    in banks, because the link plans all methods together. In all other cases, each method has its own arena. A
-    method's temporaries may overwrite another method's state. In buffer 1, a method's own state may do so, too.
+    in banks, because the link plans all methods together. In all other cases, each method has its own arena. The
+    temporaries of a method may overwrite another method's state. In buffer 1, its state may also overwrite another
+    method's state.
     """
     found: dict[tuple[int, str | None], Arena] = {}
     for index in range(1, max((len(plan.non_const_buffer_sizes) for plan in plans), default=0)):
@@ -256,7 +257,7 @@ def _is_apart(memories: Sequence[MethodMemory | str], index: int) -> bool:
 def _state(memory: MethodMemory | str, index: int) -> tuple[bool, bool]:
     """Return two bools: True if a buffer contains state, and True if it contains temporaries.
 
-    If the method's use of memory is unknown, assume that buffer 1 contains both and that other buffers contain only
+    If the method's use of memory is unknown, assume that buffer 1 contains both. Assume that other buffers contain only
     state. ExecuTorch and etdev store shared state in buffers without temporaries.
     """
     if isinstance(memory, str):

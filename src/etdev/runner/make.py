@@ -38,7 +38,8 @@ class Project:
 def renew_project(folder: Path, file: Path, data: Sequence[Path] = (), *, alignment: int | None = None) -> None:
     """Write a project for a program, unless the folder already contains the project of this program.
 
-    If the folder contains it, the pools are not measured. Arguments and errors are those of :func:`make_project`.
+    If the folder already contains the project, the pools are not measured. The arguments and errors are the same as in
+    :func:`make_project`.
     """
     source = _read(file, data, alignment)
     if not is_made_from(folder, _made_from(source, embed=False)):
@@ -113,7 +114,10 @@ def _made_from(source: ProgramFile, *, embed: bool) -> str:
 def _measured_pools(
     file: Path, program: Program, data: Sequence[Path], notify: Callable[[str], None]
 ) -> dict[str, PoolSizes]:
-    """Measure the pools: call each method once with random inputs of the largest sizes. Return the sizes by method."""
+    """Measure the pools: call each method once with random inputs of the largest sizes.
+
+    Return a mapping from each method to the sizes of its pools.
+    """
     from etdev.execution.native import open_native
     from etdev.execution.random_inputs import random_inputs
     from etdev.runtime.child import ProgramFailureError

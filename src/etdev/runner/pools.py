@@ -51,7 +51,7 @@ def scaling(plan: m.ExecutionPlan, *, merged: bool = False) -> Scaling:
 
 
 class _Counter:
-    """Sum of allocations and their padding, for pointers of ``word`` bytes."""
+    """Total size of allocations with their padding, if a pointer has ``word`` bytes."""
 
     def __init__(self, word: int) -> None:
         self._word = word

@@ -63,7 +63,7 @@ def _linker_script(facts: Facts) -> Iterator[str]:
 
 
 def _heap(facts: Facts) -> list[str]:
-    """Return the ids of the program's backends, because all backends of a runner allocate from the heap."""
+    """Return the ids of the backends that allocate from the heap: in a runner, all backends of the program."""
     used = {delegate.id for plan in facts.source.program.execution_plan for delegate in plan.delegates}
     return sorted(used)
 

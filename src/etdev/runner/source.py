@@ -22,11 +22,11 @@ class ProgramFile:
     program: Program
     """Program parsed from ``content``, without the data in data files."""
     pools: Mapping[str, PoolSizes]
-    """Measured sizes of the pools, by method."""
+    """Maps a method to the measured sizes of its pools."""
     measured: str
     """Environment in which the pools were measured, for a comment: ``with executorch 1.5.1 on x86_64``."""
     data: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
-    """Contents of the data files by name, in the order in which the runtime searches them."""
+    """Maps a data file's name to its content, in the order in which the runtime searches the files."""
     delegate_inputs: Mapping[str, DelegateInputs] = field(default_factory=lambda: MappingProxyType({}))
     """Maps methods to the number of inputs of each delegate call; methods without an object program are omitted."""
     target: str | None = None

@@ -11,7 +11,7 @@ from etdev.units import format_size
 
 
 def bank_lines(report: BankReport, methods: Iterable[Sequence[BufferInfo]]) -> Iterator[str]:
-    """Yield a line with the bytes in use in each bank, and a line with the bytes that calls read and write in each.
+    """Yield two lines: the bytes in use in each bank, and the bytes that calls read and write in each bank.
 
     ``methods`` has the planned buffers of each method.
     """

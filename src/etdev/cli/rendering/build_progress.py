@@ -98,9 +98,9 @@ class _Live:
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
-        """Time at which the first call of a stage ended, by target."""
+        """Maps a target to the time at which the first call of its stage ended."""
         self._told: dict[str, float] = {}
-        """Time of the last update of the count on the display, by target."""
+        """Maps a target to the time at which the display last showed its count."""
 
     def started(self, target: str, stage: str) -> None:
         DISPLAY.tell("started", target, stage)

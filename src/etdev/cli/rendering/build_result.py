@@ -142,7 +142,7 @@ def _sizes(memory: Mapping[str, int]) -> str:
 
 
 def _greedy(target: TargetResult) -> dict[str, int]:
-    """Return the planned bytes that ExecuTorch's planner ``greedy`` would need. The key is the device."""
+    """Map each device to the planned bytes that ExecuTorch's planner ``greedy`` would need."""
     found = dict(target.memory)  # This counts state that methods share only once.
     for method in target.methods:
         for buffer in method.buffers:
@@ -210,7 +210,10 @@ def _tiling(decision: TilingDecision) -> str:
 
 
 def _slow(peaks: Sequence[int]) -> str:
-    """Return a text on convolutions that keep a slow kernel; ``peaks`` is what they would need otherwise, in bytes."""
+    """Return a text on convolutions that keep a slow kernel.
+
+    ``peaks`` contains, for each of them, the bytes of memory that a faster form would need.
+    """
     kept = "a convolution keeps its" if len(peaks) == 1 else f"{len(peaks)} convolutions keep their"
     return f"{kept} slow kernel: another form would need about {max(peaks):,} bytes of memory"
 
@@ -270,7 +273,7 @@ def _copies_removed(target: TargetResult) -> str:
 
 
 def _in_place(target: TargetResult) -> str:
-    """Return a text such as ``54 of 56 in place``: 54 outputs are in place, of 56 whose kernels permit this."""
+    """Return a text such as ``54 of 56 in place``: of 56 outputs whose kernels permit it, 54 are in place."""
     taken = sum(method.inplace.taken for method in target.methods)
     considered = sum(method.inplace.considered for method in target.methods)
     return f"{taken:,} of {considered:,} in place" if considered else ""
@@ -290,7 +293,7 @@ def _compared(buffer: BufferInfo) -> str:
 
 
 def describe_delegation(method: MethodResult) -> str:
-    """Return a text with the number of ops in delegates, and with the ops that run on the runtime's own kernels."""
+    """Return a text with the number of ops in delegates, and the ops that run on the runtime's own kernels."""
     rest = sum(item.count for item in method.undelegated)
     if not method.delegate_calls:
         return f"{rest}, all on the runtime's own kernels: {_ops(method)}"
@@ -303,7 +306,10 @@ def describe_delegation(method: MethodResult) -> str:
 
 
 def _ops(method: MethodResult) -> str:
-    """Return the ops outside delegates, most frequent first. If there are delegates, none of these ops is left out."""
+    """Return the ops outside delegates as text, most frequent first.
+
+    If no op is in a delegate, list only the most frequent ops, and count the others.
+    """
     most = sorted(method.undelegated, key=lambda item: (-item.count, item.op))
     listed = len(most) if method.delegate_calls else _LISTED_OPS
     shown = ", ".join(_counted(item) for item in most[:listed])
@@ -317,7 +323,7 @@ def _counted(item: UndelegatedOps) -> str:
 
 
 def _verification_lines(checks: Sequence[CheckResult], unmet: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
-    """Yield the checks that ran, then the required checks that did not run, then the other checks that did not run."""
+    """Yield lines about the checks: the ones that ran, then the required ones that did not run, then the others."""
     for check in checks:
         if check.status != "not run":
             yield from _check_lines(check, stream)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _BARS, _SHADES, _BOUND = " ▁▂▃▄▅▆▇█", " ░▒▓█", "┄"
 _PLAIN_BARS, _PLAIN_SHADES, _PLAIN_BOUND = " .:-=+*#@", " .:+#", "_"
-"""Characters for a stream that cannot encode block characters."""
+"""Characters for a stream that cannot encode block characters: for bars, for shades and for the lower bound."""
 _LIVE_ROWS, _MAP_ROWS = 6, 10
 _LABELS = 12
 """Number of text columns at the left of a chart, for the indentation and a label."""

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Detail(IntEnum):
-    """Level of detail in the output of a command about each target or file."""
+    """Level of detail with which a command describes each target or file."""
 
     LINE = 0
     """One line, and the failed checks."""

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any, NoReturn, TextIO
 
 _COMMANDS = frozenset({"build", "verify", "run", "bench", "deploy"})
-"""Commands that may take long, and that print only their results at the end."""
+"""Commands that may take long and print nothing before their results."""
 _SILENT = frozenset({"-q", "--quiet", "-h", "--help"})
 _CLOSE_SECONDS = 2.0
 """Time limit in seconds for drawing the remaining events after the display is closed."""

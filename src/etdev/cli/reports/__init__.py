@@ -63,7 +63,7 @@ def error_report(error: EtdevError, command: str) -> Report:
 
 @contextmanager
 def reported_errors(outputs: Outputs, command: str) -> Iterator[None]:
-    """Catch an error of this block, write it in the requested formats for CI systems, and raise it again."""
+    """Write an error of the block in the requested formats for CI systems, and raise the error again."""
     try:
         yield
     except EtdevError as error:

@@ -36,7 +36,7 @@ class Finding:
     column: int | None = None
     """Column number in characters, from 1."""
     key: str = ""
-    """Key of the config with the cause of the finding, such as ``targets.cpu.budget.file``."""
+    """Config key that causes the finding, such as ``targets.cpu.budget.file``."""
     hint: str | None = None
     """Advice on the finding."""
 

@@ -72,8 +72,8 @@ class Transport(Protocol):
     def rename(self, folder: str, to: str, last: str) -> None:
         """Rename ``folder`` to ``to``, which must not exist.
 
-        If the folder's files are copied one by one, the file ``last`` is copied last. The call fails if the file
-        ``last`` was removed from ``folder`` before it was copied.
+        ``last`` is the name of a file in the folder. A transport that copies the files one by one copies this file
+        last. It fails if the file was removed from ``folder`` before.
         """
 
     def remove(self, path: str) -> None:
@@ -92,7 +92,7 @@ class Transport(Protocol):
         """Return the path that programs at the target must use for ``path``."""
 
     def run(self, command: Sequence[str], environment: dict[str, str]) -> CommandResult:
-        """Run a command at the target, with the variables of ``environment`` added to its environment."""
+        """Run a command at the target. Add the variables of ``environment`` to the environment of the command."""
 
 
 class Fingerprinter:
