@@ -14,7 +14,7 @@ SUPPORTED = "executorch>=1.4.1,<1.6"
 TESTED = ("1.5.1", "1.4.1")
 """Versions that etdev's tests run with, newest first. ``constraints.txt`` pins the newest version."""
 INSTALL_SUPPORTED = f'pip install "executorch=={TESTED[0]}"'
-"""Command that replaces a version that is not supported."""
+"""Command that replaces an unsupported version of ExecuTorch."""
 _OLDEST, _TOO_NEW = (1, 4, 1), (1, 6)
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
 

@@ -374,10 +374,10 @@ def _wait_for_disk(path: Path) -> None:
 
 @contextmanager
 def write_errors_named(path: Path, files: tuple[str | None, ...] | None = None) -> Iterator[None]:
-    """Convert an OSError of the block to a WriteError about ``path``.
+    """Inside the block, convert an OSError to a WriteError about ``path``.
 
-    If ``files`` is given, convert only errors about one of these files. None in ``files`` matches errors without a
-    file name, such as errors of ``write``.
+    If ``files`` is given, convert only errors about one of these files. None in ``files`` matches errors without a file
+    name, such as errors of ``write``.
     """
     try:
         yield

@@ -189,7 +189,7 @@ def load(group: Group, name: str, members: Iterable[str] = ("__call__",)) -> Any
 
 @contextmanager
 def translated(group: Group, name: str, kind: type[EtdevError]) -> Iterator[None]:
-    """Convert unexpected errors of a plugin in the block to ``kind``. The message states the plugin's package."""
+    """Inside the block, convert unexpected errors of a plugin to ``kind``. The message states the plugin's package."""
     try:
         yield
     except EtdevError:

@@ -25,7 +25,7 @@ _MODULES = ("ml_dtypes", "tosa_types", "tosa_serializer", "tosa_serializer.numpy
 
 
 def folder() -> Path:
-    """Return the folder in which etdev looks for the package, which may not exist."""
+    """Return the folder in which etdev looks for the package. The folder may not exist."""
     given = os.environ.get(VARIABLE)
     return Path(given) if given else Path(sys.prefix, "share", DISTRIBUTION)
 

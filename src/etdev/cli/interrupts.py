@@ -116,7 +116,7 @@ os.register_at_fork(after_in_child=INTERRUPTS.forget)
 
 
 class Interruptible:
-    """Wrapper of a progress display that raises KeyboardInterrupt at each event after a signal.
+    """Wrapper of a progress display. After a signal, the wrapper raises KeyboardInterrupt at each event.
 
     This is necessary because a library may have lost the first KeyboardInterrupt.
     """

@@ -1,4 +1,4 @@
-"""Tables for building and deploying targets, which do not affect the bytes of artifacts."""
+"""Config tables for building and deploying. They do not affect the bytes of artifacts."""
 
 from __future__ import annotations
 

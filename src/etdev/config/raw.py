@@ -34,7 +34,7 @@ class Raw:
 
     @property
     def name(self) -> str:
-        """Last name of the key."""
+        """Last part of the key."""
         return str(self.path[-1])
 
     @property

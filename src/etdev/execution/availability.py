@@ -25,7 +25,7 @@ def left_out(devices: Sequence[Device], device_map: DeviceMap) -> str | None:
 
 
 def absent(devices: Sequence[Device], device_map: DeviceMap) -> str | None:
-    """Return a message such as ``no CUDA device``, or None.
+    """Return a message such as ``no CUDA device``.
 
     Return None if each device is available on this machine or simulated.
     """

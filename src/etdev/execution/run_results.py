@@ -165,7 +165,8 @@ def _with_places(result: CallResult, places: Sequence[Path]) -> CallResult:
 def _together(values: Sequence[Any], cut: Literal["rows", "axis"]) -> Any:
     """Join the values of one output from all calls into one array.
 
-    ``cut`` is the kind of split into calls. Raises :class:`~etdev.runtime.errors.RunError` if the shapes differ.
+    ``cut`` states how the data set was split into calls. Raises :class:`~etdev.runtime.errors.RunError` if the shapes
+    differ.
     """
     import torch
 

@@ -232,9 +232,9 @@ class _BufferCheck:
                 yield f"{self.label}: it overlaps another allocation of {item.size:,} bytes at {item.address:#x}"
 
     def _method_problems(self, plan: m.ExecutionPlan) -> Iterator[str]:
-        """Test the buffer with the extents of a method; yield one sentence for each problem.
+        """Test the buffer with the byte ranges that a method uses; yield one sentence for each problem.
 
-        Write each extent when its use begins, and read the extent back when its use ends.
+        Write each range when its use begins, and read the range back when its use ends.
         """
         extents = _extents(plan, self._index, self._inputs)
         moments = [(item.start, 1, item) for item in extents] + [(item.end, 0, item) for item in extents]
@@ -304,7 +304,7 @@ def _name(plan: m.ExecutionPlan, value: int) -> str:
 
 
 def _pieces(size: int, name: str) -> Iterator[tuple[int, bytes]]:
-    """Yield the byte pattern of an extent in pieces; each item has the piece's offset and its bytes."""
+    """Yield the byte pattern for ``size`` bytes in pieces, each as ``(offset, bytes)``."""
     pattern = random.Random(name).randbytes(min(size, _PERIOD))
     whole = pattern * min(_PIECE // _PERIOD, size // _PERIOD + 1) if size > _PERIOD else pattern
     for start in range(0, size, _PIECE):

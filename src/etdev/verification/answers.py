@@ -17,7 +17,7 @@ class Finding:
     summary: str
     problems: tuple[str, ...] = ()
     gate: bool = False
-    """True if a figure missed a limit of the config; False if the file is broken."""
+    """True if the check failed because of a limit in the config, False if the file is broken."""
 
     @classmethod
     def of(cls, problems: Sequence[str], summary: str = "", *, gate: bool = False) -> Finding:

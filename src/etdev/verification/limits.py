@@ -32,7 +32,7 @@ class Measured:
     records: Mapping[str, DelegateRecord] = field(default_factory=dict)
     """Maps the SHA-256 of a delegate's blob to the compiler's record of the delegate."""
     banks: Mapping[int, str] = field(default_factory=dict)
-    """Maps a memory id to the name of the target's bank."""
+    """Maps a memory id to the name of the target's bank with this id."""
     notes: Mapping[str, MethodNotes] = field(default_factory=dict)
     """Maps a method to its notes in the sidecar, such as modules and source lines; empty if unknown."""
 

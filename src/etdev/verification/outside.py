@@ -20,9 +20,9 @@ from etdev.runtime.stock import ProgramFailureError
 def ram_parts(planned: int, outside: tuple[MemoryOutside, ...] | str) -> Parts | str:
     """Return the parts of a target's RAM on the host, or the reason why a part is unknown.
 
-    All methods are loaded. ``planned`` is the planned memory in bytes, and ``outside`` the result of
-    :func:`measure_outside`. The methods share the temporary pool, so its size is the maximum over the methods. All
-    other parts are sums over the methods.
+    The parts are those of a program with all methods loaded. ``planned`` is the planned memory in bytes. ``outside`` is
+    the result of :func:`measure_outside`. The methods share the temporary pool, so its size is the maximum over the
+    methods. All other parts are sums over the methods.
     """
     if isinstance(outside, str):
         return outside

@@ -12,7 +12,7 @@ _LABEL_WIDTH = 11
 _LISTED = 8
 """Maximum number of names listed on one line."""
 _MOST = 400
-"""Maximum number of characters shown of one text from a file."""
+"""Maximum number of characters to show of one text from a file."""
 
 
 def escaped(text: str) -> str:

@@ -30,7 +30,7 @@ class Finding:
     """Message, as a sentence."""
     level: Level = "error"
     source: str | None = None
-    """File of the finding, with the path as in messages; or another source, such as ``--set``."""
+    """File of the finding, with the same path as in messages, or another source, such as ``--set``."""
     line: int | None = None
     """Line number, from 1."""
     column: int | None = None

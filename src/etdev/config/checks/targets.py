@@ -107,7 +107,7 @@ def _check_quantized(quantized: Raw, declared: Raw, method: str) -> Iterator[Iss
 
 
 def check_profiles(config: Raw) -> Iterator[Issue]:
-    """Check that profiles contain only keys that are allowed in a profile."""
+    """Report each key that a profile must not contain."""
     for profile in config["profiles"].tables:
         for key in NOT_IN_PROFILES:
             if key in profile:

@@ -46,7 +46,7 @@ class Example:
 
 
 def example(template: str, *settings: Mapping[str, Any], table: str = "") -> Example:
-    """Return a hint with settings. :meth:`Example.text` writes the settings in YAML or TOML, like the config file."""
+    """Return a hint with settings. :meth:`Example.text` writes the settings in the notation of the config file."""
     return Example(template, tuple(Setting(values, table) for values in settings))
 
 

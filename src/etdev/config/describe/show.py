@@ -26,7 +26,7 @@ class Row:
 
     key: KeyPath
     value: Any
-    """Valid effective value; None if the key is not set."""
+    """Effective value after validation; None if the key is not set."""
     is_default: bool
     """True if the value equals the default, even if a layer sets the value."""
     origin: Origin | None

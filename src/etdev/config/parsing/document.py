@@ -25,7 +25,7 @@ class Position(NamedTuple):
 class Place(NamedTuple):
     """Positions of a key and of its value in a file.
 
-    For a list element, ``key`` is the position of the element. A table with a header, a dotted key or a YAML block has
+    For a list element, ``key`` is the position of the element. Tables from a header, a dotted key or a YAML block have
     no braces. For such a table, ``value`` is the position of the header or of the key.
     """
 

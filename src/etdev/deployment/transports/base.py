@@ -73,7 +73,7 @@ class Transport(Protocol):
         """Rename ``folder`` to ``to``, which must not exist.
 
         ``last`` is the name of a file in the folder. A transport that copies the files one by one copies this file
-        last. It fails if the file was removed from ``folder`` before.
+        last. The copy fails if this file was removed from ``folder`` in the meantime.
         """
 
     def remove(self, path: str) -> None:

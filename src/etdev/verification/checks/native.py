@@ -146,7 +146,7 @@ class WitnessedRuntime:
 
 @contextmanager
 def _of_stock() -> Iterator[None]:
-    """Add to the text of each error in the block that the stock runtime failed."""
+    """Inside the block, make each error say that the stock runtime failed."""
     try:
         yield
     except ProgramFailureError as error:

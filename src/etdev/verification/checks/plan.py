@@ -1,4 +1,4 @@
-"""Check *plan*: looks for storages that overlap in the memory plan while both are in use."""
+"""Check *plan*: looks for storages that are in use at the same time and overlap in the memory plan."""
 
 from __future__ import annotations
 
