@@ -43,7 +43,7 @@ class PointerAttributes:
     """Properties of an address, as the device's driver reports them."""
 
     device: Device
-    """Device that contains the address, with the device index that programs use."""
+    """Device that contains the address. Its index is the one that programs use."""
     kind: str
     """Kind of memory: ``device``, ``host`` or ``managed``."""
     source: str
@@ -93,7 +93,7 @@ class DeviceAllocator(MoveOnly, ABC):
         """Addresses of allocations that have not been freed, in ascending order."""
         self._live: dict[int, Allocation] = {}
         self._buffers: dict[tuple[int, int], Allocation] = {}
-        """Planned buffers that :meth:`init_buffer` allocated, by ``(memory_id, index)``."""
+        """Maps ``(memory_id, device index)`` to the planned buffer that :meth:`init_buffer` allocated."""
         self.counters = Counters()
 
     # Implemented by each type of device
@@ -361,7 +361,7 @@ class Registry:
 
     @contextmanager
     def replaced(self, *allocators: DeviceAllocator) -> Iterator[Registry]:
-        """Use these allocators for their device types in the block, then restore the previous allocators."""
+        """In the block, use these allocators for their device types. Restore the previous allocators at the end."""
         before = dict(self._allocators)
         self._allocators.update({allocator.device_type: allocator for allocator in allocators})
         try:

@@ -36,8 +36,11 @@ _NOISE = re.compile(
     r"|I [\d:.]+ executorch:(OpenvinoBackend|cpuinfo_utils)\.cpp:\d+\] "
     r"|E [\d:.]+ executorch:method\.cpp:\d+\] arg \d+ with type id \d+"
 )
-"""Beginnings of lines that the packages executorch, torchao and torch print on every start, and of lines that only
-list the arguments of a failed instruction."""
+"""Pattern for the beginning of a line in the log that an error message leaves out.
+
+The packages executorch, torchao and torch print some of these lines on every start. Other lines only list the arguments
+of a failed instruction.
+"""
 
 
 class ProgramFailureError(Exception):
@@ -208,11 +211,11 @@ def _end_with_this_process(watched: int, child: int) -> None:
 
 
 class Crash(Exception):  # noqa: N818 - not an error of etdev, but a report of the process
-    """A process's report of its own crash. Errors append its message to "the process ended with signal SIGSEGV"."""
+    """Report of a process about its own crash. Errors append the report to "ended with signal SIGSEGV"."""
 
 
 def openvino_environment() -> dict[str, str]:
-    """Return the environment variables with which OpenVINO's backend finds its library; empty if none is needed."""
+    """Return the environment variables that OpenVINO's backend needs to find its library; empty if it needs none."""
     spec = importlib.util.find_spec("openvino")
     if spec is None or spec.origin is None or "OPENVINO_LIB_PATH" in os.environ:
         return {}

@@ -1,4 +1,7 @@
-"""Order of tensors' dimensions in memory. ExecuTorch reads inputs in the declared order and does not check it."""
+"""Orders of a tensor's dimensions in memory.
+
+ExecuTorch reads an input in the order that the method declares. It does not check the order of the given tensor.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ if TYPE_CHECKING:
     import torch
 
 DimOrder: TypeAlias = tuple[int, ...]
-"""Numbers of a tensor's dimensions in memory, from the outermost to the innermost."""
+"""Indices of a tensor's dimensions, in the order of memory from the outermost to the innermost."""
 
 
 def input_orders(plan: m.ExecutionPlan) -> tuple[DimOrder | None, ...]:
@@ -22,7 +25,7 @@ def input_orders(plan: m.ExecutionPlan) -> tuple[DimOrder | None, ...]:
 
 
 def arrange_inputs(inputs: Sequence[Any], orders: Sequence[DimOrder | None]) -> list[Any]:
-    """Return the inputs of a call, with each tensor's elements in the declared order of memory.
+    """Return the inputs of a call. In memory, each tensor has the dimension order that the method declares for it.
 
     A value that does not match its declaration is returned as it is, because the runtime reports the mismatch.
     """
@@ -36,7 +39,7 @@ def _arranged(value: Any, order: DimOrder | None) -> Any:
 
 
 def to_memory_order(tensor: torch.Tensor, dim_order: DimOrder) -> torch.Tensor:
-    """Return a contiguous tensor of the same shape, whose bytes are the elements of ``tensor`` in ``dim_order``.
+    """Return a contiguous tensor of the same shape. Its bytes are the elements of ``tensor`` in ``dim_order``.
 
     Unless the order is row-major, an element's index in the result differs from its index in ``tensor``.
     """
@@ -44,7 +47,7 @@ def to_memory_order(tensor: torch.Tensor, dim_order: DimOrder) -> torch.Tensor:
 
 
 def from_memory_order(tensor: torch.Tensor, dim_order: DimOrder) -> torch.Tensor:
-    """Return a contiguous row-major tensor, given a tensor whose bytes are the elements in ``dim_order``.
+    """Return a row-major tensor for a contiguous tensor whose bytes are in the order ``dim_order``.
 
     This is the inverse of :func:`to_memory_order`.
     """

@@ -41,7 +41,7 @@ class OutOfDeviceMemoryError(MissingRequirementError):
 class PlannedBufferError(RunError):
     """Error for a planned buffer that cannot be allocated or initialized on its device.
 
-    All memory that was allocated for the load is freed. The exit code is the exit code of ``cause``.
+    The loader has freed all memory that it allocated. The exit code is that of ``cause``.
     """
 
     def __init__(self, what: str, buffer: int, device: Device, asked: int, free: int | None, cause: EtdevError) -> None:

@@ -38,9 +38,9 @@ def load_method(
     inplace: InPlaceTable = DEFAULT,
     bounds: Bounds | None = None,
 ) -> Method:
-    """Load one method, with planned buffers from ``memory`` or allocated through ``registry``.
+    """Load one method. Use the planned buffers in ``memory`` if it is given; otherwise allocate buffers.
 
-    By default, the registry is that of the process. Raises :class:`~etdev.runtime.errors.PlannedBufferError` if a
+    The default ``registry`` is that of the process. Raises :class:`~etdev.runtime.errors.PlannedBufferError` if a
     planned buffer cannot be allocated or initialized. Memory allocated before an error is freed.
     """
     registry = registry or default_registry()

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     import torch
 
 _BASE = 1 << 59
-"""First address for devices; above all pointers of a process, and below all addresses of simulated devices."""
+"""First address for devices. Pointers of a process are lower, and addresses of simulated devices are higher."""
 _SPACE = 1 << 48
 """Number of addresses for each device."""
 _GAP = 4096
@@ -267,7 +267,10 @@ def _free(orchestrator: Orchestrator, handle: Handle | ObjectHandle) -> None:
 
 
 def _result(future: TaskFuture) -> Any:
-    """Return the result of a task; if the task did not run because an earlier task failed, raise that task's error."""
+    """Return the result of a task, or raise its error.
+
+    If the task did not run because an earlier task failed, raise the error of the earlier task.
+    """
     try:
         return future.result()
     except PoisonedError as error:
@@ -279,7 +282,7 @@ def _result(future: TaskFuture) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Recipe:
-    """Data from which a worker loads a delegate on the worker's own device."""
+    """Data that a worker needs to load a delegate on its own device."""
 
     id: str
     data: bytes

@@ -102,7 +102,7 @@ class ProgramPool(MoveOnly):
     def keep(self, method: str, position: int, tensor: torch.Tensor, declared: m.Tensor) -> None:
         """Store an input on the device of each worker, so that later calls do not copy the input.
 
-        ``declared`` is the input in the file. The workers' memory must be on the device of ``declared``.
+        ``declared`` is the file's description of the input. The workers' memory must be on the device that it states.
         """
         dense = dense_in(tensor.detach(), declared.dim_order)
         order = sorted(range(dense.dim()), key=dense.stride, reverse=True)
@@ -239,7 +239,7 @@ def _unpack(value: Any) -> Any:
 
 
 _Forms: TypeAlias = Mapping[int, tuple[m.ScalarType, tuple[int, ...], tuple[int, ...]]]
-"""Element type, sizes and dimension order of each stored input, by the input's position."""
+"""Maps the position of a stored input to its element type, sizes and dimension order."""
 
 
 class _Session:

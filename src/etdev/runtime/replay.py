@@ -152,7 +152,7 @@ def missing_kernels(program: Program) -> tuple[str, ...]:
 
 @contextmanager
 def _placed(what: str, planned: m.Value | None) -> Iterator[None]:
-    """Set the location of each error in the block: ``what``, then the memory of the value ``planned``."""
+    """Set the location of each error in the block: ``what``, then the memory that contains the value ``planned``."""
     try:
         yield
     except EtdevError as error:

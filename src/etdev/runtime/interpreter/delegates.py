@@ -12,7 +12,10 @@ from etdev.runtime.interpreter.settings import DelegateContext, DelegateExecutor
 
 
 def executors() -> Mapping[str, ExecutorFactory]:
-    """Return the executor factory of each backend; a plugin is imported before its first delegate is loaded."""
+    """Return a map from each backend to the function that loads its delegates.
+
+    The function for a plugin's backend imports the plugin on its first call.
+    """
     others = (name for name in plugins.names(EXECUTORS) if name not in EXECUTORS.built_in)
     return {reference.BACKEND: reference.load, **{name: partial(_load_plugin, name) for name in others}}
 

@@ -92,7 +92,7 @@ def _identity(machine: Values, args: tuple[int, ...]) -> None:
 
 
 def _as_strided_copy(machine: Values, args: tuple[int, ...]) -> None:
-    """Copy a strided view of a tensor; the offset is relative to the first element of the tensor."""
+    """Copy a strided view of a tensor. The offset counts elements from the first element of that tensor."""
     source, out = machine.tensor(args[0]), machine.tensor(args[-1])
     sizes, steps = machine.integers(args[1]), machine.integers(args[2])
     start = machine.values[args[3]] or 0
@@ -154,7 +154,7 @@ def _d2h_copy(machine: Values, args: tuple[int, ...]) -> None:
 
 
 def _copied(machine: Values, args: tuple[int, ...]) -> tuple[RunTensor, RunTensor]:
-    """Return the source and target of a copy between host and device, after checking both."""
+    """Check the source and the target of a copy between host and device. Return both."""
     source, out = machine.tensor(args[0]), machine.tensor(args[-1])
     if source.declared.scalar_type is not out.declared.scalar_type or source.dim_order != out.dim_order:
         raise RunError(f"{source.describe()} and {out.describe()} differ in element type or dimension order")

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from etdev.runtime.interpreter.values import Values
 
 InPlaceTable = Mapping[str, tuple[Donor, ...]]
-"""Maps a kernel to the operands whose bytes its outputs may reuse."""
+"""Maps a kernel to pairs of an operand and an output. The output may overwrite the operand."""
 
 _SCRATCH_BYTE = 0xA5
-"""Content of scratch memory after a kernel."""
+"""Number that the interpreter writes to scratch memory after a kernel has run."""
 _KEPT_SIZES = 4096
 """Maximum number of entries in the cache of result sizes."""
 _ON_STORAGE = frozenset(
@@ -37,7 +37,7 @@ _ON_STORAGE = frozenset(
 In the interpreter, that storage is a whole planned buffer, which also contains other tensors.
 """
 _ALWAYS_TAKEN = 1 << 26
-"""Maximum size in bytes of results that are computed even if much less memory is planned for them."""
+"""Size limit in bytes. Smaller results are always computed, even if their planned memory is much smaller."""
 
 
 def resolve(operator: m.Operator) -> Kernel | None:
@@ -126,9 +126,10 @@ class KernelRun:
 def check_overlaps(
     name: str, operands: Sequence[Sequence[RunTensor]], outs: Sequence[RunTensor], donors: set[tuple[int, int]]
 ) -> None:
-    """Raise an error if two outputs overlap, or if an output overlaps an operand without a pair in ``donors``.
+    """Raise an error if two outputs overlap, or if an output overlaps an operand.
 
-    A pair consists of the position of an operand, and the position of an output that may have the same bytes.
+    ``donors`` contains the exceptions: pairs of the position of an operand and the position of an output. These two may
+    have the same bytes.
     """
     for position, inputs in enumerate(operands):
         for tensor in inputs:
@@ -152,7 +153,7 @@ def _listed(result: Any) -> list[torch.Tensor]:
 
 
 def _key(value: Any) -> Any:
-    """Return a key for the cache of result sizes: dtypes, sizes and plain values."""
+    """Return a key for the cache of result sizes. A tensor in ``value`` counts by its dtype and sizes."""
     if hasattr(value, "data_ptr"):
         return value.dtype, tuple(value.shape)
     if isinstance(value, list | tuple):
@@ -161,7 +162,7 @@ def _key(value: Any) -> Any:
 
 
 def _result_bytes(kernel: Kernel, args: Sequence[Any], keywords: Mapping[str, Any]) -> int:
-    """Return the size of the results, computed on the ``meta`` device; 0 if the size depends on data."""
+    """Compute the results on the ``meta`` device and return their size in bytes; 0 if the size depends on data."""
     keywords = {**keywords, **({"device": "meta"} if kernel.needs_device else {})}
     try:
         results = _listed(kernel.function(*[_as_meta(arg) for arg in args], **keywords))

@@ -29,8 +29,8 @@ def fill(memory: Memory, start: int, end: int) -> None:
 class Poison:
     """Poison for the planned buffers of one method; bytes are overwritten as soon as they are no longer in use.
 
-    ``memories`` contains the memory of each planned buffer, by the buffer's index. State is never overwritten,
-    including the state of other methods in the same memory.
+    ``memories`` maps the index of a planned buffer to its memory. State is never overwritten. This includes the state
+    of other methods in the same memory.
     """
 
     def __init__(self, found: MethodMemory, memories: Sequence[Memory | None]) -> None:

@@ -23,7 +23,7 @@ _IN_TORCH = {
     "choose_qparams.Tensor_out": "choose_qparams.tensor",
     "choose_qparams_per_token_asymmetric.out": "choose_qparams_per_token_asymmetric.default",
 }
-"""Maps a kernel to the overload of PyTorch's operator with the same parameters."""
+"""Maps a kernel to PyTorch's overload that has the same parameters."""
 
 
 @cache
@@ -125,4 +125,4 @@ _HERE: dict[str, tuple[Callable[..., Any], str]] = {
         for overload, more in (("out", ""), ("dtype_out", " dtype"))
     },
 }
-"""Maps a kernel to the function that computes its results, and to the names of the kernel's parameters."""
+"""Maps a kernel to a pair: the function that computes its results, and the names of its parameters."""

@@ -1,4 +1,4 @@
-"""Search for the PyTorch function that computes the results of a kernel and allocates memory for them."""
+"""Search for the PyTorch function that replaces a kernel. It returns new tensors with the kernel's results."""
 
 from __future__ import annotations
 

@@ -36,9 +36,9 @@ class Settings:
     """True to overwrite unused bytes with poison."""
     bounds: Bounds = field(default_factory=Bounds)
     inplace: InPlaceTable = field(default_factory=lambda: DEFAULT)
-    """Maps a kernel to the operands whose bytes its outputs may reuse."""
+    """Maps a kernel to pairs of an operand and an output. The output may overwrite the operand."""
     depth: int = 0
-    """Number of delegates that contain the program; 0 for a program in a file."""
+    """Nesting depth: 0 for a program in a file, 1 for the program of one of its delegates."""
     executors: Mapping[str, ExecutorFactory] = field(default_factory=dict)
     """Maps a backend to the function that loads its delegates."""
 

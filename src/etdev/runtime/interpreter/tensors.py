@@ -35,7 +35,7 @@ class Memory:
     """Contiguous memory of one device.
 
     Code that runs on this device accesses the memory with :meth:`bytes`. Other code copies the memory with
-    ``allocator``. Memory of the caller and temporary memory have no allocator.
+    ``allocator``. Temporary memory and the caller's memory have no allocator.
     """
 
     __slots__ = ("_bytes", "address", "allocator", "device", "size", "writable")
@@ -176,7 +176,7 @@ class RunTensor:
         self.memory, self.offset = memory, offset
 
     def view(self, at: Device) -> torch.Tensor:
-        """Return the content for code on the device ``at``, without a copy unless the bytes are misaligned."""
+        """Return the content for code on the device ``at``. Copy the content only if its bytes are misaligned."""
         import torch
 
         if not self.nbytes:
@@ -187,7 +187,7 @@ class RunTensor:
         return found.view(self.dtype).as_strided(self.sizes, strides(self.sizes, self.dim_order))
 
     def write(self, at: Device, content: torch.Tensor) -> None:
-        """Write content of the same sizes on the device ``at``; convert the content to the tensor's element type."""
+        """Convert ``content`` to the element type and write it on the device ``at``. The sizes must be equal."""
         import torch
 
         if not self.nbytes:

@@ -1,4 +1,7 @@
-"""The native runtime: ExecuTorch's own C++ runtime in a child process, which etdev compiles on first use."""
+"""The native runtime: a child process that runs programs with ExecuTorch's own C++ runtime.
+
+etdev compiles the executable of the child process on first use.
+"""
 
 from etdev.runtime.native.client import Fault, NativeRuntime, Pools
 from etdev.runtime.native.executable import host_executable

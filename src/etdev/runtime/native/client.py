@@ -22,14 +22,15 @@ from etdev.runtime.native.wire import Answer, Kind, RefusedError, Request, recei
 from etdev.runtime.native_libraries import compile_hint
 
 ALIGNMENT = 16
-"""Alignment of planned buffers on the host in bytes, equal to that of ``malloc`` on most platforms."""
+"""Alignment in bytes of planned buffers on the host. On most platforms, ``malloc`` uses the same alignment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
     """A simulated failure of a device operation.
 
-    The call number ``nth`` of ``operation`` fails, counted from 1. If ``lasting``, all later calls fail, too.
+    ``nth`` is the number of the call of ``operation`` that fails, counted from 1. If ``lasting``, all later calls fail,
+    too.
     """
 
     operation: Literal["allocate", "copy_host_to_device", "copy_device_to_host"]
@@ -49,7 +50,7 @@ class Pools:
     method: int | None = None
     temporary: int | None = None
     failing: int = 0
-    """Number of the allocation that fails in each pool, counted from 1; 0 if no allocation fails."""
+    """In each pool, the allocation with this number fails. The first one has number 1; 0 if none fails."""
 
 
 class NativeRuntime:
@@ -165,8 +166,8 @@ class NativeRuntime:
     ) -> tuple[str, ...]:
         """Load a program with its data files. Return the names of its methods, including constant methods.
 
-        With ``shared``, all methods use the same planned buffers. ``inputs`` maps a method to the number of inputs of
-        each delegate call, by the call's position. By default, these numbers are derived from the file.
+        With ``shared``, all methods use the same planned buffers. ``inputs`` maps a method to a second map: from the
+        position of a delegate call to the call's number of inputs. By default, these numbers are derived from the file.
         """
         with self._lock:
             self._crash, self._program, self.opened = None, (file, tuple(data), shared), {}

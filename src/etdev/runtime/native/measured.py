@@ -44,7 +44,7 @@ class Opened:
     heap: int
     """Heap bytes that remain allocated after loading, such as packed weights of delegates."""
     heap_peak: int
-    """Largest number of heap bytes in use at once during loading."""
+    """Largest number of heap bytes in use at once during loading, minus the number before loading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class Called:
     heap: int
     """Heap bytes that the calls allocated and did not free."""
     heap_peak: int
-    """Largest number of heap bytes in use at once during the calls, minus the bytes in use before them."""
+    """Largest number of heap bytes in use at once during the calls, minus the number before the first call."""
     damages: tuple[str, ...]
-    """One sentence for each buffer in which a write was out of bounds."""
+    """One text for each buffer beyond whose bounds a kernel or delegate wrote. The text names the buffer."""
     devices: dict[Device, DeviceCounts]
 
 

@@ -40,9 +40,9 @@ class Toolchain:
     cmake: Path
     compiler: Path
     arguments: tuple[str, ...]
-    """Arguments of every call of the compiler, from ``CXX``."""
+    """Arguments in ``CXX``, which every call of the compiler gets."""
     launchers: tuple[Path, ...]
-    """Programs that call the compiler, such as ccache, from ``CXX``."""
+    """Programs in ``CXX`` that call the compiler, such as ccache."""
     ninja: Path | None
     """Ninja; None if CMake has to use make."""
 

@@ -24,19 +24,19 @@ Unused = Mapping[int, list[Range]]
 
 @dataclass(frozen=True, slots=True)
 class MethodUnused:
-    """Unused bytes of a method, and of the programs in its delegates of the backend ``EtdevReferenceBackend``."""
+    """Unused bytes of a method, and of the nested programs in its reference delegates."""
 
     own: Unused = field(default_factory=dict)
     nested: tuple[Unused, ...] = ()
-    """Unused bytes of the program in each of these delegates, in order. Empty for a program that cannot be analyzed."""
+    """Unused bytes of each nested program, in the order of the delegates; empty if it cannot be analyzed."""
 
 
 def unused_bytes(program: Program, known: Mapping[str, DelegateInputs], *, shared: bool) -> dict[str, MethodUnused]:
     """Return the unused bytes of each method whose data flow can be analyzed, by the method's name.
 
-    ``known`` maps a method to the number of inputs of its delegate calls, by the call's position. If ``shared``,
-    methods share their planned buffers. Then the state of a method counts as used in all other methods, and the result
-    is empty unless all data flows can be analyzed.
+    ``known`` maps a method to a second map: from the position of a delegate call to the call's number of inputs. If
+    ``shared``, methods share their planned buffers. Then the state of a method counts as used in all other methods. The
+    result is then empty if the data flow of any method cannot be analyzed.
     """
     memories: dict[str, tuple[m.ExecutionPlan, MethodMemory]] = {}
     for plan in program.execution_plan:
@@ -71,9 +71,10 @@ def _nested(program: Program, plan: m.ExecutionPlan) -> Iterator[Unused]:
 
 
 def _observed(plan: m.ExecutionPlan, memory: MethodMemory, unused: Unused) -> Unused:
-    """Replace each position by the next calls of kernels or delegates. The host can fill bytes only before these calls.
+    """Replace each position in ``unused`` by the positions of the next kernel or delegate calls.
 
-    ExecuTorch does not report other instructions to the host. Omit bytes that are in use again at the new position.
+    ExecuTorch reports only these calls to the host, so the host can fill bytes only before these calls. Omit bytes that
+    are in use again at the new position.
     """
     graph = flow_graph(plan)
     found: dict[int, list[Range]] = {}
@@ -115,7 +116,7 @@ def _successors(graph: FlowGraph, position: int) -> list[int]:
 
 
 def _inputs(program: Program, plan: m.ExecutionPlan, known: DelegateInputs) -> DelegateInputs | None:
-    """Return the number of inputs of each delegate call, by position; None if a number is unknown."""
+    """Map the position of each delegate call to its number of inputs. Return None if one number is unknown."""
     found = {**delegate_inputs(plan), **known}
     for position, call in enumerate(flow_graph(plan).instructions):
         if not isinstance(call, m.DelegateCall):

@@ -77,8 +77,8 @@ class Request:
     def inputs(self, method: str, values: Sequence[Any]) -> None:
         """Add the inputs of a method: tensors, numbers, strings and None.
 
-        Raises :class:`~etdev.errors.UsageError`, with the input, for a value of another type or an int of more than 64
-        bits.
+        Raises :class:`~etdev.errors.UsageError` for a value of another type, or for an int of more than 64 bits. The
+        error names the input.
         """
         self.add("I", len(values))
         for position, value in enumerate(values):

@@ -170,7 +170,7 @@ def _stays(argument: Resident | ResidentObject, where: str) -> MemoryArgument | 
 
 
 def _use(argument: Resident | ResidentObject, sent: Any) -> Use:
-    """Return the :class:`Use` for an argument. The task may access only a part of the handle's bytes."""
+    """Return the :class:`Use` for an argument. It may cover fewer bytes than the handle."""
     if isinstance(argument, ResidentObject):
         return argument.handle.use(argument.access)
     return argument.handle.view(0, sent.size).use(argument.access)

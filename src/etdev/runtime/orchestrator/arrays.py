@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from etdev.runtime.simulated import SimulatedDevice
 
 _TORCH_ONLY = {"bfloat16": 2}
-"""Bytes per element, for element types that only torch has."""
+"""Maps the name of an element type that numpy lacks to the number of bytes per element."""
 _ELEMENTS = (
     {"bool": 1, "uint8": 1, "int8": 1, "uint16": 2, "int16": 2, "uint32": 4, "int32": 4, "uint64": 8, "int64": 8}
     | {"float16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16}
     | _TORCH_ONLY
 )
-"""Bytes per element, for the element types of arrays in a worker's memory."""
+"""Maps the name of an element type to the number of bytes per element. Workers support no other types."""
 
 
 def element_size(dtype: str) -> int:

@@ -48,7 +48,7 @@ class Work:
     future: TaskFuture
     start: Start
     nbytes: int = 0
-    """Host bytes that the node uses until its end."""
+    """Bytes of host arrays that count toward the limit on bytes until the node ends."""
     over: Callable[[Node, Work], Any] | None = None
     """Function that returns the future's result after success; called while the lock is held."""
     always: Callable[[], None] | None = None
@@ -230,7 +230,7 @@ class Engine:
         return f"{node.label}, which is {node.state.value}," if node else "none"
 
     def follow(self, changes: Changes) -> None:
-        """Apply changes without the lock, including further changes that result from them."""
+        """Apply changes while the lock is not held. Then apply further changes that result from these changes."""
         todo: deque[_Step] | None = getattr(self._following, "todo", None)
         steps: deque[_Step] = deque()
         for node in changes.doomed:
@@ -334,7 +334,7 @@ class Engine:
     def _drive(self, future: TaskFuture) -> None:
         """If the transport has no threads, run queued tasks in this thread until a future is done.
 
-        In a callback, first apply the pending changes of this thread. If the future is then not done, raise an error.
+        In a callback, first apply the pending changes of this thread. If the future is still not done, raise an error.
         """
         todo: deque[_Step] | None = getattr(self._following, "todo", None)
         while todo and not future.done():

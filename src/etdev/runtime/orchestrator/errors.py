@@ -41,7 +41,7 @@ class WorkerLost(OrchestratorError):  # noqa: N818 - an event; other systems use
 
 
 class PoisonedError(OrchestratorError):
-    """Error for a task that did not run, because a task that writes an input of this task failed."""
+    """Error for a task that did not run, because an earlier task failed to write one of its inputs."""
 
     def __init__(self, task: str, cause: BaseException) -> None:
         self.cause = cause

@@ -32,7 +32,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Use of the bytes ``start`` to ``stop`` (exclusive) of a buffer by a task."""
+    """A task's use of a part of a buffer: the bytes from ``start`` to ``stop`` (exclusive)."""
 
     key: Key
     start: int

@@ -31,7 +31,7 @@ class _Segment(Generic[NodeT]):
     readers: list[NodeT] = field(default_factory=list)
     """Nodes that read the bytes after the last write."""
     limit: int = 16
-    """Number of readers at which ended readers are removed from the list."""
+    """Length of ``readers`` at which the next read first removes ended nodes from the list."""
 
     def read(self, node: NodeT) -> None:
         if len(self.readers) >= self.limit:
@@ -41,7 +41,7 @@ class _Segment(Generic[NodeT]):
 
 
 class Hazards(Generic[NodeT]):
-    """Record of each byte's last writer and later readers. This record determines the nodes that a new node waits for.
+    """Record of each byte's last writer, and of the readers since then. It determines what a new node waits for.
 
     Nodes that use different bytes of a buffer do not wait for each other.
     """

@@ -74,7 +74,7 @@ class _Life:
     incarnation: int
     lost: WorkerLost | None = None
     past: set[int] = field(default_factory=set)
-    """Numbers of the worker's starts before the current one."""
+    """Incarnation numbers of the worker's earlier starts."""
     freeing: int = 0
     """Number of buffers and objects to free after their last tasks."""
 
@@ -227,7 +227,11 @@ class Ledger:
         found.bytes_avoided += cost.bytes_avoided
 
     def count_copy(self, worker: int, *, to: int = -1, back: int = -1) -> None:
-        """Add a copy to the statistics: of ``to`` bytes to the worker, or of ``back`` bytes from the worker."""
+        """Count a copy in the statistics.
+
+        ``to`` is the number of bytes copied to the worker, ``back`` the number copied from the worker. -1 means that
+        there was no such copy.
+        """
         found = self.stats[worker]
         if to >= 0:
             found.copies_to += 1

@@ -69,5 +69,5 @@ class Outcome:
 
     value: Any
     outputs: Mapping[int, bytes]
-    """Content for the caller's arrays, by position of the argument."""
+    """Maps the position of an argument to the new content of the caller's array."""
     cost: Cost

@@ -36,7 +36,7 @@ class Node:
     memory: bool = False
     """True for a memory operation, which can run while its worker runs a task."""
     job: Any = None
-    """The engine's work for this node, which the scheduler does not use."""
+    """Data of the engine about this node. The scheduler does not use it."""
     state: State = State.WAITING
     waiting: int = 0
     """Number of nodes that must end before this node starts."""
@@ -47,7 +47,7 @@ class Node:
     workers: tuple[int, ...] = ()
     """Worker of each member; empty until all are chosen, because all members start together."""
     ticket: int = 0
-    """Number that determines the node's place in the queues of workers."""
+    """Sort key of the node in the queues of workers. The lowest number is first."""
     running: set[int] = field(default_factory=set)
     """Workers that are running the node."""
 

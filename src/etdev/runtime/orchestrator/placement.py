@@ -28,7 +28,7 @@ class Placement:
         """Workers whose queue or state has changed since the last call of :meth:`take`."""
         self._gone: set[int] = set()
         self._tickets = itertools.count()
-        """Counter whose numbers order the nodes in all queues."""
+        """Counter for the tickets of nodes. All queues are sorted by ticket."""
 
     def add(self, node: Node) -> None:
         """Add a ready node. The caller ensures that there are enough workers for the node's members."""
@@ -42,7 +42,7 @@ class Placement:
             self._changed[worker] = None
 
     def replace(self, node: Node) -> None:
-        """Replace a node's lost workers by other workers. Insert the node into their queues, sorted by ticket."""
+        """Replace a node's lost workers by live workers. Insert the node into their queues in ticket order."""
         before = node.workers
         node.workers = self._choose([None if worker in self._gone else worker for worker in before])
         for worker in set(node.workers).difference(before):

@@ -34,7 +34,7 @@ class Scheduler:
     """Scheduler of nodes on workers numbered from 0; after each event, the caller must apply :meth:`changes`.
 
     A node starts when all nodes that it waits for have ended. A node that reads the output of a failed node fails
-    without running. A failed node still ends only after the nodes that it waits for.
+    without running. Even a failed node ends only after the nodes that it waits for.
     """
 
     def __init__(self, workers: int) -> None:
@@ -142,7 +142,7 @@ class Scheduler:
         node.state = State.FAILED
 
     def _obstacle(self, node: Node) -> BaseException | None:
-        """Return the error of a lost worker that the node needs; None if there is none."""
+        """Return the error of a lost worker without which the node cannot run; None if the node can run."""
         for worker in node.wanted:
             if worker in self._lost:
                 return self._lost[worker]
@@ -199,7 +199,7 @@ class Scheduler:
 
 
 def _first(node: Node) -> BaseException:
-    """Return the error that first caused a node's failure. Another node may have raised this error."""
+    """Return the original error behind a node's failure. An earlier node may have raised this error."""
     error = node.error
     assert error is not None
     return error.cause if isinstance(error, PoisonedError) else error

@@ -44,7 +44,7 @@ class Worker(MoveOnly):
         self.registry, self.device = spec.open()
         self.allocator, self.index = self.registry.get(self.device.type), self.device.index
         self._buffers: dict[int, tuple[int, int]] = {}
-        """Address and size in bytes of each buffer, by the buffer's number."""
+        """Maps the number of a buffer to its address and its size in bytes."""
         self.objects: dict[int, Any] = {}
         self._lock = Lock()
 
@@ -149,7 +149,7 @@ class _Call:
     def __init__(self, worker: Worker, job: Job) -> None:
         self._worker, self._job = worker, job
         self._temporary: dict[int, WorkerArray] = {}
-        """Arrays that were allocated for arguments, by the argument's position."""
+        """Maps the position of an argument to the temporary array that was allocated for it."""
         self._resident: list[WorkerArray] = []
         self.args: list[Any] = []
         self.bytes_to = self.bytes_from = self.bytes_avoided = 0
@@ -185,7 +185,7 @@ class _Call:
                 return given
 
     def outputs(self) -> dict[int, bytes]:
-        """Return the bytes of the arrays to copy back, by position of the argument."""
+        """Map the position of each argument that is copied back to the bytes of its array."""
         found = {}
         for position, array in self._temporary.items():
             if self._job.args[position].back:

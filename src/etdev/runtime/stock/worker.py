@@ -75,7 +75,10 @@ class Worker:
         return outputs
 
     def _shared_inputs(self, name: str, values: list[Any]) -> list[tuple[Any, Any]]:
-        """Return the inputs that a method uses without a copy and may overwrite, each with a copy of its content."""
+        """Return the inputs whose memory the method uses directly and may overwrite.
+
+        Each input is paired with a copy of its content.
+        """
         meta = self._programs[-1].method_meta(name) if self._data is not None else self._methods[name].method_meta()
         return [
             (value, value.clone())

@@ -109,7 +109,7 @@ class _Lane:
         self.alive = False
         """True from the start of the process until its loss is reported."""
         self.failure: BaseException | None = None
-        """Error that prevented the start of the process; None without such an error."""
+        """Error that prevented the start of the process; None if there was no error."""
         self.started = Event()
         """Set after the process has started or failed to start."""
         self._process: subprocess.Popen[bytes] | None = None
@@ -118,7 +118,7 @@ class _Lane:
         self._ending = False
         self._numbers = itertools.count(1)
         self._asked: dict[int, tuple[_Read, Done]] = {}
-        """Decoder and callback of each command without an answer, by the command's number."""
+        """Maps the number of an unanswered command to the decoder of its answer and its callback."""
         self._main = _describe_main()
         self._thread = Thread(target=self._live, name=f"etdev worker {number}", daemon=True)
 

@@ -153,7 +153,10 @@ def name_of(call: Any) -> str:
 
 
 def _refuse(job: Job, error: Exception, dumps: Dumps) -> UsageError:
-    """Return an error that names the function, or the first argument, of a job that cannot be pickled."""
+    """Return an error for a job that cannot be pickled.
+
+    The error names the part that is the reason: the function, or the first such argument.
+    """
     call = name_of(job.call)
     if not _can_be_sent(job.call, dumps):
         return UsageError(

@@ -54,7 +54,10 @@ def main(descriptor: int) -> None:
 
 
 def end_with_parent() -> None:
-    """On Linux, let the system kill this process when the parent's thread that started it ends."""
+    """On Linux, make the system kill this process when the thread that started the process ends.
+
+    The thread belongs to the parent process.
+    """
     if sys.platform == "linux":
         import ctypes
 

@@ -19,14 +19,14 @@ from etdev.runtime.orchestrator.transports.process_worker import end_with_parent
 from etdev.runtime.orchestrator.worker import Worker
 
 GROUPS = {"tasks": 1, "memory": 1, "pulse": 1}
-"""Number of threads of each concurrency group in an actor. Methods of different groups run at the same time."""
+"""Maps a concurrency group of an actor to its number of threads. Methods of different groups can run in parallel."""
 _LARGE = 1 << 16
 """Minimum size in bytes of a part that goes through shared memory."""
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 Answer = tuple[int, int, bool, Sequence[Any]]
-"""Number of the answer, allocated bytes, True for an error, and parts.
+"""Tuple: number of the answer, allocated bytes, True if the answer is an error, and encoded content.
 
 The answer with the highest number has the current number of allocated bytes.
 """
@@ -49,7 +49,10 @@ def read_answer(packed: Any) -> Answer:
 
 
 class RayWorker:
-    """A worker in a Ray actor; errors are answers, so the only failure that Ray sees is the end of the actor."""
+    """A worker in a Ray actor.
+
+    A method that fails returns its error as the answer. Ray itself sees a failure only when the actor ends.
+    """
 
     def __init__(self) -> None:
         self._stamp = 0

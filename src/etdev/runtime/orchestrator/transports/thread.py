@@ -155,7 +155,7 @@ class ThreadTransport(Transport):
         self._lanes[worker] = self._lane(worker)
 
     def kill(self, worker: int) -> None:
-        """Mark the worker as lost; since a thread cannot be killed, its task continues, but the answer is ignored."""
+        """Mark the worker as lost. Its thread cannot be killed, so a running task continues; its answer is ignored."""
         lane = self._lanes[worker]
         if lane.alive:
             lane.end()
