@@ -49,7 +49,7 @@ class Tensors:
     storage: tuple[int, ...]
     """Rows in :class:`Storages` for tensors that share bytes on purpose. :data:`NONE` for other tensors."""
     reason: tuple[int, ...]
-    """Reasons why tensors reuse an operand's bytes or have separate bytes, as indices in ``Document.texts``.
+    """Reasons, as indices in ``Document.texts``. A reason tells why a tensor does or does not reuse an operand's bytes.
 
     :data:`NONE` if unknown.
     """
@@ -57,7 +57,10 @@ class Tensors:
 
 @dataclass(frozen=True, slots=True)
 class Storages:
-    """Storages that several tensors share: aliases, in-place outputs, or parts of a larger tensor. One row each."""
+    """Storages that several tensors share, one row for each storage.
+
+    The tensors are aliases, outputs in place, or parts of a larger tensor.
+    """
 
     offset: tuple[int, ...]
     size: tuple[int, ...]
@@ -73,7 +76,7 @@ class BufferPage:
     tensors: Tensors
     storages: Storages
     live: tuple[tuple[int, int], ...]
-    """Changes of the number of bytes in use, each as ``(instant, new number of bytes)``."""
+    """Pairs of an instant and the number of bytes in use from then on."""
     peak: Peak | None
 
 
@@ -96,7 +99,7 @@ class Values:
     name: tuple[int, ...]
     """Names of the values, as indices in ``Document.texts``. :data:`NONE` for a value without a name."""
     type: tuple[int, ...]
-    """Types and shapes of tensors, types and contents of other values, as indices in ``Document.texts``."""
+    """Descriptions, as indices in ``Document.texts``. They contain the type, and the shape or the content."""
     place: tuple[int, ...]
     """Places of the bytes, as indices in ``Document.texts``. :data:`NONE` for a value that is not a tensor."""
     size: tuple[int, ...]
@@ -120,7 +123,7 @@ class Edges:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Inputs, outputs and state of a method, at which the data flow begins or ends. One row for each."""
+    """Inputs, outputs and state of a method, one row for each. The data flow begins or ends there."""
 
     kind: tuple[int, ...]
     """Kinds, as indices in ``Document.texts``: ``input``, ``output`` or ``state``."""
@@ -133,7 +136,7 @@ class Ends:
 class Graph:
     """Data flow and control flow of a method's instructions.
 
-    The columns of instructions have one row for each instruction, in order of position.
+    Columns about instructions have one row for each instruction, in order of position.
     """
 
     kind: tuple[int, ...]
@@ -146,7 +149,7 @@ class Graph:
     device: tuple[int, ...]
     """Devices that run the instructions, as indices in ``Document.texts``. :data:`NONE` for a copy between devices."""
     arguments: tuple[int, ...]
-    """Value indices, one instruction after the other: the values that it reads, then the values that it writes.
+    """Value indices. Each instruction in turn has the values that it reads, followed by the values that it writes.
 
     A list of tensors is replaced by its tensors.
     """
@@ -155,9 +158,9 @@ class Graph:
     writes: tuple[int, ...]
     """Number of values that each instruction writes."""
     jump_from: tuple[int, ...]
-    """Positions of the instructions that may jump, one row for each possible next instruction."""
+    """Positions of jumps. A jump has one row for each instruction that may run next."""
     jump_to: tuple[int, ...]
-    """Positions of the instructions that may be next."""
+    """Positions of the instructions that may run next, one for each row of ``jump_from``."""
     ends: Ends
     edges: Edges
     values: Values
@@ -165,7 +168,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Modules:
-    """Sizes of the model's modules in a method, with their submodules. One row for each module, parents first."""
+    """Sizes of the model's modules in a method, one row for each module, parents first. Submodules are included."""
 
     path: tuple[int, ...]
     """Paths such as ``layers.0``, as indices in ``Document.texts``. The path of the whole model is empty.
@@ -173,13 +176,13 @@ class Modules:
     :data:`NONE` in the row for unknown modules.
     """
     instructions: tuple[int, ...]
-    """Numbers of instructions."""
+    """Number of instructions of each module."""
     weights: tuple[int, ...]
-    """Bytes of constants and delegates. Each of them counts only for the module that uses it first."""
+    """Bytes of constants and delegates. A constant or delegate counts only for the module that uses it first."""
     written: tuple[int, ...]
-    """Bytes that the instructions write if each runs once."""
+    """Bytes that the instructions of each module write if every instruction runs once."""
     peak: tuple[int, ...]
-    """Bytes of tensors that the modules wrote and that are in use at the peaks of the buffers."""
+    """Bytes that each module wrote and that are in use when a buffer is at its peak. All buffers count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +253,7 @@ class Section:
     size: int
     """Size in bytes."""
     items: tuple[tuple[str, int, str], ...]
-    """The largest items in the section, each with its name, size in bytes, and other facts."""
+    """The largest items in the section, as tuples of a name, a size in bytes, and a text with other facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +313,7 @@ class ProgramPage:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure of the first program (``a``) and of the second (``b``). None if a program does not have the figure."""
+    """A figure of two programs: ``a`` is the first program, ``b`` the second. None if a program lacks the figure."""
 
     name: str
     a: int | None
@@ -321,7 +324,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class WeightChange:
-    """Data that differs between two programs, with its size in each. None if a program does not have the data."""
+    """Data that differs between two programs, with its sizes. A size is None if the program lacks the data."""
 
     name: str
     kind: str
@@ -336,15 +339,15 @@ class MethodDiffPage:
     name: str
     figures: tuple[Figure, ...]
     instruction_a: tuple[int, ...]
-    """Positions in the first method, one row per instruction of both methods. :data:`NONE` for an added instruction."""
+    """Positions in the first method. A row pairs equal instructions; :data:`NONE` if only the second method has it."""
     instruction_b: tuple[int, ...]
-    """Positions in the second method. :data:`NONE` for a removed instruction."""
+    """Positions in the second method, in the same rows. :data:`NONE` if only the first method has the instruction."""
     matched: int
     """Number of tensors in planned memory that both methods have."""
     moved_a: tuple[int, ...]
-    """Value indices, in the first method, of the matched tensors that have another place in the second."""
+    """Value indices in the first method of tensors that have another place in the second method."""
     moved_b: tuple[int, ...]
-    """Value indices of the same tensors in the second method."""
+    """Value indices in the second method of the same tensors, in the same order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +362,7 @@ class DiffPage:
     only_b: tuple[str, ...]
     weights: tuple[WeightChange, ...]
     uncounted: str | None
-    """Note about memory that the figures of planned memory do not contain, or None if there is none to compare."""
+    """Note that memory of delegates is not counted, or None if neither program has delegates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,7 +378,7 @@ class Document:
     """Versions of the packages that made the build. Empty if the build's report is not available."""
     notes: tuple[str, ...] = ()
     diff: DiffPage | None = None
-    """Comparison of the two programs, or None for a page without one."""
+    """Comparison of the two programs, or None for a page without a comparison."""
 
 
 class Texts:

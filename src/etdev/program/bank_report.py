@@ -10,7 +10,7 @@ from etdev.program.info import BufferInfo
 
 @dataclass(frozen=True, slots=True)
 class BankUse:
-    """Contents of one bank, over all methods."""
+    """Use of one bank by all methods of a program."""
 
     name: str
     index: int

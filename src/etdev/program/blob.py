@@ -11,13 +11,13 @@ from typing import cast, final
 CHUNK = 1 << 20
 """Number of bytes that are compared, hashed or written at a time."""
 _HASHED = 64
-"""Number of bytes in each sample from which a hash is computed."""
+"""Number of bytes in each of the samples that determine a blob's hash."""
 
 _CAN_RETURN = hasattr(mmap, "MADV_DONTNEED")
 """True if the system can drop mapped pages. Windows cannot, but trims memory automatically."""
 
 _Slice = tuple[memoryview, int | None]
-"""Bytes, and their start in a mapped file. The start is None for bytes that are not in a file."""
+"""Pair: bytes, and their position in a mapped file. The position is None for bytes that are not in a file."""
 
 
 @final
@@ -27,7 +27,7 @@ class Blob:
     Blobs are equal if their bytes are equal. A slice keeps its mapping alive, and the mapping ends with the last slice.
     If a file is overwritten in place, the blob's bytes change, too. etdev itself replaces files by renaming.
 
-    The system's kernel counts each page of a mapped file that a process has read as memory of that process. To go
+    When a process reads a page of a mapped file, the operating system counts the page as memory of the process. To go
     through all bytes of a blob, use :meth:`pieces`. That method drops pages after use, so a large file takes little
     memory.
     """

@@ -1,4 +1,4 @@
-"""Data of a program's constants in its constant segment."""
+"""Constants in the constant segment of a program."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def constant_data(program: m.Program, tensor: m.Tensor) -> Blob | None:
 
 
 def constants_size(program: m.Program) -> int:
-    """Return the number of bytes in the constant segment that tensors use as data."""
+    """Return the number of bytes of the constant segment that are data of tensors. Shared bytes count once."""
     found = program.constant_segment
     return sum(size for _, size, _ in _together(_used(program, found.offsets, ()))) if found else 0
 
@@ -95,9 +95,9 @@ def _used(program: m.Program, offsets: Sequence[int], added: Sequence[Blob | Run
 
 
 def _together(used: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, list[tuple[int, int]]]]:
-    """Join constants that overlap. Return the resulting disjoint ranges of bytes, in order.
+    """Join constants that overlap. Return disjoint ranges of bytes, in order.
 
-    Each range consists of its start, its size, and the index and start of each constant in the range.
+    A range is a tuple of its start, its size and its constants. A constant is a pair of its index and its start.
     """
     found: list[tuple[int, int, list[tuple[int, int]]]] = []
     for start, size, index in used:
@@ -118,7 +118,7 @@ def _alignment(offsets: Sequence[int]) -> int:
 
 
 def with_segment(program: m.Program, index: int, data: Blob) -> tuple[m.Segment, ...]:
-    """Return the segments with ``data`` as segment ``index``. All later segments keep their alignment."""
+    """Return the segments of a program, with ``data`` in segment ``index``. Later segments keep their alignment."""
     segments = list(program.segments)
     segments[index] = replace(segments[index], data=data)
     for number in range(index + 1, len(segments)):

@@ -43,7 +43,7 @@ _VTABLE_HEAD = Struct("<HH")
 
 _Numbers: TypeAlias = tuple[Any, ...]
 _Read: TypeAlias = Callable[[_Numbers, int], Any]
-"""Function that reads a field, given all numbers of the field's table and the position of that table."""
+"""Function that reads a field of a table. Its arguments are all numbers in the table and the table's position."""
 _Target: TypeAlias = Callable[[int], Any]
 """Function that decodes the object at a position. The position is inside the file and a multiple of 4."""
 
@@ -57,13 +57,13 @@ class _Plan:
     size: int
     """Number of bytes from the table's start to the end of its last known field."""
     eight: int | None
-    """Required position, modulo 8, of a table with 8-byte numbers. None for other tables."""
+    """Required position of the table, modulo 8, so that its 8-byte numbers are aligned. None without such numbers."""
     defaults: tuple[Any, ...]
     """Value of each field for tables that lack the field."""
     plain: tuple[tuple[int, int], ...]
-    """Present fields that are plain numbers, as ``(field, index in numbers)``."""
+    """Fields that are present and are plain numbers, as pairs: index of the field, index in ``numbers``."""
     others: tuple[tuple[int, _Read], ...]
-    """All other present fields, each with the function that reads it."""
+    """All other fields that are present, as pairs: index of the field, function that reads the field."""
 
 
 class Decoder:
@@ -75,13 +75,13 @@ class Decoder:
         self._end = len(data)
         self._left = min(SHARING * len(data), MOST_DECODED)
         self._plans: dict[tuple[Table, int], _Plan] = {}
-        """Plan for decoding a table, by the table's type and the position of the vtable."""
+        """Maps the type of a table and the position of its vtable to the plan for decoding the table."""
         self._layouts: dict[tuple[Table, bytes], _Plan] = {}
-        """Plan for decoding a table, by the table's type and the content of the vtable."""
+        """Maps the type of a table and the content of its vtable to the plan for decoding the table."""
         self.unknown: dict[str, None] = {}
         """Fields that the schema does not know, such as ``Tensor: field 10``, in the order of discovery."""
         self.data_places: list[int] = []
-        """Positions in the file of nonempty data that the decoder does not copy but keeps as blobs."""
+        """Position in the file of each nonempty blob. The decoder does not copy the data of blobs."""
 
     def root(self, table: Table, start: int) -> Any:
         """Decode the root object. Its offset is at byte 0, and the object must be at byte ``start`` or later."""
@@ -327,7 +327,7 @@ class _Layout:
 
 
 def _entries(field: Field) -> Iterator[tuple[int, str]]:
-    """Yield the vtable number and the struct code of each entry of a field in a table. A union has two entries."""
+    """Yield a pair for each vtable entry of a field: its number and its struct code. A union has two entries."""
     match field.kind:
         case Scalar(code=code):
             yield field.number, code

@@ -11,12 +11,12 @@ from etdev.program.devices import delegate_device
 
 
 def delegate_inputs(plan: m.ExecutionPlan) -> DelegateInputs:
-    """Return the number of inputs of each delegate call, by position. Leave out calls for which the file is ambiguous.
+    """Map the position of each delegate call to its number of inputs. Leave out calls for which the file is ambiguous.
 
-    Emission numbers a call's outputs when the call is emitted. So the outputs are the last arguments, and no earlier
-    instruction uses them. Their value indices are higher than all value indices that earlier instructions use. An
-    argument that is new at a call and is not an output is state. The index of state is lower than the index of any
-    input.
+    Emission gives a call's outputs their value indices when it emits the call. So the outputs are the last arguments,
+    and no earlier instruction uses them. Their value indices are higher than all value indices that earlier
+    instructions use. An argument that is new at a call and is not an output is state. The index of state is lower than
+    the index of any input.
 
     The result lacks a call in these cases:
 
@@ -71,8 +71,8 @@ def arguments_of(call: m.Instruction) -> tuple[int, ...]:
 def unsplit_call(plan: m.ExecutionPlan, inputs: DelegateInputs) -> str | None:
     """Return the reason why a method's data flow is unknown, or None if the data flow is known.
 
-    The data flow is unknown if ``inputs`` lacks a delegate call, because the call's inputs and outputs are then
-    unknown.
+    ``inputs`` maps the position of a delegate call to its number of inputs. If a call is missing, the data flow is
+    unknown, because the call's inputs and outputs are unknown.
     """
     for position, call in enumerate(flow_graph(plan).instructions):
         if isinstance(call, m.DelegateCall) and position not in inputs:
@@ -86,14 +86,14 @@ ALIAS_SAFE = frozenset({"EtdevReferenceBackend"})
 
 
 STATELESS = frozenset({"EthosUBackend", "EtdevReferenceBackend", "XnnpackBackend"})
-"""Backends whose delegates affect nothing but their outputs and their own state.
+"""Backends whose delegates change only their outputs and their own state.
 
 Calls of two such delegates may run in any order, if neither reads what the other one writes.
 """
 
 
 def delegate_devices(plan: m.ExecutionPlan) -> dict[int, Device]:
-    """Return the device of each delegate call that does not run on the host, by position.
+    """Map the position of each delegate call to the device that runs it. Leave out calls on the host.
 
     Raises :class:`~etdev.errors.LinkError` if a compile spec does not name a device. The error names the instruction.
     """

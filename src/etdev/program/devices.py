@@ -10,7 +10,7 @@ H2D_COPY, D2H_COPY = "et_copy::_h2d_copy", "et_copy::_d2h_copy"
 
 
 def is_device_copy(operator: m.Operator) -> bool:
-    """Return whether an operator copies between the host and a device. Another overload is an unknown operator."""
+    """Return True if an operator copies between the host and a device. Only the overload ``out`` counts."""
     return operator.name in (H2D_COPY, D2H_COPY) and operator.overload == "out"
 
 
@@ -38,7 +38,7 @@ def delegate_device(delegate: m.BackendDelegate) -> Device:
 
 
 def named_devices(program: m.Program) -> tuple[Device, ...]:
-    """Return the devices other than the host that a program's tensors, buffers or delegates use, sorted.
+    """Return the sorted devices that a program's tensors, buffers and delegates use, without the host.
 
     A compile spec that does not name a device is ignored.
     """

@@ -43,19 +43,19 @@ def encode(table: Table, value: Any, *, identifier: bytes, inline_alignment: int
 
 
 class _Layout(NamedTuple):
-    """Layout shared by objects that have the same fields and whose distances from the end are equal modulo 8.
+    """Byte layout of an object with certain fields.
 
-    The end is that of the flatbuffer.
+    Two objects with the same fields have the same layout if their ends are equally aligned, up to 8 bytes.
     """
 
     packer: struct.Struct
-    """Packer of the object: the distance to its vtable, then ``small``, ``references`` and ``wide``, in this order."""
+    """Packs the distance to the vtable, then the fields ``small``, ``references`` and ``wide``, in this order."""
     small: tuple[int, ...]
-    """Indices of the numbers of up to four bytes. The packer gets numbers as bytes."""
+    """Indices of the numbers that have up to four bytes. The packer gets each number as bytes."""
     references: tuple[tuple[int, int], ...]
-    """Index of each reference to another object, and the number of bytes from the reference to this object's end."""
+    """Pairs: index of a reference to another object, number of bytes from the reference to this object's end."""
     wide: tuple[int, ...]
-    """Indices of the numbers of more than four bytes."""
+    """Indices of the numbers that have more than four bytes."""
     vtable: bytes
     alignment: int
 
@@ -75,7 +75,7 @@ class _Encoder:
         self._inline_alignment = inline_alignment
         self._layouts: dict[tuple[Table, int, int], _Layout] = {}
         self._vtables: dict[bytes, int] = {}
-        """Offset of each vtable."""
+        """Maps the bytes of a vtable to its offset."""
         self._writers: dict[type[Kind], Callable[[Any, Any], int]] = {
             Text: lambda _, text: self._text(text),
             Scalars: lambda kind, items: self._scalars(kind.element, items),
@@ -84,7 +84,7 @@ class _Encoder:
             One: lambda kind, item: self.table(kind.table, item),
             Many: lambda kind, items: self._tables(kind.table, items),
         }
-        """Functions that write an object for a field and return the object's offset, by type of the field's kind."""
+        """Maps the type of a field's kind to a function. It writes an object for the field and returns its offset."""
 
     def finish(self, root: int, identifier: bytes) -> tuple[bytearray, int]:
         """Finish the flatbuffer. Return its bytes, and the largest alignment of any object inside."""
@@ -202,7 +202,7 @@ class _Encoder:
         return self._vector(struct.pack(f"<{len(distances)}I", *distances), len(distances), 4)
 
     def _align(self, alignment: int, size: int) -> None:
-        """Add zeros, so that the content is aligned after the next ``size`` bytes."""
+        """Add zeros, so that the next ``size`` bytes will begin at a multiple of ``alignment``."""
         self._alignment = max(self._alignment, alignment)
         missing = -(self._size + size) % alignment
         if missing:

@@ -6,7 +6,7 @@ from etdev.errors import ProgramError
 
 
 class FlawError(Exception):
-    """A flaw inside a program. Each function that passes the flaw on to its caller adds its part of the path."""
+    """A flaw inside a program. Each function that passes the flaw on adds its own part of the path."""
 
     def __init__(self, message: str, *parts: str) -> None:
         """Create a flaw.

@@ -25,7 +25,7 @@ def program_buffers(program: Program) -> tuple[BufferInfo, ...]:
 
 
 def buffer_sizes(program: Program) -> dict[int, int]:
-    """Return the bytes of each planned buffer by memory id: its largest size in any method."""
+    """Map the memory id of each planned buffer to its largest size in any method, in bytes."""
     return {buffer.index: buffer.size for buffer in program_buffers(program)}
 
 
@@ -62,7 +62,7 @@ def constant_bytes(program: Program) -> int:
 def repeated_bytes(program: Program) -> int:
     """Return the number of bytes of constants that the file also has as named data.
 
-    An example is an embedding on a kernel whose weight a delegate uses, too.
+    For example, a kernel looks up embeddings in a weight that a delegate uses, too.
     """
     named = {program.segments[item.segment_index].data for item in program.named_data}
     sizes = set(map(len, named))

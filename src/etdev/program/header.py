@@ -15,7 +15,7 @@ IDENTIFIER_OFFSET = 4
 HEADER_OFFSET = 8
 MAGIC = b"eh00"
 SHORT, LONG = 24, 32
-"""Lengths of the header: without ``segment_data_size`` and with ``segment_data_size``."""
+"""Lengths of the header in bytes: without ``segment_data_size``, and with it."""
 
 _SHORT_FORM = struct.Struct("<4sIQQ")
 _DATA_SIZE = struct.Struct("<Q")

@@ -72,10 +72,10 @@ class BufferInfo:
     size: int
     """Bytes that the runtime allocates."""
     lower_bound: int | None = None
-    """Lower bound in bytes on all plans for the same tensors; None if unknown.
+    """Lower bound in bytes: no plan for the same tensors can make the buffer smaller. None if unknown.
 
-    For a bound that is computed from a ``.pte``, the data flow determines the lifetimes, and the offsets determine
-    the alignment.
+    If the bound is computed from a ``.pte``, the data flow determines the lifetimes, and the offsets determine the
+    alignment.
     """
     greedy: int | None = None
     """Size in bytes that ExecuTorch's greedy planner needs for the same tensors. None except in results of a build."""
@@ -129,8 +129,8 @@ class TensorInUse:
     origin: str
     """Writer of the bytes: ``aten::mm.out``, ``input 0``, ``an input`` or ``an earlier call``.
 
-    ``an input`` is a tensor that shares the bytes of an input. ``an earlier call`` means state, which keeps its content
-    between calls.
+    ``an input`` means that the tensor shares the bytes of an input. ``an earlier call`` means state, which keeps its
+    content between calls.
     """
     name: str | None
     """Name in the module; None if the file does not state the name."""
@@ -140,7 +140,7 @@ class TensorInUse:
     Empty for the model itself. Modules and source lines come from the build's files next to the program.
     """
     source: str | None
-    """Line of the model's code for that instruction, such as ``model.py:20``; None if this is unknown."""
+    """Line of the model's code that wrote the bytes, such as ``model.py:20``; None if this is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class Peak:
     """Number of bytes in use.
 
     Padding for alignment does not count. Bytes that a delegate reads past the end of a buffer do not count either. Both
-    branches of a condition count, although only one branch runs and they may share bytes in the file.
+    branches of a condition count, although only one of them runs. In the file, the branches may share bytes.
     """
     instant: int
     """First instant at the peak. The instruction at position ``n`` runs at instant ``n + 1``.
@@ -192,7 +192,7 @@ class OutputInPlace:
 
 @dataclass(frozen=True, slots=True)
 class CopyCalls:
-    """Instructions of one operator that only copy between tensors in the same memory."""
+    """Calls of one operator. Each call only copies between tensors in the same memory."""
 
     operator: str
     """Name of the operator, such as ``aten::view_copy.out``."""
@@ -218,7 +218,7 @@ class Transfers:
 
     @property
     def total(self) -> int:
-        """Return the number of bytes in both directions."""
+        """Return the number of bytes copied in both directions together."""
         return self.h2d_bytes + self.d2h_bytes
 
     def __str__(self) -> str:
@@ -276,7 +276,7 @@ class MethodInfo:
     """Reason why lower bounds, state, peaks and outputs in place are unknown; None if they are known."""
     instructions: int
     operators: dict[str, int]
-    """Number of instructions that call each operator, by operator name in alphabetical order.
+    """Maps the name of an operator to the number of instructions that call it, in alphabetical order.
 
     The number is 0 for an operator that the method lists but does not call. The runtime must have this operator, too.
     """
@@ -291,7 +291,7 @@ class MethodInfo:
 
 @dataclass(frozen=True, slots=True)
 class ConstantInfo:
-    """Data of a constant or of an initial value. Of several tensors that share data, the largest is described."""
+    """Data of a constant or of an initial value. If several tensors share it, this describes the largest."""
 
     name: str | None
     """Name in the module; None if the file does not state the name."""
@@ -369,7 +369,7 @@ class ProgramInfo:
     memory: dict[str, int]
     """Planned bytes per device. Methods share buffers, so each buffer counts once, with its largest size."""
     buffers: tuple[BufferInfo, ...]
-    """Planned buffers by memory id, each with its largest size in any method. Lower bounds are only in ``methods``."""
+    """Planned buffers in the order of memory ids, with their largest sizes in any method and without lower bounds."""
     weights_bytes: int
     """Bytes of constants in segments and in the flatbuffer. Constants in delegates or data files do not count."""
     constants: tuple[ConstantInfo, ...]
@@ -379,7 +379,7 @@ class ProgramInfo:
     external_data: tuple[str, ...]
     """Names of data in ``.ptd`` files: data of tensors, and data of delegates whose blobs state the names."""
     data_files: dict[str, int]
-    """Sizes in bytes of the data files that a build left next to the program, by file name; empty if unknown."""
+    """Maps the name of a data file to its size in bytes. A build left it next to the program. Empty if unknown."""
     unknown_fields: tuple[str, ...]
     """Fields of the file that this version of etdev does not know."""
 

@@ -67,7 +67,7 @@ class _Merge:
     constants: _Pool = field(default_factory=lambda: _Pool(CONSTANT_ALIGNMENT))
     initial: _Pool = field(default_factory=lambda: _Pool(1))
     blobs: dict[Blob, int] = field(default_factory=dict)
-    """Index of each delegate blob."""
+    """Maps a delegate blob to its index."""
     named: dict[str, Blob] = field(default_factory=dict)
 
     def method(self, part: m.Program, plan: m.ExecutionPlan) -> m.ExecutionPlan:
@@ -130,7 +130,7 @@ class _Merge:
 
 
 def _with_segments(plan: m.ExecutionPlan, first: int) -> m.ExecutionPlan:
-    """Return a method whose delegate blobs are in the segments from index ``first`` on."""
+    """Return a method whose delegates use the segments from index ``first`` on."""
     delegates = tuple(
         replace(one, processed=replace(one.processed, index=first + one.processed.index)) for one in plan.delegates
     )

@@ -123,7 +123,7 @@ class ExtraTensorInfo:
     location: TensorDataLocation = TensorDataLocation.SEGMENT
     device_type: DeviceType = DeviceType.CPU
     device_index: int = 0
-    """Index among the devices of that type, -128 to 127."""
+    """Index among the devices of type ``device_type``, -128 to 127."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +381,7 @@ class Chain:
     outputs: tuple[int, ...] = ()
     """Value indices of outputs. ExecuTorch leaves this field empty."""
     stacktrace: tuple[tuple[Frame, ...], ...] = ()
-    """Lines of the model's code from which each instruction comes. Empty if the file has no stack traces."""
+    """For each instruction, the lines of the model's code that it comes from; empty if the file has no stack traces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,7 +437,7 @@ class NonConstBufferDevice:
     """Index into ``non_const_buffer_sizes``, starting at 1."""
     device_type: DeviceType = DeviceType.CPU
     device_index: int = 0
-    """Index among the devices of that type, -128 to 127."""
+    """Index among the devices of type ``device_type``, -128 to 127."""
 
 
 @dataclass(frozen=True, slots=True)

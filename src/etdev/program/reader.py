@@ -16,7 +16,7 @@ from etdev.program.schema import PROGRAM
 from etdev.program.segments import cut_segments
 
 _MOST_ALIGNMENT = 16 << 10
-"""Largest alignment that the reader assumes to be intentional: the largest memory page among target processors."""
+"""Largest alignment in bytes that the reader assumes to be intentional. It is the largest page size of processors."""
 _DEFAULT_SEGMENT_ALIGNMENT = 128
 _DEFAULT_INLINE_ALIGNMENT = 16
 _REMEDY = "copy or build the file again: it is not a .pte, or it is truncated or damaged"

@@ -53,7 +53,7 @@ class Scalar:
 
     @cached_property
     def packed_default(self) -> bytes:
-        """Return the bytes of the default in a file."""
+        """Return the default number as a file stores it."""
         return pack(f"<{self.code}", self.default)
 
 
@@ -136,7 +136,7 @@ class Table:
     python_type: type | None = None
     """Type of the object. A union chooses the table by this type."""
     wrapper: bool = False
-    """True for a table with a single field whose value replaces the table in the model and in paths."""
+    """True for a table with a single field. In the model and in paths, the value of the field replaces the table."""
 
     @cached_property
     def snake_name(self) -> str:
@@ -145,7 +145,7 @@ class Table:
 
     @cached_property
     def slots(self) -> int:
-        """Return the number of entries in a vtable with all fields."""
+        """Return the number of vtable entries of a table that has all fields."""
         return max((field.number + 1 + isinstance(field.kind, Union) for field in self.fields), default=0)
 
 
@@ -321,4 +321,4 @@ PROGRAM = Table(
     lambda value: tuple(value[field.name] for field in _ROOT_FIELDS),
     _ROOT_FIELDS,
 )
-"""The root table. It decodes to a dictionary by field name. A segment in the dictionary is a pair (offset, size)."""
+"""The root table. It decodes to a dictionary from field names to values. A segment is a pair (offset, size)."""

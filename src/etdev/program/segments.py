@@ -20,7 +20,7 @@ CONSTANT_ALIGNMENT = 16
 def cut_segments(
     content: Blob, base: int, extents: Iterable[tuple[int, int]], said: int
 ) -> tuple[tuple[Segment, ...], int]:
-    """Return a file's segments for the given offsets and sizes, and the end of the last segment in the file.
+    """Return two values: the segments with these offsets and sizes, and the end of the last segment in the file.
 
     ``base`` is the start of the first segment in the file, or 0 if there are no segments. ``said`` is the total size of
     all segments according to the header, or 0 if the header does not state that size. Raises :class:`FlawError` for

@@ -1,7 +1,7 @@
 """Signatures of operators: the kinds of values that a kernel takes and returns.
 
-The runtime's kernels take their arguments by position, and abort the process if a value has another kind. The reader
-checks each call against its operator's signature. So linker, validator and interpreter can rely on the kinds. An
+The runtime's kernels take their arguments by position. They abort the process if an argument has a wrong kind. The
+reader checks each call against its operator's signature. So linker, validator and interpreter can rely on the kinds. An
 operator without a signature may take any values.
 """
 
@@ -37,7 +37,7 @@ KINDS = MappingProxyType(
         "str": frozenset({m.String}),
     }
 )
-"""Kinds of values that each type in a signature accepts, by type. Source: ``EValue::to`` of executorch's runtime."""
+"""Maps a type in a signature to the kinds of values that it accepts. Source: ``EValue::to`` of executorch's runtime."""
 _NUMBERS = frozenset({"int", "bool", "float", "Scalar"})
 _SELF = "self"
 
@@ -49,7 +49,7 @@ class Parameter:
     name: str
     """Name of the argument. Empty for an output."""
     kind: str
-    """Type in the signature."""
+    """Type of the value in the signature, such as ``Tensor?[]``."""
     accepts: frozenset[type]
     """Accepted kinds of values."""
 
@@ -63,9 +63,9 @@ class Signature:
     parameters: tuple[Parameter, ...]
     """Arguments, then outputs, then the returned number if there is one."""
     outputs: int
-    """Number of parameters at the end that are output tensors, or lists of output tensors."""
+    """Number of outputs at the end of ``parameters``. Each is a tensor or a list of tensors."""
     returns: int
-    """Number of values after the parameters. 1 if the call repeats its outputs or its first argument, otherwise 0."""
+    """1 if a call ends with one more value that repeats its outputs or its first argument, otherwise 0."""
 
     accepts: tuple[frozenset[type], ...]
     """Accepted kinds of values, by position in the call."""

@@ -35,10 +35,10 @@ class Memory:
         self.pieces: dict[int, Pieces] = {
             value: (number[buffer, start], number[buffer, end]) for value, (buffer, start, end) in places.items()
         }
-        """Range of pieces that the bytes of each tensor cover, by value index."""
+        """Maps the value index of a tensor to the range of pieces that the tensor covers."""
         self.size = room(len(borders))
         self._alone: dict[int, Writes] = {}
-        """Cached sets of one write each, by the number of the write."""
+        """Cache. Maps the number of a write to the set that contains only this number."""
 
     def of(self, contents: Node, place: int) -> Writes:
         """Return all writes that may have produced bytes of a place."""
@@ -60,7 +60,10 @@ class Memory:
         return assigned(contents, self.size, end, self.size, UNWRITTEN) if end < self.size else contents
 
     def inside(self, place: int, pieces: Pieces) -> Pieces:
-        """Return the range of ``pieces`` that are inside a place. The range is for the result of :meth:`part`."""
+        """Return the part of ``pieces`` that is inside a place, as a range of the map from :meth:`part`.
+
+        If the place is a single piece, the range is empty or the whole map.
+        """
         start, end = self.pieces[place]
         first, last = max(start, pieces[0]), min(end, pieces[1])
         return (0, self.size) if end - start == 1 and first < last else (first, last)

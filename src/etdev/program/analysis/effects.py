@@ -3,7 +3,8 @@
 Kernels follow the rules of PyTorch's ``out`` variants. The few operators without such a variant have entries of their
 own. The rules were checked by running the kernels. The arguments of an ``out`` variant end with the outputs, and the
 call then repeats the outputs as return values. An unknown operator is assumed to read and write every tensor that it
-receives, with one exception. If the call repeats outputs at its end, the operator only writes these outputs.
+receives, with one exception. If the call repeats outputs at its end, the operator writes these outputs and does not
+read them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ _SCALAR = "aten::_local_scalar_dense"
 """Operator that returns a number. Its output is not a tensor."""
 _NO_CONTENT = frozenset({"aten::empty", "dim_order_ops::_empty_dim_order"})
 _ALSO_UPDATED = {"aten::_native_batch_norm_legit.out": (3, 4), "aten::native_batch_norm.out": (3, 4)}
-"""Positions of the running statistics: arguments that an ``out`` variant changes in addition to its outputs."""
+"""Maps an ``out`` variant to the positions of arguments that it changes in addition to its outputs.
+
+These arguments are running statistics.
+"""
 
 SCRATCH: Mapping[str, tuple[int, ...]] = {
     f"cortex_m::quantized_{name}.out": positions
@@ -40,13 +44,13 @@ SCRATCH: Mapping[str, tuple[int, ...]] = {
     )
     for name in names
 }
-"""Positions of the arguments that a kernel uses as scratch memory: it overwrites them, and their content is not used.
+"""Maps a kernel to the positions of its scratch memory: arguments that it overwrites without using their content.
 
 Source: ``backends/cortex_m/ops/operators.yaml`` of executorch, which does not mark these arguments as written.
 """
 
 DelegateInputs: TypeAlias = Mapping[int, int]
-"""Number of inputs of each delegate call, by instruction index. For a missing call, the number is unknown."""
+"""Maps the position of a delegate call to its number of inputs. A missing call has an unknown number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +164,7 @@ def _kernel(plan: m.ExecutionPlan, operator: m.Operator, args: tuple[int, ...]) 
 def _unknown(plan: m.ExecutionPlan, args: tuple[int, ...], outs: tuple[int, ...]) -> Effects:
     """Return the effects of an unknown operator.
 
-    The operator may read and write its arguments. It only writes the outputs that the call repeats.
+    The operator may read and write its arguments. It writes the outputs that the call repeats, and does not read them.
     """
     others = tensors(plan, args)
     return Effects(reads=others, updates=others, writes=tuple(out for out in outs if out not in others))

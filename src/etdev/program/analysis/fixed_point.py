@@ -1,7 +1,8 @@
 """Outputs of a program that kernels compute in integers with fixed-point scales.
 
 Such a kernel multiplies its sum by a 31-bit integer, rounds, shifts right, and rounds again. The quantized model in
-PyTorch rounds once, in floats. So the two results may differ by one step if the sum is near the middle of two integers.
+PyTorch rounds once, in floats. So the two results may differ by one step if the sum is near the middle between two
+integers.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _SCALE = 1
 
 
 def output_steps(program: m.Program) -> dict[tuple[str, int], float]:
-    """Return the scale of the integers of each output, by method and position.
+    """Map each output, as a pair of method and position, to the scale of its integers.
 
     Only methods with kernels in fixed point count. An output is missing if a kernel computes it in floats.
     """
@@ -43,7 +44,7 @@ def output_steps(program: m.Program) -> dict[tuple[str, int], float]:
 
 
 def _scales(plan: m.ExecutionPlan) -> Iterator[tuple[int, float]]:
-    """Yield each tensor that an instruction converts from integers to floats, and the scale."""
+    """Yield pairs: a tensor that an instruction converts from integers to floats, and the scale."""
     for call in plan.instructions:
         if isinstance(call, m.KernelCall) and operator_name(plan.operators[call.op_index]) in _TO_FLOAT:
             scale = plan.values[call.args[_SCALE]]

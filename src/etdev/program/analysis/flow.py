@@ -37,7 +37,10 @@ class FlowGraph:
         return len(self.blocks)
 
     def order(self) -> list[int]:
-        """Return the reachable blocks in an order in which each block follows its predecessors, except along loops."""
+        """Return the reachable blocks, sorted so that each block comes after its predecessors.
+
+        The head of a loop is an exception: it comes before the block that jumps back to it.
+        """
         return list(self._order)
 
     @cached_property
@@ -68,7 +71,7 @@ class FlowGraph:
         )
 
     def cycles(self) -> tuple[int, ...]:
-        """Return a number for each position. All instructions of a cycle have the same number.
+        """Return a number for the instruction at each position. All instructions of a cycle have the same number.
 
         Two instructions are in one cycle if each may run after the other. An unreachable instruction, or an instruction
         outside of all loops, shares its number only with the instructions of its block. Source: Kosaraju's algorithm.
@@ -92,7 +95,7 @@ class FlowGraph:
         )
 
     def loops(self) -> frozenset[int]:
-        """Return the numbers from :meth:`cycles` that belong to instructions which may run several times in a call."""
+        """Return the numbers from :meth:`cycles` whose instructions may run several times in a call."""
         cycles = self.cycles()
         return frozenset(
             cycles[block.start]
@@ -135,7 +138,7 @@ def _blocks(count: int, targets: dict[int, tuple[int, ...]]) -> tuple[Block, ...
 
 
 def _fixed_bools(plan: m.ExecutionPlan, instructions: tuple[m.Instruction, ...]) -> dict[int, bool]:
-    """Return the bools that no input or instruction changes, by value index. Jumps on these bools are unconditional."""
+    """Map value indices to bools that no input or instruction changes. Jumps on these bools are unconditional."""
     written = set(plan.inputs)
     for call in instructions:
         match call:

@@ -1,8 +1,8 @@
 """Kernels that may overwrite one of their inputs with an output.
 
 The table was measured with the kernels of executorch 1.4.1 and 1.5.1 (``benchmarks/inplace_table.py``). A kernel ran
-once with separate memory, and once over its input. The sizes ranged from 1 to beyond the blocks and vectors that
-kernels work in. The results were bit-identical.
+once with separate memory, and once over its input. The smallest size was 1, and the largest size exceeded the blocks
+and vectors that kernels work in. Both runs gave bit-identical results.
 
 An entry states that the kernel never reads an element of the input after overwriting the element. The entry alone does
 not permit the reuse of the input. The linker also checks that no later instruction needs the input, and that input and
@@ -94,7 +94,7 @@ def _table() -> Iterable[tuple[str, tuple[Donor, ...]]]:
 
 
 DEFAULT: Mapping[str, tuple[Donor, ...]] = MappingProxyType(dict(_table()))
-"""Inputs that a kernel's outputs may reuse, by kernel. Names of kernels have the form of :func:`operator_name`."""
+"""Maps a kernel to the inputs whose bytes its outputs may reuse. :func:`operator_name` defines the kernel's name."""
 
 _SPELLED = re.compile(
     r"(?:torch\.ops\.)?(?:(?P<namespace>\w+)::|(?P<dotted>\w+)\.(?=\w+\.)|aten\.)?"

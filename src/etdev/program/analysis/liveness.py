@@ -18,7 +18,7 @@ class _Accesses:
     """Accesses of one block to storages."""
 
     first: dict[int, int] = field(default_factory=dict)
-    """Position of the block's first access to each storage."""
+    """Maps a storage to the position of the block's first access to it."""
     last: dict[int, int] = field(default_factory=dict)
     exposed: set[int] = field(default_factory=set)
     """Storages that the block reads before overwriting all of their bytes."""
@@ -29,7 +29,7 @@ class _Accesses:
 
 
 def lifetimes(found: Reaching, of: Mapping[int, int], covers: Callable[[int], bool]) -> dict[int, tuple[int, int]]:
-    """Return the lifetime of each storage, from its first instant of use to the first instant after its last use.
+    """Map each storage to its lifetime: its first instant of use, and the first instant after its last use.
 
     A storage is in use when it is written, and while written content may still be read. Its lifetime covers all
     instants between its first and last use. That includes branches in between that do not need the storage. So two
@@ -85,7 +85,7 @@ _ENTRY = -1
 
 
 def _accesses(found: Reaching, of: Mapping[int, int], covers: Callable[[int], bool]) -> dict[int, _Accesses]:
-    """Return the accesses of each block, by block index.
+    """Map the index of each block to the accesses of the block.
 
     The index :data:`_ENTRY` maps to the caller's writes of inputs and state. The index of the exit maps to the caller's
     reads of outputs and state.
@@ -124,7 +124,10 @@ def _accesses(found: Reaching, of: Mapping[int, int], covers: Callable[[int], bo
 def _backward(
     flow: FlowGraph, reached: Sequence[int], accesses: Mapping[int, _Accesses], size: int
 ) -> tuple[dict[int, Node], dict[int, Node]]:
-    """Return the storages whose content may still be read, before and after each block."""
+    """Return the storages whose content may still be read.
+
+    The first map is from a block to the storages at its start, the second from a block to the storages at its end.
+    """
     live_in: dict[int, Node] = dict.fromkeys(reached, False)
     live_in[flow.exit] = with_members(False, size, accesses[flow.exit].exposed, True)
     live_out: dict[int, Node] = dict.fromkeys(reached, False)
@@ -148,7 +151,10 @@ def _backward(
 def _forward(
     found: Reaching, of: Mapping[int, int], reached: Sequence[int], accesses: Mapping[int, _Accesses], size: int
 ) -> tuple[dict[int, Node], dict[int, Node]]:
-    """Return the storages that may have content, before and after each block."""
+    """Return the storages that may have content.
+
+    The first map is from a block to the storages at its start, the second from a block to the storages at its end.
+    """
     start = accesses[_ENTRY].written | {of[use.place] for use in found.uses if BEFORE in use.writes}
     made_in: dict[int, Node] = dict.fromkeys(reached, False)
     if reached:

@@ -138,7 +138,7 @@ def members(node: Node, size: int, start: int, end: int) -> list[int]:
 
 
 def _collect(node: Node, size: int, start: int, end: int, at: int, found: list[int]) -> None:
-    """Append a set's members from ``start`` to ``end`` to ``found``. The set's range begins at the integer ``at``."""
+    """Append to ``found`` the members from ``at + start`` to ``at + end``. The set begins at the integer ``at``."""
     if type(node) is not tuple:
         if node:
             found.extend(range(at + start, at + end))
@@ -151,14 +151,14 @@ def _collect(node: Node, size: int, start: int, end: int, at: int, found: list[i
 
 
 def differences(one: Node, other: Node, size: int) -> list[int]:
-    """Return the integers whose values differ, in order."""
+    """Return the integers that have different values in the two maps, in order."""
     found: list[int] = []
     _compare(one, other, size, 0, found)
     return found
 
 
 def _compare(one: Node, other: Node, size: int, at: int, found: list[int]) -> None:
-    """Append the integers whose values differ to ``found``. The maps' ranges begin at the integer ``at``."""
+    """Append to ``found`` the integers that have different values. Both maps begin at the integer ``at``."""
     if type(one) is not tuple and type(other) is not tuple:
         if one != other:
             found.extend(range(at, at + size))
@@ -175,7 +175,7 @@ def _parts(node: Node) -> Sequence[Node]:
 
 
 def _of(old: Node, parts: list[Node]) -> Node:
-    """Return a node that consists of ``parts``. If ``old`` already consists of equal parts, return ``old``."""
+    """Return a node that consists of ``parts``. If ``old`` has the same content, return ``old`` itself."""
     first = parts[0]
     if type(first) is not tuple and parts.count(first) == PARTS:
         return old if old == first else first

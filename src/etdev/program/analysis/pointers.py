@@ -1,4 +1,4 @@
-"""Persistent records about each value that a move or a view has set.
+"""Persistent records: one for each value that a move or a view has set.
 
 A record contains the places where the value's bytes may be. It also contains the tensors to which the value may refer.
 A copy of all records takes no time, because it shares the records. A join shares the records that do not change.
@@ -24,9 +24,10 @@ from etdev.program.analysis.persistent import (
 )
 
 Targets: TypeAlias = Mapping[int, Node]
-"""Possible places of a tensor, each mapped to its content on the paths on which the tensor is at that place.
+"""Maps a possible place of a tensor to the possible writers of this place.
 
-A place is identified by the value that owns the place. :data:`ELSEWHERE` is unplanned memory.
+Only paths on which the tensor is at this place count. A place is identified by the value that owns the place.
+:data:`ELSEWHERE` is unplanned memory.
 """
 ELSEWHERE = -1
 """Place that represents all unplanned memory: constants, and memory of the caller."""
@@ -34,13 +35,13 @@ ELSEWHERE = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pointer:
-    """Record about one value that a move or a view has set."""
+    """Possible places and tensors of one value that a move or a view has set."""
 
     value: int
     targets: Targets
     """Places where the value's bytes may be."""
     tensors: frozenset[int]
-    """Values to whose tensors this value may refer. Only the value itself, if no move has set this value."""
+    """Value indices of the tensors to which this value may refer. If no move has set it, only its own index."""
 
     def __eq__(self, other: object) -> bool:
         """Return whether two records are equal, including the order of their places."""
@@ -58,7 +59,7 @@ class Layout:
     """Sizes and places that all records of one method share."""
 
     pieces: Mapping[int, Pieces]
-    """Range of pieces of each place, by value. See :class:`etdev.program.analysis.contents.Memory`."""
+    """Maps the owner of a place to the range of its pieces. See :class:`etdev.program.analysis.contents.Memory`."""
     pieces_size: int
     """Size of a map with one entry per piece."""
     size: int
@@ -68,7 +69,7 @@ class Layout:
 
 
 class Pointers:
-    """Records of the values that a move or a view has set, at one point of a method.
+    """Records at one point of a method: one :class:`Pointer` for each value that a move or a view has set.
 
     A value without a record still refers to its own tensor, at its own place.
     """
@@ -76,17 +77,17 @@ class Pointers:
     __slots__ = ("_known", "_layout", "_over", "_same", "_touched")
 
     def __init__(self, layout: Layout, known: Node = None, over: Node = False, same: Node = False) -> None:
-        """Start from the records ``known``. ``over`` and ``same`` are tables that find records; all may be empty."""
+        """Start from the records ``known``. ``over`` and ``same`` are indexes of these records."""
         self._layout = layout
         self._known = known
-        """The :class:`Pointer` of each value, or None for a value without a record."""
+        """Maps a value to its :class:`Pointer`, or to None if the value has no record."""
         self._over = over
-        """Set of pairs of a stretch of pieces and a value. The value's bytes may include all pieces of the stretch.
+        """Set of pairs: a stretch of pieces, and a value whose bytes may include the whole stretch.
 
         This set is an index of ``_known``. One integer encodes a pair. See :func:`_stretches`.
         """
         self._same = same
-        """Index of ``_known``: pairs of a value, and another value that may refer to the first value's tensor."""
+        """Set of pairs: a tensor, and another value that may refer to this tensor. It is an index of ``_known``."""
         self._touched: set[int] = set()
         """Values whose records were replaced after this object was copied from another one."""
 
@@ -144,7 +145,7 @@ class Pointers:
         return sorted(found)
 
     def same(self, tensors: Iterable[int]) -> set[int]:
-        """Return the recorded values that may refer to a tensor in ``tensors`` other than their own."""
+        """Return the values whose records contain a tensor in ``tensors``. A value's own tensor does not count."""
         return {other for tensor in tensors for other in self._others(self._same, self._same_size, tensor, tensor + 1)}
 
     def joined(self, other: Pointers, join: Callable[[Pointer | None, Pointer | None], Pointer]) -> Pointers:
@@ -196,7 +197,7 @@ class Pointers:
             self._same = with_members(self._same, self._same_size, pairs, present)
 
     def _others(self, pairs: Node, pairs_size: int, start: int, end: int) -> Iterator[int]:
-        """Yield the value of each pair in ``pairs`` whose first number is in the range."""
+        """Yield the second number of each pair whose first number is from ``start`` to ``end`` (exclusive)."""
         size = self._layout.size
         return (pair % size for pair in members(pairs, pairs_size, start * size, end * size))
 

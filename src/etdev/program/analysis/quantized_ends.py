@@ -1,4 +1,4 @@
-"""Quantized inputs and outputs of methods, as described by constant methods of the program.
+"""Quantized inputs and outputs of methods. Constant methods of the program describe them.
 
 For each quantized input or output, five constant methods return its scale, its zero point, the smallest and the largest
 integer, and the number of its data type. Their names are those of ExecuTorch's ``QuantizeInputs`` and
@@ -34,7 +34,7 @@ class QuantizedEnd:
     dtype: m.ScalarType
 
     def constants(self, method: str) -> dict[str, int | float]:
-        """Return the values of the constant methods that describe this input or output, by name."""
+        """Map the name of each constant method that describes this input or output to the number that it returns."""
         values = (self.scale, self.zero_point, self.quant_min, self.quant_max, int(self.dtype))
         return dict(zip(constant_names(method, self.side, self.position), values, strict=True))
 
@@ -45,7 +45,7 @@ def constant_names(method: str, side: Side, position: int) -> tuple[str, ...]:
 
 
 def quantized_ends(program: m.Program) -> dict[str, tuple[QuantizedEnd, ...]]:
-    """Return the quantized inputs and outputs of each method, inputs first. Omit methods without them.
+    """Map each method to its quantized inputs and outputs, inputs first. Omit methods that have neither.
 
     An input or output counts only if all of its constant methods exist and match its data type.
     """

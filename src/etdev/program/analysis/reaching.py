@@ -26,9 +26,9 @@ from etdev.program.analysis.references import References, references
 from etdev.program.used import used_values
 
 _MOST_STEPS = 30_000_000
-"""Limit on the number of places and writes that the analysis visits. Methods above the limit are rejected."""
+"""Maximum number of places and writes that an analysis visits. Beyond it, the analysis raises an error."""
 _TREE = 10
-"""Number of steps that one change of a persistent map counts as."""
+"""One change of a persistent map counts as this number of steps."""
 
 
 class Kind(Enum):
@@ -87,13 +87,13 @@ class Reaching:
     effects: tuple[Effects, ...]
     """Effects of each instruction, by position."""
     places: Mapping[int, Place]
-    """Place of each tensor in planned memory, by value index. Empty tensors have no place."""
+    """Maps the value index of a tensor to its place in planned memory. Empty tensors have no place."""
     writes: tuple[Write, ...]
     uses: tuple[Use, ...]
     elsewhere: frozenset[tuple[int, int]]
     """Position and tensor of each read that reaches unplanned memory on at least one path."""
     at_exit: Callable[[int], Writes]
-    """Function that returns the writes whose content is in a value's place at the end of the method."""
+    """Maps the owner of a place to the writes whose content may be there at the end of the method."""
     references: frozenset[int]
     """Tensors that a move or a view sets, directly or through another value.
 
@@ -102,7 +102,10 @@ class Reaching:
 
 
 _Left: TypeAlias = dict[int, tuple[frozenset[int], frozenset[int]]]
-"""Maps a value to its places and tensors at the end of a call, if the next call reads the value before setting it."""
+"""Maps a value to a pair: its possible places and its possible tensors at the end of a call.
+
+Only values that the next call may read before it sets them are in the map.
+"""
 
 
 @dataclass(slots=True)
@@ -128,7 +131,7 @@ def reaching(plan: m.ExecutionPlan, delegate_inputs: DelegateInputs, persistent:
 
 
 def _places(plan: m.ExecutionPlan, persistent: Iterable[int]) -> dict[int, Place]:
-    """Return the place of each planned tensor that is used or persistent, bounded in size and nonempty."""
+    """Return the place of each planned tensor that is used or persistent. Omit unbounded and empty tensors."""
     found = {}
     for index in sorted({*used_values(plan), *persistent}):
         tensor = plan.values[index]
@@ -158,16 +161,16 @@ class _Analysis:
         self._cycles = self._flow.cycles()
         self._loops = self._flow.loops()
         self._first_fill: dict[tuple[int, int], int] = {}
-        """First position in a cycle that fills a place, by place and cycle."""
+        """Maps a place and a cycle to the first position in the cycle that fills the place."""
         self._writes: list[Write] = []
         self._numbers: dict[Write, int] = {}
-        """Number of each write: 1 + the write's index in the list."""
+        """Maps a write to its number: 1 + its index in ``_writes``."""
         self._uses: list[Use] = []
         """Reads in the current block."""
         self._elsewhere: list[tuple[int, int]] = []
-        """Reads of unplanned memory in the current block, as position and tensor."""
+        """Reads of unplanned memory in the current block, as pairs of position and tensor."""
         self._reads: dict[int, tuple[list[Use], list[tuple[int, int]]]] = {}
-        """Lists ``_uses`` and ``_elsewhere`` of the most recent visit to each block, by block or exit."""
+        """Maps a block, or the exit, to the ``_uses`` and ``_elsewhere`` of the most recent visit."""
         self._steps = 0
 
     def run(self) -> Reaching:
@@ -250,7 +253,7 @@ class _Analysis:
         return _State(joined(one.memory, other.memory, self._either), one.pointers.joined(other.pointers, join))
 
     def _itself(self, state: _State, other: Pointer | None) -> Pointer:
-        """Return the record of a value that is not set in ``state``. ``other`` is its record on the other path."""
+        """Return the record of a value that is not set in ``state``. ``other`` is the record on the other path."""
         assert other is not None
         return Pointer(other.value, self._own(state, other.value), frozenset({other.value}))
 
@@ -305,17 +308,17 @@ class _Analysis:
             state.pointers.put(Pointer(value, {**kept, **seen}, others))
 
     def _tensors(self, state: _State, value: int) -> frozenset[int]:
-        """Return the values to whose tensors this value may refer."""
+        """Return the value indices of the tensors to which a value may refer."""
         known = state.pointers.get(value)
         return known.tensors if known else frozenset({value})
 
     def _targets(self, state: _State, value: int) -> Targets:
-        """Return the possible places of a tensor, each with its content."""
+        """Return the possible places of a tensor, each with the content of the place."""
         known = state.pointers.get(value)
         return known.targets if known else self._own(state, value)
 
     def _own(self, state: _State, value: int) -> dict[int, Node]:
-        """Return the place of a tensor that no move or view has set, with the place's content."""
+        """Return a tensor's own place with its content. No move or view may have set the tensor."""
         target = value if value in self._places else ELSEWHERE
         return {target: self._content(state, target)}
 
@@ -358,7 +361,7 @@ class _Analysis:
                 self._write_everywhere(state, target, partial(self._memory.added, number, keeps))
 
     def _write_everywhere(self, state: _State, place: int, write: Callable[[Node, Pieces], Node]) -> None:
-        """Apply a write to every record that includes bytes of the place."""
+        """Apply a write to planned memory, and to every record that includes bytes of the place."""
         pieces = self._memory.pieces[place]
         state.memory = write(state.memory, pieces)
         for value in state.pointers.over(pieces):
@@ -373,10 +376,11 @@ class _Analysis:
             state.pointers.put(Pointer(value, targets, known.tensors))
 
     def _filled_with(self, position: int, place: int) -> Callable[[int], bool]:
-        """Return a function that receives the number of an earlier write, and returns True if the write stays visible.
+        """Return a function that takes the number of a write, and returns True if the write stays visible after a fill.
 
-        After this fill, writes to the same place stay visible. Writes to overlapping places stay visible if they come
-        after the first fill in the same cycle. All other earlier content is don't-care.
+        The fill is at ``position`` and fills ``place``. Earlier writes to the same place stay visible. Earlier writes
+        to overlapping places stay visible only after the first fill in the same cycle. All other earlier content is
+        don't-care.
         """
         cycle = self._cycles[position]
         first = -1 if cycle in self._loops else self._first_fill[place, cycle]

@@ -20,16 +20,16 @@ class References:
     """Live references at the borders of blocks: the program reads them before the next move or view sets them."""
 
     _after: tuple[Node, ...]
-    """Set of the values with a live reference at the end of each block, by block index."""
+    """For each block, the set of values with a live reference at the end of the block."""
     _before: tuple[tuple[Node, ...], ...]
-    """Sets of the values with a live reference on each edge into a block, by block index."""
+    """For each block, one set per edge into the block: the values with a live reference on the edge."""
     _at_start: Node
     """Set of the values with a live reference at the start of a call."""
     _size: int
     """Size of the persistent sets."""
 
     def at_start(self, value: int) -> bool:
-        """Return whether a call reads a value's reference before setting the reference. Inputs count as read."""
+        """Return True if a call may read a value's reference before setting the reference. Inputs count as read."""
         return bool(value_at(self._at_start, self._size, value))
 
     def dropped(self, block: int) -> set[int]:
@@ -43,15 +43,15 @@ class References:
         }
 
     def after(self, block: int, value: int) -> bool:
-        """Return whether a value's reference at the end of a block is read before the next move or view sets it."""
+        """Return True if, after a block, some path reads a value's reference before setting the reference again."""
         return bool(value_at(self._after[block], self._size, value))
 
 
 def references(plan: m.ExecutionPlan, flow: FlowGraph, effects: Sequence[Effects]) -> References:
     """Find the live references of a method by a backward analysis.
 
-    The backward analysis continues from the method's start at the method's end, because references persist from call
-    to call. The result covers only values that occur in moves and views.
+    At the method's start, the analysis continues at the method's end, because references persist from call to call.
+    The result covers only values that occur in moves and views.
     """
     pairs = [pair for found in effects for pair in (found.move, found.view) if pair]
     referring = {value for pair in pairs for value in pair}
@@ -90,7 +90,7 @@ def references(plan: m.ExecutionPlan, flow: FlowGraph, effects: Sequence[Effects
 
 
 def _summary(effects: Iterable[Effects], moved: Collection[int], referring: set[int]) -> tuple[set[int], set[int]]:
-    """Return the values that some instructions read before setting them, and the values that the instructions set."""
+    """Return two sets: values that the instructions read before setting them, and values that they set."""
     looked: set[int] = set()
     was_set: set[int] = set()
     for found in effects:

@@ -52,7 +52,7 @@ class MethodMemory:
     storages: tuple[Storage, ...]
     """Storages in the order of their first value."""
     of: Mapping[int, int]
-    """Index into ``storages`` of each tensor in planned memory, by value index."""
+    """Maps the value index of a tensor in planned memory to the index of its storage in ``storages``."""
     instants: int
     """Number of instants."""
     reaching: Reaching
@@ -66,8 +66,9 @@ def method_memory(
 
     ``persistent`` contains tensors that keep their content between calls, even if no instruction, input or output
     refers to them. Three more kinds of tensors are persistent: tensors that are read before they are written, tensors
-    with an initial value, and tensors with the name of a buffer. Raises :class:`~etdev.errors.LinkError` if a tensor is
-    read after another tensor overwrote its bytes, because no program does so on purpose.
+    with an initial value, and tensors that are named after a buffer of the module. Raises
+    :class:`~etdev.errors.LinkError` if a tensor is read after another tensor overwrote its bytes, because no program
+    does so on purpose.
     """
     persistent = frozenset(persistent)
     found = reaching(plan, delegate_inputs, persistent)
@@ -113,7 +114,7 @@ def _read_before_written(plan: m.ExecutionPlan, found: Reaching) -> Iterator[int
 
 
 def _in_place(found: Reaching) -> Iterator[tuple[int, int]]:
-    """Yield pairs of an operand and an output that one instruction reads and writes at the same bytes."""
+    """Yield pairs of an operand and an output. One instruction reads the operand and writes the output over it."""
     written: dict[tuple[int, Place], int] = {
         (write.position, found.places[write.place]): write.place for write in found.writes if write.kind is Kind.ALL
     }
@@ -184,7 +185,7 @@ def _with_lifetimes(
 
 
 def _covers(storages: Sequence[Storage], places: Mapping[int, Place], of: Mapping[int, int]) -> Callable[[int], bool]:
-    """Return a function that returns True for a value whose place has the size of the value's whole storage."""
+    """Return a function that returns True if a value's place is as large as the value's storage."""
 
     def covers(value: int) -> bool:
         place = places[value]

@@ -29,7 +29,7 @@ def storage_traffic(plan: m.ExecutionPlan, memory: MethodMemory) -> list[int]:
 
 
 def run_counts(plan: m.ExecutionPlan, flow: FlowGraph) -> list[int]:
-    """Return how often each instruction runs in one call, by position.
+    """Return, for the instruction at each position, how often it runs in one call.
 
     An instruction outside of loops, or in loops of unknown length, counts as one run. Branches count as if each of them
     ran.

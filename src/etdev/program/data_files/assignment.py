@@ -12,7 +12,7 @@ from etdev.program.flat_tensor.model import FlatTensor, TensorLayout
 from etdev.program.model import Program
 
 Keys: TypeAlias = Mapping[str, TensorLayout | None]
-"""Names of the data in one file. A tensor's name maps to its layout, and any other name maps to None."""
+"""Maps the name of data in one file to a tensor's layout, or to None if the data is not a tensor."""
 
 
 def merge_data_files(parts: Iterable[Mapping[str, Keys]]) -> dict[str, Keys]:
@@ -36,7 +36,7 @@ class DataFiles:
     """Data files of one program. Names are plain file names in the folder of the program."""
 
     delegates: Mapping[str, Keys] = field(default_factory=lambda: MappingProxyType({}))
-    """Data in each file that the backends of delegates request, by file name."""
+    """Maps the name of each file that a backend requests to the data in the file."""
     weights: str | None = None
     """Name of the file for constants and all other movable data, or None to keep that data in the program."""
 
@@ -46,7 +46,7 @@ class DataFiles:
         return tuple(sorted({*self.delegates, *([] if self.weights is None else [self.weights])}))
 
     def split(self, program: Program) -> tuple[Program, dict[str, FlatTensor]]:
-        """Move data out of a program. Return the program without that data, and the files by name, sorted.
+        """Move data out of a program. Return the program without that data, and a sorted map from names to files.
 
         A constant that stays in the program loses its name, because no runtime reads the name.
 
@@ -64,6 +64,6 @@ class DataFiles:
         return program, dict(sorted(files.items()))
 
     def joined(self, program: Program) -> Program:
-        """Split a program, then move all data back. The result is the program that a reader of its files gets."""
+        """Split a program, then move all data back. A reader of the split files gets the same program."""
         program, files = self.split(program)
         return internalize(program, *files.values()) if files else program

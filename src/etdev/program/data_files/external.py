@@ -8,8 +8,8 @@ share a segment.
 Some data stays in the program:
 
 * initial values of state, which are copied only once, when a method is loaded;
-* constants that a method returns, because loaders such as the stock runtime's treat an external constant among the
-  outputs as memory of the caller, and replace its bytes;
+* constants that a method returns, because some loaders replace the bytes of an external constant among the outputs:
+  they treat it as memory of the caller;
 * data inside the flatbuffer;
 * named data in a segment that has other users;
 * empty data.
@@ -39,7 +39,8 @@ _Place: TypeAlias = tuple[int, int]
 def externalize(program: m.Program, reserved: Collection[str] = ()) -> tuple[m.Program, FlatTensor]:
     """Move constants and named data to a data file. Return the remaining program, and the content of the file.
 
-    No constant gets a name in ``reserved``, the names of data in other files. :func:`internalize` moves the data back.
+    ``reserved`` contains names of data in other files. No constant gets one of them. :func:`internalize` moves the data
+    back.
     Raises :class:`~etdev.errors.ProgramError` if some of the program's data is already in another file.
     """
     if external_names(program):
@@ -154,7 +155,7 @@ def _has_delegates(program: m.Program) -> bool:
 
 
 def _users(program: m.Program) -> Counter[int]:
-    """Return the number of references to each segment, not counting references from named data."""
+    """Map the index of a segment to the number of references to it. References from named data do not count."""
     found = Counter(item.segment_index for item in program.mutable_data_segments)
     if program.constant_segment is not None and program.constant_segment.offsets:
         found[program.constant_segment.segment_index] += 1
@@ -186,7 +187,7 @@ def returns_external_constant(program: m.Program) -> bool:
 
 
 def _movable_data(program: m.Program) -> list[m.NamedData]:
-    """Return the named data that can be moved."""
+    """Return the named data that can be moved to a data file."""
     if not _has_delegates(program):
         return []
     kept = {*_users(program), *(item.segment_index for item in program.named_data if not _is_key(item.key))}
@@ -235,7 +236,10 @@ def _outside(tensor: m.Tensor, key: str) -> m.Tensor:
 
 
 def _without_constants(program: m.Program, kept: Mapping[_Place, Blob]) -> m.Program:
-    """Return the program without the bytes of constants, except ``kept``. All other constants must be empty."""
+    """Return the program with only the bytes ``kept`` in its constant segment.
+
+    Constants that remain in the program and are not in ``kept`` must be empty.
+    """
     found = program.constant_segment
     if found is None or not found.offsets or program.constant_buffer:
         return program
@@ -269,7 +273,7 @@ def _is_shared(program: m.Program, constants: int) -> bool:
 
 
 def _without(program: m.Program, moved: Sequence[m.NamedData]) -> m.Program:
-    """Return the program without some named data, and without the segments that only that data used."""
+    """Return the program without the named data ``moved``, and without segments that nothing else uses."""
     keys = {item.key for item in moved}
     used = {*_users(program), *(item.segment_index for item in program.named_data if item.key not in keys)}
     gone = {item.segment_index for item in moved} - used
@@ -345,7 +349,7 @@ def _described(layout: TensorLayout) -> str:
 
 
 def _with_constants(program: m.Program, added: Iterable[Blob]) -> m.Program:
-    """Return the program with more constants, which follow the existing ones."""
+    """Return the program with ``added`` as additional constants. They follow the existing constants."""
     if program.constant_buffer:
         raise ProgramError("constants are both inside the flatbuffer and in another file, which no runtime supports")
     blobs = [segment.data for segment in program.segments]

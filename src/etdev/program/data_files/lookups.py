@@ -46,8 +46,8 @@ def missing_data(
 ) -> Iterator[MissingData]:
     """Yield data that a program needs but that is neither in the program nor in its data files.
 
-    Each name is reported once, for its first user. ``held`` contains the names in the data files. ``lookups`` contains,
-    by method, names that delegates look up in addition to the names in their blobs.
+    Each name is reported once, for its first user. ``held`` contains the names in the data files. ``lookups`` maps
+    a method to names that its delegates look up. Names in the blobs of delegates are found without ``lookups``.
     """
     found = {*held, *(item.key for item in program.named_data)}
     for name, user in _needs(program, lookups or {}):

@@ -32,4 +32,4 @@ FLAT_TENSOR = Table(
     lambda value: tuple(value[field.name] for field in _ROOT_FIELDS),
     _ROOT_FIELDS,
 )
-"""The root table. It decodes to a dictionary by field name. A segment in the dictionary is a pair (offset, size)."""
+"""The root table. It decodes to a dictionary from field names to values. A segment is a pair (offset, size)."""

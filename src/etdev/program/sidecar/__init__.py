@@ -76,15 +76,15 @@ class MethodNotes:
     """Notes on one method. If a map lacks an instruction, the fact about that instruction is unknown."""
 
     delegate_inputs: Mapping[int, int] = field(default_factory=dict)
-    """Number of inputs of each delegate call. A call's arguments are the inputs, then the outputs."""
+    """Maps a delegate call to its number of inputs. A call's arguments are the inputs, then the outputs."""
     state: tuple[StateNote, ...] = ()
     """State, in the order of the value indices."""
     sources: Mapping[int, Source] = field(default_factory=dict)
-    """Line of the model's code for each instruction. A delegate call has the line of the delegate's last op."""
+    """Maps an instruction to a line of the model's code. A delegate call has the line of the delegate's last op."""
     debug_handles: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """ExecuTorch's debug handles of the ops that became each instruction. An ``ETRecord`` uses the same handles."""
+    """Maps an instruction to the debug handles of the ops that became it. An ``ETRecord`` uses the same handles."""
     modules: Mapping[int, str] = field(default_factory=dict)
-    """Path of the module that computes each instruction, such as ``layers.0.attention``; empty for the model itself.
+    """Maps an instruction to the path of its module, such as ``layers.0.attention``; empty for the model itself.
 
     A delegate call has the path of the smallest module that contains all of the delegate's ops.
     """
@@ -110,15 +110,15 @@ class Sidecar:
     """Notes on the methods of an object program. Methods without notes are left out."""
 
     methods: Mapping[str, MethodNotes]
-    """Notes by the method's name."""
+    """Maps the name of a method to its notes."""
     data_files: Mapping[str, Mapping[str, TensorLayout | None]] = field(default_factory=dict)
-    """Data in each file that backends request, by file name. The object program still contains that data."""
+    """Maps the name of each file that a backend requests to its data, which the object program still contains."""
     delegates: Mapping[str, DelegateRecord] = field(default_factory=dict)
-    """Records of compiled delegates, by the SHA-256 of the blob."""
+    """Maps the SHA-256 of a delegate's blob to the record of the delegate."""
 
     @property
     def lookups(self) -> dict[str, tuple[str, ...]]:
-        """Return the names of the data that the delegates of each method look up, by method."""
+        """Map the name of each method to the names of the data that its delegates look up."""
         return {name: notes.data_names for name, notes in self.methods.items()}
 
     def renumbered(self, method: str, old_to_new: Mapping[int, int | None]) -> Sidecar:

@@ -22,7 +22,7 @@ class DelegateRecord:
     """Facts about a delegate's blob that only its compiler knew."""
 
     memory: Mapping[str, int] = field(default_factory=dict)
-    """Bytes of memory that the compiler reports, by name, such as ``scratch``."""
+    """Maps the name of a memory that the compiler reports, such as ``scratch``, to its size in bytes."""
     graph: bytes = b""
     """The graph from which the blob was compiled, in the compiler's own format."""
     reference: bytes = b""
