@@ -253,7 +253,7 @@ class Section:
     size: int
     """Size in bytes."""
     items: tuple[tuple[str, int, str], ...]
-    """The largest items in the section, as tuples of a name, a size in bytes, and a text with other facts."""
+    """The largest items in the section. An item has a name, a size in bytes, and a text with other facts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ class Kinds:
     def _set(self) -> frozenset[int]:
         """Return the values that a caller or an instruction may set.
 
-        Emission writes a number that is set at run time as an absent value (:class:`~etdev.program.model.Null`).
+        If a number is set at run time, emission writes it as an absent value (:class:`~etdev.program.model.Null`).
         """
         found = set(self._plan.inputs)
         for chain in self._plan.chains:

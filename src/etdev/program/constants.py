@@ -47,8 +47,8 @@ class Run:
 def with_constants(program: m.Program, added: Sequence[Blob | Run]) -> m.Program:
     """Rebuild the constant segment: add constants, and drop data that no tensor uses.
 
-    The ``added`` constants get the indices after the existing constants. All constants keep their order and their
-    alignment. Constants that share bytes still share them.
+    The indices of the ``added`` constants follow those of the existing constants. All constants keep their order and
+    their alignment. Constants that share bytes still share them.
     """
     found = program.constant_segment
     assert found is not None

@@ -57,7 +57,7 @@ class _Plan:
     size: int
     """Number of bytes from the table's start to the end of its last known field."""
     eight: int | None
-    """Required position of the table, modulo 8, so that its 8-byte numbers are aligned. None without such numbers."""
+    """Required position of the table, modulo 8, so that its 8-byte numbers are aligned; None if it has none."""
     defaults: tuple[Any, ...]
     """Value of each field for tables that lack the field."""
     plain: tuple[tuple[int, int], ...]
@@ -144,8 +144,8 @@ class Decoder:
     def _vtable(self, vtable: int) -> bytes:
         """Return the content of a vtable: its length, the length of its table, and the places of fields in the table.
 
-        The table's length is not reliable, because Python's flatbuffers before 25.12 share vtables between tables of
-        different lengths.
+        The table's length is not reliable: Python's flatbuffers before 25.12 share vtables between tables of different
+        lengths.
         """
         if vtable & 1 or not 0 <= vtable <= self._end - _VTABLE_HEAD.size:
             raise FlawError(f"byte {vtable} of {self._end} is not a valid position for a vtable")

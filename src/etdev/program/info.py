@@ -17,7 +17,7 @@ FORMAT = 1
 """Version of the JSON. Fields may be added; existing ones keep their names and meanings."""
 
 CopyKind: TypeAlias = ElisionKind | Literal["order", "repeat"]
-"""Purpose of a copy: a kind of :data:`ElisionKind`, ``order`` (reorders elements) or ``repeat`` (repeats elements)."""
+"""Purpose of a copy: one of :data:`ElisionKind`, ``order`` (reorders elements) or ``repeat`` (repeats elements)."""
 
 ConstantKind: TypeAlias = Literal["constant", "initial value", "external"]
 """Kind of a tensor's data: a constant, the initial value of state, or a constant in a data file."""
@@ -36,7 +36,7 @@ class Argument:
     dynamism: str | None = None
     """Dynamism of the shape: ``static``, ``bounded`` or ``unbounded``."""
     nbytes: int | None = None
-    """Number of bytes at the largest size. None also for a tensor of unbounded size."""
+    """Number of bytes at the largest size. None for an unbounded tensor, and for an argument that is not a tensor."""
     device: str | None = None
     """Device such as ``cpu`` or ``cuda:0``."""
     memory: str | None = None
@@ -78,7 +78,7 @@ class BufferInfo:
     alignment.
     """
     greedy: int | None = None
-    """Size in bytes that ExecuTorch's greedy planner needs for the same tensors. None except in results of a build."""
+    """Size in bytes that ExecuTorch's greedy planner needs for the same tensors. None if no build computed it."""
     state: bool = False
     """True if the buffer contains only state. False if it contains other data, or if its content is unknown."""
     bank: str | None = None

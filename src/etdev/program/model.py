@@ -524,7 +524,7 @@ class Program:
     """Delegate data inside the flatbuffer."""
     segments: tuple[Segment, ...] = ()
     constant_segment: SubsegmentOffsets | None = None
-    """Constants. The runtimes of executorch 1.4 and 1.5 require the reserved entry even if there are no constants."""
+    """Offsets of constants. The runtimes of executorch 1.4 and 1.5 require entry 0 even if there are no constants."""
     mutable_data_segments: tuple[SubsegmentOffsets, ...] = ()
     """Initial values of planned tensors."""
     named_data: tuple[NamedData, ...] = ()

@@ -23,8 +23,8 @@ def cut_segments(
     """Return two values: the segments with these offsets and sizes, and the end of the last segment in the file.
 
     ``base`` is the start of the first segment in the file, or 0 if there are no segments. ``said`` is the total size of
-    all segments according to the header, or 0 if the header does not state that size. Raises :class:`FlawError` for
-    bytes outside of the file.
+    all segments that the header states, or 0 if the header states no size. Raises :class:`FlawError` for bytes outside
+    of the file.
     """
     room = len(content) - base if base else 0
     segments, end = [], 0
@@ -108,7 +108,7 @@ def _write_segments(segments: Iterable[Segment], base: int, at: int, file: FileI
 
 
 def _write_all(content: Blob, at: int, file: FileIO | BytesIO) -> None:
-    """Write ``content`` at byte ``at`` of the file. Pieces end at multiples of a chunk, which doubles the speed."""
+    """Write ``content`` at byte ``at`` of the file. Pieces end at multiples of ``CHUNK``, which doubles the speed."""
     for piece in content.pieces(at):
         start = 0
         while start < len(piece):
@@ -116,7 +116,7 @@ def _write_all(content: Blob, at: int, file: FileIO | BytesIO) -> None:
 
 
 def _open_empty(path: str, flags: int) -> int:
-    """Open a file that is already empty, without truncating it. On close, ext4 flushes a truncated file to disk."""
+    """Open a file that is already empty, without truncating it. Otherwise, ext4 flushes the file to disk on close."""
     return os.open(path, flags & ~os.O_TRUNC)
 
 

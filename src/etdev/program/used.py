@@ -9,7 +9,7 @@ def used_values(plan: m.ExecutionPlan) -> list[int]:
     """Return the used value indices, in ascending order.
 
     A value is used if an instruction, an input, an output or another used value refers to it. A tensor with an initial
-    value is also used, because the runtime writes the initial value even if no instruction reads the tensor.
+    value is also used. The runtime writes the initial value even if no instruction reads the tensor.
     """
     used = {*plan.inputs, *plan.outputs}
     for chain in plan.chains:

@@ -235,7 +235,7 @@ class DeviceAllocator(MoveOnly, ABC):
             return self._device_tensor(address, nbytes)
 
     def torch_device(self, index: int = 0) -> str:
-        """Return torch's name for the device of the tensors that :meth:`device_tensor` returns."""
+        """Return torch's name of the device of a tensor from :meth:`device_tensor`, such as ``cpu``."""
         return "cpu"
 
     def find(self, address: int, nbytes: int, index: int = 0) -> Allocation:
@@ -380,5 +380,5 @@ def register_device_allocator(allocator: DeviceAllocator) -> None:
 
 
 def get_device_allocator(kind: DeviceType) -> DeviceAllocator:
-    """Return the allocator of a type of device from the process's registry."""
+    """Return the allocator for a device type from the process's registry."""
     return DEFAULT_REGISTRY.get(kind)

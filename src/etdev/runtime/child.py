@@ -199,7 +199,7 @@ class Child:
 
 
 def _end_with_this_process(watched: int, child: int) -> None:
-    """End a child when this process ends, even if this process is killed and the child is in an endless call.
+    """End a child when this process ends, even if this process is killed or the child does not respond.
 
     ``watched`` is the read end of a pipe, which the child inherits. Only this process has the write end. When the write
     end is closed, Linux sends SIGIO to the child. The default action of SIGIO ends the child. On other systems, the

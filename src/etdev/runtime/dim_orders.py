@@ -41,15 +41,15 @@ def _arranged(value: Any, order: DimOrder | None) -> Any:
 def to_memory_order(tensor: torch.Tensor, dim_order: DimOrder) -> torch.Tensor:
     """Return a contiguous tensor of the same shape. Its bytes are the elements of ``tensor`` in ``dim_order``.
 
-    Unless the order is row-major, an element's index in the result differs from its index in ``tensor``.
+    If the order is not row-major, an element has another index in the result than in ``tensor``.
     """
     return tensor.permute(dim_order).contiguous().reshape(tensor.shape)
 
 
 def from_memory_order(tensor: torch.Tensor, dim_order: DimOrder) -> torch.Tensor:
-    """Return a row-major tensor for a contiguous tensor whose bytes are in the order ``dim_order``.
+    """Return a contiguous row-major tensor with the elements of ``tensor``.
 
-    This is the inverse of :func:`to_memory_order`.
+    The bytes of ``tensor`` are in the order ``dim_order``. This function is the inverse of :func:`to_memory_order`.
     """
     sizes = [tensor.shape[dim] for dim in dim_order]
     back = [dim_order.index(dim) for dim in range(tensor.dim())]

@@ -38,7 +38,7 @@ class Method(MoveOnly):
     """A method that is loaded into planned buffers; its state persists from call to call.
 
     ``memories`` are the planned buffers, which the caller owns. The caller must close the method before the buffers. If
-    loading fails, everything loaded before the error is released.
+    loading fails, all parts that were already loaded are released.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ def load_method(
     """Load one method. Use the planned buffers in ``memory`` if it is given; otherwise allocate buffers.
 
     The default ``registry`` is that of the process. Raises :class:`~etdev.runtime.errors.PlannedBufferError` if a
-    planned buffer cannot be allocated or initialized. Memory allocated before an error is freed.
+    planned buffer cannot be allocated or initialized. After an error, all memory that was already allocated is freed.
     """
     registry = registry or default_registry()
     settings = _settings(poison, executors, inplace, bounds)

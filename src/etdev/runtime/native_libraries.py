@@ -21,8 +21,8 @@ def needed_libraries(delegates: Iterable[str], named: Iterable[Path] = ()) -> tu
     """Return the libraries for a program: ``named``, and all libraries that packages register for its delegates.
 
     ``delegates`` are the ids of the program's delegates. Each library is returned once. Raises
-    :class:`~etdev.errors.MissingRequirementError` for a library that is not a file, and for a package that does not
-    return the path of its library.
+    :class:`~etdev.errors.MissingRequirementError` for a library that is not a file. Raises the same error for a package
+    that does not return the path of its library.
     """
     found: dict[str, Path] = {}
     for path in (*named, *map(registered_library, registered_delegates(delegates))):
@@ -40,8 +40,8 @@ def needed_libraries(delegates: Iterable[str], named: Iterable[Path] = ()) -> tu
 def registered_delegates(delegates: Iterable[str]) -> list[str]:
     """Return the sorted delegates for which packages register libraries. This function imports no package.
 
-    Raises :class:`~etdev.errors.MissingRequirementError` for a delegate with several libraries, and for a library of a
-    backend that is built into the native runtime.
+    Raises :class:`~etdev.errors.MissingRequirementError` for a delegate with several libraries. Raises the same error
+    for a library of a backend that is built into the native runtime.
     """
     known = sorted({*delegates} & {*plugins.names(NATIVE_LIBRARIES)})
     for name in known:

@@ -39,8 +39,8 @@ def buffer_sizes(plans: Iterable[m.ExecutionPlan], home: Device) -> dict[BufferK
 def placed(device: Device, home: Device) -> Device:
     """Return the device of a tensor or buffer at run time.
 
-    ``device`` is the device in the file. ``home`` replaces the host, because the host in a delegate's own program
-    means the delegate's device.
+    ``device`` is the device in the file. In a delegate's own program, the host means the delegate's device. Therefore,
+    ``home`` replaces the host.
     """
     return home if device.is_host else device
 

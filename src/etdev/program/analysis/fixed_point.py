@@ -27,7 +27,7 @@ _SCALE = 1
 def output_steps(program: m.Program) -> dict[tuple[str, int], float]:
     """Map each output, as a pair of method and position, to the scale of its integers.
 
-    Only methods with kernels in fixed point count. An output is missing if a kernel computes it in floats.
+    Methods without fixed-point kernels are left out. An output is also left out if a kernel computes it in floats.
     """
     ends = quantized_ends(program)
     found = {}

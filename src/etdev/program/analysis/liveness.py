@@ -65,8 +65,8 @@ def lifetimes(found: Reaching, of: Mapping[int, int], covers: Callable[[int], bo
 def _stretches(points: Iterable[tuple[int, Node, Node]], size: int) -> Iterator[tuple[int, int, int]]:
     """Yield ranges of instants at which a storage is in use, as ``(storage, first, last)``.
 
-    Each item of ``points`` is an instant, the set of storages that may still be read, and the set of storages that may
-    have content. At that instant, the storages in both sets are in use.
+    Each item of ``points`` contains an instant and two sets of storages: those that may still be read, and those that
+    may have content. At that instant, the storages in both sets are in use.
     """
     since: dict[int, int] = {}
     before: tuple[int, Node, Node] = (0, False, False)
@@ -126,7 +126,7 @@ def _backward(
 ) -> tuple[dict[int, Node], dict[int, Node]]:
     """Return the storages whose content may still be read.
 
-    The first map is from a block to the storages at its start, the second from a block to the storages at its end.
+    Both maps have blocks as keys. The first map is for the start of a block, the second for its end.
     """
     live_in: dict[int, Node] = dict.fromkeys(reached, False)
     live_in[flow.exit] = with_members(False, size, accesses[flow.exit].exposed, True)
@@ -153,7 +153,7 @@ def _forward(
 ) -> tuple[dict[int, Node], dict[int, Node]]:
     """Return the storages that may have content.
 
-    The first map is from a block to the storages at its start, the second from a block to the storages at its end.
+    Both maps have blocks as keys. The first map is for the start of a block, the second for its end.
     """
     start = accesses[_ENTRY].written | {of[use.place] for use in found.uses if BEFORE in use.writes}
     made_in: dict[int, Node] = dict.fromkeys(reached, False)

@@ -1,9 +1,9 @@
 """Persistent maps from small integers to values.
 
-A map is a tree, and each node covers a range of integers. A node is either one value for all of these integers, or a
-tuple of nodes for equal parts of the range. Nodes never change. A new version of a map shares all nodes with the old
-version, except the nodes on the path to the change. So a copy takes no time, and a change takes O(log n) for n
-integers. A comparison or a join visits only nodes that differ.
+A map is a tree, and each node covers a range of integers. A node is one value for all of these integers, or a tuple of
+nodes for equal parts of the range. Nodes never change. A new version of a map shares nodes with the old version. Only
+the nodes on the path to the change are new. So a copy takes no time, and a change takes O(log n) for n integers. A
+comparison or a join visits only nodes that differ.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 Node: TypeAlias = Any
-"""Node of a map: a tuple of :data:`PARTS` nodes, at least two of which differ, or a value that is not a tuple."""
+"""Node of a map: a value that is not a tuple, or a tuple of :data:`PARTS` nodes that are not all equal."""
 PARTS = 16
 """Number of equal parts into which a tuple node divides its range."""
 

@@ -1,7 +1,7 @@
 """Quantized inputs and outputs of methods. Constant methods of the program describe them.
 
-For each quantized input or output, five constant methods return its scale, its zero point, the smallest and the largest
-integer, and the number of its data type. Their names are those of ExecuTorch's ``QuantizeInputs`` and
+Each quantized input or output has five constant methods. They return its scale, its zero point, the smallest and the
+largest integer, and the number of its data type. Their names are those of ExecuTorch's ``QuantizeInputs`` and
 ``QuantizeOutputs`` passes, such as ``forward_input0_scale``. ``dequantize(q) = (q - zero_point) * scale``.
 """
 

@@ -93,7 +93,7 @@ class Reaching:
     elsewhere: frozenset[tuple[int, int]]
     """Position and tensor of each read that reaches unplanned memory on at least one path."""
     at_exit: Callable[[int], Writes]
-    """Maps the owner of a place to the writes whose content may be there at the end of the method."""
+    """Function that returns the writes whose content may be at a place at the end of the method."""
     references: frozenset[int]
     """Tensors that a move or a view sets, directly or through another value.
 

@@ -33,7 +33,7 @@ class References:
         return bool(value_at(self._at_start, self._size, value))
 
     def dropped(self, block: int) -> set[int]:
-        """Return the values whose reference is live on some edge into a block, but not at the end of the block."""
+        """Return values whose reference is live on an edge into a block, but not live at the end of the block."""
         live = self._after[block]
         return {
             value

@@ -65,10 +65,14 @@ def method_memory(
     """Find the storages of a method.
 
     ``persistent`` contains tensors that keep their content between calls, even if no instruction, input or output
-    refers to them. Three more kinds of tensors are persistent: tensors that are read before they are written, tensors
-    with an initial value, and tensors that are named after a buffer of the module. Raises
-    :class:`~etdev.errors.LinkError` if a tensor is read after another tensor overwrote its bytes, because no program
-    does so on purpose.
+    refers to them. Three more kinds of tensors are persistent:
+
+    * tensors that are read before they are written
+    * tensors with an initial value
+    * tensors that are named after a buffer of the module
+
+    Raises :class:`~etdev.errors.LinkError` if a tensor is read after another tensor overwrote its bytes, because no
+    program does so on purpose.
     """
     persistent = frozenset(persistent)
     found = reaching(plan, delegate_inputs, persistent)

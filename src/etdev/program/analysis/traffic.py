@@ -47,7 +47,8 @@ def run_counts(plan: m.ExecutionPlan, flow: FlowGraph) -> list[int]:
 def _iterations(plan: m.ExecutionPlan, body: tuple[m.Instruction, ...], flow: FlowGraph) -> int:
     """Return the number of iterations of a loop if the number is constant and known, otherwise 1.
 
-    The loop must be as ExecuTorch emits it: it counts from 0 in steps of 1, until the counter equals the limit.
+    The loop must have the form that ExecuTorch emits. It counts from 0 in steps of 1, until the counter equals the
+    limit.
     """
     last = body[-1]
     if not isinstance(last, m.JumpFalseCall):

@@ -12,7 +12,7 @@ from etdev.program.flat_tensor.model import FlatTensor, TensorLayout
 from etdev.program.model import Program
 
 Keys: TypeAlias = Mapping[str, TensorLayout | None]
-"""Maps the name of data in one file to a tensor's layout, or to None if the data is not a tensor."""
+"""Maps the name of data in one file to the layout of the tensor. The layout is None if the data is not a tensor."""
 
 
 def merge_data_files(parts: Iterable[Mapping[str, Keys]]) -> dict[str, Keys]:
@@ -36,7 +36,7 @@ class DataFiles:
     """Data files of one program. Names are plain file names in the folder of the program."""
 
     delegates: Mapping[str, Keys] = field(default_factory=lambda: MappingProxyType({}))
-    """Maps the name of each file that a backend requests to the data in the file."""
+    """Data files that backends request. Maps the name of a file to the names and layouts of its data."""
     weights: str | None = None
     """Name of the file for constants and all other movable data, or None to keep that data in the program."""
 

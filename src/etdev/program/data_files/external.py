@@ -1,15 +1,15 @@
 """Functions that move constants and named data from a program to a data file, and back.
 
 The runtime finds an external constant by its name and layout. A delegate finds its data by a key. A tensor keeps its
-name if no other data has that name. Otherwise, the tensor's name is a digest of its layout and bytes, like the names
-that ExecuTorch's delegates use. Tensors with the same layout and bytes share an entry. Tensors with the same bytes
-share a segment.
+name if no other data has that name. Otherwise, the tensor's name is a digest of its layout and bytes. ExecuTorch's
+delegates use such names, too. Tensors with the same layout and bytes share an entry. Tensors with the same bytes share
+a segment.
 
 Some data stays in the program:
 
 * initial values of state, which are copied only once, when a method is loaded;
-* constants that a method returns, because some loaders replace the bytes of an external constant among the outputs:
-  they treat it as memory of the caller;
+* constants that a method returns, because some loaders treat an external one as memory of the caller and replace its
+  bytes;
 * data inside the flatbuffer;
 * named data in a segment that has other users;
 * empty data.

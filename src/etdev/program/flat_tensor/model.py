@@ -51,8 +51,8 @@ class FlatTensor:
     segment_alignment: int = field(default=128, compare=False)
     """Alignment of the first segment in the file, a power of two.
 
-    For a file that was read, the alignment is the largest power of two, up to 16 KiB, that divides the position of the
-    first segment. The comparison of two files ignores the alignment.
+    Files do not state this alignment. The reader infers the largest power of two, up to 16 KiB, that divides the
+    position of the first segment. The comparison of two files ignores the alignment.
     """
     unknown_fields: tuple[str, ...] = ()
     """Fields of the file that this schema does not know. Data with such fields cannot be written."""

@@ -112,7 +112,7 @@ class Sidecar:
     methods: Mapping[str, MethodNotes]
     """Maps the name of a method to its notes."""
     data_files: Mapping[str, Mapping[str, TensorLayout | None]] = field(default_factory=dict)
-    """Maps the name of each file that a backend requests to its data, which the object program still contains."""
+    """Data files that backends request: maps the name of a file to its data. The object program contains the data."""
     delegates: Mapping[str, DelegateRecord] = field(default_factory=dict)
     """Maps the SHA-256 of a delegate's blob to the record of the delegate."""
 
@@ -126,7 +126,7 @@ class Sidecar:
 
         ``old_to_new`` maps the index of each old instruction to its new index, or to ``None`` for a removed
         instruction. If several instructions became one, the new instruction gets the source line and the module of the
-        first, and the debug handles of all.
+        first one. It gets the debug handles of all of them.
 
         Raises :class:`KeyError` for an unknown method, or if the map lacks an instruction that has notes. Raises
         :class:`ValueError` if two delegate calls became one.

@@ -19,7 +19,7 @@ _LARGEST = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class DelegateRecord:
-    """Facts about a delegate's blob that only its compiler knew."""
+    """Facts about a delegate's blob that only the compiler of the blob knows."""
 
     memory: Mapping[str, int] = field(default_factory=dict)
     """Maps the name of a memory that the compiler reports, such as ``scratch``, to its size in bytes."""

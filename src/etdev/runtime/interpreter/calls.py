@@ -224,7 +224,7 @@ class Outputs:
                 tensor.place(scratch(tensor.capacity, tensor.device, self._machine.torch_device))
 
     def deliver(self, targets: Sequence[Any]) -> None:
-        """Copy each output to its target, unless the output already is in the target's memory."""
+        """Copy each output to its target if the output is not already in the target's memory."""
         for target, index in zip(targets, self._plan.outputs, strict=True):
             value = self._machine.tensor(index)
             if target.declared.scalar_type is not value.declared.scalar_type:

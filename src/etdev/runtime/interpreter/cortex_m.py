@@ -1,8 +1,8 @@
 """Kernels of ExecuTorch's library ``cortex_m``: ExecuTorch's Python functions, or functions with CMSIS-NN's arithmetic.
 
-On random integers, ExecuTorch 1.5.1's functions for requantization, addition and softmax return the same integers as
-CMSIS-NN at 99f736a6, compiled for x86-64. ExecuTorch's average pooling rounds halves to the nearest even number, but
-``arm_avgpool_s8`` rounds them away from zero.
+ExecuTorch 1.5.1's functions for requantization, addition and softmax were compared with CMSIS-NN at 99f736a6, compiled
+for x86-64. On random integers, both return the same integers. ExecuTorch's average pooling rounds halves to the nearest
+even number, but ``arm_avgpool_s8`` rounds them away from zero.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def find_cortex_m(name: str) -> Kernel | None:
-    """Return the function for a kernel; None if there is none, or if a package that ExecuTorch needs is missing."""
+    """Return the function for a kernel; None if a package that ExecuTorch needs is missing or the kernel is unknown."""
     if not _register():
         return None
     kernel = find_kernel(name)

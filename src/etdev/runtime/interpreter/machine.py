@@ -29,8 +29,8 @@ _Action = Callable[[], int]
 class Machine:
     """Values of a loaded method, and the code that executes its instructions.
 
-    ``home`` is the device of the method's kernels and tensors: the host or, for the program of a delegate, the
-    delegate's device.
+    ``home`` is the device of the method's kernels and tensors. It is the host, or the delegate's device for the program
+    of a delegate.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
 """Poison: a pattern in unused bytes that makes a wrong read visible in the results.
 
-The pattern is NaN in all float types, true as a bool, and a very large number in integer types of 16 bits and more.
+The pattern is NaN in all float types and true as a bool. In integer types of 16 bits and more, it is a very large
+number.
 """
 
 from __future__ import annotations

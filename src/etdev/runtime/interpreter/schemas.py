@@ -1,4 +1,4 @@
-"""Search for the PyTorch function that replaces a kernel. It returns new tensors with the kernel's results."""
+"""Search for the PyTorch function that replaces a kernel. The function returns the kernel's results as new tensors."""
 
 from __future__ import annotations
 

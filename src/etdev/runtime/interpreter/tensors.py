@@ -187,7 +187,10 @@ class RunTensor:
         return found.view(self.dtype).as_strided(self.sizes, strides(self.sizes, self.dim_order))
 
     def write(self, at: Device, content: torch.Tensor) -> None:
-        """Convert ``content`` to the element type and write it on the device ``at``. The sizes must be equal."""
+        """Write ``content`` to the tensor, converted to the tensor's element type.
+
+        ``at`` is the device that the code runs on. The content must have the tensor's sizes.
+        """
         import torch
 
         if not self.nbytes:

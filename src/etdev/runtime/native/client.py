@@ -29,7 +29,7 @@ ALIGNMENT = 16
 class Fault:
     """A simulated failure of a device operation.
 
-    ``nth`` is the number of the call of ``operation`` that fails, counted from 1. If ``lasting``, all later calls fail,
+    The call number ``nth`` of ``operation`` fails. The first call has number 1. If ``lasting``, all later calls fail,
     too.
     """
 
@@ -56,11 +56,11 @@ class Pools:
 class NativeRuntime:
     """ExecuTorch's C++ runtime in a child process; a context manager that kills the child at exit.
 
-    Each planned buffer has exactly its declared size, between pages that cannot be accessed. With ``watch``, bytes that
-    no instruction has written yet contain poison, and the report of a crash includes the instruction. ``executable`` is
-    the path that :func:`~etdev.runtime.native.executable.host_executable` returns. ``libraries`` are shared libraries
-    with backends and kernels that ExecuTorch's wheel does not have. ``devices`` are the devices that the program can
-    use.
+    Each planned buffer has exactly its declared size, between pages that cannot be accessed. With ``watch``, poison
+    fills the bytes that no instruction has written. The report of a crash then includes the instruction. ``executable``
+    is the path that :func:`~etdev.runtime.native.executable.host_executable` returns. ``libraries`` are shared
+    libraries with backends and kernels that ExecuTorch's wheel does not have. ``devices`` are the devices that the
+    program can use.
 
     Errors are those of the stock runtime: :class:`~etdev.runtime.child.ProgramFailureError` and
     :class:`~etdev.runtime.child.RuntimeCrashError`. If the executable cannot start, or if a library cannot be used, the
@@ -166,7 +166,7 @@ class NativeRuntime:
     ) -> tuple[str, ...]:
         """Load a program with its data files. Return the names of its methods, including constant methods.
 
-        With ``shared``, all methods use the same planned buffers. ``inputs`` maps a method to a second map: from the
+        With ``shared``, all methods use the same planned buffers. ``inputs`` contains a map for each method: from the
         position of a delegate call to the call's number of inputs. By default, these numbers are derived from the file.
         """
         with self._lock:

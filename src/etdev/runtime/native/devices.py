@@ -59,7 +59,7 @@ def simulated_devices(count: int = 1, capacity: int = _CAPACITY) -> Devices:
 
 
 def devices_for(named: Sequence[Device], device_map: DeviceMap) -> Devices:
-    """Return the devices for a program that uses the devices ``named``.
+    """Return the devices in the native runtime for a program that uses the devices ``named``.
 
     Raises :class:`~etdev.errors.MissingRequirementError` if CUDA's runtime library is not found.
     """

@@ -30,7 +30,7 @@ def measure_memory(
     *,
     data: Sequence[Path] = (),
 ) -> dict[str, Outside]:
-    """Return the memory that each method needs for these calls, by the method's name.
+    """Map each method to the memory that it needs for these calls.
 
     ``calls`` are method names with inputs. A method with dynamic shapes needs a call with its largest sizes. The result
     for the temporary pool is at least :func:`lookup_bytes`, because a smaller pool would require a larger method pool.

@@ -62,7 +62,7 @@ class Called:
     heap_peak: int
     """Largest number of heap bytes in use at once during the calls, minus the number before the first call."""
     damages: tuple[str, ...]
-    """One text for each buffer beyond whose bounds a kernel or delegate wrote. The text names the buffer."""
+    """One message for each buffer whose surrounding bytes were overwritten. The message names the buffer."""
     devices: dict[Device, DeviceCounts]
 
 

@@ -32,9 +32,9 @@ class MethodUnused:
 
 
 def unused_bytes(program: Program, known: Mapping[str, DelegateInputs], *, shared: bool) -> dict[str, MethodUnused]:
-    """Return the unused bytes of each method whose data flow can be analyzed, by the method's name.
+    """Map each method to its unused bytes. Leave out methods whose data flow cannot be analyzed.
 
-    ``known`` maps a method to a second map: from the position of a delegate call to the call's number of inputs. If
+    ``known`` contains a map for each method: from the position of a delegate call to the call's number of inputs. If
     ``shared``, methods share their planned buffers. Then the state of a method counts as used in all other methods. The
     result is then empty if the data flow of any method cannot be analyzed.
     """

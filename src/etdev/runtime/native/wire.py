@@ -198,9 +198,9 @@ class RefusedError(Exception):
 def receive(stream: BinaryIO) -> Answer:
     """Read one answer.
 
-    Raises :class:`RefusedError` for an error, :class:`~etdev.runtime.child.Crash` if the host reports its own crash,
-    and :class:`EOFError` if the host has closed the stream. Raises :class:`~etdev.errors.MissingRequirementError` for a
-    host of another version.
+    Raises :class:`RefusedError` if the answer is an error. Raises :class:`~etdev.runtime.child.Crash` if the host
+    reports its own crash, and :class:`EOFError` if the host has closed the stream. Raises
+    :class:`~etdev.errors.MissingRequirementError` for a host of another version.
     """
     magic, version, number, length = _HEADER.unpack(_read(stream, _HEADER.size))
     if (magic, version) != (_MAGIC, VERSION):

@@ -1,7 +1,7 @@
 """Orchestrator, which runs tasks on workers. Each worker has its own memory.
 
-Tasks run where their data is, so weights and caches are not copied. Importing this package does not import its modules,
-so that the process of a worker loads only the modules that it needs.
+Tasks run where their data is, so weights and caches are not copied. Importing this package does not import its modules.
+So the process of a worker loads only the modules that it needs.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _ELEMENTS = (
     | {"float16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16}
     | _TORCH_ONLY
 )
-"""Maps the name of an element type to the number of bytes per element. Workers support no other types."""
+"""Element types that :meth:`Handle.resident` accepts. Maps a name to the number of bytes per element."""
 
 
 def element_size(dtype: str) -> int:

@@ -43,7 +43,10 @@ class Bounds:
 
 @dataclass(slots=True, eq=False)
 class Work:
-    """The engine's data for a node: how to start the node, the node's future, and functions to call at the end."""
+    """The engine's data for a node.
+
+    It contains the function that starts the node, the node's future, and functions to call when the node ends.
+    """
 
     future: TaskFuture
     start: Start
@@ -108,7 +111,7 @@ class Engine:
         self._room = threading.Condition(self.lock)
         self._quiet = threading.Condition(self.lock)
         self._unsettled = 0
-        """Number of nodes that have not ended or whose futures are not done."""
+        """Number of nodes that have not ended, or that have a future that is not done."""
         self._numbers = itertools.count(1)
         self._count = self._bytes = 0
         """``_count``: number of unfinished bounded nodes. ``_bytes``: host bytes of all unfinished nodes."""
@@ -311,7 +314,7 @@ class Engine:
                     self._quiet.notify_all()
 
     def _fail(self, node: Node) -> None:
-        """Set an error in the future of a node that has not ended yet, unless the future is already done."""
+        """Set an error in the future of a node that has not ended yet. Do nothing if the future is already done."""
         work: Work | None = node.job
         if work is None or node.error is None:
             return
@@ -323,7 +326,7 @@ class Engine:
     def refuse_callback(self, what: str) -> None:
         """Raise an error if this thread runs a callback of a task, because the thread may have to receive answers.
 
-        ``what`` is the awaited result in the error's message.
+        ``what`` names the awaited result in the error's message.
         """
         if getattr(self._following, "todo", None) is not None:
             raise OrchestratorError(

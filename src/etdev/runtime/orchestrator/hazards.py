@@ -31,7 +31,7 @@ class _Segment(Generic[NodeT]):
     readers: list[NodeT] = field(default_factory=list)
     """Nodes that read the bytes after the last write."""
     limit: int = 16
-    """Length of ``readers`` at which the next read first removes ended nodes from the list."""
+    """If ``readers`` has this length, the next read starts by removing ended nodes from it."""
 
     def read(self, node: NodeT) -> None:
         if len(self.readers) >= self.limit:
@@ -56,9 +56,9 @@ class Hazards(Generic[NodeT]):
         """Each write of the newest node, with the segments that the write replaced."""
 
     def enter(self, node: NodeT, uses: Iterable[Use]) -> dict[NodeT, bool]:
-        """Add a node; return a mapping whose keys are the nodes that the new node must wait for.
+        """Add a node. The keys of the returned map are the nodes that the new node must wait for.
 
-        The value is True if the new node reads the output of the earlier node.
+        A value is True if the new node reads the output of that earlier node.
         """
         uses = tuple(uses)
         self._entered, self._replaced, self._last = uses, [], node

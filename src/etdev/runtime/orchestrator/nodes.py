@@ -41,7 +41,7 @@ class Node:
     waiting: int = 0
     """Number of nodes that must end before this node starts."""
     dependents: list[tuple[Node, bool]] = field(default_factory=list)
-    """Nodes that wait for this node, each with a bool: True if the waiting node reads bytes that this node writes."""
+    """Pairs: a node that waits for this node, and True if that node reads bytes that this node writes."""
     error: BaseException | None = None
     """First error of the node; None if there is none."""
     workers: tuple[int, ...] = ()

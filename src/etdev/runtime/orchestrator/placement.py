@@ -28,7 +28,7 @@ class Placement:
         """Workers whose queue or state has changed since the last call of :meth:`take`."""
         self._gone: set[int] = set()
         self._tickets = itertools.count()
-        """Counter for the tickets of nodes. All queues are sorted by ticket."""
+        """Counter for tickets, which order the nodes in the queues of workers."""
 
     def add(self, node: Node) -> None:
         """Add a ready node. The caller ensures that there are enough workers for the node's members."""

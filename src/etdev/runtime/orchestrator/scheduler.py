@@ -1,4 +1,4 @@
-"""Scheduler: decides when each node starts and ends, from the node's hazards and the idle workers.
+"""Scheduler: uses the hazards of nodes and the idle workers to decide when each node starts and ends.
 
 The scheduler does not run code of tasks, and has no threads or clock.
 """
@@ -22,7 +22,7 @@ class Changes:
     begun: tuple[Node, ...]
     """Nodes that start now. Each node starts on all of its workers."""
     doomed: tuple[Node, ...]
-    """Nodes that have got an error since the last call.
+    """Nodes that got an error after the last call of :meth:`Scheduler.changes`.
 
     A node in this list may not have ended yet: it may wait for earlier nodes, or some of its members may still run.
     """

@@ -24,9 +24,9 @@ class StockRuntime:
     """ExecuTorch's Python runtime in a child process; a context manager that kills the child at exit.
 
     Entering the context starts the child, which imports its modules. The first request waits for the end of these
-    imports. ``imports`` are modules that register custom kernels, and ``path`` has the folders to search first. If the
-    child crashes or needs more than ``limit`` seconds, :class:`RuntimeCrashError` is raised, and the next program gets
-    a new child. Raises :class:`~etdev.errors.MissingRequirementError` if the child cannot start.
+    imports. ``imports`` are modules that register custom kernels, and ``path`` has the folders to search first. A
+    request raises :class:`RuntimeCrashError` if the child crashes or needs more than ``limit`` seconds. The next
+    program then gets a new child. Raises :class:`~etdev.errors.MissingRequirementError` if the child cannot start.
     """
 
     def __init__(self, *, imports: Sequence[str] = (), path: Sequence[Path] = (), limit: float = LIMIT) -> None:
@@ -104,9 +104,9 @@ class StockRuntime:
         With ``shared``, all methods use the same buffers, as in ``executorch.runtime.Runtime``. Two methods then share
         values that have the same buffer and offset in the file. Otherwise each method has its own memory and state.
 
-        ExecuTorch's loader for shared buffers accepts no data file. Its other loader accepts a single data file, but
-        returns empty memory if a method returns a constant from that file. In the cases that these loaders do not
-        support, the program and its data files are joined in a :class:`JoinedFile`.
+        ExecuTorch's loader for shared buffers accepts no data file. Its other loader accepts a single data file. But if
+        a method returns a constant from that file, this loader returns empty memory. In the cases that these loaders do
+        not support, the program and its data files are joined in a :class:`JoinedFile`.
 
         Raises :class:`ProgramFailureError` if the runtime refuses the program or etdev cannot read it. Also raises this
         error if a data file does not match the program, because the runtime could then crash.

@@ -77,7 +77,7 @@ class ProcessTransport(Transport):
         self._lanes[worker].ask(Kind.RUN, dump_job(job), load_outcome, done)
 
     def health(self, worker: int) -> Health:
-        """Return the state of a worker: whether its process is alive, and the bytes allocated at its last answer."""
+        """Return whether a worker's process is alive, and how many bytes were allocated at its last answer."""
         lane = self._lanes[worker]
         return Health(lane.alive, lane.pid, lane.live_bytes if lane.alive else 0)
 
@@ -118,7 +118,7 @@ class _Lane:
         self._ending = False
         self._numbers = itertools.count(1)
         self._asked: dict[int, tuple[_Read, Done]] = {}
-        """Maps the number of an unanswered command to the decoder of its answer and its callback."""
+        """Maps the number of an unanswered command to a pair: the decoder of the answer, and the callback."""
         self._main = _describe_main()
         self._thread = Thread(target=self._live, name=f"etdev worker {number}", daemon=True)
 

@@ -130,7 +130,7 @@ class RayTransport(Transport):
         self._await(lane, lane.actor.run.remote(*pack(dump_job(job, cloudpickle.dumps))), done, load_outcome)
 
     def health(self, worker: int) -> Health:
-        """Return the state of a worker: whether its actor is alive, and the bytes allocated at its last answer."""
+        """Return whether a worker's actor is alive, and how many bytes were allocated at its last answer."""
         lane = self._lanes[worker]
         return Health(lane.alive, lane.pid, lane.live_bytes if lane.alive else 0)
 

@@ -39,8 +39,8 @@ _SET_BY_RAY = ("RAY_AUTH_MODE", "RAY_CLIENT_MODE", "PYTHONBREAKPOINT")
 class Cluster:
     """Connection of this process to a Ray cluster; :meth:`close` also ends the cluster if this process started it.
 
-    A thread opens the connection, and runs until the connection is closed: Ray's processes end with the thread that
-    started them.
+    A thread opens the connection, because Ray's processes end with the thread that started them. The thread runs until
+    the connection is closed.
     """
 
     def __init__(self, address: str | None) -> None:
