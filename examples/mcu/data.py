@@ -26,13 +26,13 @@ def strips(image: Tensor) -> Iterator[tuple[Tensor]]:
 
 
 def samples() -> Iterator[tuple[Tensor]]:
-    """Yield inputs for verification, each a call on fresh state: parts of images, one tensor per input."""
+    """Yield inputs for verification: for each call, a part of an image. Each call starts on fresh state."""
     for image in images(held_out=True)[0][:4]:
         yield from strips(image)
 
 
 def sessions() -> list[list[tuple[str, tuple[Tensor]]]]:
-    """Return two sessions of eight images each: calls in a row on one state."""
+    """Return two sessions. Each session reads eight images, in calls on one state."""
     pixels, _ = images(held_out=True)
     return [[("forward", rows) for image in pixels[at : at + 8] for rows in strips(image)] for at in (0, 8)]
 
@@ -44,7 +44,7 @@ def calibration() -> Iterator[tuple[Tensor]]:
 
 
 def accuracy(run: Callable[..., list[Tensor]]) -> float:
-    """Return the fraction of held-out images classified correctly after their last rows."""
+    """Return the fraction of held-out images for which the call with the last rows returns the correct digit."""
     pixels, digits = images(held_out=True)
     found = [[run(*rows)[0].argmax().item() for rows in strips(image)][-1] for image in pixels]
     return (torch.tensor(found) == digits).float().mean().item()

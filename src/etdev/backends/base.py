@@ -119,7 +119,7 @@ class ReadsFiles(Protocol):
 
 @runtime_checkable
 class RunsElsewhere(Protocol):
-    """Optional protocol of a backend whose delegates are in no runtime that a user can install on a host."""
+    """Optional protocol of a backend whose delegates cannot run in any runtime that a user can install on a host."""
 
     @property
     def runs_elsewhere(self) -> str:
@@ -155,7 +155,10 @@ class RewritesPrograms(Protocol):
 
 @runtime_checkable
 class ForMicrocontrollers(Protocol):
-    """Optional protocol of a backend whose targets do not run on a host, although it has no kernels of its own."""
+    """Optional protocol of a backend for microcontrollers that has no kernel library of its own.
+
+    Its targets do not run on a host.
+    """
 
     @property
     def microcontrollers(self) -> Literal[True]:

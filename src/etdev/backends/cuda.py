@@ -38,7 +38,7 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "triton_kernel_mode": _SWITCH,
     "low_memory_mode": _SWITCH,
 }
-"""Valid values of compile specs. The key is the name of the compile spec.
+"""Maps the name of each compile spec to its valid values.
 
 The compiler ignores compile specs with other names.
 """

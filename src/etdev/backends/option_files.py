@@ -13,13 +13,13 @@ from etdev.errors import Problem
 
 
 def option_file_keys(loaded: LoadedConfig) -> Iterator[KeyPath]:
-    """Yield the key of each option in an effective config that is the path of a file."""
+    """Yield the keys of all options that are paths of files, in an effective config."""
     for target in loaded.config.targets:
         yield from target_file_keys(loaded, target)
 
 
 def target_file_keys(loaded: LoadedConfig, target: str) -> Iterator[KeyPath]:
-    """Yield the key of each option of a target's partitioners that is the path of a file."""
+    """Yield the keys of all options that are paths of files, in the partitioners of a target."""
     for index, step in enumerate(loaded.config.targets[target].partitioners):
         backend = backends.get(step.backend)
         for name in backend.file_options if isinstance(backend, ReadsFiles) else ():

@@ -113,7 +113,7 @@ def _elementwise(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
 def _viewed(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
     """Return the needs of a tile of a view.
 
-    The input is tiled along the axis that matches the output's axis: the products of the preceding sizes are equal.
+    The input is tiled along the axis for which the product of the preceding sizes is the same as in the output.
     """
     source = arguments(node)[0]
     known = shape_of(source)
@@ -309,7 +309,7 @@ _RULES: dict[str, Callable[[Node, int, Sequence[int]], Needs | None]] = {
     "index": _indexed,
     "getitem": _item,
 }
-"""Functions that return the needs of a tile, by kind of op."""
+"""Maps each kind of op to the function that returns the needs of a tile."""
 
 
 def piece_arguments(node: Node, axis: int, size: int, given: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -33,7 +33,10 @@ _BYTES = 4
 # concatenation. _CALL: one kernel call.
 _NAIVE, _WALK, _PRODUCT, _SUM, _CALL = 4.0, 0.7, 0.08, 0.6, 1500.0
 _SLACK = 1.03
-"""Factor from one memory limit to the next. The first limit exceeds the minimum, to avoid very many tiles."""
+"""Ratio of each memory limit to try to the limit before it.
+
+The first limit exceeds the lowest possible memory by the same ratio, to avoid very many tiles.
+"""
 
 _MOST_PIECES = 256
 """Maximum number of tiles of a convolution. Each tile adds a few hundred bytes to the file."""
@@ -97,9 +100,10 @@ def price(editor: Editor) -> tuple[int, int]:
 
 
 def _possible(editor: Editor) -> tuple[list[_Options], tuple[int, ...], int]:
-    """Return the convolutions to replace, the peaks with each of the others, and the peak of all other ops.
+    """Return the convolutions to replace, estimated peaks of other convolutions, and the peak of all other ops.
 
-    The others have no tiling that fits. Their peaks, in bytes, are those with the tiling that needs the least memory.
+    The other convolutions have no tiling that fits in the memory limit. Each estimate is the peak in bytes with the
+    tiling that needs the least memory.
     """
     occupancy = editor.occupancy()
     sizes = {node: found for node in editor.calls("convolution.default") if (found := sizes_of(node)) is not None}
@@ -118,7 +122,7 @@ def _possible(editor: Editor) -> tuple[list[_Options], tuple[int, ...], int]:
 
 
 def _room(editor: Editor, options: Sequence[_Options], floor: int) -> int:
-    """Return the memory limit in bytes for each convolution. The fastest tiling within the limit is used."""
+    """Return the memory limit in bytes that applies to every convolution. Each uses the fastest tiling that fits."""
     least = [item.others + min(way.memory for way in item.ways) for item in options]
     lowest = int(min(max((floor, *(size * _SLACK for size in least))), editor.limit))
     if editor.settings.tiling == "always" or not options:

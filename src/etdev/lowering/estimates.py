@@ -14,7 +14,7 @@ from etdev.lowering.regions import Region
 from etdev.lowering.window import Window
 
 PEAK = 0.97
-"""Fraction of the peak that an op's bytes in use must exceed for the op to count as an op at the peak."""
+"""An op counts as an op at the peak if its bytes in use exceed this fraction of the peak."""
 _AFTER = 25
 """Maximum number of ops after a region for which memory is estimated. These ops may still use the region's outputs."""
 _ALIKE = 1.03
@@ -69,7 +69,7 @@ The ops are in the order of the graph.
 class Estimates:
     """Estimates of tilings of one graph, by region. Searches from different seeds share the estimates.
 
-    ``known`` has estimates for the same stretch of another graph. The value is None for a region that cannot be tiled.
+    ``known`` has estimates for an equal stretch of another graph. The value is None for a region that cannot be tiled.
     """
 
     def __init__(self, occupancy: Occupancy, known: Mapping[Part, Figures | None]) -> None:
@@ -130,9 +130,9 @@ def _estimate(occupancy: Occupancy, region: Region, pieces: int, begin: int, end
 
 
 def _are_dependent(occupancy: Occupancy, others: Iterable[int], inside: Set[int]) -> bool:
-    """Return whether an op in ``others`` uses an op in ``inside``, or may change its inputs.
+    """Return whether an op in ``others`` uses the output of an op in ``inside``, or may change its own inputs.
 
-    Both contain indices of ops.
+    Both arguments contain indices of ops.
     """
     ops, nodes = occupancy.ops, occupancy.nodes
     return any(_may_change_inputs(nodes[index].target) or not inside.isdisjoint(ops[index].sources) for index in others)

@@ -70,7 +70,10 @@ class Editor:
         self.is_tiled = False
         """True if some op was tiled although the whole op would fit in the limit."""
         self.left: tuple[int, ...] = ()
-        """Estimated peak in bytes with each convolution that keeps the slow kernel because no tiling fits the limit."""
+        """Estimated peak in bytes if a convolution used a faster kernel.
+
+        There is one estimate for each convolution that keeps the slow kernel because no tiling fits the limit.
+        """
 
     def copy(self) -> Editor:
         """Return an editor of a copy of the graph, for trying changes."""

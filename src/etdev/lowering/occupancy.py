@@ -38,7 +38,7 @@ class Op(NamedTuple):
     is_planned: bool = True
     """False if the output has no planned memory here: constants, and memory that is planned elsewhere."""
     runs_along: bool = True
-    """True if each part of a slice or a concatenation is one contiguous run of the whole's bytes."""
+    """True if a slice, or each part of a concatenation, is one contiguous run of bytes in the whole tensor."""
     since: int | None = None
     """Index of the op at which the output's memory begins to be in use. None means this op itself."""
 
@@ -72,7 +72,7 @@ class Lifetimes:
         """Number of bytes in use during each op."""
 
     def _settle(self, at: int, op: Op) -> None:
-        """Find the home of the output of op ``at``, which has sources.
+        """Find the home of the output of op ``at``. The op must have sources.
 
         A concatenation becomes the home of its parts if its output can contain the parts directly.
         """
@@ -256,7 +256,7 @@ def is_run(shape: Sequence[int], axis: int) -> bool:
 
 
 def _runs_along(node: Node) -> bool:
-    """Return whether each part of a slice or a concatenation is one contiguous run of the whole's bytes.
+    """Return whether a slice, or each part of a concatenation, is one contiguous run of bytes in the whole tensor.
 
     Return True for all other ops.
     """

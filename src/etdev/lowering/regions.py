@@ -53,7 +53,7 @@ class Region:
 
     @cached_property
     def neighbours(self) -> Mapping[Node, Set[Node]]:
-        """Inputs and users of each op of the region, also those outside of it."""
+        """Inputs and users of each op of the region, including nodes outside of the region."""
         return {node: {*self.needs[node].axes, *node.users} for node in self.axes}
 
     @cached_property

@@ -67,7 +67,7 @@ class Repeats:
         self._extents: defaultdict[Hashable, dict[tuple[int, int], None]] = defaultdict(dict)
         """Maps results of :func:`_kind` to known stretches, each as ``(ops before the peak, ops after the peak)``."""
         self._facts: dict[int, tuple[Any, Hashable]] = {}
-        """Cached results of :func:`_facts`, each with the value from a node's metadata, by ``id`` of the value."""
+        """Maps the ``id`` of a value in a node's metadata to the value, and to the result of :func:`_facts` for it."""
 
     def find(self, occupancy: Occupancy) -> Known:
         """Return the known estimates and choices for the stretch around the peak, as a new object."""
@@ -169,7 +169,10 @@ class _Stretch:
         return first, min(lifetimes.last[index], self._end + 1) - self._begin
 
     def _at_peak(self) -> Hashable:
-        """Return the memory in use at the peak: names of ops, and the bytes of all ops without a name, by lifetime."""
+        """Return the memory in use at the peak.
+
+        The first item has the names of ops. The second item has the total bytes of all ops without a name, by lifetime.
+        """
         names, sizes = [], Counter[tuple[int, int]]()
         for home in self._occupancy.at_peak:
             if self._begin <= home <= self._end or home in self._others:

@@ -37,7 +37,10 @@ class Applied:
     is_tiled: bool = False
     """True if some op was tiled although the whole op would fit in the memory of the stock lowering."""
     left: tuple[int, ...] = ()
-    """Estimated peak in bytes with each convolution that keeps the slow kernel because no tiling fits the limit."""
+    """Estimated peak in bytes if a convolution used a faster kernel.
+
+    There is one estimate for each convolution that keeps the slow kernel because no tiling fits the limit.
+    """
 
 
 def apply_forms(

@@ -49,7 +49,7 @@ _WIDE_STEP = 1.25
 _FREE = VIEWS | {"slice_copy", "cat", "getitem"}
 """Ops that the linker usually removes."""
 _LEAST_BYTES = 1_024
-"""Minimum number of bytes of a tile of the largest output in a region."""
+"""Minimum size in bytes of each tile of a region's largest output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,10 @@ def _seeds(occupancy: Occupancy) -> Iterator[tuple[Node, int]]:
 
 
 def _choose(estimates: Estimates, whole: Region, seed: Node, goal: int) -> Choice | None:
-    """Return the best tiling of neighbouring ops in a region that includes ``seed``, or None if there is none."""
+    """Return the best tiling of a part of the region ``whole``, or None if there is none.
+
+    The part includes ``seed``. Its ops are neighbours in the order of the graph.
+    """
     order = list(whole.axes)
     first = last = order.index(seed)
     most = _counts(whole)[-1]

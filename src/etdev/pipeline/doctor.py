@@ -71,7 +71,7 @@ class NativeState:
 
     available: bool
     reason: str
-    """Text on how the native runtime is compiled, or on the missing tool if it is not available."""
+    """Text on how etdev compiles the native runtime. If ``available`` is False, text on the missing tool."""
     remedy: str | None
 
 
@@ -106,7 +106,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A property of a target that is not a problem of this machine."""
+    """A limitation of a target that does not depend on this machine."""
 
     key: str
     """Key of the config that the fact concerns."""
@@ -255,7 +255,10 @@ def _target_needs(loaded: LoadedConfig, found: Diagnosis) -> Iterator[Need]:
 
 
 def facts_of_targets(loaded: LoadedConfig, found: Diagnosis) -> tuple[Fact, ...]:
-    """Return facts on the targets of this config that are no needs, because the user cannot install anything."""
+    """Return a fact for each partitioner of this config whose delegates do not run in ExecuTorch on a host.
+
+    These facts are not needs, because the user cannot install anything that changes them.
+    """
     usable = {state.name for state in found.backends if state.available}
     return tuple(
         Fact(f"targets.{name}.partitioners[{index}].backend", backend.runs_elsewhere)

@@ -35,7 +35,7 @@ class CheckedMethod(Part):
     outputs: tuple[str, ...]
     """Outputs for the maximum of every dynamic dimension, such as ``float32 [32, 10]``."""
     sizes: tuple[dict[str, int], ...]
-    """Sizes of the dynamic dimensions in each call on fake tensors, by dimension name."""
+    """One item for each call on fake tensors. An item maps each dynamic dimension to its size in the call."""
     samples: bool
     """True if the call on real tensors used the config's first sample.
 

@@ -65,9 +65,9 @@ class MethodChange:
     inplace: InPlaceOutputs
     """Numbers of outputs that are written over an operand, and of outputs that are not."""
     copy_decisions: tuple[Elision, ...]
-    """The linker's decision on each copy, by position in the input file."""
+    """The linker's decision on each copy, in the order of the copies in the input file."""
     inplace_decisions: tuple[InPlace, ...]
-    """The linker's decision on each output that may be written over an operand, by position in the input file."""
+    """The linker's decisions on outputs that may be written over an operand, in the order of the input file."""
     kept: str | None
     """Reason why the method kept its plan; None if the method has a new plan."""
     order: Reordering | None
@@ -147,9 +147,9 @@ def relink(
     ``planner`` is ``best``, ``greedy``, ``naive`` or a name that another package registers. ``alignment`` is in bytes,
     a power of two, 16 by default. ``elide`` are the kinds of copies to remove, by default all: ``views``, ``slices``,
     ``cat``, ``write_back``, ``constants``. ``inplace`` selects a table of kernels that may write over an operand:
-    ``default`` is etdev's own table, ``none`` is empty. ``order`` is ``auto`` to move instructions where the program
-    then needs less memory, or ``as-is``. ``banks`` are memory banks in order of preference, each as
-    ``name:id:size[:alignment]``; without them, the banks of the file remain and do not grow.
+    ``default`` is etdev's own table, ``none`` is empty. With the ``order`` ``auto``, instructions move if the program
+    then needs less memory. With ``as-is``, they keep their order. ``banks`` are memory banks in order of preference,
+    each as ``name:id:size[:alignment]``. Without ``banks``, the banks of the file remain and do not grow.
 
     With ``best`` and without ``alignment`` and ``banks``, a method keeps its old plan if the new plan needs more
     memory. If state has a separate buffer, either all methods keep their plans or none.

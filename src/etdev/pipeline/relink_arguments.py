@@ -59,9 +59,9 @@ def check_arguments(planner: str, alignment: int | None, inplace: str, order: st
 def parse_banks(texts: Sequence[str], alignment: int) -> Banks | None:
     """Return the banks that ``texts`` describe, in order of preference; None if there are none.
 
-    ``alignment`` is the least alignment of each bank in bytes. An access costs 4 times as much in each bank as in the
-    bank before. Raises :class:`~etdev.errors.UsageError` for an invalid text, for a name or an id that occurs twice,
-    and for ids other than 1, 2, 3 and so on.
+    ``alignment`` is the minimum alignment of each bank in bytes. From each bank to the next, the cost of an access is
+    multiplied by 4. Raises :class:`~etdev.errors.UsageError` for an invalid text, for a name or an id that occurs
+    twice, and for ids other than 1, 2, 3 and so on.
     """
     found = [_parse(text, alignment) for text in texts]
     if not found:

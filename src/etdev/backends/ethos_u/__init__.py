@@ -87,7 +87,7 @@ class EthosU:
 
 
 def _check_mode(options: EthosUOptions) -> Iterable[OptionIssue]:
-    """Yield a problem for a mode of Vela's own config file that the processor does not have.
+    """Yield a problem if the processor does not have the memory mode. Check only modes of Vela's own config file.
 
     The second AXI port of Ethos-U55 is read-only, but in a mode `Dedicated_Sram` it must also write scratch memory.
     """

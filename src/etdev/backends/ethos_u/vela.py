@@ -23,7 +23,7 @@ _OWN_FLAGS = {
     "--output-dir": None,
     "--output-format": None,
 }
-"""Flags that etdev sets, with the option that sets them."""
+"""Maps each flag that etdev sets to the backend's option for this flag; None if there is no such option."""
 _SECTIONS = {"system_config": "System_Config", "memory_mode": "Memory_Mode"}
 _FLAG = re.compile(r'"(--[a-z0-9-]+)"')
 

@@ -65,7 +65,7 @@ class _Planning(MemoryPlanningPass):  # type: ignore[misc]
 def _with_numbers(content: bytes) -> bytes:
     """Return the program with each absent input replaced by an integer.
 
-    ExecuTorch emits inputs that are sizes as absent values.
+    If an input is a size, ExecuTorch emits an absent value for the input.
     """
     program = parse(Blob(content))
     plan = program.method(METHOD)

@@ -28,7 +28,10 @@ def own_sizes(graph_module: GraphModule, key: str) -> None:
 
 
 def _has(node: Node, tag: str, key: str) -> bool:
-    """Return True if the delegate with this tag computes a node or can receive its result. All can receive numbers."""
+    """Return True if the delegate with this tag computes a node, or can receive the node's result.
+
+    Every delegate can receive a number.
+    """
     import torch
 
     users = (node, *node.users)

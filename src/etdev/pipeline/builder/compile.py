@@ -37,7 +37,7 @@ _SHOWN_FILES = 3
 
 
 class Record(Part):
-    """Facts about a target that are determined by the stages up to emission.
+    """Facts about a target, found by the stages up to emission.
 
     A build that reuses the object program skips these stages, and reads the facts from this record.
     """
@@ -99,7 +99,7 @@ class BuildSession:
 
     @contextmanager
     def record_model_reads(self) -> Iterator[None]:
-        """Record the files read in this block as inputs of models, for this and all later targets."""
+        """Record the files that this block reads. They are inputs of this target and of all later targets."""
         before = set(self.user.modules().values())
         with self.watch.into(self.modelled):
             yield
@@ -175,7 +175,7 @@ def keep_reference(project: Project, name: str, cache: Cache, reference: Exporte
 
 
 def find_record(project: Project, name: str, cache: Cache) -> tuple[Record, Reads] | None:
-    """Return the cached record and reads of a quantized target's object program.
+    """Return the cached record of a quantized target's object program, and the object program's reads.
 
     Return None if the target is not quantized, or if the cache lacks the object program.
     """
@@ -307,9 +307,9 @@ def _require_one_model(project: Project, name: str, parts: Sequence[CompiledMeth
 
 
 def _kept(session: BuildSession, name: str, compiled: Compiled) -> Compiled:
-    """Return a compiled target with its reads, and store it in the cache.
+    """Store a compiled target in the cache, unless a file changed during the build.
 
-    Do not store the target if a file changed during the build.
+    Return the compiled target with its complete reads.
     """
     project, cache = session.project, session.cache
     reads = compiled.reads.joined(_reads(session, name))
@@ -355,9 +355,10 @@ def _roots(project: Project, name: str) -> Iterator[str]:
 
 
 def _split_state(project: Project, lowered: LoweredModel, exported: ExportedModel) -> Iterator[str]:
-    """Yield a note on the state that each group of methods shares in the model but not in the program.
+    """Yield a note on each group of methods that share state in the model but not in the program.
 
-    Yield nothing if the config sets `model.share_state`.
+    In the program, each of these methods has its own copy of the state. Yield nothing if the config sets
+    `model.share_state`.
     """
     if says_share_state(project):
         return
@@ -373,7 +374,7 @@ def _split_state(project: Project, lowered: LoweredModel, exported: ExportedMode
 
 
 def _undeclared(session: BuildSession) -> Iterator[str]:
-    """Yield a note on files that code of the model or of a calibration reads but the config does not name."""
+    """Yield a note on files that the project's code reads although the config does not name these files."""
     project = session.project
     declared = {str(path) for path in declared_files(project)}
     names = sorted(

@@ -57,7 +57,7 @@ class ProgressWriter:
     def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
         """Write an event with the number of calls made in a stage.
 
-        Skip the event if ``done`` is more than 1 and the previous such event is less than ``_EVERY_SECONDS`` old.
+        Skip the event if ``done`` is more than 1 and this method wrote an event less than ``_EVERY_SECONDS`` ago.
         """
         now = time.monotonic()
         if done <= 1 or now - self._counted >= _EVERY_SECONDS:

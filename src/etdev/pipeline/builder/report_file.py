@@ -26,7 +26,7 @@ def start_result(project: Project, targets: tuple[TargetResult, ...], device_map
 
 
 def display_path(project: Project, path: Path) -> str:
-    """Return a path as text, relative to the config's folder if that folder contains the file."""
+    """Return a path as text: relative to the config's folder if the path is inside that folder, otherwise unchanged."""
     root = project.loaded.root
     return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
 

@@ -31,11 +31,14 @@ from etdev.units import format_size
 from etdev.verification.advice import accuracy_keys
 
 _MATRIX_OPS = frozenset(f"aten.{name}" for name in ("addmm", "bmm", "convolution", "linear", "mm"))
-"""Ops of which a user expects that quantization changes them."""
+"""Ops that users expect quantization to change."""
 _LEAST_REPEATED = 1 << 16
-"""Number of repeated bytes from which a note mentions them."""
+"""Minimum number of repeated bytes that a note reports."""
 _LOW_SNR_DB = 10.0
-"""SNR against the float model below which a note calls a target spoiled. At 10 dB, the error is 32 % of the signal."""
+"""A note calls a target spoiled if its SNR against the float model is below this value, in dB.
+
+At 10 dB, the error is 32 % of the signal.
+"""
 
 
 def describe_methods(lowered: LoweredModel, exported: ExportedModel) -> tuple[MethodResult, ...]:

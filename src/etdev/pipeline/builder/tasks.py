@@ -34,7 +34,7 @@ def workers_wanted(project: Project, options: BuildOptions) -> int:
 
 
 def plan_tasks(project: Project, names: Sequence[str], options: BuildOptions, cache: Cache) -> list[Task]:
-    """Return the tasks to start with. A target whose methods are compiled separately is built after these tasks.
+    """Return the first tasks of a build. A target whose methods are compiled separately is built after these tasks.
 
     If there are more workers than targets, compile the methods of a target separately if the result is the same.
     """

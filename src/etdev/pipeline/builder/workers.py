@@ -72,15 +72,17 @@ class RemoteBuilder:
     def compile(self, name: str, method: str, folder: Path) -> tuple[CompiledMethod | EtdevError, str | None]:
         """Compile a method of a target.
 
-        Returns the method or the error. The second item is the reason why the cache could not store a file; None if
-        this did not happen. The error is not raised, because an exception would end all later tasks of this builder.
+        The first item of the result is the compiled method, or the error if a stage failed. The error is not raised,
+        because an exception would end all later tasks of this builder. The second item is the reason why the cache
+        could not store a file; None if no store operation failed.
         """
         return _result_or_error(lambda: compile_part(self._session, name, method, folder)), self._cache.obstacle
 
     def build(self, name: str, parts: Sequence[CompiledMethod]) -> tuple[Finished | EtdevError, str | None]:
         """Build a target.
 
-        Returns the target or the error. The second item is that of :meth:`compile`.
+        The first item of the result is the finished target, or the error if a stage failed. The second item is the
+        reason why the cache could not store a file; None if no store operation failed.
         """
         return _result_or_error(lambda: build_target(self._session, name, parts)), self._cache.obstacle
 
@@ -101,8 +103,8 @@ def build_on_workers(
 ) -> None:
     """Run the tasks on workers, and build the targets whose methods were compiled separately.
 
-    As many tasks run at the same time as the options allow. After an error, running tasks continue, but no task is
-    started unless the options have ``keep_going``. A target that measures times or uses devices is built alone.
+    The options limit the number of tasks that run at the same time. After an error, running tasks continue, but no
+    task is started unless the options have ``keep_going``. A target that measures times or uses devices is built alone.
     """
     run = project.config.run
     count = min(workers_wanted(project, options), len(tasks))

@@ -50,7 +50,7 @@ class Cache:
         self.digests = Digests(store.folder / _DATABASE)
         self.obstacle: str | None = None
         self.changed: set[str] = set()
-        """Files that the build read, and that were written again after the cache was opened.
+        """Files that the build read and that were written after the cache was opened.
 
         The paths are relative to the config's folder.
         """
@@ -68,7 +68,7 @@ class Cache:
     def find(self, project: Project, target: str, level: Level, facts: Facts) -> Entry | None:
         """Return an earlier build with the same facts and unchanged reads; None if no such build exists.
 
-        Ignore builds whose output files are no longer all in the store.
+        Ignore a build if one of its output files is no longer in the store.
         """
         root = project.loaded.root
         for entry in self.store.entries(project.name, target, level, facts):

@@ -1,4 +1,4 @@
-"""Comparison of the files, folders and packages that a build read with their current content."""
+"""Search for changes of the files, folders and packages that an earlier build read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from etdev.pipeline.project.versions import package_version
 
 
 def changes(reads: Reads, root: Path, digests: Digests) -> Iterator[Difference]:
-    """Yield each difference between the files, folders and packages of ``reads`` and their current content.
+    """Yield each change of the files, folders and packages in ``reads`` since a build read them.
 
     ``root`` is the config's folder.
     """

@@ -19,9 +19,9 @@ CREATE TABLE IF NOT EXISTS digests (
 )
 """
 _SETTLED_SECONDS = 1.0
-"""Age in seconds that a file's last change must have before the file's digest is stored.
+"""Minimum age in seconds of a file's last change. If a file changed more recently, its digest is not stored.
 
-A file system's clock may be too coarse to show a second change within this time.
+A file system's clock may be too coarse to distinguish two changes within this time.
 """
 _WAIT_SECONDS = 5.0
 """Maximum time in seconds to wait until another process has written its digests to the database."""

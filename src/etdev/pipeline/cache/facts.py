@@ -105,9 +105,9 @@ def locked_facts(project: Project, target: str) -> Facts:
 def _circumstances(project: Project) -> dict[str, Any]:
     """Return facts on explicitly set keys and on module folders.
 
-    ``stated`` lists the keys that the config sets explicitly, even to their default. It covers only keys for which this
-    has another effect than omitting the key. ``bases`` maps each key in ``_MODULE_KEYS`` to the folder in which the
-    key's modules are searched.
+    ``stated`` lists keys that the config sets explicitly, even to their default. It covers only keys for which an
+    explicit default and an omitted key have different effects. ``bases`` maps each key in ``_MODULE_KEYS`` to the
+    folder in which the key's modules are searched.
     """
     root = project.loaded.root
     return {

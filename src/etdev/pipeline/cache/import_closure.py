@@ -9,7 +9,7 @@ from pathlib import Path
 from etdev.files import read_file
 
 _COMPUTED = frozenset({"__import__", "exec", "import_module", "importlib", "pkgutil", "runpy"})
-"""Names in a module's source that show that the module may compute names to import."""
+"""Functions and modules with which Python code can import a module by a computed name."""
 
 
 def imported_files(roots: Iterable[str], modules: Mapping[str, Path]) -> set[Path]:

@@ -32,7 +32,7 @@ from etdev.pipeline.cache.digests import digest_of_text
 from etdev.pipeline.cache.entries import Entry, Facts, Level, Output
 
 _GRACE_SECONDS = 3600.0
-"""Age in seconds up to which a file without an entry is retained.
+"""Age in seconds up to which the store keeps a file that no entry refers to.
 
 Another process may have stored the file, and may be about to write the entry.
 """

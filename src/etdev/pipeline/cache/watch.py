@@ -114,9 +114,9 @@ def _is_removal(module: dict[str, Any], path: Any) -> bool:
 
 
 def _is_no_input(name: str) -> bool:
-    """Return True if a build never counts a path as an input.
+    """Return True if the file or folder at a path is never an input of a build.
 
-    Such paths are bytecode, hidden files and folders, and unfinished files.
+    This applies to bytecode, to hidden files and folders, and to unfinished files.
     """
     parts = name.rstrip("/").split("/")
     return name.endswith((".pyc/", f"{TEMPORARY_SUFFIX}/")) or any(

@@ -1,4 +1,4 @@
-"""Options of the backends in a config, with absolute paths for the files that they name."""
+"""Options of the backends in a config. Relative paths in these options become absolute paths."""
 
 from __future__ import annotations
 

@@ -11,9 +11,11 @@ from etdev.pipeline.project import Project
 def usable_forms(project: Project, target: str) -> tuple[str, ...]:
     """Return the names of the forms whose kernels are in the target's runtime.
 
-    The result is empty if the config turns forms off. A target for a microcontroller, or with kernels of its backend,
-    does not use the wheel's runtime. For such a target, the result is also empty if the config does not list the
-    runtime's libraries. Raises :class:`~etdev.errors.ConfigError` if the file of ``runtime.operators`` cannot be read.
+    The result is empty if the config turns forms off. Targets for microcontrollers, and targets whose backend has its
+    own kernels, do not use the wheel's runtime. For these targets, the result is also empty if the config does not list
+    the runtime's libraries.
+
+    Raises :class:`~etdev.errors.ConfigError` if the file of ``runtime.operators`` cannot be read.
     """
     settings = project.config.targets[target]
     if settings.lowering == "stock":

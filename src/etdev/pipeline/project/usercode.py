@@ -40,7 +40,7 @@ from etdev.pipeline.project.user_modules import (
 )
 
 _REGISTERED: dict[tuple[Path, str], dict[str, ModuleType]] = {}
-"""Modules loaded by the import of each entry in the config's ``project.imports``, by folder and name of the entry.
+"""Maps each entry of ``project.imports``, as (folder, name), to the modules that its import loaded, by module name.
 
 Later builds use these modules again. Another import would register the same custom ops twice, which is an error.
 """
@@ -162,7 +162,7 @@ class UserCode:
         return None
 
     def modules(self) -> dict[str, Path]:
-        """Map the name of each module of the user's code that has been imported to the module's file."""
+        """Return the file of each imported module of the user's code, by module name."""
         files = {name: file_of(module) for name, module in list(sys.modules.items()) if not is_installed(module)}
         return {
             name: path
@@ -191,7 +191,7 @@ class UserCode:
         }
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Find a module in the folder in which the importing local code expects it.
+        """Return the spec of a local module that local code imports; None for any other module.
 
         Python calls this method because this object is in ``sys.meta_path``.
         """

@@ -14,7 +14,7 @@ PACKAGES = ("torch", "executorch", "torchao", "transformers", "openvino", "numpy
 
 
 def versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
-    """Return the versions of etdev, of Python and of those given packages that are installed, by name."""
+    """Return the versions of etdev, Python and the installed packages in ``packages``, by name."""
     found = {name: version for name in packages if (version := package_version(name)) is not None}
     return {"etdev": __version__, "python": platform.python_version(), **found}
 

@@ -40,7 +40,7 @@ class Part(BaseModel):
 
 
 class OutputError(Part):
-    """The error of one output of a method against its reference, over all samples and sessions."""
+    """Deviation of one output of a method from the reference, over all samples and sessions."""
 
     method: str
     output: int
@@ -48,7 +48,7 @@ class OutputError(Part):
     dtype: str
     max_abs_error: float
     allowed: float
-    """Largest allowed absolute error in one sample: the sample whose error is closest to its limit."""
+    """Largest allowed absolute error, in the sample whose error is closest to this limit."""
     snr_db: float | None
     """Signal-to-noise ratio against the reference, in dB; None if all samples were equal to the reference."""
     float_snr_db: float | None = None
@@ -57,9 +57,9 @@ class OutputError(Part):
     None if the target is not quantized, or if all outputs are equal.
     """
     step: float | None = None
-    """Scale of the output's integers, if kernels compute them in fixed point; None otherwise."""
+    """Scale of the output's integers if kernels compute the output in fixed point; None otherwise."""
     steps: int | None = None
-    """Largest distance to the quantized model in multiples of :attr:`step`."""
+    """Largest difference from the quantized model's output, in multiples of :attr:`step`."""
     allowed_steps: int | None = None
     """Limit for :attr:`steps`."""
 
@@ -140,7 +140,7 @@ class UndelegatedOps(Part):
     Empty if no backend states a reason.
     """
     module: str | None = None
-    """Path of the module of the first of these ops with a reason, or of the first op if none has a reason.
+    """Path of the module of one of these ops: the first op with a reason, or else the first op.
 
     None if this is unknown, or if the target has no delegates. Empty for the model itself.
     """
@@ -187,13 +187,13 @@ class MethodResult(Part):
     tiling: TilingDecision | None = None
     """The decision whether to tile the method, with its figures; None if there was nothing to decide."""
     slow_convolutions: tuple[int, ...] = ()
-    """For each convolution that keeps a slow kernel to save memory: the bytes that the method would need otherwise.
+    """Estimated planned memory of the method, in bytes, if a convolution used a faster kernel.
 
-    The sizes are estimates of the planned memory.
+    There is one estimate for each convolution that keeps a slow kernel to save memory.
     """
     buffers: tuple[BufferInfo, ...] = ()
     delegate_memory: tuple[DelegateMemory, ...] = ()
-    """Memory of delegates, for those whose compiler reports it."""
+    """Memory of each delegate whose compiler reports it."""
     instructions: int = 0
     transfers: Transfers = Transfers(0, 0)
     """Bytes that one call copies between the host and devices."""
@@ -202,13 +202,13 @@ class MethodResult(Part):
     inplace: InPlaceOutputs = InPlaceOutputs()
     """Numbers of outputs that are written over an operand, and of outputs that are not."""
     copy_decisions: tuple[Elision, ...] = ()
-    """The linker's decision on each copy, by position in the object program."""
+    """The linker's decision on each copy, in the order of the copies in the object program."""
     inplace_decisions: tuple[InPlace, ...] = ()
-    """The linker's decision on each output that may be written over an operand, by position in the object program."""
+    """The linker's decisions on outputs that may be written over an operand, in the order of the object program."""
     order: Reordering | None = None
     """New order of the instructions; None if they are in the order of the object program."""
     renumbered: dict[int, int] = {}
-    """New position of each instruction that the link kept, by position in the object program."""
+    """Maps the position of each kept instruction in the object program to its position in the linked program."""
 
     @property
     def input_names(self) -> tuple[str, ...]:

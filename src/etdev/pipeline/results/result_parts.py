@@ -57,7 +57,7 @@ class DelegateMemory:
     id: str
     """Name of the backend."""
     sizes: dict[str, int]
-    """Bytes by the compiler's name. Vela: ``scratch``, ``fast_scratch`` and the use of each kind of memory."""
+    """Maps the compiler's name of a figure to bytes. Vela reports ``scratch``, ``fast_scratch`` and kinds of memory."""
 
     def named_sizes(self) -> dict[str, int]:
         """Return the sizes that are not zero, by readable name, always in the same order."""

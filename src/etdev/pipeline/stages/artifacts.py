@@ -70,12 +70,12 @@ class ExportedModel:
     notes: tuple[str, ...] = ()
     """Notes from quantization, for the report."""
     known: KnownOutputs = field(init=False, default_factory=KnownOutputs)
-    """Outputs of eager calls, so that each is computed once. A changed copy of the model starts without any."""
+    """Outputs of earlier eager calls, which are not computed again. A changed copy of the model starts with none."""
 
 
 @dataclass(frozen=True)
 class Delegation:
-    """Numbers of ops of one method in delegates and on kernels."""
+    """Counts of one method's ops: the ops in delegates, and the ops that kernels run."""
 
     method: str
     calls: Mapping[str, int]
@@ -94,7 +94,10 @@ class ReplacedOps:
     tiling: TilingDecision | None = None
     """The decision whether to tile the method; None if there was nothing to decide."""
     slow_convolutions: tuple[int, ...] = ()
-    """Estimated peak in bytes with each convolution that keeps the slow kernel to save memory."""
+    """Estimated peak in bytes if a convolution used a faster kernel.
+
+    There is one estimate for each convolution that keeps the slow kernel to save memory.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ class EmittedTrial(Emitted):
     """
 
     complete: Callable[[], Emitted]
-    """Returns the program with its whole sidecar. It reads the graphs from which the program was emitted."""
+    """Function that returns the program with its whole sidecar. The function reads the graphs of the lowered model."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,7 @@ class LoweredModel:
     records: Mapping[str, DelegateRecord] = field(default_factory=dict)
     """Records of compiled delegates, by the SHA-256 of the blob."""
     lines: SourceLines | None = None
-    """Lookup of source lines, for the places of ops outside delegates; None if the target has no partitioner."""
+    """Lookup for the source lines of ops outside delegates; None if the target has no partitioner."""
 
     @property
     def methods(self) -> tuple[str, ...]:

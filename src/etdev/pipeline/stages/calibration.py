@@ -15,8 +15,9 @@ from etdev.pipeline.stages.inputs import Signature, samples_at
 class CalibrationData:
     """The data that calibrates one scheme of the config.
 
-    Observers derive the scale of each value from its range in this data. So an infinite value or a NaN is an error. An
-    input with one value only leads to a note. Dynamic quantization takes all values: it computes scales at run time.
+    Observers derive the scale of each value from its range in this data. So an infinite value or a NaN is an error. If
+    all values of an input are equal, there is a note. Dynamic quantization accepts all values, because it computes
+    scales at run time.
     """
 
     def __init__(self, project: Project, user: UserCode, scheme: str) -> None:
@@ -59,7 +60,7 @@ class CalibrationData:
             yield sample
 
     def notes(self) -> tuple[str, ...]:
-        """Return a note on each input of floats that had one value only in all the data read so far."""
+        """Return a note on each float input whose values were all equal in the data read so far."""
         return tuple(
             f"the calibration data of input {name!r} of method {method!r} has one value only, {low:g}: values that are "
             f"computed from it get wrong ranges; check the function at {self._project.where(*self._key)}"

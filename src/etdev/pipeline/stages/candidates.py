@@ -41,12 +41,9 @@ _GREEDY = frozenset({"pow", "gelu", "pooling"})
 _NEAR = 0.99
 """Factor applied to limits on estimated memory; it is below 1 because linked programs may need more."""
 _STEP = 0.92
-"""Maximum ratio of the new memory limit to the old limit.
-
-The limit is lowered after a linked program needs too much memory.
-"""
+"""If a linked program needs too much memory, the memory limit is multiplied by this factor or a smaller one."""
 _MOST_TILED = 4
-"""Maximum number of tilings to link until a method fits into the memory banks."""
+"""Maximum number of tilings to try until each method fits into the memory banks."""
 _LEAST = 0.8
 """Share of the stock lowering's memory. A memory limit at or below this share is not lowered further."""
 
@@ -218,7 +215,7 @@ class _Trials:
     def _measured(
         self, settings: Mapping[str, FormSettings], lowered: LoweredModel, applied: Mapping[str, Applied]
     ) -> _Candidate:
-        """Emit the result of :func:`_apply` with these settings, and return it with its costs."""
+        """Emit the methods that :func:`_apply` lowered with ``settings``. Return a candidate with its costs."""
         if self._is_plain:
             trial = emit_trial(self._project, lowered, self._exported, self._target)
             if trial is not None:
@@ -274,7 +271,8 @@ def _stricter(settings: FormSettings, limit: int, memory: int) -> FormSettings:
 def _cost(objects: Emitted, method: str, banked: LinkOptions | None, *, share_state: bool) -> _Cost:
     """Link a method without the other methods, with the default settings, and return its costs.
 
-    Instructions keep their order. A better order of the stock lowering could otherwise rule out all faster forms.
+    Instructions keep their order. In a better order, the stock lowering could need so little memory that all faster
+    forms would need more.
 
     ``banked`` are the options with which the target is linked into banks, or None without banks.
     """

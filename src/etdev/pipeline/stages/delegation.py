@@ -1,4 +1,4 @@
-"""Counts of the ops of a method in delegates and on kernels."""
+"""Counts of a method's ops: the ops in delegates, and the ops that kernels run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ These ops only move references and sizes, or call a branch whose ops are counted
 def summarize_delegation(method: str, program: ExportedProgram, lines: SourceLines | None) -> Delegation:
     """Count the ops of a method inside and outside delegates, including the ops in control-flow branches.
 
-    With ``lines``, ops outside delegates have their place in the model. Without ``lines``, they have only a count.
+    For the ops outside delegates, the result states reasons and places in the model. Without ``lines``, it states only
+    their number.
     """
     calls: Counter[str] = Counter()
     undelegated: defaultdict[str, list[tuple[GraphModule, Node]]] = defaultdict(list)

@@ -79,9 +79,9 @@ def compute(
 ) -> list[Any]:
     """Run a method on its initial state; return a flat list of outputs, and leave state and inputs unchanged.
 
-    Inputs that the method changes come before its outputs, as in a program. The names of the buffers that the method
-    writes are added to ``written``. Raises :class:`~etdev.errors.VerifyError` if the model itself fails on these
-    inputs.
+    As in a program, the list begins with the new values of inputs that the method changes. The names of the buffers
+    that the method writes are added to ``written``. Raises :class:`~etdev.errors.VerifyError` if the model itself fails
+    on these inputs.
     """
     key = key_of_call(method, inputs)
     found = model.known.find(key)

@@ -97,7 +97,10 @@ def export_module(
 
 
 def _refuse_unclear_writes(project: Project, program: ExportedProgram) -> None:
-    """Raise an error if the program writes to a constant, or to a tensor that the model does not write to."""
+    """Raise an error if a write in the program would not have the same effect as in the model.
+
+    This concerns a write to a constant, to an input with the name of a buffer, or to a buffer that shares memory.
+    """
     if (constant := find_written_constant(program)) is not None:
         name, node = constant
         raise ExportError(

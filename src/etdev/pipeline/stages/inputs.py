@@ -106,7 +106,7 @@ def samples_at(
     key: tuple[str, ...],
     kind: type[EtdevError] = LoadError,
 ) -> Iterator[Tensors]:
-    """Yield the samples of the function in the config at ``key``; :func:`read_samples` checks the samples."""
+    """Yield the samples of the function ``entry``, which the config names at ``key``. Each sample is checked."""
     where = project.where(*key)
     return read_samples(user, user.get(entry, project.base(*key), where), entry, signature, where, kind)
 

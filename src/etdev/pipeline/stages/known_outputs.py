@@ -50,7 +50,7 @@ class KnownOutputs:
         return bool(self._found)
 
     def include(self, other: KnownOutputs) -> None:
-        """Add the outputs that another table has from an earlier run."""
+        """Add the known outputs of another table."""
         self._found.update(other._found)
 
     def find(self, key: str | None) -> Known | None:

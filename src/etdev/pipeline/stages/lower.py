@@ -91,7 +91,7 @@ def lower_model(
 def _partitioners(
     project: Project, target: str, steps: Sequence[Backend], methods: Iterable[str]
 ) -> tuple[dict[str, list[Any]], dict[int, str]]:
-    """Return the partitioners of each method, and the name of the backend by the ``id`` of its partitioner."""
+    """Return the partitioners of each method, and a dict from each partitioner's ``id`` to the name of its backend."""
     found: dict[str, list[Any]] = {method: [] for method in methods}
     backend_of: dict[int, str] = {}
     for method, partitioners in found.items():

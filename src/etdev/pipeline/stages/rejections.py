@@ -57,7 +57,7 @@ _patching = RLock()
 def noted_rejections(backends: Mapping[int, str]) -> Iterator[None]:
     """During the block, note on each node the reasons with which partitioners reject the node.
 
-    ``backends`` has the name of the backend by the ``id`` of its partitioner. If a partitioner states several reasons
+    ``backends`` maps the ``id`` of each partitioner to the name of its backend. If a partitioner states several reasons
     for a node, only the first is noted, as in ExecuTorch's own reports. Other threads wait for the end of the block.
     """
     if not backends:
@@ -88,7 +88,7 @@ def noted_rejections(backends: Mapping[int, str]) -> Iterator[None]:
 def stated_reasons(node: Node) -> tuple[str, ...]:
     """Return the reasons that partitioners stated for rejecting a node, such as ``xnnpack: invalid dtype``.
 
-    Reasons for a node of another name or op are left out: ``node`` then only replaces the rejected node.
+    Omit reasons for a node with another name or op. In this case, ``node`` only replaces the rejected node.
     """
     same = (node.name, op_name(node))
     return tuple(item.text for item in node.meta.get(_NOTES, ()) if (item.node, item.op) == same)

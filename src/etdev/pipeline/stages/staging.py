@@ -100,7 +100,7 @@ class StagedObjects:
 
     @contextmanager
     def places_named(self) -> Iterator[None]:
-        """Convert write errors in the block from a temporary path to the final path of the same file.
+        """In write errors from the block, replace the path of a temporary file by the file's final path.
 
         Errors outside the temporary folder are unchanged.
         """

@@ -124,7 +124,7 @@ def on_numbers(function: Callable[..., Any]) -> Call:
 def sizes_to_try(signature: Signature) -> list[dict[str, int]]:
     """Return the choices of sizes to try: all minima, all maxima, then two choices between them.
 
-    In the latter two, the dimensions have unequal sizes if possible.
+    In the two choices between them, the dimensions have unequal sizes if possible.
     """
     ends = [signature.smallest(), signature.largest()]
     spread = {
@@ -172,8 +172,8 @@ def find_remedy(signature: Signature, call: Call, sizes: Iterable[int] = ()) -> 
 def _sizes_inside(signature: Signature, call: Call, sizes: Iterable[int]) -> list[dict[str, int]]:
     """Return the first choice of sizes with which the method runs, as a list with one element.
 
-    Each choice varies one dynamic dimension inside its range; the other dimensions have their minimum size. This finds
-    the size of a model that works for one size only. Return an empty list if no choice works.
+    Each choice varies one dynamic dimension inside its range; the other dimensions have their minimum size. If the
+    model works for only one size, this finds that size. Return an empty list if no choice works.
     """
     end = time.monotonic() + _MOST_SECONDS
     known = sorted(set(sizes))

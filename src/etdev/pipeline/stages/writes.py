@@ -66,9 +66,10 @@ def untie_buffers(program: ExportedProgram) -> tuple[str, str, Node] | None:
 
 
 def find_clash(program: ExportedProgram) -> tuple[str, Node] | None:
-    """Return an input that the method writes and that has the same name as a buffer, with the writing node.
+    """Return the name of an input that the method writes, and the node that writes it.
 
-    Return None if there is no such input. ExecuTorch 1.4.1 and 1.5.1 would write to the buffer instead.
+    The input has the same name as a buffer. ExecuTorch 1.4.1 and 1.5.1 would write to the buffer instead. Return None
+    if there is no such input.
     """
     signature, writes = program.graph_signature, _write_nodes(program)
     buffers = {spec.target for spec in signature.input_specs if spec.kind.name == "BUFFER"}
@@ -78,9 +79,9 @@ def find_clash(program: ExportedProgram) -> tuple[str, Node] | None:
 
 
 def find_written_constant(program: ExportedProgram) -> tuple[str, Node] | None:
-    """Return a tensor that the method writes although it is not a buffer, with the writing node; None if there is none.
+    """Return the name of a constant that the method writes, and the node that writes it; None if there is none.
 
-    ``torch.export`` treats such a tensor, a plain attribute of the module, as a constant.
+    The constant is a plain attribute of a module. To be writable, the tensor must be a buffer.
     """
     constants = program.graph_signature.inputs_to_lifted_tensor_constants
     found = [(constants[node.name], by) for node, by in _write_nodes(program).items() if node.name in constants]

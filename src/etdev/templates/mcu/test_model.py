@@ -20,7 +20,7 @@ def program() -> Program:
 
 @pytest.fixture
 def read_image(program: Program) -> Callable[[Tensor], Tensor]:
-    """Return a function from an image (1, 8, 8) to int8 logits (10,). It quantizes as an app does."""
+    """Return a function from an image (1, 8, 8) to int8 logits (10,). The function quantizes as an app does."""
     (scale,) = program.load_method("forward_input0_scale").execute([])
     (zero_point,) = program.load_method("forward_input0_zp").execute([])
     forward = program.load_method("forward")

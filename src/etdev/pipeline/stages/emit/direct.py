@@ -72,10 +72,10 @@ class _Method:
             **signature.inputs_to_buffers,
             **signature.inputs_to_lifted_tensor_constants,
         }
-        """Name of each constant, by placeholder."""
+        """Maps the placeholder of each constant to the constant's name."""
         self._values = Values()
         self._known: dict[Node, Any] = {}
-        """Value index of each node so far; a list for several results."""
+        """Maps each emitted node to the index of its value; to a list of indices if the node has several results."""
         self._inputs: list[int] = []
         self._outputs: list[int] = []
         self._delegates: list[m.BackendDelegate] = []

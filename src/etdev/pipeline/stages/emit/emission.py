@@ -98,7 +98,7 @@ def emit_object(
 def emit_trial(project: Project, lowered: LoweredModel, exported: ExportedModel, target: str) -> EmittedTrial | None:
     """Emit the lowered methods in memory; return None if only ExecuTorch can emit them.
 
-    The graphs of ``lowered`` change, so they can only be used for ``emit_object``. Raises
+    This function changes the graphs of ``lowered``. They can then only be used for ``emit_object``. Raises
     :class:`~etdev.errors.EmitError` in the same cases as :func:`emit_object`.
     """
     import torch
@@ -240,7 +240,7 @@ def _describe(
 
 
 def _completed(program: Program, sidecar: Sidecar, path: Path) -> Program:
-    """Add the names of states, and restore the keys of devices, in the emitted program.
+    """Add the names of states to the emitted program, and restore its ``target_device`` keys.
 
     If the program changes, write it to ``path`` again.
     """

@@ -28,7 +28,7 @@ def module_of(module: GraphModule, node: Node) -> str | None:
 
 
 def module_path(node: Node) -> str | None:
-    """Return the path of the innermost module that an op belongs to; None for other nodes and if it is not known."""
+    """Return the path of the innermost module of an op; None if the node is not an op or the path is not known."""
     stack = node.meta.get("nn_module_stack")
     if node.op != "call_function" or not stack:
         return None

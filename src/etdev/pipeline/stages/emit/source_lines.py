@@ -25,7 +25,7 @@ _TRACING = ("torch", "torchao", "executorch", "etdev")
 
 
 class SourceLines:
-    """A lookup of source lines. The line is in the user's code or, if no frame is, in an installed package."""
+    """A lookup of source lines: in the user's code if possible, otherwise in an installed package."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         """Create a lookup for the project's folder ``root``.

@@ -137,7 +137,7 @@ class Values:
 
 
 def describe(tensor: Any, *, requires_grad: bool = False) -> m.Tensor:
-    """Return a tensor of fixed sizes as a value without data and without an address; raises NotPlainError."""
+    """Convert a tensor of fixed sizes to a value without data and address; raises NotPlainError."""
     import torch
 
     if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
@@ -160,7 +160,7 @@ def scalar_type(dtype: torch.dtype) -> m.ScalarType:
 
 
 def _plain_value(given: Any) -> m.Value:
-    """Return an argument that is neither a tensor nor a list as a value; raises NotPlainError."""
+    """Convert an argument, except tensors and lists, to a value; raises NotPlainError."""
     import torch
 
     match given:

@@ -31,7 +31,7 @@ def next_address(address: int, size: int) -> int:
 
 
 class VirtualAddresses:
-    """A replacement for ExecuTorch's memory planning of one method that never reuses a byte.
+    """A replacement for ExecuTorch's memory planning of one method. It never reuses a byte.
 
     Every ``TensorSpec`` gets its own address, from one counter for the graph, its branches and its loop bodies. Nodes
     with the same spec object are one tensor, such as a buffer and the result of ``copy_`` into it. Marks on the states

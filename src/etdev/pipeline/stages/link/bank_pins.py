@@ -19,7 +19,8 @@ from etdev.planner.banks import COST_RATIO, Bank
 def target_banks(project: Project, target: str, objects: Emitted, signatures: Mapping[str, Signature]) -> Banks | None:
     """Return the banks and the pins of a target, or None if the config has no banks.
 
-    Raises :class:`~etdev.errors.ConfigError` for a pin of an input, an output, state or a backend that no method has.
+    Raises :class:`~etdev.errors.ConfigError` if a pin names an input, an output, a state or a backend that no method
+    has.
     """
     memory = project.config.targets[target].memory
     if not memory.banks:

@@ -39,7 +39,7 @@ class LinkedProgram:
     greedy: Mapping[str, Mapping[int, int]]
     """Bytes that ExecuTorch's greedy planner needs for the same tensors, by method and memory id; for comparison.
 
-    Empty for a target with memory banks, which that planner does not know.
+    Empty for a target with memory banks, because the greedy planner does not support banks.
     """
     notes: Mapping[str, MethodNotes]
     """Notes of the sidecar, by method. Instruction positions are those in the linked program."""
@@ -105,7 +105,10 @@ def link_program(
 
 
 def _refused_capacity(project: Project, target: str, program: Program, error: CapacityError) -> CapacityError:
-    """Return the error with the location of the target's banks in the config, and with unused remedies added."""
+    """Return the error with the location of the target's banks in the config.
+
+    Also add remedies that the target does not use yet.
+    """
     settings = project.config.targets[target]
     remedies = list(error.remedies)
     if settings.memory.tiling != "always" and not error.at_delegate and _may_tile(project, target, program):
@@ -119,7 +122,7 @@ def _refused_capacity(project: Project, target: str, program: Program, error: Ca
 
 
 def _may_tile(project: Project, target: str, program: Program) -> bool:
-    """Return True if the target may use tiling, and the program has a kernel of ATen that is not a view.
+    """Return True if tiling is possible: the target may use it, and the program calls an ATen kernel other than views.
 
     Kernels of libraries such as ``cortex_m`` or ``quantized`` always compute whole tensors.
     """

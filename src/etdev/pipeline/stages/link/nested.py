@@ -124,7 +124,7 @@ def with_nested_of(before: Program, after: Program) -> Program:
 
 
 def device_memory(program: Program) -> dict[str, tuple[int, int]]:
-    """Return the bytes that methods plan and the bytes that programs in delegates plan, by device.
+    """Return two sizes by device: the planned bytes of methods, and the planned bytes of programs in delegates.
 
     A blob that is not a program counts as 0.
     """

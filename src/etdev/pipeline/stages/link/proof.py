@@ -21,9 +21,9 @@ def compare_link(
 ) -> ValidationReport:
     """Compare a program with its linked program, and return the validator's report, including any violations.
 
-    ``delegate_inputs`` maps each method to a map from the position of each delegate call in ``before`` to its number of
-    inputs. ``tried`` maps each method to the in-place kernels that trials allowed. ``foreign`` is True for programs
-    that etdev did not emit.
+    ``delegate_inputs`` has the number of inputs of each delegate call, by method and by position in ``before``.
+    ``tried`` maps each method to the in-place kernels that trials allowed. ``foreign`` is True for programs that etdev
+    did not emit.
     """
     correspondences = {
         report.name: Correspondence(report.renumbered, delegate_inputs.get(report.name, {}))

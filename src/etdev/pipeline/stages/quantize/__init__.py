@@ -26,12 +26,12 @@ Calibration = Callable[[str], Iterable[Tensors]]
 """A function that takes a method's name and returns the method's calibration inputs."""
 
 _BEFORE_EXPORT = {"8da4w": "etdev.pipeline.stages.quantize.int8_int4:quantize_module"}
-"""Schemes that change the eager module, each with its function."""
+"""Maps each scheme that changes the eager module to the function that applies the scheme."""
 
 _AFTER_EXPORT = dict.fromkeys(
     ("pt2e-xnnpack", "arm-ethos-u", "cortex-m"), "etdev.pipeline.stages.quantize.pt2e:quantize_program"
 )
-"""Schemes that change the exported graph, each with its function."""
+"""Maps each scheme that changes the exported graph to the function that applies the scheme."""
 
 
 def works_before_export(scheme: str) -> bool:

@@ -126,9 +126,9 @@ class _Orders(Interpreter):
         return self._mode.from_tensor(found, static_shapes=True) if isinstance(found, torch.Tensor) else found
 
     def _align(self, n: Node) -> None:
-        """Copy operands of an op so that all with four dimensions have one order.
+        """Insert copies so that all four-dimensional operands of an op have one order.
 
-        This is the order of a tensor that the op changes, and channels last for other ops.
+        If the op changes a tensor, use the order of that tensor. Otherwise, use channels-last order.
         """
         images = {node: self.env[node] for node in n.all_input_nodes if _is_image(self.env[node])}
         if len({suggest_memory_format(value) for value in images.values()}) < 2:

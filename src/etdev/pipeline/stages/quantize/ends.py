@@ -61,7 +61,7 @@ def with_quantized_ends(
 
 
 def wanted_inputs(quantized: str | Sequence[str], signature: Signature) -> tuple[int, ...]:
-    """Return the positions of the inputs that a value of the key ``quantized`` requires to be quantized."""
+    """Return the positions of the inputs to quantize, according to a value of the key ``quantized``."""
     return tuple(
         position
         for position, item in enumerate(signature.inputs)
@@ -110,8 +110,8 @@ def _conversion(program: ExportedProgram, end: End, written: Sequence[str]) -> I
 def _names(signature: Signature, changed: int, outputs: Sequence[bool]) -> dict[End, str]:
     """Return the names of all float32 inputs and outputs.
 
-    The program first returns the ``changed`` inputs that the method changes, then the method's own outputs. ``outputs``
-    tells for each own output whether it is float32.
+    The program first returns the inputs that the method changes, then the method's own outputs. ``changed`` is the
+    number of these inputs. ``outputs`` has True for each own output that is float32, False for the others.
     """
     names: dict[End, str] = {}
     for position, item in enumerate(signature.inputs):
@@ -155,7 +155,7 @@ def _stays_float(
 def _refuse_used_names(
     project: Project, key: KeyPath, constants: Mapping[str, int | float], exported: ExportedModel
 ) -> None:
-    """Raise an error if a method or constant method of the model has the name of a constant method in ``constants``."""
+    """Raise an error if a method or a constant method of the model already has a name in ``constants``."""
     used = next((name for name in constants if name in exported.constants or name in exported.signatures), None)
     if used is not None:
         message = f"`{format_key(key)}` adds the constant method {used!r}, but the model already has a method {used!r}"

@@ -36,7 +36,7 @@ _DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
 
 _NORMALIZATION = "write a normalization as a product and a sum, which are quantized: x * (1 / std) + (-mean / std)"
 _REMEDIES = {"aten.sub.Tensor": _NORMALIZATION, "aten.div.Tensor": _NORMALIZATION}
-"""Changes of the model that help against ops that the quantizers leave in floats."""
+"""Maps an op that the quantizers leave in floats to a change of the model that avoids this op."""
 
 
 class StaysFloatError(Exception):
@@ -62,7 +62,7 @@ class InputConversion:
     moves: tuple[Node, ...]
     """Ops between the input and the conversion, in topological order. These ops only move elements."""
     quantizers: tuple[Node, ...]
-    """All ops that use the input or a result of ``moves``, except ``moves``. All quantize with the same parameters."""
+    """All other ops that use the input or a result of ``moves``. Each of them quantizes, with the same parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +96,9 @@ def copy_program(program: ExportedProgram) -> ExportedProgram:
 
 
 def remove_useless_casts(program: ExportedProgram) -> None:
-    """Remove casts of tensors to the type that they have, and checks of the types of tensors.
+    """Remove each cast of a tensor to the tensor's own dtype, and each check of a dtype.
 
-    ``x.float()`` exports to both, and they would read floats that become integers.
+    ``x.float()`` exports to a cast and a check. Both expect floats, but the tensor may become an integer tensor.
     """
     graph, signature = program.graph, program.graph_signature
     for check in [node for node in graph.nodes if str(node.target) == "aten._assert_tensor_metadata.default"]:

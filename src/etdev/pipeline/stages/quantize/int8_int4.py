@@ -20,7 +20,7 @@ def quantize_module(
 ) -> torch.nn.Module:
     """Return a quantized copy of the module; the float module is unchanged, because it is the reference.
 
-    ``place()`` is the location of the scheme's table in the config, and ``place(KEY)`` of a key in it.
+    ``place()`` is the location of the scheme's table in the config. ``place(KEY)`` is the location of a key in it.
 
     Raises :class:`~etdev.errors.QuantizeError` if the model has no linear layer, or if the group size does not divide
     the input width of a linear layer.

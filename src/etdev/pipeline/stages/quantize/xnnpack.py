@@ -14,7 +14,8 @@ def make_quantizer(settings: Pt2eXnnpack) -> Any:
 
     Before observers are placed, ExecuTorch replaces the number in ``tensor + number`` and ``tensor * number`` by a
     float32 tensor, even if ``tensor`` is an integer tensor. Integer token positions then become floats, which cannot be
-    indices. The returned quantizer restores the number in ops whose result is not float32 and thus never quantized.
+    indices. The returned quantizer restores the number if the result of the op is not float32. Such a result is never
+    quantized.
     """
     from executorch.backends.xnnpack.quantizer import xnnpack_quantizer
 
@@ -46,8 +47,9 @@ def make_quantizer(settings: Pt2eXnnpack) -> Any:
 def _leave_modules_out(quantizer: Any, patterns: tuple[str, ...]) -> None:
     """Make a quantizer leave out the ops of modules whose paths match the patterns.
 
-    The quantizer ignores a node with an annotation, so these ops get an empty one first. The quantizer's filter
-    function would not suffice: ops that take the scale of their input, such as ``mean``, are annotated without it.
+    The quantizer ignores a node that has an annotation, so these ops get an empty annotation first. The quantizer's
+    filter function would not suffice. The quantizer does not call that function for ops that take the scale of their
+    input, such as ``mean``.
     """
     from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY, QuantizationAnnotation
 
@@ -63,7 +65,7 @@ def _leave_modules_out(quantizer: Any, patterns: tuple[str, ...]) -> None:
 
 
 def _stays_float(node: Any, patterns: tuple[str, ...]) -> bool:
-    """Return True if an op is in one of the modules.
+    """Return True if an op stays in float, because the path of its module matches one of the patterns.
 
     A ReLU at the beginning of a module belongs to the convolution or linear layer before the module, because the
     quantizer takes both together or neither.
