@@ -22,8 +22,8 @@ def get(name: str) -> Backend:
     """Return the backend with this name.
 
     Raises :class:`KeyError` for a name that :func:`names` does not list. Raises
-    :class:`~etdev.errors.MissingRequirementError` for a plug-in that cannot be imported or is not a backend, and for a
-    name that two packages register.
+    :class:`~etdev.errors.MissingRequirementError` for a plug-in that cannot be imported or is not a backend. Also
+    raises this error for a name that two packages register.
     """
     found: Backend
     if name in BACKENDS.built_in:

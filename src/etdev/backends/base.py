@@ -140,7 +140,7 @@ class RecordsDelegates(Protocol):
 
 @runtime_checkable
 class RewritesPrograms(Protocol):
-    """Optional protocol of a backend that, instead of making delegates, uses operators of its own kernel library."""
+    """Optional protocol of a backend that makes no delegates, and uses operators of its own kernel library instead."""
 
     @property
     def kernel_library(self) -> str:
@@ -162,7 +162,7 @@ class ForMicrocontrollers(Protocol):
 
     @property
     def microcontrollers(self) -> Literal[True]:
-        """True. Lowering then uses the faster kernels of the wheel only if ``runtime.kernels`` lists their library."""
+        """True. Lowering then uses the wheel's faster kernels only if ``runtime.kernels`` lists their library."""
 
 
 @runtime_checkable

@@ -20,8 +20,12 @@ from etdev.errors import MissingRequirementError
 def check_partitioners(config: Raw) -> Iterable[Issue]:
     """Yield the issues of every ``[[targets.X.partitioners]]`` in a config.
 
-    Issues are an unknown backend, wrong options, a device that the backend does not support, a refused compile spec,
-    and a limit on delegated ops for a target without delegates.
+    There is an issue in these cases:
+
+    * The backend is unknown or cannot be loaded.
+    * The backend refuses an option, a device or a compile spec.
+    * The backend needs static shapes, and a method has dynamic dimensions.
+    * There is a limit on delegated ops, and the target has no delegates.
     """
     dynamic = [method.name for method in config["methods"].tables if any(map(_is_dynamic, method["dims"].tables))]
     for target in config["targets"].tables:

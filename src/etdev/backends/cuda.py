@@ -1,7 +1,7 @@
 """Backend ``cuda``: ExecuTorch's CUDA delegate, compiled ahead of time by AOTInductor for one device.
 
 Lowering needs a machine with CUDA and triton. Compile specs are checked on any machine. This module was written for
-executorch 1.4.1 and has never been run, because no machine of the project has had both CUDA and triton.
+executorch 1.4.1 and has never been run. No machine of the project has had both CUDA and triton.
 """
 
 from __future__ import annotations

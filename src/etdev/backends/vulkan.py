@@ -1,7 +1,7 @@
 """Backend ``vulkan``: ExecuTorch's delegate for GPUs with Vulkan, such as those of Android devices.
 
-Lowering works on any machine. The programs run only in a runtime that is built with this backend, unlike the wheel's
-runtime. Inputs and outputs are in host memory, because the schema has no device type for Vulkan.
+Lowering works on any machine. The programs run only in a runtime that is built with this backend. The wheel's runtime
+lacks the backend. Inputs and outputs are in host memory, because the schema has no device type for Vulkan.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Needs(NamedTuple):
     """Inputs that a tile of an op's output needs, if the output is tiled along an axis."""
 
     axes: dict[Node, int | None]
-    """Axis along which each input is tiled, by input. None if each tile needs the whole input."""
+    """Maps each input to the axis along which it is tiled; to None if each tile needs the whole input."""
     grain: int
     """Number of equal slices, or *grains*, into which the axis can be cut. A tile consists of one or more grains."""
 
@@ -87,8 +87,8 @@ def shape_of(node: Node) -> list[int] | None:
 def _along(shape: Sequence[int], axis: int, *inputs: tuple[Any, int | None], grain: int | None = None) -> Needs | None:
     """Return the needs of a tile.
 
-    ``inputs`` has each input with the axis along which it is tiled, or with None if each tile needs the whole input.
-    Return None if an input appears twice with different axes.
+    ``inputs`` pairs each input with the axis along which it is tiled. The axis is None if each tile needs the whole
+    input. Return None if an input appears twice with different axes.
     """
     from torch.fx import Node
 
@@ -113,7 +113,7 @@ def _elementwise(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
 def _viewed(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
     """Return the needs of a tile of a view.
 
-    The input is tiled along the axis for which the product of the preceding sizes is the same as in the output.
+    The input is tiled along the axis with the same product of preceding sizes as the output's axis.
     """
     source = arguments(node)[0]
     known = shape_of(source)

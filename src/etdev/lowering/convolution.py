@@ -5,9 +5,9 @@ The portable kernel computes the address of every factor again and again. The re
 already is a matrix in memory, computes the output. A 1x1 convolution skips the first step, because its input already is
 that matrix.
 
-The matrix of columns takes memory. If a convolution would need more memory than all other ops of the method, it is
-tiled by rows of the output. If these rows then have to be concatenated, it is also tiled by groups of channels. A
-convolution keeps the portable kernel if the method would need more memory than in the stock lowering.
+The matrix of columns takes memory. If a convolution would raise the peak of the method, it is tiled by rows of the
+output. If these rows then have to be concatenated, it is also tiled by groups of channels. A convolution keeps the
+portable kernel if the method would need more memory than in the stock lowering.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class FormSettings:
     tiling: Tiling = "always"
     """Extent of tiling. ``auto`` weighs memory against instructions, and ``always`` minimizes memory.
 
-    ``off`` tiles only ops that would exceed the limit as a whole.
+    ``off`` tiles an op only if the whole op would exceed the limit.
     """
     limit: int | None = None
     """Maximum number of bytes in use. None means the estimated peak of the stock lowering."""
@@ -194,7 +194,7 @@ class Editor:
         return True
 
     def _constants(self) -> dict[str, str]:
-        """Return the tensor names of the constants, by placeholder.
+        """Map the placeholder of each constant to the name of its tensor.
 
         Buffers are left out, because other methods may change them.
         """

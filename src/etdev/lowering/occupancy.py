@@ -52,11 +52,11 @@ class Lifetimes:
     def __init__(self, ops: Sequence[Op], *, linked: bool = True) -> None:
         self._ops, self._linked = ops, linked
         self.home = list(range(len(ops)))
-        """Home of each op, by index: the op whose memory contains the output."""
+        """For each op, the index of its home: the op whose memory contains the output."""
         self.first = [at if op.since is None else op.since for at, op in enumerate(ops)]
-        """First op during which the memory of a home is in use, by home."""
+        """For each home, the first op during which its memory is in use."""
         self.last = list(range(len(ops)))
-        """Last op during which the memory of a home is in use, by home."""
+        """For each home, the last op during which its memory is in use."""
         for at, op in enumerate(ops):
             for source in op.sources:
                 self.last[source] = at

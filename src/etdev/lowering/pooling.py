@@ -1,7 +1,7 @@
 """Pooling over windows, computed as the maximum or the sum of shifted copies, one dimension after the other.
 
 The portable kernels compute an index for each element of each window. Shifted copies need memory but no indices. If the
-copies would need more memory than all other ops of the method, images are pooled in tiles.
+copies would raise the peak of the method, images are pooled in tiles.
 """
 
 from __future__ import annotations

@@ -34,9 +34,9 @@ class Region:
     """Ops that can be tiled together. Each op is tiled along one axis of its output."""
 
     axes: Mapping[Node, int]
-    """Axis along which the output of each op is tiled, by op, in the order of the graph."""
+    """Maps each op to the axis along which its output is tiled, in the order of the graph."""
     needs: Mapping[Node, Needs]
-    """Inputs that a tile of each op needs, by op."""
+    """Maps each op to the inputs that a tile of the op needs."""
     grains: int
     """Number of equal slices into which all axes can be cut. This is the maximum number of tiles."""
 
@@ -47,7 +47,7 @@ class Region:
 
     @cached_property
     def inputs(self) -> list[Node]:
-        """Values from outside of the region that its ops use."""
+        """Values that ops of the region use, and that come from outside of the region."""
         every = dict.fromkeys(source for node in self.axes for source in self.needs[node].axes)
         return [source for source in every if source not in self.axes]
 

@@ -1,7 +1,7 @@
 """Tiling of ops at the peak of a method.
 
-At the peak, outputs that only the next op needs often take most of the memory. Examples are the hidden layer of an MLP,
-the scores of attention and the widened channels of a mobile network. A few ops compute these outputs from small
+At the peak, most of the memory often belongs to outputs that only the next op needs. Examples are the hidden layer of
+an MLP, the scores of attention and the widened channels of a mobile network. A few ops compute these outputs from small
 tensors. Often, all of these ops work along one axis, so they can compute one tile after another. Then only the small
 tensors exist as a whole.
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 _COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 """Possible numbers of tiles of a region."""
 _WORTH = 0.97
-"""Maximum ratio of the peak with more tiles to the peak with fewer tiles.
+"""More tiles are used if they lower the peak below this fraction of the peak with fewer tiles.
 
-Above this ratio, more tiles are used only if the peak then reaches the goal, or fewer ops remain at the peak.
+They are also used if the peak then reaches the goal, or if fewer ops remain at the peak.
 """
 _ENOUGH = 1.05
 """First goal for the peak, as a multiple of the lowest reachable peak."""
@@ -219,7 +219,7 @@ def _best(occupancy: Occupancy, goal: int, repeats: Repeats) -> Choice | None:
 
 
 def _seeds(occupancy: Occupancy) -> Iterator[tuple[Node, int]]:
-    """Yield the ops whose outputs are in use at the peak, each with every axis along which it can be tiled."""
+    """Yield (op, axis) for the op at the peak and for its inputs, for each axis along which the op can be tiled."""
     node = occupancy.nodes[occupancy.peak_index]
     for seed in [node, *node.all_input_nodes]:
         if seed.op == "call_function":

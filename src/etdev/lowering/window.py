@@ -92,7 +92,7 @@ class Window:
         return any(at[user] > end for user in self._occupancy.nodes[index].users)
 
     def _others(self) -> int:
-        """Return the size in bytes of all tensors that exist before and after the stretch but are not used in it."""
+        """Return the total bytes of the tensors that exist before and after the stretch, but that it does not use."""
         lifetimes, ops = self._occupancy.lifetimes, self._occupancy.ops
         return sum(
             ops[at].nbytes

@@ -60,10 +60,10 @@ def build(
     * ``jobs``: number of targets built at the same time, each in a process of its own; None for the config's number.
     * ``keep_going``: report a target's error in :attr:`BuildResult.failed` instead of raising it.
 
-    Returns the results of all targets. If an artifact is rejected, a gate is missed or a required check does not run,
-    the function also returns, and :attr:`BuildResult.ok` is False. Raises an :class:`~etdev.errors.EtdevError` if the
-    config, the environment or a stage prevents the build. Raises
-    :class:`~etdev.pipeline.cache.lock.LockStaleError` if the lock does not match.
+    Returns the results of all targets. The function also returns if an artifact is rejected, a gate is missed or a
+    required check does not run. :attr:`BuildResult.ok` is then False. Raises an :class:`~etdev.errors.EtdevError` if
+    the config, the environment or a stage prevents the build. Raises :class:`~etdev.pipeline.cache.lock.LockStaleError`
+    if the lock does not match.
     """
     from etdev.pipeline.builder.build import build_project
 

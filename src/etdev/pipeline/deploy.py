@@ -96,9 +96,9 @@ class DeployOptions:
 def deploy_project(project: Project, name: str, options: DeployOptions) -> DeployResult:
     """Deploy the built files, or return to the release before the current one.
 
-    Raises :class:`~etdev.errors.UsageError` if the config has no deployment of this name,
-    :class:`~etdev.errors.DeployError` if the built files must not be deployed or the destination fails, and
-    :class:`~etdev.errors.MissingRequirementError`.
+    Raises :class:`~etdev.errors.UsageError` if the config has no deployment of this name. Raises
+    :class:`~etdev.errors.DeployError` if the built files must not be deployed, or if the destination fails. Raises
+    :class:`~etdev.errors.MissingRequirementError` if this machine lacks a requirement.
     """
     settings = _settings(project, name)
     if options.rollback and options.dry_run:

@@ -30,8 +30,8 @@ _BUILD_PACKAGES = ("etdev", "python", "torch", "executorch")
 def make_release(project: Project, target: str) -> Release:
     """Return the release of a target, with the files of the last build.
 
-    Raises :class:`~etdev.errors.DeployError` if the target was not built or did not pass its checks, or if one of its
-    files changed since the build.
+    Raises :class:`~etdev.errors.DeployError` if the target was not built or did not pass its checks. Also raises this
+    error if a file of the target changed since the build.
     """
     path = project.artifact(target)
     build = f"run `etdev build {target}` first"

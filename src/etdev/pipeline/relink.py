@@ -56,7 +56,7 @@ class MethodChange:
     after: tuple[BufferInfo, ...]
     """Planned buffers of the method in the output file.
 
-    The buffers have no lower bounds if the method kept its old plan.
+    If the method kept its old plan, the buffers do not state lower bounds.
     """
     instructions_before: int
     instructions_after: int
@@ -154,8 +154,8 @@ def relink(
     With ``best`` and without ``alignment`` and ``banks``, a method keeps its old plan if the new plan needs more
     memory. If state has a separate buffer, either all methods keep their plans or none.
 
-    Raises :class:`~etdev.errors.ProgramError` for a file that is malformed or has content that this version would lose,
-    and the subclass :class:`~etdev.errors.UnlinkableError` for a program that overwrites values and reads them later.
+    Raises :class:`~etdev.errors.ProgramError` for a file that is malformed or has content that this version would lose.
+    Raises the subclass :class:`~etdev.errors.UnlinkableError` for a program that overwrites a value and then reads it.
     Raises :class:`~etdev.errors.CapacityError` if the tensors do not fit into ``banks``. Raises
     :class:`~etdev.errors.WriteError` if writing fails, and :class:`~etdev.errors.UsageError` for invalid arguments.
     """
@@ -295,7 +295,7 @@ def _refuse_object(source: Path) -> None:
 
 
 def _refuse_place(target: Path, data: Sequence[Path]) -> None:
-    """Raise an error if the output path has the suffix of another kind of file, or is one of the data files."""
+    """Raise an error if the output path is one of the data files, or has the suffix of another kind of file."""
     if target.suffix in PRODUCTS and target.suffix != ".pte":
         raise UsageError(
             f"{str(target)!r} cannot be the output program: builds write other kinds of files with the suffix "

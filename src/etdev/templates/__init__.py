@@ -45,8 +45,12 @@ class Template:
     filled: frozenset[str] = frozenset({"etdev.toml", "README.md"})
     """Project paths of the files that contain placeholders.
 
-    Placeholders are ``{{name}}`` (the project's name), ``{{build}}`` (the command that builds the project), ``{{out}}``
-    (the output folder) and ``{{extras}}`` (the extras of etdev that the project needs).
+    The placeholders are:
+
+    * ``{{name}}``: the project's name
+    * ``{{build}}``: the command that builds the project
+    * ``{{out}}``: the output folder
+    * ``{{extras}}``: the extras of etdev that the project needs
     """
     shared: frozenset[str] = frozenset({".gitignore"})
     """Project paths of files to which the user may add lines. An existing shared file is never replaced."""

@@ -37,7 +37,7 @@ class Plan:
     new: Mapping[str, bytes]
     """Contents of the files that do not exist yet, by path."""
     different: Mapping[str, bytes]
-    """New contents of the existing files that have other content, by path. Writing replaces these files."""
+    """New contents of the existing files that would change, by path. Writing replaces these files."""
     unchanged: tuple[str, ...]
     """Paths of the existing files that need no change."""
     additions: Mapping[str, Missing]

@@ -1,7 +1,7 @@
 """Backend ``coreml``: Apple's Core ML, for iPhones, iPads and Macs.
 
 Lowering works on Linux and macOS. The programs run only on Apple's systems, in a runtime that is built with this
-backend, unlike the wheel's runtime on Linux.
+backend. The wheel's runtime on Linux lacks the backend.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ def compile_spec(options: EthosUOptions) -> Any:
 def recorded(options: Sequence[EthosUOptions]) -> Iterator[Mapping[str, DelegateRecord]]:
     """Record each delegate that is compiled in the block.
 
-    ExecuTorch can write the TOSA graph of a delegate only to a folder whose path then becomes part of the program. So
-    this function replaces two of ExecuTorch's functions in the block: ``preprocess`` and ``vela_compile``.
+    ExecuTorch can write the TOSA graph of a delegate only to a folder. The folder's path then becomes part of the
+    program. So this function replaces two of ExecuTorch's functions in the block: ``preprocess`` and ``vela_compile``.
     """
     with tosa_tools.importable():
         from executorch.backends.arm.ethosu import backend as module

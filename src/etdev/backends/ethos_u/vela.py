@@ -44,7 +44,7 @@ def default_config() -> Path | None:
 def config_name(config: str | None) -> str:
     """Return the name of a config file, as the value of the flag ``--config``. The program contains this flag.
 
-    The name contains the digest of the file and not its path, so that a build in another folder has the same bytes.
+    The name contains the digest of the file instead of its path. So a build in another folder has the same bytes.
     """
     if config is None:
         return _DEFAULT
@@ -70,7 +70,7 @@ def check_flags(flags: Sequence[str]) -> Iterable[OptionIssue]:
 
 
 def check_names(path: Path, system_config: str | None, memory_mode: str | None) -> Iterable[OptionIssue]:
-    """Yield a problem for a file that is not a config file of Vela, and for each name that is not in the file."""
+    """Yield a problem if the file is not a config file of Vela, and for each name that the file lacks."""
     parser = ConfigParser()
     try:
         with path.open(encoding="utf-8") as file:

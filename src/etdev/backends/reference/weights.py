@@ -36,7 +36,7 @@ def computed_weights(program: ExportedProgram) -> list[Node]:
 
 
 def own_computed_weights(nodes: Sequence[Node], key: str) -> None:
-    """Tag each op in ``nodes`` that only one delegate uses. Without a tag, each call would copy the op's result.
+    """Tag each op of ``nodes`` if only one delegate uses it. Without a tag, each call would copy the op's result.
 
     ``nodes`` must be a subset of :func:`computed_weights`, in the same order. Ops that several delegates use get no
     tag, because ExecuTorch rejects a partitioner that copies an op for each delegate.

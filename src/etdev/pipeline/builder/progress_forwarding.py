@@ -1,4 +1,4 @@
-"""Forwarding of progress from builds in other processes or on other machines to the process that shows it.
+"""Forwards the progress of builds in other processes, or on other machines, to the process with the display.
 
 Each process appends its events, as lines of JSON, to a file of its own. The folder of these files is next to the
 build's outputs, so that all processes can access it. A failed write loses the event, and the build continues.

@@ -184,8 +184,11 @@ def describe_repeated(project: Project, target: str, program: Program) -> Iterat
 def describe_unused(project: Project, target: str, program: Program) -> Iterator[str]:
     """Yield notes on settings without effect, since a name in the config may be misspelled.
 
-    These are partitioners that took no op, options for ops that the model lacks, and memory limits for unused
-    devices or banks.
+    These settings are:
+
+    * partitioners that took no op
+    * options for ops that the model lacks
+    * memory limits for unused devices or banks
     """
     settings = project.config.targets[target]
     found = {(item.id, delegate_device(item)) for plan in program.execution_plan for item in plan.delegates}

@@ -103,8 +103,8 @@ def build_on_workers(
 ) -> None:
     """Run the tasks on workers, and build the targets whose methods were compiled separately.
 
-    The options limit the number of tasks that run at the same time. After an error, running tasks continue, but no
-    task is started unless the options have ``keep_going``. A target that measures times or uses devices is built alone.
+    The options limit the number of tasks that run at the same time. After an error, running tasks continue, but no task
+    is started unless the options have ``keep_going``. A target that measures times or uses devices is built alone.
     """
     run = project.config.run
     count = min(workers_wanted(project, options), len(tasks))

@@ -42,7 +42,7 @@ def check_baseline(project: Project, targets: tuple[str, ...]) -> None:
     """Raise an error early if the baseline cannot be used.
 
     Raises :class:`~etdev.errors.ConfigError` if one file is the baseline of several targets. Also raises this error if
-    the baseline is in the project's own output folder, because each build would then replace its own baseline.
+    the baseline is in the project's own output folder. Each build would then replace its own baseline.
     """
     judged = [name for name in targets if judges_growth(project, name)]
     path = baseline_path(project) if judged else None

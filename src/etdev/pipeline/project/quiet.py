@@ -16,7 +16,7 @@ _STDOUT, _STDERR = 1, 2
 
 @contextmanager
 def quiet_libraries(*, verbose: bool = False) -> Iterator[None]:
-    """Send printed output to stderr and, unless ``verbose``, hide Python warnings and log messages below ERROR.
+    """Send printed output to stderr. Unless ``verbose``, hide Python warnings and log messages below ERROR.
 
     torch, torchao and executorch always warn about things that users of etdev cannot change. These packages install
     their own log handlers during import, so the level is set for all loggers.

@@ -125,9 +125,9 @@ class Requirements:
     """Operators and delegates that each method of a file needs from the runtime."""
 
     operators: Mapping[str, frozenset[str]]
-    """Names of operators, such as ``aten::add.out``, by method."""
+    """Maps each method to the names of its operators, such as ``aten::add.out``."""
     delegates: Mapping[str, frozenset[str]]
-    """Ids of delegates, such as ``XnnpackBackend``, by method."""
+    """Maps each method to the ids of its delegates, such as ``XnnpackBackend``."""
 
 
 def requirements(found: Program) -> Requirements:

@@ -95,7 +95,7 @@ def _is_in_libraries(file: str) -> bool:
 
 @functools.cache
 def _library_folders() -> tuple[str, ...]:
-    """Return the paths of the libraries' folders, with and without symbolic links, each with a ``/`` at its end."""
+    """Return two paths of each library folder: as given, and with symbolic links resolved. Each ends with ``/``."""
     folders = {folder for library in LIBRARIES for folder in (Path(library), real_path(library))}
     return tuple(f"{folder.as_posix()}/" for folder in folders)
 

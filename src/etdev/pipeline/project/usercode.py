@@ -50,8 +50,8 @@ class UserCode:
     """The modules that one build imports from the folders of its config files; a context manager.
 
     Inside the block, Python searches these folders first, also for imports that the user's functions make later. On
-    exit, the modules from these folders are removed from ``sys.modules``, so that the next build in this process reads
-    the files again. Modules imported by :meth:`register` stay for the whole process.
+    exit, the modules from these folders are removed from ``sys.modules``. The next build in this process then reads the
+    files again. Modules imported by :meth:`register` stay for the whole process.
 
     Python can load only one module of each name. This class collects the imports in each source file, including imports
     inside functions, before the file runs. If code in two folders imports different modules of the same name, an error

@@ -13,7 +13,7 @@ class Figures(BaseModel):
     file: int = Field(ge=0)
     """Bytes of the ``.pte``, without external weights."""
     weights: int = Field(ge=0)
-    """Bytes of constants, and of data that delegates look up by name, in the program and its data files.
+    """Total bytes of constants and of named data for delegates, in the program and its data files.
 
     Weights inside a blob that etdev cannot read are not included.
     """

@@ -28,8 +28,12 @@ NOTHING_TO_ASK = (NO_LIMIT, NO_METRIC, NO_DEVICES, NO_ETHOS_U)
 WORST_FIRST = (ExitCode.BUILD_FAILED, ExitCode.CONFIG, ExitCode.ENVIRONMENT, ExitCode.GATE_FAILED)
 """Exit codes, worst first; the exit code of a run is the worst code of its targets.
 
-In order, the codes mean: a broken artifact or a failed stage, an invalid config, a requirement that this machine does
-not meet, and a missed gate.
+In order, the codes mean:
+
+* a broken artifact or a failed stage
+* an invalid config
+* a requirement that this machine does not meet
+* a missed gate
 """
 
 

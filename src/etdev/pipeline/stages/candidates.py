@@ -1,9 +1,11 @@
 """The choice of forms and tiling for a program: candidates are linked, and their costs are compared.
 
 Estimates of memory are used only to propose candidates. The measured costs of linked candidates decide. With forms, a
-method never needs more planned memory than without forms (the *stock lowering*). A method is tiled in three cases: if
-tiling saves more memory than it adds to the file, if ops would otherwise run on a slow kernel, or if the method would
-otherwise exceed all memory banks together.
+method never needs more planned memory than without forms (the *stock lowering*). A method is tiled in three cases:
+
+* Tiling saves more bytes of memory than it adds to the file.
+* Without tiling, ops would run on a slow kernel.
+* Without tiling, the method would need more memory than all memory banks have together.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ _NEUTRAL = frozenset({"linear", "addmm", "clamp"})
 _GREEDY = frozenset({"pow", "gelu", "pooling"})
 """Forms that may need more memory than the ops that they replace, regardless of the memory limit."""
 _NEAR = 0.99
-"""Factor applied to limits on estimated memory; it is below 1 because linked programs may need more."""
+"""Factor for limits on estimated memory, because linked programs may need more memory than estimated."""
 _STEP = 0.92
 """If a linked program needs too much memory, the memory limit is multiplied by this factor or a smaller one."""
 _MOST_TILED = 4
@@ -85,8 +87,8 @@ def choose_forms(
 ) -> LoweredModel:
     """Return the lowered methods with the forms from ``names`` that reduce the costs.
 
-    ``place`` is the final path of the object program. If it is set and candidates were measured, the result includes
-    the object program that was emitted for the chosen candidate.
+    ``place`` is the final path of the object program. If ``place`` is set and candidates were measured, the result
+    includes the object program that was emitted for the chosen candidate.
     """
     memory = project.config.targets[target].memory
     tiling = memory.tiling

@@ -80,7 +80,7 @@ def export_module(
     """Export ``module.forward`` with the declared dynamic dimensions.
 
     Every dynamic dimension of ``example`` must have its maximum size. Later passes evaluate guards with the sizes of
-    the example, and may lower the maximum of a dimension's range to that size. Memory is planned for the maximum.
+    the example. They may lower the maximum of a dimension's range to that size. Memory is planned for the maximum.
     """
     import torch
 
@@ -99,7 +99,7 @@ def export_module(
 def _refuse_unclear_writes(project: Project, program: ExportedProgram) -> None:
     """Raise an error if a write in the program would not have the same effect as in the model.
 
-    This concerns a write to a constant, to an input with the name of a buffer, or to a buffer that shares memory.
+    This concerns writes to constants, to inputs with the name of a buffer, and to buffers that share memory.
     """
     if (constant := find_written_constant(program)) is not None:
         name, node = constant

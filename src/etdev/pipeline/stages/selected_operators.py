@@ -1,8 +1,8 @@
 """The operators that a program needs, in the format of ExecuTorch's selective build: ``selected_operators.yaml``.
 
-The content equals the output of ``executorch/codegen/tools/gen_oplist.py`` of executorch 1.4 and 1.5 for a ``.pte``. It
-lists every operator in the methods' operator tables, with the dtypes and dimension orders of the operator's calls.
-Operators inside delegates are not included.
+For a ``.pte``, ``executorch/codegen/tools/gen_oplist.py`` of executorch 1.4 and 1.5 writes the same content. The
+content lists every operator in the methods' operator tables, with the dtypes and dimension orders of the operator's
+calls. Operators inside delegates are not included.
 """
 
 from __future__ import annotations

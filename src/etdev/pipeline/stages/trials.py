@@ -77,7 +77,7 @@ def on_fakes(function: Callable[..., Any]) -> Call:
 
 @contextmanager
 def _restored_attributes(module: torch.nn.Module | None) -> Iterator[None]:
-    """Restore the attributes of a module and its submodules on exit, like ``torch.export``.
+    """Restore the attributes of a module and its submodules on exit, as ``torch.export`` does.
 
     The content of dicts and lists is also restored, because a model may store results of its first call. Buffers that
     were registered in the block are not removed.

@@ -129,7 +129,7 @@ def _share_memory(one: Any, other: Any) -> bool:
 def separate_writes(program: ExportedProgram, clone: Clone) -> None:
     """Clone each value that a functional graph writes, if it is a placeholder or is written twice.
 
-    Also clone a returned value that is the old content of a buffer or input, if the method writes that buffer or input.
+    If the method writes a buffer or an input and also returns its old content, clone the returned value.
     """
     output = program.graph.output_node()
     values: list[Any] = list(output.args[0])

@@ -44,8 +44,9 @@ itself, and restores the order of their results.
 def set_plain_orders(program: ExportedProgram) -> None:
     """Insert copies so that kernels without support for other dimension orders run on contiguous tensors.
 
-    This includes ops in branches and loop bodies. Results that had channels-last order are copied back to this order,
-    because later kernels derive the order of their results from their inputs. Results in other orders stay contiguous.
+    This includes ops in branches and loop bodies. Later kernels derive the order of their results from their inputs.
+    Therefore, results that had channels-last order are copied back to this order. Results in other orders stay
+    contiguous.
     """
     reordered = set(make_constants_contiguous(program))
     for module in graph_modules(program.graph_module):
@@ -121,7 +122,7 @@ def _update(node: Node, is_outermost: bool, reordered: set[Node]) -> None:
 def _needs_plain(node: Node) -> bool:
     """Return True if the op must run on contiguous tensors.
 
-    This is the case if the op has a tensor in another dimension order, which the op's kernel does not support.
+    This is the case if a tensor of the op has an order that the op's kernel does not support.
     """
     import torch
 

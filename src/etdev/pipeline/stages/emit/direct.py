@@ -1,8 +1,8 @@
 """Direct emission of plain methods: an object program straight from the lowered graphs.
 
 ExecuTorch's emission visits each op about ten times and copies all weights. That takes longer than all other stages if
-tiling turns two hundred ops into a thousand. A method is *plain* if it has only kernels with out variants, delegates
-and tensors of fixed sizes, without branches, loops and state. For such methods, this module makes the same program as
+tiling turns two hundred ops into a thousand. A method is *plain* if it consists of kernels with out variants, delegates
+and tensors of fixed sizes. It has no branches, loops or state. For such methods, this module makes the same program as
 ExecuTorch's emission. Its constants are the model's own tensors, not copies.
 """
 

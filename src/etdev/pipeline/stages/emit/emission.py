@@ -128,7 +128,7 @@ def read_object(path: Path) -> Program:
 
 
 def _written(project: Project, direct: Emitted, exported: ExportedModel, path: Path) -> ObjectProgram:
-    """Write a program that was emitted directly to ``path``, and the sidecar next to it."""
+    """Write a directly emitted program to ``path``, and the sidecar next to ``path``."""
     notes_place = sidecar_place(path)
     with atomic_path(path) as temporary:
         write(direct.program, temporary)

@@ -22,8 +22,9 @@ EXTRA = 'pip install "etdev[hf]"'
 _DEFAULTS = {"use_cache": False, "attn_implementation": "eager"}
 """Default attributes of the transformers configuration; ``model.kwargs`` may override them.
 
-The default attention of transformers, sdpa, makes GPT-2 fail in lowering (``Cannot view a tensor with shape …``) with
-executorch 1.4.1 and transformers 5.23. With executorch 1.5.1, a small GPT-2 with sdpa lowers and computes correctly.
+The default attention of transformers is sdpa. With executorch 1.4.1 and transformers 5.23, lowering of GPT-2 with sdpa
+fails (``Cannot view a tensor with shape …``). With executorch 1.5.1, a small GPT-2 with sdpa lowers and computes
+correctly.
 """
 
 _HUB_HINT = "connect to the network, or put the hub model's files into the local cache"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def signature_of_program(project: Project, program: ExportedProgram, declared: Method | None) -> Signature:
     """Return the program's inputs, with the names from the config if the config declares inputs.
 
-    Raises :class:`~etdev.errors.MismatchError` if the config and the program disagree, and
+    Raises :class:`~etdev.errors.MismatchError` if the config and the program disagree. Raises
     :class:`~etdev.errors.ExportError` if an input is not a tensor or a dynamic dimension has no upper bound.
     """
     found = _read_signature(project, program)

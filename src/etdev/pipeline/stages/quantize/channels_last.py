@@ -1,9 +1,9 @@
 """Channels-last order in the graphs of the scheme ``cortex-m``.
 
 The kernels with CMSIS-NN take only tensors in channels-last order, and ExecuTorch 1.5.1 leaves other convolutions in
-float. A model computes in contiguous order by default. So this module inserts copies into channels-last
-order where a contiguous tensor meets a convolution, pooling, or a tensor in channels-last order: kernels of ops with
-several operands require one order. All other ops keep the order of their operand.
+float. A model computes in contiguous order by default. So this module inserts copies into channels-last order for
+contiguous operands of convolutions and pooling. It does the same where another operand of an op is in channels-last
+order, because kernels require one order for all operands. All other ops keep the order of their operand.
 """
 
 from __future__ import annotations
@@ -38,8 +38,12 @@ def use_channels_last(module: GraphModule) -> None:
     """Insert copies, so that convolutions and pooling read tensors in channels-last order.
 
     ``module`` is the module of an exported program. The results of all ops keep their values, and outputs in contiguous
-    or channels-last order keep that order. Do nothing if no op needs a copy, if the graph has branches or loops, if an
-    op depends on strides, or if an op writes to a tensor that has a view, because the view may become a copy.
+    or channels-last order keep that order. Do nothing in these cases:
+
+    * No op needs a copy.
+    * The graph has branches or loops.
+    * An op depends on strides.
+    * An op writes to a tensor that has a view. The view may become a copy.
     """
     nodes = list(module.graph.nodes)
     inputs = [node.meta.get("val") for node in nodes if node.op == "placeholder"]

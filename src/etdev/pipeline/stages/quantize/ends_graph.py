@@ -1,8 +1,8 @@
 """Removal of the conversions between floats and integers at the inputs and outputs of an exported graph.
 
-ExecuTorch's ``QuantizeInputs`` and ``QuantizeOutputs`` passes do the same for an edge program, but a delegate may then
-already contain the conversion. They also need the conversion to be the only user of the input. The functions here
-work before lowering. They follow ops that only move elements, because such ops work on integers, too.
+ExecuTorch's ``QuantizeInputs`` and ``QuantizeOutputs`` passes do the same for an edge program. A delegate may then
+already contain the conversion. The passes also require that the conversion is the only user of the input. The functions
+here work before lowering. They follow ops that only move elements, because such ops work on integers, too.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ def quantize_module(
 
     ``place()`` is the location of the scheme's table in the config. ``place(KEY)`` is the location of a key in it.
 
-    Raises :class:`~etdev.errors.QuantizeError` if the model has no linear layer, or if the group size does not divide
-    the input width of a linear layer.
+    Raises :class:`~etdev.errors.QuantizeError` if the model has no linear layer. Also raises this error if the group
+    size does not divide the input width of a linear layer.
     """
     import torch
     from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_

@@ -13,9 +13,9 @@ def make_quantizer(settings: Pt2eXnnpack) -> Any:
     """Return ExecuTorch's quantizer for XNNPACK.
 
     Before observers are placed, ExecuTorch replaces the number in ``tensor + number`` and ``tensor * number`` by a
-    float32 tensor, even if ``tensor`` is an integer tensor. Integer token positions then become floats, which cannot be
-    indices. The returned quantizer restores the number if the result of the op is not float32. Such a result is never
-    quantized.
+    float32 tensor. ExecuTorch does this even if ``tensor`` is an integer tensor. Integer token positions then become
+    floats, which cannot be indices. The returned quantizer restores the number if the result of the op is not float32.
+    Such a result is never quantized.
     """
     from executorch.backends.xnnpack.quantizer import xnnpack_quantizer
 
@@ -67,8 +67,8 @@ def _leave_modules_out(quantizer: Any, patterns: tuple[str, ...]) -> None:
 def _stays_float(node: Any, patterns: tuple[str, ...]) -> bool:
     """Return True if an op stays in float, because the path of its module matches one of the patterns.
 
-    A ReLU at the beginning of a module belongs to the convolution or linear layer before the module, because the
-    quantizer takes both together or neither.
+    A ReLU at the beginning of a module belongs to the convolution or linear layer before the module. The quantizer
+    takes both together or neither.
     """
     if not is_in_modules(module_path(node) or "", patterns):
         return False
