@@ -63,7 +63,7 @@ def _check_step(step: Raw, dynamic: Sequence[str]) -> Iterable[Issue]:
 
 
 def _check_delegated(target: Raw) -> Iterable[Issue]:
-    """Report a minimum share of delegated ops for a target whose backends have no delegates."""
+    """Yield an issue if a target sets a minimum share of delegated ops, but its backends have no delegates."""
     limit, names = target["budget"]["delegated"], [step["backend"].value for step in target["partitioners"].elements]
     if not isinstance(limit.value, int | float) or limit.value <= 0 or not names:
         return

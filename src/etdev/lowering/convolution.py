@@ -33,9 +33,9 @@ _BYTES = 4
 # concatenation. _CALL: one kernel call.
 _NAIVE, _WALK, _PRODUCT, _SUM, _CALL = 4.0, 0.7, 0.08, 0.6, 1500.0
 _SLACK = 1.03
-"""Ratio of each memory limit to try to the limit before it.
+"""Factor between successive memory limits, which are tried in turn.
 
-The first limit exceeds the lowest possible memory by the same ratio, to avoid very many tiles.
+The first limit exceeds the lowest possible memory by the same factor, to avoid very many tiles.
 """
 
 _MOST_PIECES = 256
@@ -308,7 +308,7 @@ def _region(
 
 
 def _extent(sizes: Convolution, places: range, dim: int) -> tuple[int, int, int]:
-    """Return padding before, padding after and padded size of the input for these output rows or columns."""
+    """Return three sizes of the input for these output rows or columns: padding before, padding after, padded size."""
     start = places.start * sizes.stride[dim] - sizes.padding[dim]
     reach = sizes.reach(len(places), dim)
     size = (sizes.height, sizes.width)[dim]

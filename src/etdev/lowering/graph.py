@@ -163,7 +163,7 @@ class Editor:
     def occupancy(self, before: Occupancy | None = None) -> Occupancy:
         """Return the estimate of the memory in use during each op after the link.
 
-        ``before`` is the estimate of this graph before a tiling, which makes this function faster.
+        ``before`` is an estimate of the same graph before a tiling. It makes this function faster.
         """
         signature = self._program.graph_signature
         constants = {*self._constants(), *signature.inputs_to_buffers}

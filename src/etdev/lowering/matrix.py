@@ -52,7 +52,7 @@ def _untransposed(node: Node) -> Node | None:
 
 
 def _fits(node: Node, bias: Node | None) -> bool:
-    """Return whether ``linear`` computes the same result as the ``mm`` or ``addmm``.
+    """Return whether ``linear`` computes the same result as ``node``, which is an ``mm`` or ``addmm``.
 
     This requires floats, one bias per column, and no scaling factors.
     """

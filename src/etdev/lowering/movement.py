@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
     Window = tuple[Sequence[int], Sequence[int], int]
-    """Sizes of the output, its strides in the input, and the offset of its first element. All are in elements."""
+    """Sizes of the output, strides in the input, and offset of the first element in the input. All are in elements."""
 
 _MANY = 64
 """Minimum number of elements for which the replacement is measurably faster."""

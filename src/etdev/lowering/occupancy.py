@@ -1,4 +1,4 @@
-"""Estimate, made before planning, of the memory that a graph uses.
+"""Estimate of the memory that a graph uses, made before planning.
 
 The estimate decides which rewritten forms of an op fit.
 
@@ -36,7 +36,7 @@ class Op(NamedTuple):
     nbytes: int
     """Number of bytes of the op's output."""
     is_planned: bool = True
-    """False if the output has no planned memory here: constants, and memory that is planned elsewhere."""
+    """False if the output is a constant, or if its memory is planned elsewhere."""
     runs_along: bool = True
     """True if a slice, or each part of a concatenation, is one contiguous run of bytes in the whole tensor."""
     since: int | None = None

@@ -118,7 +118,7 @@ def _rank(node: Node) -> int:
 
 
 def part_of(whole: Region, chosen: Iterable[Node], seed: Node) -> Region | None:
-    """Return a region with those of the chosen ops that are connected to the seed.
+    """Return a region with the chosen ops that are connected to the seed.
 
     Return None if the seed is not chosen, or if all ops of the region only move elements. Also return None if an op of
     the region selects an output of an op outside the region.

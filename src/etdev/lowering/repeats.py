@@ -149,7 +149,7 @@ class _Stretch:
         return node.op, distance, self._value(node), self._memory(index)
 
     def _users(self, index: int) -> tuple[int, ...]:
-        """Return the distance of each user of an op from ``begin``; -1 for a user outside of the stretch."""
+        """Return, for each user of an op, the user's distance from ``begin``; -1 for a user outside of the stretch."""
         at = self._occupancy.at
         found = (at[user] for user in self._occupancy.nodes[index].users)
         return tuple([user - self._begin if user <= self._end else -1 for user in found])
@@ -169,9 +169,10 @@ class _Stretch:
         return first, min(lifetimes.last[index], self._end + 1) - self._begin
 
     def _at_peak(self) -> Hashable:
-        """Return the memory in use at the peak.
+        """Return facts about the memory in use at the peak.
 
-        The first item has the names of ops. The second item has the total bytes of all ops without a name, by lifetime.
+        The first item has the names of the ops that own this memory. For ops without a name, the second item has their
+        total bytes, by lifetime.
         """
         names, sizes = [], Counter[tuple[int, int]]()
         for home in self._occupancy.at_peak:

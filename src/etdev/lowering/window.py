@@ -23,9 +23,9 @@ class Window:
         self._occupancy, self._begin, self._end = occupancy, begin, end
         self._ops: list[Op] = []
         self._at: dict[int, int] = {}
-        """Maps each op that was added, by index in the graph, to its index in this window."""
+        """Maps the graph's index of each added op to the op's index in this window."""
         self._homes: dict[int, int] = {}
-        """Maps each op that owns memory, by index in the graph, to the index of its memory in this window."""
+        """Maps the graph's index of each op that owns memory to the index of this memory in the window."""
         self._slices: dict[tuple[Node, int], int] = {}
         self._opened = 0
 
@@ -92,7 +92,7 @@ class Window:
         return any(at[user] > end for user in self._occupancy.nodes[index].users)
 
     def _others(self) -> int:
-        """Return the total bytes of the tensors that exist before and after the stretch, but that it does not use."""
+        """Return the total bytes of the tensors that exist during the whole stretch, but that no op in it uses."""
         lifetimes, ops = self._occupancy.lifetimes, self._occupancy.ops
         return sum(
             ops[at].nbytes

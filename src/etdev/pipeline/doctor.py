@@ -162,7 +162,7 @@ def _package(name: str, tested: tuple[str, ...], purpose: str, remedy: str) -> P
 
 
 def unmet_needs(loaded: LoadedConfig, found: Diagnosis) -> tuple[Need, ...]:
-    """Return the needs of this config, for building and verifying, that this machine does not meet."""
+    """Return the needs of this config that this machine does not meet, for building and for verifying."""
     return tuple(dict.fromkeys([*_model_needs(loaded, found), *_target_needs(loaded, found)]))
 
 

@@ -1,4 +1,4 @@
-"""Arguments of a relink: checks, and memory banks as text of the form ``name:id:size[:alignment]``."""
+"""Checks of a relink's arguments, and parsing of memory banks in the form ``name:id:size[:alignment]``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LARGEST_ID = 64
 ORDERS = ("auto", "as-is")
 """Values of the argument ``order``."""
 TABLES = {"default": DEFAULT, "none": {}}
-"""Tables of kernels that may write over an operand, by the value of the argument ``inplace``."""
+"""Maps each value of the argument ``inplace`` to a table of kernels that may write over an operand."""
 
 
 def check_arguments(planner: str, alignment: int | None, inplace: str, order: str) -> None:

@@ -18,7 +18,7 @@ BACKUP_SUFFIX = ".bak"
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Lines that an existing shared file should contain but does not contain."""
+    """Lines that an existing shared file lacks."""
 
     lines: tuple[str, ...]
     """The missing lines, without comments."""
@@ -31,7 +31,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Comparison of files to write with the current content of a folder."""
+    """Comparison between the files to write and the current content of a folder."""
 
     folder: Path
     new: Mapping[str, bytes]
@@ -45,7 +45,7 @@ class Plan:
 
 
 def plan_project(folder: Path, contents: Mapping[str, bytes], shared: Collection[str] = ()) -> Plan:
-    """Compare files to write with the current content of ``folder``.
+    """Compare ``contents``, the files to write, with the current content of ``folder``.
 
     Files in ``shared`` may have additional content. They are written if they do not exist, and never replaced. Raises
     :class:`UsageError` if a folder exists at the path of a file, or a file at the path of a folder.

@@ -89,7 +89,7 @@ class EthosU:
 def _check_mode(options: EthosUOptions) -> Iterable[OptionIssue]:
     """Yield a problem if the processor does not have the memory mode. Check only modes of Vela's own config file.
 
-    The second AXI port of Ethos-U55 is read-only, but in a mode `Dedicated_Sram` it must also write scratch memory.
+    The second AXI port of Ethos-U55 is read-only, but a mode `Dedicated_Sram` writes scratch memory through this port.
     """
     mode = options.memory_mode or ""
     if options.target.startswith("ethos-u55") and mode.startswith("Dedicated_Sram"):

@@ -41,7 +41,7 @@ class EtdevReferenceBackend(BackendDetails):  # type: ignore[misc]
 
 
 class _Planning(MemoryPlanningPass):  # type: ignore[misc]
-    """ExecuTorch's memory planning, extended to keep the initial value of state that is not all zeros."""
+    """ExecuTorch's memory planning, extended to keep initial values of state, except values of only zeros."""
 
     def __init__(self, program: ExportedProgram) -> None:
         super().__init__(alloc_graph_input=False, alloc_graph_output=False)

@@ -95,11 +95,11 @@ class BuildSession:
     """The runtime that runs programs for verification; None if nothing is verified."""
     models: Models
     modelled: FileAccess
-    """Files that any target of this session has read so far to load, export or lower a model."""
+    """Files read so far in this session, for any target, to load, export or lower a model."""
 
     @contextmanager
     def record_model_reads(self) -> Iterator[None]:
-        """Record the files that this block reads. They are inputs of this target and of all later targets."""
+        """Inside the block, record the files that are read. They are inputs of this target and of all later targets."""
         before = set(self.user.modules().values())
         with self.watch.into(self.modelled):
             yield
@@ -156,9 +156,9 @@ def _models(
 def remembering(
     models: tuple[ExportedModel, ExportedModel], known: KnownOutputs
 ) -> tuple[ExportedModel, ExportedModel]:
-    """Return the float model and the lowered model. Attach ``known`` to the lowered model if it is quantized.
+    """Return ``models``. If the lowered model is quantized, the result has a copy of it that includes ``known``.
 
-    Verification reads outputs of the quantized model from ``known``, and adds the outputs that it computes.
+    Verification reads known outputs of the quantized model, and adds the outputs that it computes.
     """
     float_model, reference = models
     if reference is not float_model:

@@ -36,7 +36,7 @@ def workers_wanted(project: Project, options: BuildOptions) -> int:
 def plan_tasks(project: Project, names: Sequence[str], options: BuildOptions, cache: Cache) -> list[Task]:
     """Return the first tasks of a build. A target whose methods are compiled separately is built after these tasks.
 
-    If there are more workers than targets, compile the methods of a target separately if the result is the same.
+    With more workers than targets, methods of a target are compiled separately unless this changes the result.
     """
     spare = workers_wanted(project, options) > len(names)
     tasks: list[Task] = []

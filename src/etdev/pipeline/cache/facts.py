@@ -51,8 +51,8 @@ _AFTER_EMISSION = (
 )
 """Keys that no stage up to emission reads.
 
-The list includes the target's ``runtime``, although lowering uses only forms that the runtime has kernels for. These
-forms are a separate fact.
+The list includes the target's ``runtime``. Lowering uses only forms for which the runtime has kernels, but these forms
+are a separate fact.
 """
 
 

@@ -1,4 +1,4 @@
-"""Paths of files: those that a build writes to the folder of a target, and native libraries."""
+"""Paths of the files that a build writes to a target's folder, and of native libraries."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def object_place(project: Project, target: str) -> Path:
 
 
 def sidecar_place(path: Path) -> Path:
-    """Return the path of the sidecar of the object program at ``path``: the same name with the suffix ``.json``."""
+    """Return the sidecar's path for the object program at ``path``: the same path with the suffix ``.json``."""
     return path.with_suffix(".json")
 
 
 def record_place(program: Path) -> Path:
-    """Return the path of the ETRecord of the program at ``program``: the same name with the suffix ``.etrecord``."""
+    """Return the ETRecord's path for the program at ``program``: the same path with the suffix ``.etrecord``."""
     return program.with_suffix(".etrecord")
 
 
@@ -57,7 +57,7 @@ def native_library_places(project: Project) -> tuple[Path, ...]:
 
 
 def operators_place(program: Path) -> Path:
-    """Return the path of the operator list of the program at ``program``, with the suffix ``.operators.yaml``."""
+    """Return the operator list's path for the program at ``program``: with the suffix ``.operators.yaml``."""
     return program.with_suffix(".operators.yaml")
 
 

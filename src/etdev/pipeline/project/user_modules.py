@@ -25,7 +25,7 @@ LIBRARIES = (
 )
 """Folders of installed packages and of the standard library. The last entry contains etdev itself."""
 STAMPS: dict[Path, tuple[int, int, int] | None] = {}
-"""Size and times of each module's file at the time of import, by path; None if the file did not exist."""
+"""Maps the path of each module's file to its size and times at import; to None if the file did not exist."""
 
 
 class SourceLoader(SourceFileLoader):

@@ -185,7 +185,7 @@ class UserCode:
         return {package: metadata.version(package) for top in sorted(tops) for package in known.get(top, ())}
 
     def stale(self) -> set[Path]:
-        """Return the files of registered modules that changed after import; the loaded code is out of date."""
+        """Return the files of registered modules that changed after import. The loaded code is then out of date."""
         return {
             path for (base, _), known in _REGISTERED.items() if base in self._bases for path in changed_files(known)
         }

@@ -1,4 +1,4 @@
-"""Counts of the decisions of a link: on copies, for each kind, and on outputs in place."""
+"""Counts of a link's decisions on copies, for each kind of copy, and on outputs in place."""
 
 from __future__ import annotations
 

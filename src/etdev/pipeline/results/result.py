@@ -126,7 +126,7 @@ class CheckResult(Part):
     devices: tuple[str, ...] | None = None
     """Devices of the program other than the host, for the check ``bytes``; None if the program was not read."""
     allocations: tuple[AllocatedBuffer, ...] = ()
-    """Planned buffers on devices, with the memory tests of these buffers, for the check ``device``."""
+    """Planned buffers on devices, each with the result of its memory test, for the check ``device``."""
     memory_outside: tuple[MemoryOutside, ...] = ()
     """Memory of each method outside of its planned buffers, for the check ``native``."""
     device_memory: tuple[DeviceMemory, ...] = ()

@@ -110,7 +110,7 @@ class Emitted:
 
 @dataclass(frozen=True, slots=True)
 class EmittedTrial(Emitted):
-    """An object program that lowering emitted in memory to measure its costs.
+    """An object program in memory. Lowering emitted the program to measure its costs.
 
     The sidecar has only the facts that the link needs.
     """
@@ -121,7 +121,7 @@ class EmittedTrial(Emitted):
 
 @dataclass(frozen=True)
 class EmittedFiles:
-    """An object program that lowering emitted in files to measure its costs, with its sidecar and ETRecord."""
+    """An object program in files, with sidecar and ETRecord. Lowering emitted the program to measure its costs."""
 
     path: Path
     folder: TemporaryDirectory[str]

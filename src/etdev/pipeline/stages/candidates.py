@@ -37,7 +37,7 @@ from etdev.program.sidecar import Sidecar
 from etdev.program.writer import flatbuffer_size
 
 _NEUTRAL = frozenset({"linear", "addmm", "clamp"})
-"""Forms that take at most the memory of the ops that they replace."""
+"""Forms that never need more memory than the ops that they replace."""
 _GREEDY = frozenset({"pow", "gelu", "pooling"})
 """Forms that may need more memory than the ops that they replace, regardless of the memory limit."""
 _NEAR = 0.99

@@ -1,4 +1,4 @@
-"""Outputs of calls, so that each call is computed once.
+"""Tables of the outputs of calls, so that each call is computed only once.
 
 The outputs of a quantized model are stored, so that later runs need not quantize the model again for verification.
 """

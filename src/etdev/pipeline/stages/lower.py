@@ -36,7 +36,9 @@ def lower_model(
     methods: Sequence[str] | None = None,
     place: Path | None = None,
 ) -> LoweredModel:
-    """Lower the given methods, or all: run the target's partitioners, and apply forms to ops outside delegates.
+    """Lower the given methods, or all methods if ``methods`` is None.
+
+    Run the target's partitioners, and apply forms to ops outside delegates.
 
     ``place`` is the final path of the object program. Lowering may emit object programs to compare their memory. If it
     does, emission moves the files of the chosen object program to ``place``.

@@ -135,7 +135,8 @@ class Models:
         """Return the calibration inputs of a method.
 
         If the config has no calibration inputs, return the method's example inputs for dynamic quantization; raise an
-        error for other schemes. For a method without inputs, return one item, because observers need at least one call.
+        error for other schemes. For a method without inputs, return one call without inputs, because observers need at
+        least one call.
         """
         if not exported.signatures[method].inputs:
             return iter([exported.methods[method].example])

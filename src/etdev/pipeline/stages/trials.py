@@ -33,7 +33,7 @@ If the method raises an exception, the function raises the same exception.
 _MOST_SECONDS = 10.0
 """Time limit in seconds for the search for remedies, because one call of a large model may take long."""
 _MOST_SIZES = 10
-"""Maximum number of sizes to try for each axis, those nearest to the declared size first."""
+"""Maximum number of sizes to try for each axis. The sizes nearest to the declared size come first."""
 _MOST_INSIDE = 64
 """Maximum number of sizes to try inside a range, from its minimum upwards."""
 

@@ -49,7 +49,7 @@ class Constants:
         return len(self._data)
 
     def segment(self) -> tuple[Blob, tuple[int, ...]]:
-        """Return the data of the segment, and the offset of each constant. The first offset is for reserved index 0."""
+        """Return the segment's data, and the offset of each constant. The first offset is for the reserved index 0."""
         parts, offsets, end = [], [0], 0
         for data in self._data:
             content: Any = data.numpy()

@@ -121,8 +121,8 @@ def emit_trial(project: Project, lowered: LoweredModel, exported: ExportedModel,
 def read_object(path: Path) -> Program:
     """Return the object program at ``path``.
 
-    Its segment alignment is always that of ExecuTorch and etdev. The offsets in the file could suggest a larger
-    alignment by chance. Raises :class:`~etdev.errors.ProgramError`.
+    The result always has the segment alignment that ExecuTorch and etdev use. By chance, the offsets in the file could
+    suggest a larger alignment. Raises :class:`~etdev.errors.ProgramError`.
     """
     return replace(read(path), segment_alignment=SEGMENT_ALIGNMENT)
 

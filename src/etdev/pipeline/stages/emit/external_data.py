@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def put_data_inside(
     project: Project, target: str, manager: ExecutorchProgramManager, path: Path
 ) -> tuple[Program, dict[str, Keys]]:
-    """Put the data that ExecuTorch would write to separate files into the program at ``path``.
+    """Put all data into the program at ``path``, including data that ExecuTorch would write to separate files.
 
     Returns the program, and a mapping from each separate file to the keys of its data. Raises
     :class:`~etdev.errors.EmitError` if a tag cannot be a file name.

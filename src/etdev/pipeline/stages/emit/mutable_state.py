@@ -74,7 +74,7 @@ def with_names(plan: ExecutionPlan, notes: MethodNotes) -> ExecutionPlan:
 
 
 def find_common(lowered: LoweredModel, exported: ExportedModel) -> dict[str, list[str]]:
-    """Return the buffers that several methods use and at least one of these methods changes.
+    """Return each buffer that several methods use, if at least one of these methods changes the buffer.
 
     The result maps each buffer to the methods that use the buffer, in order.
     """

@@ -31,9 +31,9 @@ def save_record(
 ) -> None:
     """Write the ETRecord of an object program; lowering must have kept the graphs for the record.
 
-    ``notes`` are the sidecar's notes on the methods that have a graph, and contain the debug handles. ExecuTorch's own
-    map of handles lacks branches and loop bodies. Raises OSError; raises :class:`~etdev.errors.EmitError` if ExecuTorch
-    cannot serialize a graph.
+    ``notes`` are the sidecar's notes on the methods that have a graph. The notes contain the debug handles.
+    ExecuTorch's own map of handles lacks branches and loop bodies. Raises OSError; raises
+    :class:`~etdev.errors.EmitError` if ExecuTorch cannot serialize a graph.
     """
     maps = InstructionMaps(
         {name: note.debug_handles for name, note in notes.items()},

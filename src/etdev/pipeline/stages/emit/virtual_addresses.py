@@ -34,8 +34,8 @@ class VirtualAddresses:
     """A replacement for ExecuTorch's memory planning of one method. It never reuses a byte.
 
     Every ``TensorSpec`` gets its own address, from one counter for the graph, its branches and its loop bodies. Nodes
-    with the same spec object are one tensor, such as a buffer and the result of ``copy_`` into it. Marks on the states
-    make emission keep their initial values or names.
+    with the same spec object are one tensor, such as a buffer and the result of ``copy_`` into it. This class marks
+    each state, so that emission keeps the state's initial value or name.
     """
 
     def __init__(self, state: Mapping[str, State]) -> None:

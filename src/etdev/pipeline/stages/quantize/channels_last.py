@@ -1,9 +1,10 @@
 """Channels-last order in the graphs of the scheme ``cortex-m``.
 
-The kernels with CMSIS-NN take only tensors in channels-last order, and ExecuTorch 1.5.1 leaves other convolutions in
-float. A model computes in contiguous order by default. So this module inserts copies into channels-last order for
-contiguous operands of convolutions and pooling. It does the same where another operand of an op is in channels-last
-order, because kernels require one order for all operands. All other ops keep the order of their operand.
+The kernels with CMSIS-NN take only tensors in channels-last order. If a tensor is in another order, ExecuTorch 1.5.1
+leaves its convolution in float. A model computes in contiguous order by default. So this module inserts copies into
+channels-last order for contiguous operands of convolutions and pooling. It does the same where another operand of an op
+is in channels-last order, because kernels require one order for all operands. All other ops keep the order of their
+operand.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _CHANNELS_LAST = frozenset(
 )
 """Ops whose kernels take their first operand in channels-last order if it has four dimensions."""
 _VIEWS = frozenset({_aten.view.default, _aten._unsafe_view.default})
-"""Ops that fail on operands whose elements are not in the required order."""
+"""Ops that may fail on operands that are not in contiguous order."""
 _ORIGIN = ("nn_module_stack", "stack_trace")
 
 

@@ -27,7 +27,7 @@ _MOVES = frozenset(
     squeeze.dims t.default transpose.int unflatten.int unsqueeze.default view.default
     """.split()  # noqa: SIM905 - a paragraph of words
 )
-"""Ops whose outputs contain elements of their first argument, unchanged. The other arguments are numbers."""
+"""Ops whose output consists of unchanged elements of the first argument. The other arguments are numbers."""
 _SIZES = frozenset({"aten.sym_numel.default", "aten.sym_size.int", "aten.sym_stride.int"})
 """Ops that read only the shape of a tensor, not the elements."""
 _QUANTIZE = "quantized_decomposed.quantize_per_tensor.default"
@@ -45,7 +45,7 @@ class StaysFloatError(Exception):
     def __init__(self, reason: str, node: Node | None = None) -> None:
         super().__init__(reason)
         self.node = node
-        """The node that is the reason; None if there is none."""
+        """The node that prevents quantization; None if the reason is not a node."""
 
     @property
     def remedy(self) -> str | None:
