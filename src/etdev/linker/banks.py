@@ -43,7 +43,10 @@ class Banks:
     """Memory id of each bank in the file: the numbers from 1, in any order."""
     pins: Pins = field(default_factory=Pins)
     share_most: bool = False
-    """True to take the first candidate that fits, without comparing costs. Candidates that share more come first."""
+    """True to take the first link result that fits into the banks, False to take the cheapest one.
+
+    Results in which more tensors share bytes come first.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class BankPlaces:
     """The bank and the offset of each storage, and the report on the banks."""
 
     places: list[dict[int, tuple[int, int]]]
-    """Maps each storage of each method to its memory id and its offset in bytes."""
+    """One map for each method: from the index of a storage to ``(memory id, offset in bytes)``."""
     report: BankReport
 
 
@@ -126,7 +129,7 @@ class _Items:
                     self.traffic[self._item_of[index, number]] += nbytes
 
     def spans(self) -> Iterator[tuple[int, int, int, str]]:
-        """Yield size, start, end and name of each item. Instants are numbered through all methods."""
+        """Yield ``(size, start, end, name)`` for each item. Instants continue from one method to the next."""
         for number, (members, size, name) in enumerate(zip(self.members, self._sizes, self._names, strict=True)):
             if number < self._state:
                 yield size, 0, max(1, self._starts[-1]), name
@@ -161,9 +164,9 @@ class _Items:
         return self.methods[index], instant - self._starts[index]
 
     def choices(self) -> dict[int, tuple[int, ...]]:
-        """Return the possible banks of each restricted item.
+        """Return a map from each item that cannot be in all banks to the indices of its possible banks.
 
-        An item with a pin has one possible bank. The same applies if all preferences for an item's tensors agree. State
+        An item has one possible bank if it has a pin, or if all preferences for its tensors name the same bank. State
         that methods share cannot be in the bank with the memory id 1. By convention, methods of a ``.pte`` share no
         state in the buffer with that id. So a loader or another tool would treat the state as private.
         """
@@ -187,7 +190,7 @@ class _Items:
         return {**choices, **{item: self._of_shared(item, choices.get(item), above) for item in self._shared}}
 
     def _banks_asked(self) -> dict[int, dict[str, str]]:
-        """Return a map from each pinned item to the banks that its pins require, each with a description of one pin."""
+        """Return, for each pinned item, a map from each bank that a pin requires to a description of that pin."""
         asked: dict[int, dict[str, str]] = defaultdict(dict)
         for item, bank, why in self._asked():
             asked[item].setdefault(bank, why)

@@ -157,11 +157,11 @@ def aliases_first(
     *,
     reordered: bool = False,
 ) -> list[int]:
-    """Return an order of all values in which a reader of the file does not mistake aliases for outputs.
+    """Return all values in an order that keeps readers of the file from mistaking aliases for outputs.
 
-    A reader takes an argument of a delegate call for an output under two conditions. The call is the first use of the
-    argument. And all arguments used before have lower numbers. So tensors that are never written come before the first
-    written tensor at the same bytes.
+    A reader regards an argument of a delegate call as an output if two conditions hold. The call is the first use of
+    the argument. And all arguments used before have lower numbers. So tensors that are never written come before the
+    first written tensor at the same bytes.
 
     ``neighbors`` maps added tensors to original values. Each added tensor is placed next to its original value. The
     added tensor comes first if it is an input of the method or an output of a delegate; otherwise it comes second.
@@ -198,7 +198,7 @@ def aliases_first(
 
 
 def _by_first_use(plan: m.ExecutionPlan) -> list[int]:
-    """Return all values: those that no instruction refers to, then the others in the order of their first uses."""
+    """Return the values that no instruction refers to, then all other values in the order of their first uses."""
     first = dict.fromkeys(plan.inputs, -1)
     for position, call in enumerate(call for chain in plan.chains for call in chain.instructions):
         for value in (*arguments_of(call), *tensors(plan, arguments_of(call))):

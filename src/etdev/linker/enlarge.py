@@ -16,11 +16,11 @@ _ROOM = (Fraction(1), Fraction(65, 64), Fraction(17, 16), Fraction(5, 4))
 
 
 def sizes_that_suffice(banks: Banks, link: Callable[[Banks], Sequence[int] | None]) -> Iterator[tuple[str, int]]:
-    """Yield each bank whose enlargement alone makes all tensors fit, with a sufficient size in bytes.
+    """Yield ``(bank, size in bytes)`` such that all tensors fit if only this bank is enlarged to this size.
 
     ``link`` returns the bytes that a link uses of each bank, or None if the tensors do not fit. To find a size, the
-    function first links with an unlimited bank of the highest cost. Such a bank takes only the tensors that the other
-    banks cannot hold. A bank is omitted if no tried size fits.
+    function first makes the bank unlimited and the most expensive one, and links. The bank then holds only the tensors
+    that the other banks cannot hold. A bank is omitted if the tensors do not fit with any size that is tried.
     """
     highest = max(bank.cost for bank in banks.banks) or Fraction(1)
     for number, bank in enumerate(banks.banks):
@@ -33,7 +33,7 @@ def sizes_that_suffice(banks: Banks, link: Callable[[Banks], Sequence[int] | Non
 
 
 def _with_bank(banks: Banks, number: int, *, size: int, cost: Fraction) -> Banks:
-    """Return the banks, with another size and cost of one bank. A link then takes the first candidate that fits."""
+    """Return the banks after changing one bank's size and cost. A link with them takes the first result that fits."""
     changed = list(banks.banks)
     changed[number] = replace(changed[number], size=size, cost=cost)
     return replace(banks, banks=tuple(changed), share_most=True)

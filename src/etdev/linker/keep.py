@@ -35,8 +35,8 @@ def methods_with_smaller_plans(program: Program, linked: Linked) -> dict[str, st
     different devices, because the original program lacks copies. New plans are rejected if they save nothing and make
     the file larger.
 
-    If the new plans use the banks of the program, no bank grows. If a program has temporaries in several buffers, but
-    its new plans do not use these buffers as banks, methods keep their plans if any of the buffers would grow.
+    New plans that use the program's own banks never enlarge a bank. Other new plans of a program with temporaries in
+    several buffers may enlarge a buffer. In that case, all methods keep their plans.
     """
     if not all(map(_is_placed, program.execution_plan)):
         return {}

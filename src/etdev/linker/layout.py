@@ -34,7 +34,7 @@ _XNNPACK_PADDING = 64
 def assign_addresses(
     methods: Sequence[Method], state: Sequence[State], options: LinkOptions, *, alone: bool
 ) -> tuple[list[tuple[m.ExecutionPlan, tuple[BufferInfo, ...]]], BankReport | None]:
-    """Assign an address to every storage. Return the new plan and the buffers of each method, and the use of banks.
+    """Assign an address to every storage. Return ``(plan, buffers)`` for each method, and the report on the banks.
 
     ``state`` must contain all state of these methods. ``alone`` must be True if only one method of the program has
     planned memory. Raises :class:`~etdev.errors.LinkError` if a planner fails, if its plan is wrong, or if the storages
@@ -82,7 +82,7 @@ class _BufferNumbers:
     """Numbers of the buffers on devices and of the buffers for state. Temporaries on the host keep their buffers."""
 
     temporary: Mapping[Device, int]
-    """Buffer of the temporaries of each device."""
+    """Maps each device to the buffer that holds its temporaries."""
     state: Mapping[Device, int]
 
     def devices(self) -> dict[int, Device]:
@@ -95,7 +95,8 @@ def _number_buffers(methods: Sequence[Method], *, separate_state: bool, banks: i
     """Return buffer numbers that apply to all methods: first the buffers on the host, then the buffers on each device.
 
     ``separate_state`` is True if state has buffers of its own. On the host, the buffer for state is buffer 2, or the
-    first number after the buffers of temporaries. If the host has ``banks``, they hold its state and its temporaries.
+    first number after the buffers of temporaries. ``banks`` is the highest memory id of a bank, or 0 without banks.
+    Banks hold all state and all temporaries on the host.
     """
     temporary: dict[Device, int] = {}
     state: dict[Device, int] = {}
@@ -191,8 +192,8 @@ def _with_addresses(
 ) -> tuple[m.ExecutionPlan, tuple[BufferInfo, ...]]:
     """Return the method with its new addresses, and the method's buffers.
 
-    ``places`` maps each storage to its buffer and offset. ``plans`` maps each planned buffer to its plan. ``bounded``
-    is True if the size of a buffer without a plan is also its lower bound. ``bounded`` is False for banks.
+    ``places`` maps each storage to its buffer and offset. ``plans`` maps each planned buffer to its plan. If
+    ``bounded`` is True, the lower bound of a buffer without a plan is its size. ``bounded`` is False for banks.
     """
     values, ends = _placed(method, places, plans, numbers)
     kept: dict[int, list[bool]] = defaultdict(list)

@@ -69,9 +69,10 @@ def link(
 def _sizes(
     reports: Sequence[MethodReport], results: Sequence[PassResult], numbers: Sequence[int], options: LinkOptions
 ) -> dict[str, dict[int, int]]:
-    """Return the sizes of the buffers with the planner in ``options``, by method and buffer.
+    """Return a map from each method to its buffer sizes in bytes, as the planner in ``options`` plans them.
 
-    ``reports`` are from the link with another planner. If that link keeps the order of instructions, so does this one.
+    ``reports`` are from the link with another planner. If that link keeps the order of instructions, this function uses
+    only results with the original order.
     """
     reordered = any(report.order is not None for report in reports)
     found = _smallest([each for each in results if reordered or not _is_reordered(each)], numbers, options)
@@ -91,7 +92,7 @@ _MOST_SEARCHED_AGAIN = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Addressed:
-    """A program with addresses."""
+    """A candidate for the result of a link: a program whose tensors have addresses."""
 
     program: Program
     result: PassResult
@@ -131,9 +132,10 @@ def _cheapest(work: Work, numbers: Sequence[int], options: LinkOptions) -> Addre
     """Return the candidate whose traffic costs least in the banks.
 
     Storages that share bytes are in one bank. So sharing may force a large storage into a slow bank, although its parts
-    would fit into a fast one. If the fastest bank does not hold everything, further candidates share less.
+    would fit into a fast one. If the fastest bank does not hold everything, the function also tries candidates in which
+    fewer storages share bytes.
 
-    If no candidate fits, raise the first one's error, with sizes of banks that would suffice.
+    If no candidate fits, raise the error of the first candidate, with bank sizes that would suffice.
     """
     found, errors = _fitting(work, numbers, options)
     if found:
@@ -157,7 +159,7 @@ def _used(work: Work, numbers: Sequence[int], options: LinkOptions) -> list[int]
 
 
 def _fitting(work: Work, numbers: Sequence[int], options: LinkOptions) -> tuple[list[Addressed], list[BanksError]]:
-    """Return the candidates that fit into the banks, and the errors of the others."""
+    """Return the results of the link that fit into the banks, and the errors of those that do not."""
     found: list[Addressed] = []
     errors: list[BanksError] = []
     for less in _SHARE_LESS:
@@ -175,10 +177,10 @@ def _fitting(work: Work, numbers: Sequence[int], options: LinkOptions) -> tuple[
 
 @dataclass(frozen=True, slots=True)
 class _Less:
-    """Ways of sharing bytes that a candidate does not use."""
+    """Ways to share bytes that a link does not use, to make tensors fit into fast banks."""
 
     keeps: frozenset[ElisionKind] = frozenset()
-    """Kinds of copies that the candidate does not remove."""
+    """Kinds of copies that this link does not remove."""
     no_reuse: bool = False
     """True if no output reuses the bytes of an operand."""
 

@@ -35,7 +35,7 @@ class MergedStorage:
     writes: list[int]
     """Instants at which any byte of the storage is written, in ascending order."""
     members: dict[int, int]
-    """Offsets in bytes of the merged storages, by storage index."""
+    """Maps the index of each merged storage to its offset in this storage, in bytes."""
     bank: str | None = None
     """Bank that the storage must be in, or None if it may be in any bank."""
 
@@ -54,12 +54,12 @@ class Storages:
     def __init__(self, plan: m.ExecutionPlan, memory: MethodMemory, pinned: Mapping[int, str] | None = None) -> None:
         self.plan, self.memory = plan, memory
         self.changed: dict[int, tuple[m.Instruction, ...]] = {}
-        """Replacement instructions, by position of the replaced instruction."""
+        """Maps the position of an instruction to its replacements. An empty tuple removes the instruction."""
         self.deferred: set[tuple[int, int]] = set()
         """Outputs with an operand in state, as ``(position, output)``. A later pass decides about these outputs."""
         self._new: list[m.Value] = []
         self._slots: dict[int, tuple[int, int]] = {}
-        """Maps each added tensor to the tensor that contains it, and to the offset there in bytes."""
+        """Maps each added tensor to ``(tensor that contains it, offset in that tensor in bytes)``."""
         self._merged = [
             MergedStorage(index, item.size, item.start, item.end, item.persistent, list(item.writes), {index: 0})
             for index, item in enumerate(memory.storages)
@@ -161,7 +161,7 @@ class Storages:
         return {index: whole for index, (whole, _) in self._slots.items()}
 
     def applied(self) -> tuple[m.ExecutionPlan, dict[int, int]]:
-        """Return the method with all merges and changes applied, and the new positions of the remaining instructions.
+        """Return the method with all merges and changes applied, and a map from old to new positions of instructions.
 
         Values in a merged storage get addresses inside that storage.
         """

@@ -12,7 +12,7 @@ from etdev.program.analysis.inplace import Donor
 
 
 class Operands:
-    """Operands of a method's kernel calls, after the merges of storages so far."""
+    """Finder of operands whose bytes an output may reuse, after the merges of storages so far."""
 
     def __init__(self, storages: Storages, table: Mapping[str, Sequence[Donor]]) -> None:
         self._storages, self._table = storages, table

@@ -16,7 +16,7 @@ from etdev.program.info import BufferInfo
 
 @dataclass(frozen=True, slots=True)
 class CallerOwned:
-    """Positions of the inputs and outputs of a method whose memory the caller provides.
+    """Inputs and outputs whose memory the caller provides, by their positions in a method.
 
     The linker plans no memory for these inputs and outputs.
     """
@@ -47,9 +47,9 @@ class LinkOptions:
     inplace: Mapping[str, Sequence[inplace.Donor]] = field(default_factory=lambda: inplace.DEFAULT)
     """Maps each operator to the operands that its kernel may overwrite with an output."""
     caller: Mapping[str, CallerOwned] = field(default_factory=dict)
-    """Inputs and outputs whose memory the caller provides, by method."""
+    """Maps the name of a method to the inputs and outputs whose memory the caller provides."""
     keep: Mapping[str, str] = field(default_factory=dict)
-    """Methods that keep their original plans, each with the reason."""
+    """Maps the name of each method that keeps its original plan to the reason."""
     reorder: bool = True
     """True to look for an order of the instructions that needs less memory."""
     merged_views: bool = True
@@ -91,4 +91,4 @@ class Linked:
     banks: BankReport | None = None
     """Use of the banks; None if there are no banks."""
     compared: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """Bytes of each buffer with the planner for comparison, by method and buffer. Empty if there is no such planner."""
+    """Maps each method to its buffers' sizes in bytes with the planner for comparison. Empty without such a planner."""

@@ -13,18 +13,18 @@ from etdev.program.analysis.flow import flow_graph
 
 @dataclass(frozen=True, slots=True)
 class Pins:
-    """Banks that are required for some tensors, by name."""
+    """Names of the banks that certain tensors must be in, or should be in."""
 
     inputs: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
-    """Bank of inputs, by method and position."""
+    """Maps each method to a map from the position of an input to its bank."""
     outputs: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
-    """Bank of outputs, by method and position."""
+    """Maps each method to a map from the position of an output to its bank."""
     state: Mapping[str, str] = field(default_factory=dict)
-    """Bank of state, by the name of the state. The empty name is the key for all other state."""
+    """Maps the name of a state to its bank. The empty name stands for all other state."""
     delegates: Mapping[str, str] = field(default_factory=dict)
-    """Bank of all arguments of delegate calls, by the name of the backend."""
+    """Maps the name of a backend to the bank of all arguments of its delegate calls."""
     values: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
-    """Bank of tensors, by method and value index in the program before the link."""
+    """Maps each method to a map from a tensor, as its value index before the link, to its bank."""
     preferred: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     """Preferred bank of tensors, in the form of :attr:`values`. A pin overrides the preference. If tensors share bytes
     but prefer different banks, the preference has no effect."""

@@ -54,7 +54,7 @@ class Shapes:
         return self._sizes.get(value) or tuple(("size", value, dim) for dim in range(len(tensor.sizes)))
 
     def number(self, value: int) -> Size:
-        """Return the content of an integer value, as a size."""
+        """Return the number that an integer value holds, as an integer or a symbolic term."""
         found = self._plan.values[value]
         if isinstance(found, m.Int) and value in self._never_set:
             return found.int_val
@@ -120,7 +120,10 @@ def _set_by(plan: m.ExecutionPlan, call: m.Instruction) -> Iterator[int]:
 # Rules for the sizes of outputs
 
 _Rule: TypeAlias = Callable[[Shapes, Sequence[Sizes], Sequence[int]], Sizes | None]
-"""Function that returns the sizes of the output, given the sizes of all tensor arguments, and all arguments."""
+"""Function that returns the sizes of an output.
+
+Its second argument has the sizes of each tensor argument. Its third argument has the value indices of all arguments.
+"""
 
 
 def _first(shapes: Shapes, sizes: Sequence[Sizes], given: Sequence[int]) -> Sizes | None:

@@ -95,7 +95,7 @@ def state_by_address(plans: Sequence[m.ExecutionPlan], memories: Sequence[Method
 
 
 def kept_by_others(memories: Sequence[MethodMemory]) -> list[set[int]]:
-    """Return, for each method, the tensors that only this method writes but that overlap another method's state.
+    """Return, for each method, the tensors that are not state but overlap another method's state.
 
     Only buffers with numbers above 1 count, because buffer 1 contains the temporaries of every method.
     """

@@ -40,7 +40,7 @@ class Method:
     plan: m.ExecutionPlan
     analysis: Analysis
     inputs: Mapping[int, int]
-    """Number of arguments that are inputs, by position of the delegate call."""
+    """Maps the position of each delegate call to the number of its arguments that are inputs."""
     persistent: frozenset[int]
     copies: frozenset[int] = frozenset()
     """Positions of the copies between host and devices that the original program had."""
@@ -54,11 +54,11 @@ class Method:
     The two values are numbered next to each other in the file.
     """
     device_ends: tuple[Mapping[int, Device], Mapping[int, Device]] = field(default_factory=lambda: ({}, {}))
-    """Devices of inputs and devices of outputs in the original program, by position."""
+    """Two maps for the original program: from input positions to devices, and from output positions to devices."""
     caller_device_values: frozenset[int] = frozenset()
     """Values of the inputs and outputs that the caller keeps on devices."""
     pinned: Mapping[int, str] = field(default_factory=dict)
-    """Banks of tensors that must be in a certain bank, by value."""
+    """Maps each tensor that must be in a certain bank to the name of that bank."""
     linked: MethodMemory | None = None
     """Storages after a link of the method in its present order; None unless the pass ``order`` may move instructions.
 
@@ -119,7 +119,7 @@ class PassResult:
     decisions: tuple[Sequence[Decision], ...]
     """Decisions about each method, in the form of :attr:`Changed.decisions`."""
     moved: tuple[Mapping[int, int] | None, ...]
-    """Position map of each method, in the form of :attr:`Changed.moved`."""
+    """For each method, a map as in :attr:`Changed.moved`, or None."""
 
     @classmethod
     def of(cls, work: Work, methods: Sequence[Changed]) -> PassResult:

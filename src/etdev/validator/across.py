@@ -55,7 +55,7 @@ def _kept(method: MethodValidation, shared: Collection[str]) -> Iterator[_Kept]:
 
 
 def named_state(plan: m.ExecutionPlan, names: Collection[str]) -> Mapping[str, tuple[int, int, int]]:
-    """Return the location of each state in ``names``, by name: buffer, first byte, end byte (exclusive)."""
+    """Map the name of each state in ``names`` to ``(buffer, first byte, end byte)``. The end is exclusive."""
     found = {}
     for _, tensor in plan.tensors():
         name, place = tensor.name, tensor.allocation_info

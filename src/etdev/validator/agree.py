@@ -63,7 +63,7 @@ class Agreement:
     def __init__(self, symbols: Symbols, constants: Constants, loaded: tuple[Mapping[int, Memory], ...]) -> None:
         """Start with no known equalities.
 
-        ``loaded`` has a map for each program: from a space (range of addresses) to its content after loading.
+        ``loaded`` has one map for each program. It maps a space (range of addresses) to the content after loading.
         """
         self._symbols = symbols
         self._constants = constants
@@ -133,7 +133,7 @@ class Agreement:
         return joined(found)
 
     def _take(self, before: int, at: int, after: int, offset: int, length: int) -> None:
-        """Record that ``length`` bytes are equal: those of ``after`` from ``offset``, and of ``before`` from ``at``."""
+        """Record that ``length`` bytes of ``before`` from ``at`` on equal those of ``after`` from ``offset`` on."""
         memory = self._aliases.get(after)
         if memory is None:
             memory = self._aliases[after] = Memory.filled(_NONE)

@@ -21,8 +21,9 @@ def guess_correspondences(
 ) -> dict[str, Correspondence]:
     """Return a guess of the corresponding instructions of each method.
 
-    Omit a method if the instructions that no link removes differ between the two programs. ``delegate_inputs`` has one
-    map for each method: from the position of a delegate call in ``before`` to the call's number of inputs.
+    A link never removes certain instructions. Omit a method if these instructions differ between the two programs.
+    ``delegate_inputs`` has one map for each method. It maps the position of a delegate call in ``before`` to the call's
+    number of inputs.
     """
     found = {}
     for one, other in zip(before.execution_plan, after.execution_plan, strict=False):

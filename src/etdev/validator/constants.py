@@ -18,7 +18,7 @@ from etdev.validator.reading import Part
 from etdev.validator.semantics.movement import dims, integer, kind
 
 _LETTERS: dict[int, Literal["B", "H", "I", "Q"]] = {1: "B", 2: "H", 4: "I", 8: "Q"}
-"""``memoryview`` formats of unsigned integers, by size in bytes."""
+"""Maps a size in bytes to the ``memoryview`` format of unsigned integers of that size."""
 
 
 class Constants:

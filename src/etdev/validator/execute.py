@@ -54,7 +54,7 @@ class Results:
         self.tag = tag
 
     def tensors(self) -> list[tuple[Dims, Content | None]]:
-        """Return the sizes and the content of each output, then of each updated tensor.
+        """Return ``(sizes, content)`` for each output, then for each updated tensor.
 
         If a content is None, the instruction does not change the bytes.
         """

@@ -191,8 +191,8 @@ class Explainer:
     def order(self, one: Code, other: Code, behind: Code | None = None) -> Violation:
         """Return the violation for an instruction that runs at a point where it may not run.
 
-        ``other`` must run after the counterpart of ``behind``, an instruction before the link. If ``behind`` is None,
-        ``other`` may not run at another point at all.
+        If ``behind`` is an instruction before the link, ``other`` must run after its counterpart. Without ``behind``,
+        ``other`` runs in another part of the method than before the link.
         """
         why = "but before the link it runs only in another part of the method"
         if behind is not None:
@@ -287,7 +287,7 @@ class Explainer:
         return self._violation("never written", message, other=code, value=value, place=place)
 
     def unwritten(self, missing: Missing) -> Violation:
-        """Return the violation for a value that no instruction writes and that is read from bytes of other values."""
+        """Return the violation for a read of a value that no instruction writes. The bytes hold other values."""
         facts, value = self._facts[0], missing.value
         place = _place(facts.tensors[value])
         reader = self._instruction(missing.reader) if missing.reader else "the caller (outputs)"

@@ -115,7 +115,7 @@ class Facts:
     """Position of the first instruction of each chain, then the total number of instructions."""
 
     _ends: dict[int, int] = field(init=False)
-    """Space that represents the caller's memory for an input or output, by value index."""
+    """Maps the value index of an input or output to the space that represents the caller's memory for it."""
 
     def __post_init__(self) -> None:
         self._ends = {}

@@ -78,7 +78,7 @@ extent is from the current iteration, and the second extent was assumed before i
 
 @dataclass(slots=True)
 class Loop:
-    """The part of a program's state, at the head of one loop, that may differ between iterations."""
+    """Part of the state at the head of one loop that may differ between iterations."""
 
     merge: int
     """Index of the block at the head of the loop."""
@@ -87,21 +87,21 @@ class Loop:
     bytes: dict[Slot, Memory] = field(default_factory=dict)
     """Maps ``(side, space)`` to memory. Varying bytes have their symbols there, and other bytes have :data:`_NONE`."""
     values: dict[Variable, int] = field(default_factory=dict)
-    """Symbols of varying numbers and sizes."""
+    """Maps each varying number or size to its symbol."""
     trees: dict[tuple[int, int, int], Tree] = field(default_factory=dict)
     """Maps ``(kind, side, value)`` to the varying tensor to which a value refers, or to a tensor's varying place."""
     shadows: dict[tuple[int, int], Shadow] = field(default_factory=dict)
     """Maps ``(side, value)`` to the content of a value that refers to a different tensor in each iteration."""
     members: dict[int, frozenset[int]] = field(default_factory=dict)
-    """Maps the symbol of a class to the symbols of its contents on all paths to the head."""
+    """Maps the symbol of a class to the symbols for which it may stand, collected over all paths to the head."""
     _count: int = 0
     _rounds: int = 0
     _ways: dict[Hashable, int] = field(default_factory=dict)
-    """Maps the numbers from all paths to the head to the symbol of the varying number."""
+    """Maps a tuple, with one number for each path to the head, to the symbol of the varying number."""
     _held: dict[tuple[int, int], list[Shadow]] = field(default_factory=dict)
     """Maps ``(side, value)`` to the value's contents, one for each path to the head.
 
-    The values are those that refer to a different tensor in each iteration.
+    Only values that may refer to one of several tensors are in the map.
     """
     _unvarying: dict[tuple[int, int], list[tuple[int, Run]]] = field(default_factory=dict)
     """Maps ``(side, value)`` to the pieces of content in ``_held`` that do not vary, as ``(first byte, run)``."""
@@ -361,8 +361,8 @@ def _varying(memory: Memory) -> list[tuple[int, int, Cell]]:
 def _piece(first: int, cells: Sequence[Cell]) -> tuple[int, Key] | None:
     """Return the offset and the key of bytes that vary, or None if the bytes do not vary.
 
-    ``cells`` contains the cell from outside the loop, then the cell of each iteration's end. The last cell contains the
-    symbol of the bytes' class.
+    ``cells`` contains one cell for each path to the head, first the path from outside. The last cell contains
+    the symbol of the bytes' class instead.
     """
     *ways, known = cells
     base = first - ways[0][1]

@@ -39,7 +39,7 @@ def region_starts(facts: Facts) -> list[int]:
 
 
 def effects(facts: Facts, code: Code) -> dict[Hashable, bool]:
-    """Return the effects of an instruction that contents do not show. A write maps to True, and a read to False.
+    """Map each effect of an instruction that is not visible in contents to True for a write, False for a read.
 
     Two instructions must keep their order if they have a common effect, and at least one of them writes.
     """
@@ -57,7 +57,7 @@ def effects(facts: Facts, code: Code) -> dict[Hashable, bool]:
 
 
 def _is_outside(facts: Facts, value: int) -> bool:
-    """Return whether some bytes of a tensor may be in memory that the file does not state."""
+    """Return whether a tensor may use memory without an address in the file."""
     tensor = facts.tensors[value]
     if value in facts.roving:
         return True

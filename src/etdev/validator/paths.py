@@ -35,9 +35,9 @@ class Layout:
         which joins only the edges from outside. The number of the second merge is larger by the number of blocks.
         """
         self.bits: dict[int, int] = {}
-        """Bit that represents a merge in bit sets, by merge. Only merges in loops have a bit."""
+        """Maps each merge in a loop to the bit that represents the merge in bit sets."""
         self.bodies: dict[int, frozenset[int]] = {}
-        """Blocks of each loop, by head of the loop."""
+        """Maps the head of each loop to all blocks of the loop."""
         for group in walk.groups:
             self._add(group)
         self.bits[AGAIN] = 1 << len(self.bits)
@@ -82,9 +82,9 @@ class Paths:
         self._inside = frozenset(block for body in layout.bodies.values() for block in body)
         self._rows = self._find_rows()
         self._states: dict[_Edge, State] = {}
-        """States on edges to blocks that are not executed yet, by edge."""
+        """Maps each edge to a block that is not executed yet to the state on that edge."""
         self._outside: dict[int, State] = {}
-        """State before each loop, by head of the loop."""
+        """Maps the head of each loop to the state before the loop."""
 
     def run(self) -> None:
         """Execute all blocks of the method."""
@@ -187,7 +187,7 @@ class Paths:
     # Rows that a loop appends to a tensor
 
     def _find_rows(self) -> dict[int, list[Step]]:
-        """Return the instructions that append rows, by head of the innermost loop that contains them."""
+        """Map the head of each loop to the instructions that append rows in this loop, but not in an inner loop."""
         found: dict[int, list[Step]] = {}
         for number, block in enumerate(self._walk.blocks):
             for step in block.steps:
@@ -198,7 +198,7 @@ class Paths:
         return found
 
     def _start_rows(self, head: int) -> None:
-        """Replace the content of tensors to which the loop appends rows, before the first iteration.
+        """Before the first iteration, replace the content of the tensors to which the loop appends rows.
 
         In both programs, the new content is the symbol of :meth:`~etdev.validator.run.Run.no_rows`, so the old content
         does not matter.

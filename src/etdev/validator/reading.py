@@ -117,9 +117,9 @@ class StateReader:
         self.pairs: dict[int, int] = {}
         """Maps values after the link to values before the link that are assumed to be equal when a call begins."""
         self.left_numbers: set[tuple[int, int]] = set()
-        """Values that are numbers, and that a call reads before an instruction sets them, as ``(side, value)``."""
+        """Numbers that a call reads before any instruction sets them, as ``(side, value)``."""
         self.left_dims: set[tuple[int, int]] = set()
-        """Dynamic tensors whose sizes are read in a call before an instruction sets them, as ``(side, value)``."""
+        """Dynamic tensors whose sizes a call reads before any instruction sets them, as ``(side, value)``."""
         self._ways = ways
         self._spent = 0
         self._plans: tuple[dict[int, list[_Reader]], ...] = ({}, {})
@@ -284,7 +284,7 @@ class StateReader:
         return self._known(side, self.stored(side, place, most, length, guards))
 
     def _known(self, side: int, content: Content) -> Content:
-        """Return content in symbols of the program before the link, as far as equal bytes are known."""
+        """Return the content. Replace bytes of the linked program by equal bytes before the link, where known."""
         return self._canonical(content) if side else content
 
     def stored(self, side: int, place: Place, most: int, length: Number | None, guards: Guards = ()) -> Content:

@@ -18,7 +18,7 @@ _MOST_VIOLATIONS = 20
 
 
 InPlace: TypeAlias = Mapping[str, Collection[tuple[int, int]]]
-"""Pairs ``(argument, output)`` by operator. Trials found that the operator's kernel allows the pair to overlap."""
+"""Maps an operator to pairs ``(argument, output)``. Trials showed that its kernel allows each pair to overlap."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Run:
     in_body: bool = False
     """True if the current instruction is in the body of a loop, as listed in ``Layout.bodies``."""
     unlike: set[int] = field(default_factory=set)
-    """Values after the link that start the next call with another number or size than their counterparts."""
+    """Values of the linked program that enter the next call with another number or size than before the link."""
 
     def report(self, violation: Violation) -> None:
         """Record a violation, unless the limit is reached."""

@@ -289,7 +289,7 @@ class _FileSteps(Steps):
         return {(*tensor.place, tensor.end) for tensor in tensors if tensor.place is not None}
 
     def _is_part_on_device(self, buffer: int, owners: set[int], writers: Iterable[Write]) -> bool:
-        """Return True for bytes on a device if no tensor that was written there has the extent of an owner.
+        """Return True if bytes are on a device, and every tensor written there has another extent than all owners.
 
         Kernels run on the host, so a tensor on a device is never a view of a part of another tensor. Therefore, the
         result True shows that a copy to the device is missing.
@@ -300,9 +300,9 @@ class _FileSteps(Steps):
     def _is_written(self, place: tuple[int, int, int], owners: set[int]) -> bool:
         """Return whether an instruction writes to a place, so that the bytes may be state from an earlier call.
 
-        On a device, bytes count as written if a delegate writes one of the ``owners``. Bytes on a device also count as
-        written if a value with the same extent is written there. Values that are copied from or to the host are
-        excluded, because they use the place at other times.
+        On a device, there are two ways to write these bytes. A delegate writes one of the ``owners``. Or an instruction
+        writes a tensor with the extent of an owner. Copies from or to the host do not count, because they use the place
+        at other times.
         """
         buffer, start, end = place
         if buffer in self._on_devices:
@@ -332,7 +332,7 @@ class _FileSteps(Steps):
         return found
 
     def _writers(self, leaves: Iterable[tuple[object, ...]]) -> Iterator[Write]:
-        """Yield the writes of whole values among ``leaves``, the keys of the places that bytes come from."""
+        """Yield the writes of whole values among ``leaves``, which :meth:`_leaves` returned."""
         for key in leaves:
             if key[0] == INPUT:
                 assert isinstance(key[1], int)

@@ -40,9 +40,9 @@ class Steps:
         self._run = run
         self._overlaps = Overlaps(run)
         self._early: dict[int, tuple[Code, Code, _Started | None]] = {}
-        """Instructions that so far only the program before the link has run, by position in that program.
+        """Maps the position of each instruction that only the program before the link has run so far to an entry.
 
-        Each entry also has the counterpart and, if operands must be compared, a :class:`_Started`.
+        An entry is ``(instruction, counterpart, started)``. ``started`` is None if no operands must be compared.
         """
 
     def run(self, step: Step) -> None:
@@ -163,7 +163,7 @@ class Steps:
             machine.set_number(1, value, number)
 
     def _tag(self, code: Code, overlaps: dict[Key, Tree], *, paired: bool) -> object:
-        """Return a key for what affects the result in addition to the operands; None if nothing else affects it."""
+        """Return a key for all influences on the result other than the operands; None if there are none."""
         forbidden = self._overlaps.forbidden(code, overlaps)
         if forbidden:  # The result depends on the addresses of the operands.
             return code.position, tuple(sorted((key, str(tree)) for key, tree in forbidden.items()))

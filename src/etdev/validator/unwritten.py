@@ -51,7 +51,7 @@ class Unwritten:
     state: set[tuple[int, int, int]] = field(default_factory=set)
     """Places that are read before they are written, as buffer, first byte and end byte (exclusive)."""
     _named: Counter[int] = field(init=False)
-    """Number of instructions that refer to each value."""
+    """Maps each value to the number of instructions that refer to it."""
     _touched: frozenset[int] = field(init=False)
     """Inputs, and values that an instruction writes, updates or redirects to another place."""
 
@@ -82,7 +82,7 @@ class Unwritten:
             self._suspects.setdefault(value, set()).update(writes)
 
     def find(self) -> Iterator[Missing]:
-        """Yield each value for which a trace shows that its write is missing."""
+        """Yield each value whose write is missing, as shown by one of the traces in the module's description."""
         unread = list(self._unread())
         for value, writes in sorted(self._suspects.items()):
             first = min(at for write in writes for at, read in self._reads[write] if read == value)
@@ -133,7 +133,7 @@ class Unwritten:
         return place is not None and place[0] in self.devices
 
     def _is_over(self, value: int, writes: Collection[Write], first: int) -> bool:
-        """Return True if each write is also read through other values, and all these reads precede ``first``.
+        """Return True if instructions read each write through other values too, and only before ``first``.
 
         ``first`` is the position of the first read of ``value``.
         """

@@ -25,7 +25,7 @@ class Correspondence:
     Positions count the instructions of all chains of the method together.
     """
     delegate_inputs: Mapping[int, int] = field(default_factory=dict)
-    """Number of inputs of each delegate call, by position of the call before the link."""
+    """Maps the position of each delegate call before the link to the call's number of inputs."""
 
 
 def validate_link(

@@ -73,7 +73,7 @@ class Walk:
     A group comes after all groups that lead to it. Inside a group, most blocks come after their predecessors.
     """
     rank: dict[int, int]
-    """Position of each block in the order of the groups."""
+    """Maps each block to its position in the order of the groups."""
 
     @property
     def end(self) -> int:
@@ -81,7 +81,7 @@ class Walk:
         return len(self.blocks) - 1
 
     def is_loop(self, group: Sequence[int]) -> bool:
-        """Return whether the blocks of a group are in a loop."""
+        """Return whether a group of blocks is a loop."""
         return len(group) > 1 or group[0] in self.blocks[group[0]].successors
 
     def body(self, head: int) -> frozenset[int]:
@@ -178,7 +178,7 @@ class _Points:
         return bisect_right(self._regions, first) == bisect_right(self._regions, last)
 
     def _alone(self, side: int, position: int) -> int:
-        """Return the position after an instruction of only one program. Raise :class:`Divergence` at a branch."""
+        """Return the position after an instruction that only one program has. Raise :class:`Divergence` at a branch."""
         code = self._facts[side].code[position]
         if code.act is not Act.JUMP:
             return position + 1
@@ -211,7 +211,7 @@ class _Points:
 
 
 def fixed_jumps(facts: Facts) -> dict[int, bool]:
-    """Return the condition of each jump whose condition is a constant, by position."""
+    """Map the position of each jump with a constant condition to that condition."""
     outside = {*facts.plan.inputs, *facts.variable}
     found = {}
     for code in facts.code:

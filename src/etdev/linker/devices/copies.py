@@ -8,7 +8,7 @@ from etdev.linker.edit import with_operator
 from etdev.program import model as m
 
 Insertions = defaultdict[int, list[tuple[str, int, int]]]
-"""Copies to insert, by position. Each copy is an operator name, a source value and a target value."""
+"""Maps a position to the copies to insert there, each as ``(operator name, source value, target value)``."""
 
 
 def copy_between(plan: m.ExecutionPlan, operator: str, source: int, target: int) -> list[tuple[str, int, int]]:
@@ -29,7 +29,10 @@ def is_dynamic(value: m.Value) -> bool:
 def copy_instructions(
     plan: m.ExecutionPlan, before: Insertions, after: Insertions
 ) -> tuple[m.ExecutionPlan, dict[int, list[m.Instruction]], dict[int, list[m.Instruction]]]:
-    """Return the method with the copy operators, and the kernel calls to insert before and after each position."""
+    """Return the method with the copy operators, the calls to insert before, and the calls to insert after.
+
+    Each map has the position of an existing instruction as its key.
+    """
     indices = {}
     for name in sorted({name for copies in (*before.values(), *after.values()) for name, _, _ in copies}):
         plan, indices[name] = with_operator(plan, name, "out")

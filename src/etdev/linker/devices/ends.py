@@ -19,7 +19,7 @@ from etdev.program import model as m
 from etdev.program.analysis.storage import MethodMemory
 
 Ends: TypeAlias = tuple[Mapping[int, Device], Mapping[int, Device]]
-"""The devices of inputs by position, and the devices of outputs by position."""
+"""Two maps: from input positions to devices, and from output positions to devices."""
 _GAP = 64
 """Gap in bytes between two tensors that :func:`add_host_memory` places."""
 
@@ -34,7 +34,7 @@ def positions_on_devices(owned: CallerOwned, before: Ends) -> tuple[frozenset[in
 
 
 def add_host_memory(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Assign additional memory on the host to inputs and outputs on devices, for use by instructions on the host."""
+    """Assign host memory to inputs and outputs that stay on devices. Instructions on the host use this memory."""
     plan, owned = method.plan, options.caller.get(method.plan.name, CallerOwned())
     values = list(plan.values)
     ends = [
@@ -62,7 +62,7 @@ def add_host_memory(method: Method, work: Work, options: LinkOptions) -> Changed
 def wanted_placement(
     method: Method, devices: Mapping[int, Device], homes: Mapping[int, Device], options: LinkOptions
 ) -> WantedDevices:
-    """Return the devices for the inputs, outputs and state of a method.
+    """Return the devices on which a method's inputs, outputs and state stay.
 
     An input stays on the device of the first delegate that reads the input. An output stays on the device of the last
     delegate that writes the output. Inputs and outputs that were on a device before the link keep that device.

@@ -18,7 +18,7 @@ class Items:
     """The tensors of a method, grouped by content.
 
     Static tensors at the same address form one item. Constants with the same data also form one item. Every other
-    tensor is an item of its own. An item in ``fixed`` has only one tensor.
+    tensor is an item of its own. An item in ``fixed`` contains exactly one tensor.
     """
 
     of: Mapping[int, int]
@@ -26,9 +26,9 @@ class Items:
     values: tuple[tuple[int, ...], ...]
     """Values of each item, by item number. The first value represents the item."""
     fixed: Mapping[int, frozenset[int]]
-    """Maps an item to all items that may change together with it. The content of these items is always on the host.
+    """Maps an item to all items that may change together with it, the item included.
 
-    Items change together if they share some bytes, or if the tensor of a value is known only at run time.
+    Such items share bytes, or the tensor of a value is known only at run time. The host always holds their content.
     """
 
     def representative(self, item: int) -> int:
@@ -40,7 +40,7 @@ class Items:
         return self.fixed.get(item, frozenset({item}))
 
     def with_fixed(self, item: int) -> Items:
-        """Return the same items, but with the content of ``item`` always on the host."""
+        """Return the items after a change: the host now always holds the content of ``item``."""
         pairs = [
             (self.representative(one), self.representative(other))
             for other, group in self.fixed.items()
@@ -64,7 +64,7 @@ def find_items(plan: m.ExecutionPlan, memory: MethodMemory) -> Items:
     freed = frees(instructions)
 
     def rank(value: int) -> tuple[bool, int, bool, int]:
-        """Return a sort key: values that are never freed, then freed values, then values that moves or views set."""
+        """Return a key that sorts values: never freed values, freed values, then values that moves or views set."""
         return value in targets, -max(freed.get(value, [len(instructions)])), value not in places, value
 
     groups = tuple(tuple(sorted(values, key=rank)) for values in members.values())
@@ -86,7 +86,7 @@ def _with_changing_together(groups: Sequence[tuple[int, ...]], pairs: Iterable[t
 
 
 def _representatives(groups: Sequence[tuple[int, ...]], pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Return a map from values to a common representative of all values that change together.
+    """Return a map from each value that changes together with others to the representative of these values.
 
     ``pairs`` contains values that change together. If a value of a group is in a pair, all values of the group change
     together. Values that change alone are not in the map.
@@ -118,7 +118,7 @@ def _by_root(group: Mapping[int, int]) -> dict[int, list[int]]:
 
 
 def _linked_pairs(memory: MethodMemory, targets: Mapping[int, set[int]]) -> Iterator[tuple[int, int]]:
-    """Yield pairs of values that one write may change, because one may refer to the other at run time."""
+    """Yield pairs of values such that one may refer to the other at run time, so one write may change both."""
     places = memory.reaching.places
     for write in memory.reaching.writes:
         if (
@@ -137,7 +137,7 @@ def _linked_pairs(memory: MethodMemory, targets: Mapping[int, set[int]]) -> Iter
 
 
 def _targets(memory: MethodMemory) -> dict[int, set[int]]:
-    """Return a map from each value that a move or a view sets to the values whose memory it may use."""
+    """Map each value that a move or a view sets to the values to whose memory it may then refer."""
     found: dict[int, set[int]] = {value: set() for value in memory.reaching.references}
     for use in memory.reaching.uses:
         if use.value in found:

@@ -118,8 +118,8 @@ def _conflicting(
 def _needed_after(flow: FlowGraph, read: Sequence[int], done: Sequence[int], at_exit: int) -> tuple[int, list[int]]:
     """Return the values needed when the method begins, and the values needed after each instruction.
 
-    ``read`` and ``done`` hold, by position, the values that an instruction reads and the values that it writes.
-    ``at_exit`` holds the values needed at the end of the method.
+    ``read`` has the values that each instruction reads, and ``done`` has the values that it writes. ``at_exit`` has the
+    values needed at the end of the method. Sets of values are integers, with one bit for each value.
     """
     after = [0] * len(read)
     heads: dict[int, int] = defaultdict(int)

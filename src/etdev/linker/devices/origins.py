@@ -16,14 +16,14 @@ _State = dict[int, frozenset[Device]]
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """At each point of a method: the devices that may have written each item last."""
+    """Devices that may have written each item most recently, at each point of a method."""
 
     _before: Mapping[int, _State]
     _after: Mapping[int, _State]
     ambiguous: Sequence[frozenset[int]]
-    """Items that two or more devices may have written most recently, by position. The host does not count as a device.
+    """For each position, the items that any of several devices may have written most recently before it.
 
-    The last entry is for the end of the method.
+    The host does not count as a device. The last entry is for the end of the method.
     """
 
     def at(self, spot: Spot, item: int) -> Device | None:
@@ -39,8 +39,8 @@ class Origins:
 def find_origins(flow: FlowGraph, written: Sequence[Mapping[int, Device]], at_entry: Mapping[int, Device]) -> Origins:
     """Follow the control flow of a method to find which device wrote each item most recently.
 
-    ``written`` has a map for each instruction: from each item that the instruction writes to the device of the
-    instruction. ``at_entry`` maps each item with content at the start of the method to its device.
+    ``written`` has one map for each instruction. It maps each item that the instruction writes to the device that runs
+    the instruction. ``at_entry`` maps each item with content at the start of the method to its device.
     """
     end = len(flow.instructions)
     entry: _State = {item: frozenset({device}) for item, device in at_entry.items()}

@@ -19,11 +19,11 @@ class WantedDevices:
     """Devices on which a method's inputs, outputs and state stay."""
 
     inputs: Mapping[int, Device] = field(default_factory=dict)
-    """Devices of the inputs that the caller leaves on a device, by input position."""
+    """Maps the position of each input that the caller leaves on a device to that device."""
     outputs: Mapping[int, Device] = field(default_factory=dict)
-    """Devices of the outputs that the caller takes from a device, by output position."""
+    """Maps the position of each output that the caller takes from a device to that device."""
     state: Mapping[int, Device] = field(default_factory=dict)
-    """Devices of the state that stays on a device between calls, by value."""
+    """Maps each value of state that stays on a device between calls to that device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,24 +34,24 @@ class Placement:
     memory: MethodMemory
     inputs: DelegateInputs
     devices: Mapping[int, Device]
-    """Devices of the delegate calls that run on a device, by position of the call."""
+    """Maps the position of each delegate call that runs on a device to that device."""
     wanted: WantedDevices
     items: Items
     holders: Holders
     replicas: Replicas
     """Tensors on devices. Passes add a replica when it is needed."""
     state: Mapping[int, Device]
-    """Devices of the state that stays on a device between calls, by item."""
+    """Maps each item of state that stays on a device between calls to that device."""
     given: Mapping[int, Device]
-    """Devices of the inputs that the caller leaves on a device, by item."""
+    """Maps the item of each input that the caller leaves on a device to that device."""
     filled: frozenset[int]
     """Items that have content when the method begins."""
 
     def ends(self) -> tuple[tuple[Mapping[int, Device], Sequence[int]], ...]:
-        """Return ``(devices by position, values)`` for the inputs, then for the outputs.
+        """Return ``(devices, values)`` for the inputs, then for the outputs.
 
-        Positions that stay on the host are not in the first map. The second sequence contains the values at all
-        positions.
+        ``devices`` maps the positions that stay on a device to their devices. ``values`` has the value index at each
+        position.
         """
         return (self.wanted.inputs, self.plan.inputs), (self.wanted.outputs, self.plan.outputs)
 

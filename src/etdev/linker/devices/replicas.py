@@ -39,7 +39,7 @@ class Replicas:
         self.of: dict[tuple[int, Device], int] = {}
         """Maps ``(value, device)`` to the replica of the value on that device."""
         self.first: dict[int, int] = {}
-        """Maps each replica to the first value for which it was requested."""
+        """Maps each replica to the original value for which it was first requested."""
 
     def get(self, value: int, device: Device, *, planned: bool = True, named: bool = False) -> int:
         """Return the replica of a tensor on a device. Add the replica if necessary.
@@ -62,9 +62,9 @@ class Replicas:
         return found
 
     def alias(self, value: int, device: Device) -> int:
-        """Return another tensor in the bytes of the replica of ``value``. No instruction writes to this tensor.
+        """Return an alias of the replica of ``value``: a tensor with the same bytes that no instruction writes.
 
-        The tensor contains the most recent content of the item, even if that content was written to another value.
+        The alias contains the most recent content of the item, even if that content was written to another value.
         """
         tensor = self._plan.values[value]
         assert isinstance(tensor, m.Tensor)

@@ -16,11 +16,11 @@ from etdev.program.analysis.flow import flow_graph
 from etdev.program.devices import is_device_copy
 
 _GAP = 64
-"""Gap in bytes between the contents of different devices' buffers. All these contents move to buffer 1."""
+"""Gap in bytes between the tensors of two device buffers, after all of them have moved to buffer 1."""
 
 
 def device_ends(plan: m.ExecutionPlan) -> tuple[dict[int, Device], dict[int, Device]]:
-    """Return the devices of the inputs by position, and the devices of the outputs by position. Omit the host."""
+    """Map the positions of inputs to devices, and the positions of outputs to devices. Omit tensors on the host."""
     found: tuple[dict[int, Device], dict[int, Device]] = ({}, {})
     for indices, ends in zip((plan.inputs, plan.outputs), found, strict=True):
         for position, value in enumerate(indices):

@@ -46,7 +46,7 @@ def copy_to_devices(placement: Placement) -> tuple[m.ExecutionPlan, dict[int, in
 
 
 def _enter_instructions(placement: Placement, facts: NeedsBuilder, bits: Mapping[tuple[int, Device], int]) -> None:
-    """Record, for each instruction, the items that it needs on its device, and the replicas that its writes affect."""
+    """Record the items that each instruction needs on its device, and the replicas that its writes change."""
     on = _by_item(bits)
     for position, found in enumerate(placement.memory.reaching.effects):
         device = placement.devices.get(position, HOST)
@@ -61,13 +61,13 @@ def _enter_instructions(placement: Placement, facts: NeedsBuilder, bits: Mapping
 
 
 def _referring(placement: Placement, found: Effects) -> Iterable[int]:
-    """Return values that a move or a view redirects to another tensor, if their items are in ``Items.fixed``."""
+    """Return the value that the instruction's move or view redirects, if the value's item is in ``Items.fixed``."""
     to = (found.move or found.view or ())[1:]
     return (value for value in to if placement.items.of.get(value) in placement.items.fixed)
 
 
 def _pairs(placement: Placement) -> set[tuple[int, Device]]:
-    """Return each pair of an item and a device on which the item is accessed or stays."""
+    """Return all pairs ``(item, device)`` for which the item is accessed on the device or stays there."""
     found = {(placement.items.of[value], device) for value, device in placement.wanted.state.items()}
     for position, device in placement.devices.items():
         here = placement.memory.reaching.effects[position]

@@ -60,7 +60,10 @@ def copy_to_host(
 def _from_devices(
     placement: Placement, spots: Mapping[Spot, int], bits: Mapping[int, int], origins: Origins, moved: Mapping[int, int]
 ) -> tuple[Insertions, Insertions]:
-    """Return the copies to insert before and after instructions. The source is the device that wrote the item last."""
+    """Return the copies to insert before instructions, and the copies to insert after instructions.
+
+    Each copy reads from the device that wrote the item last.
+    """
     positions = sorted(moved.values())
     before: Insertions = defaultdict(list)
     after: Insertions = defaultdict(list)

@@ -26,7 +26,7 @@ _ENTRY = -1
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Facts that each instruction of a method needs, makes true and ends, by position.
+    """For each instruction, the facts that it needs, the facts that it makes true, and the facts that it ends.
 
     A fact states that an item is up to date in one memory. The last entry of ``needed`` holds the facts that the caller
     needs when the method ends.
@@ -55,7 +55,7 @@ class NeedsBuilder:
         return 1 << (self._count - 1)
 
     def needs(self) -> Needs:
-        """Return the facts recorded so far."""
+        """Return the :class:`Needs` recorded so far."""
         return Needs(self.needed, self.made, self.ended, self.at_entry)
 
 
@@ -171,7 +171,7 @@ class _CodeMotion:
         return self._without_redundant(spots) if self._early else spots
 
     def _needed_by_all_successors(self, anticipated: Mapping[int, int]) -> list[tuple[int, int]]:
-        """Return, for each instruction, the facts that all of its successors need."""
+        """Return ``(instruction, facts)`` for each instruction. All of its successors need these facts."""
         found = []
         for node in (_ENTRY, *self._nodes):
             if node != self._exit:
@@ -204,7 +204,7 @@ class _CodeMotion:
         return facts
 
     def _anticipated(self) -> dict[int, int]:
-        """Return the facts that every path from an instruction needs, by instruction.
+        """Return a map from each instruction to the facts that every path from there needs.
 
         A fact counts only if it is needed before an instruction makes it true or ends it.
         """

@@ -42,7 +42,7 @@ class Content:
     """``data_buffer_idx`` of ``base`` if ``base`` is a constant of the program; otherwise 0."""
 
     def data(self, *, sizes_only: bool) -> Blob | Run:
-        """Return the bytes of the elements in row-major order, or as many zeros if ``sizes_only``.
+        """Return the bytes of the elements in row-major order. If ``sizes_only`` is set, all bytes may be 0.
 
         The result is a :class:`Run` if the bytes are a contiguous range of an existing constant.
         """
@@ -107,11 +107,11 @@ class _Folding:
     _grown: bool = False
     _numbers: Numbers = field(init=False)
     _users: Counter[tuple[object, ...]] = field(init=False)
-    """Number of arguments and move sources that refer to each constant."""
+    """Maps the key of a constant to the number of arguments and move sources that refer to the constant."""
     _pinned: frozenset[int] = field(init=False)
     """Values that cannot become constants: inputs, outputs and sources of moves."""
     _freed: dict[int, list[int]] = field(init=False)
-    """Positions of the instructions that free each value."""
+    """Maps each freed value to the positions of the instructions that free it."""
 
     def __post_init__(self) -> None:
         self._numbers = Numbers(self.plan)
@@ -196,7 +196,7 @@ class _Folding:
             raise Refused("its output shares bytes with other values")
 
     def _require_growth(self, source: int, found: Sequence[Content]) -> None:
-        """Raise :class:`Refused` if the file would contain both original and folded constant, but ``grow`` is False."""
+        """Raise :class:`Refused` if ``grow`` is False and the file would contain original and folded constant."""
         if all(content.is_run for content in found):
             return
         if source not in self._contents and self._users[_constant_key(self._tensor(source))] > 1:

@@ -50,7 +50,7 @@ def elide_parts(method: Method, work: Work, options: LinkOptions) -> Changed:
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """Range of the output of a ``cat``, with the inputs that belong there.
+    """Range of a ``cat``'s output, and the inputs that fill this range.
 
     A slot has one input, or several inputs that are adjacent in one storage.
     """
@@ -72,7 +72,7 @@ class _Parts:
         self._plan, self._memory = storages.plan, storages.memory
         self._numbers = Numbers(storages.plan)
         self._in_use = _bytes_in_use(storages)
-        """Number of bytes in use at each instant, by planned buffer."""
+        """Maps each planned buffer to the number of bytes in use at each instant."""
 
     def consider(self, position: int, call: m.KernelCall, name: str) -> None:
         """Decide whether this copy can be removed, and record the decision."""
@@ -139,7 +139,7 @@ class _Parts:
     # Concatenations
 
     def _place_inputs(self, position: int, call: m.KernelCall, name: str) -> tuple[int, str]:
-        """Move inputs into the output where possible. Return the number of bytes still copied, and the reasons."""
+        """Move inputs into the output where possible. Return the number of bytes still copied, and why."""
         out, items = self._read_call(call, name)
         whole = self._require_own(position, out)
         slots = [self._checked(position, slot, whole) for slot in self._slots(position, out, items)]
@@ -213,9 +213,9 @@ class _Parts:
     def _leading_storage(
         self, position: int, items: Sequence[int], start: int
     ) -> tuple[int, MergedStorage | None, str]:
-        """Return the number of inputs from ``start`` on that together fill one storage, that storage, and ``""``.
+        """Find the inputs from ``start`` on that together fill one storage. Return ``(count, storage, "")``.
 
-        If the input at ``start`` does not begin such a storage, return 1, None and the reason.
+        If the input at ``start`` does not begin such a storage, return ``(1, None, reason)``.
         """
         if self._storages.tensor(items[start]).is_constant:
             return 1, None, "an input is a constant"
@@ -236,7 +236,7 @@ class _Parts:
         return 1, None, "an input is a part of another tensor"
 
     def _checked(self, position: int, slot: _Slot, whole: MergedStorage) -> _Slot:
-        """Return the slot. If its storage cannot move into the output, replace the storage by the reason."""
+        """Return the slot, with a reason instead of its storage if the storage cannot move into ``whole``."""
         if slot.storage is None:
             return slot
         try:
@@ -267,7 +267,7 @@ class _Parts:
     # Conditions and changes for both slices and concatenations
 
     def _require_peak(self, whole: MergedStorage, parts: Sequence[MergedStorage]) -> None:
-        """Raise ``Refused`` if peak memory would rise, because the whole would be in use whenever a part is."""
+        """Raise ``Refused`` if the merge would raise peak memory. The whole would be in use while any part is."""
         now = [whole, *parts]
         start, end = min(item.start for item in now), max(item.end for item in now)
         in_use = self._in_use[self._storages.memory_id(whole)]

@@ -13,7 +13,7 @@ class Peaks:
         self._added = [0] * (2 * self._size)
         """Bytes added to all instants below each node."""
         self._peak = [0] * self._size + [*in_use] + [0] * (self._size - len(in_use))
-        """Peak of the instants below each node, without the bytes added to the node's ancestors."""
+        """Peak of the instants below each node. Bytes that were added at an ancestor of the node are not included."""
         for node in range(self._size - 1, 0, -1):
             self._peak[node] = max(self._peak[2 * node], self._peak[2 * node + 1])
 

@@ -50,7 +50,10 @@ class Numbers:
         return tuple(map(self.at, found.items))
 
     def sliced(self, start: int, end: int, step: int, size: int) -> range:
-        """Return the indices of a slice of a dimension of ``size``. The other arguments are value indices."""
+        """Return the indices that a slice selects from a dimension of ``size``.
+
+        ``start``, ``end`` and ``step`` are the value indices of the slice's arguments.
+        """
         first, last, by = self.at(start, 0), self.at(end, size), self.at(step, 1)
         if by < 1:
             raise Refused("it has unexpected arguments")

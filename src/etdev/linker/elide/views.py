@@ -102,17 +102,17 @@ class _Views:
     _device_members: dict[int, set[int]] = field(init=False)
     """Maps each group to its values that are inputs or outputs on a device."""
     _values: dict[int, m.Value] = field(default_factory=dict)
-    """Replacements in the table of values, by value index."""
+    """Maps a value index to the value that replaces the original value."""
     _new_values: list[m.Value] = field(default_factory=list)
     _views: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    """Arguments of the ``et_view`` that replaces a copy, by position of the copy."""
+    """Maps the position of a copy to the arguments of the ``et_view`` that replaces the copy."""
     _removed: set[int] = field(default_factory=set)
     _unfixed: set[int] = field(init=False)
     """Values whose address is set by moves or views at run time."""
     _replacements: dict[int, int] = field(default_factory=dict)
     """Maps each replaced value to the value that its users use instead."""
     _freed: dict[int, list[int]] = field(init=False)
-    """Positions of the instructions that free each value."""
+    """Maps each freed value to the positions of the instructions that free it."""
     _referred_to: set[int] = field(init=False)
     """Values that are the source of a move or a view."""
     _writers: Writers = field(init=False)
@@ -216,7 +216,7 @@ class _Views:
         )
 
     def _device_values_near(self, source: int, out: int) -> frozenset[int]:
-        """Of ``source``, ``out`` and the values that share their bytes, return the inputs and outputs on devices."""
+        """Return the inputs and outputs on devices among ``source``, ``out`` and values that share bytes with them."""
         groups = {*self._groups_of(source), *self._groups_of(out)}
         return (self.method.caller_device_values & {source, out}).union(
             *(self._device_members[index] for index in groups)
@@ -225,7 +225,7 @@ class _Views:
     def _require_same_shape(self, source: int, out: int) -> None:
         """Raise ``Refused`` if an input or output on a device would share its bytes with an unsuitable tensor.
 
-        Unsuitable is a tensor of another shape, and a second input or output.
+        A tensor is unsuitable if it has another shape, or if it is another input or output on a device.
         """
         ends = self._device_values_near(source, out)
         source_tensor, target_tensor = self._tensor(source), self._tensor(out)

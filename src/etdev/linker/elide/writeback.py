@@ -55,7 +55,7 @@ class _WriteBacks:
         memory = storages.memory
         self._operands = Operands(storages, table)
         self._reads: dict[int, set[int]] = defaultdict(set)
-        """Instants at which an instruction reads each storage."""
+        """Maps each storage to the instants at which an instruction reads it."""
         for use in memory.reaching.uses:
             self._reads[memory.of[use.place]].add(use.position + 1)
         self._block = [

@@ -20,7 +20,10 @@ class Writers:
     """Positions of the instructions that write a value, or redirect the value to another tensor."""
 
     def __init__(self, found: Reaching, planned: Collection[int]) -> None:
-        """Collect the positions of these instructions. ``planned`` contains the values in planned memory."""
+        """Collect the positions of the instructions that write or redirect each value.
+
+        ``planned`` contains the values in planned memory.
+        """
         self._of: dict[int, list[int]] = defaultdict(list)
         for position, effect in enumerate(found.effects):
             ends = [pair[1] for pair in (effect.view, effect.move) if pair]
@@ -41,7 +44,7 @@ class Writers:
         )
         self._loop_ends = [end for end, _ in loops]
         self._loop_starts = list(accumulate((start for _, start in reversed(loops)), min))[::-1]
-        """For each loop, the smallest start of this loop and all later loops. Loops are sorted by end."""
+        """For each loop, the smallest start among this loop and the loops after it. Loops are sorted by end."""
 
     def of(self, value: int) -> Sequence[int]:
         """Return the positions of the instructions that write a value, in ascending order."""

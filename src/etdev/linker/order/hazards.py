@@ -72,12 +72,12 @@ _NUMBERS_ONLY = frozenset({"aten::sym_size", "aten::sym_numel", "aten::sym_strid
 """Operators whose only result is a number."""
 
 Span: TypeAlias = tuple[int, int]
-"""Range of bytes: first byte, end byte (exclusive). A thing without bytes has the range ``(0, 1)``."""
+"""Range of bytes, as ``(first byte, end byte)``; the end is exclusive. A number has the range ``(0, 1)``."""
 _WHOLE: Span = (0, 1)
 
 
 _Access: TypeAlias = tuple[Hashable, Span]
-"""A thing of the list in this module's description, and the accessed range of its bytes."""
+"""A key for an accessed thing, and the accessed bytes. The module's description lists the kinds of things."""
 
 
 class Hazards:
@@ -88,7 +88,7 @@ class Hazards:
         self._plan, self._reaching = method.plan, method.memory.reaching
         self._memories = (method.memory, linked)
         self._reads: dict[int, list[int]] = defaultdict(list)
-        """Values at whose addresses each instruction reads, by position."""
+        """Maps the position of an instruction to the values at whose addresses it reads."""
         self._writes: dict[int, list[int]] = defaultdict(list)
         for use in self._reaching.uses:
             self._reads[use.position].append(use.place)
@@ -188,7 +188,10 @@ class Hazards:
         return isinstance(tensor, m.Tensor) and tensor.is_constant and value not in self._reaching.references
 
     def _effect(self, call: m.Instruction) -> Hashable | None:
-        """Return the thing that represents an instruction's effects outside of its arguments; None without effects."""
+        """Return a key for an instruction's effects outside of its arguments; None if it has no such effects.
+
+        Instructions with the same key keep their order.
+        """
         if isinstance(call, m.DelegateCall):
             known = self._plan.delegates[call.delegate_index].id in STATELESS
             return (_EFFECTS, call.delegate_index) if known else _EFFECTS
@@ -207,7 +210,7 @@ class Hazards:
 
 
 class _History:
-    """Accesses so far to one thing of the list in this module's description."""
+    """Accesses so far to one of the things that the module's description lists."""
 
     def __init__(self) -> None:
         self._reads: list[tuple[Span, int]] = []

@@ -21,7 +21,7 @@ class Improved:
     order: tuple[int, ...] | None
     """Order with a lower peak than the present order, or None if the search found no such order."""
     exact: bool
-    """True if no order has a lower peak than the result, or than the present order if there is no result."""
+    """True if no order has a lower peak than ``order``. If ``order`` is None, the present order counts instead."""
 
 
 def improve(problem: Problem, effort: Effort | None = None) -> Improved:

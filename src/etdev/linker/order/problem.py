@@ -45,7 +45,7 @@ class Problem:
 
     @cached_property
     def used(self) -> tuple[tuple[int, ...], ...]:
-        """Indices of the items that each step accesses."""
+        """For each step, the indices of the items that it accesses."""
         found: list[list[int]] = [[] for _ in self.before]
         for index, item in enumerate(self.items):
             for step in item.users:

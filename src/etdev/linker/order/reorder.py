@@ -43,10 +43,11 @@ def reorder(method: Method, work: Work, options: LinkOptions) -> Changed:
 
 
 def better_orders(method: Method, linked: MethodMemory, alignment: int) -> dict[int, tuple[int, ...]]:
-    """Return a map from the first position of each region to change to the new order of the region's instructions.
+    """Find better orders of instructions. Return a map from a region's first position to the region's new order.
 
-    Instructions of a region are numbered from 0. ``linked`` has the storages of the method after a link in its present
-    order. ``alignment`` is the alignment of each storage in bytes. The map is empty if the peak would stay the same.
+    Only regions that change are in the map. Instructions of a region are numbered from 0. The map is empty if the peak
+    would stay the same. ``linked`` has the storages of the method after a link in its present order. ``alignment`` is
+    the alignment of each storage in bytes.
     """
     memory = RegionMemory(method, linked, alignment)
     regions = list(straight_regions(method))
@@ -86,7 +87,7 @@ class RegionMemory:
 
     @cached_property
     def _touched(self) -> list[set[int]]:
-        """Storages in ``linked`` that each instruction accesses, by position."""
+        """For each position, the storages in ``linked`` that the instruction accesses."""
         reaching = self._method.memory.reaching
         found: list[set[int]] = [set() for _ in reaching.flow.instructions]
         accesses = [(use.position, use.place) for use in reaching.uses]
@@ -115,7 +116,7 @@ class RegionMemory:
         return Problem(((),) * (end - start), tuple(items), base)
 
     def with_dependencies(self, problem: Problem, start: int, end: int) -> Problem:
-        """Return the problem of :meth:`problem`, with its dependencies."""
+        """Return ``problem`` with the dependencies between the instructions from ``start`` to before ``end``."""
         return replace(problem, before=self._hazards.before(start, end))
 
 
@@ -131,7 +132,7 @@ def _lifetimes(memory: MethodMemory, linked: MethodMemory) -> dict[int, tuple[in
 
 
 def straight_regions(method: Method) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of positions of the straight regions with two or more instructions, in order.
+    """Yield ``(first position, end position)`` of each straight region with two or more instructions, in order.
 
     A region is in one basic block and in one chain. It has no jumps, no moves, and no instructions that add a row to
     the output of a loop. The target of a jump starts a region even if the jump is never taken, because the

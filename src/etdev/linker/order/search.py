@@ -5,9 +5,9 @@ many states, a beam search follows. For each number of executed steps, it contin
 depth-first searches then look for an order with a peak below a limit. Each of these searches halves the gap between the
 lowest peak that was found and the highest limit that was not reached.
 
-One rule keeps the number of states small. A step runs at once if it does not raise the peak, and if no more bytes are
-in use after the step than before. A later position of the step is never better, because the step's operands would stay
-in use until then.
+One rule keeps the number of states small. A step runs immediately if it neither raises the peak nor increases the
+number of bytes in use. A later position of the step is never better, because the step's operands would stay in use
+until then.
 
 The result depends on the problem alone, never on time or on the machine.
 """
@@ -22,11 +22,11 @@ from etdev.linker.order.greedy import greedy
 from etdev.linker.order.problem import Problem
 
 _SHARE = 4
-"""The exact search may use the remaining effort divided by this number. The same applies to the beam search."""
+"""Divisor of the remaining effort. The quotient is the limit for the exact search, and later for the beam search."""
 _LIMIT_SHARE = 10
-"""A search below one limit may use the remaining effort divided by this number."""
+"""Divisor of the remaining effort. The quotient is the limit for each depth-first search."""
 _GAP = 200
-"""Searches below limits end when the gap is at most the lowest peak divided by this number."""
+"""Depth-first searches end when the gap is at most the lowest peak divided by this number."""
 _BEAM_WIDTH = 64
 """Maximum number of states that the beam search continues, for each number of executed steps."""
 
@@ -45,7 +45,7 @@ class Found:
     order: tuple[int, ...] | None
     """Order with a lower peak than the present order, or None if the search found no such order."""
     exact: bool
-    """True if no order has a lower peak than the result, or than the present order if there is no result."""
+    """True if no order has a lower peak than ``order``. If ``order`` is None, the present order counts instead."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +78,7 @@ def search(problem: Problem, bound: int, effort: Effort) -> Found:
 
     The search first takes a greedy order, and then looks for orders with a lower peak. It stops when the peak is at
     most ``bound`` bytes. Orders with a peak below ``bound`` may exist. The search reduces ``effort``. If no effort is
-    left, the search returns at most the greedy order.
+    left, the search tries only the greedy order.
     """
     limit = problem.peak(range(len(problem)))
     if limit <= bound:
@@ -130,7 +130,7 @@ class _Moves:
         return self._settled(state) if live < self.limit else None
 
     def of(self, state: _State) -> Iterator[_State]:
-        """Yield, for each possible next step, the state after it and after all steps that may then run at once."""
+        """For each possible next step, yield the state after it and after the steps that may then run immediately."""
         for step in _steps(state.ready):
             peak, live = self._use(state.done, state.live, step)
             if peak < self.limit:

@@ -95,7 +95,7 @@ def held_in(machine: Machine, states: Sequence[State], side: int, value: int) ->
 
 
 def memory_ranges(entries: Iterable[Entry]) -> dict[Slot, list[tuple[int, int]]]:
-    """Return the changed byte ranges of each space, as recorded in a log, sorted and without overlaps."""
+    """Map each space to the byte ranges that the log entries changed. Ranges are sorted and do not overlap."""
     found: dict[Slot, list[tuple[int, int]]] = defaultdict(list)
     for entry in entries:
         if entry[0] == MEMORY:
@@ -196,7 +196,7 @@ def tree_in(state: State, kind: int, side: int, value: int) -> Tree:
 
 
 def join_trees(merge: int, trees: Sequence[Tree]) -> Tree:
-    """Return the choice between the trees of the paths into a merge.
+    """Return one tree for a merge: a choice between the trees of the paths that lead there.
 
     A tree that already contains this merge comes from an earlier iteration. In that case, return :class:`Unknown`.
     """

@@ -25,9 +25,12 @@ Piece = tuple[int, int]
 Guards: TypeAlias = tuple[tuple[int, int], ...]
 """Description of paths, as pairs ``(merge, way)``: the paths last entered ``merge`` on its path number ``way``."""
 _Merged: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...], tuple[Valid, ...], bool]
-"""Key of merged content: merge; symbol, offset and extent from each path; True if the bytes are from this iteration."""
+"""Key of merged content, as ``(merge, symbols, offsets, extents, reached)``.
+
+Symbols, offsets and extents have one item for each path. ``reached`` is True if the bytes are from this iteration.
+"""
 Covers: TypeAlias = Callable[[Valid, int, Number, Guards], bool]
-"""Function of an extent, a read's start and length, and guards. It returns True if the extent covers the read."""
+"""Function that returns True if an extent covers a read. It takes ``(extent, start of read, length, guards)``."""
 
 
 class Merges:
@@ -37,7 +40,8 @@ class Merges:
         """Start without symbols.
 
         ``bits`` maps each merge in a loop to its bit in bit sets. ``heads`` contains the merges at the heads of loops.
-        Content is resolved for its path before entering a head. So merged content there refers to no earlier iteration.
+        At a head, the class first resolves the content of each path. So merged content there depends on no earlier
+        iteration.
         """
         self._symbols = symbols
         self._bits = bits
@@ -121,7 +125,7 @@ class Merges:
         return self.bytes(merge, found, reached=reached)
 
     def behind(self, side: int, symbol: int, shift: int, valid: Valid, length: Number) -> int:
-        """Return the symbol of bytes that a read of ``length`` bytes may find after the end of a dynamic write.
+        """Return the symbol of the bytes after the end of a dynamic write, for a read of ``length`` bytes.
 
         ``symbol`` is the written content, and ``valid`` is the extent of the write. Normally, both programs share the
         returned symbol, because the program before the link reads only bytes that it has written. Each program gets its

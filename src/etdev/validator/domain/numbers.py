@@ -87,7 +87,7 @@ def unknowns(number: Number) -> Iterable[int]:
 
 
 def factors(number: Number) -> Iterable[int]:
-    """Return the factor of each monomial in a number."""
+    """Map each monomial of a number to its factor."""
     return (number,) if isinstance(number, int) else [factor for _, factor in number]
 
 

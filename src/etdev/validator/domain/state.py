@@ -123,15 +123,15 @@ class State:
     def __init__(self) -> None:
         self.memory: tuple[dict[int, Memory], dict[int, Memory]] = ({}, {})
         self.numbers: tuple[Table[Number_], Table[Number_]] = (Table(), Table())
-        """Numbers that instructions have set, by value."""
+        """Maps each value that an instruction has set to its number."""
         self.dims: tuple[Table[Dims], Table[Dims]] = (Table(), Table())
-        """Sizes that instructions have set, by dynamic tensor."""
+        """Maps each dynamic tensor to the sizes that an instruction has set."""
         self.references: tuple[Table[Tree], Table[Tree]] = (Table(), Table())
-        """For each value that a move has set: the tensor to which the value now refers."""
+        """Maps each value that a move has set to the tensor to which the value now refers."""
         self.places: tuple[Table[Tree], Table[Tree]] = (Table(), Table())
-        """Current place of each tensor that a view has redirected, by tensor."""
+        """Maps each tensor that a view has redirected to its current place."""
         self.shadows: tuple[dict[int, Shadow], dict[int, Shadow]] = ({}, {})
-        """Content of each value that refers to a different tensor in each iteration of a loop, by value."""
+        """Maps each value that refers to a different tensor in each iteration of a loop to its content."""
         self.counts = Counts()
         self.log = Log(None)
 
@@ -165,7 +165,7 @@ def changes(states: Iterable[State]) -> tuple[Log | None, list[Entry]]:
 
 
 def changes_since(state: State, log: Log) -> list[Entry]:
-    """Return the changes of a state since one of the state's logs."""
+    """Return the changes of a state since ``log``, which must be one of the state's logs."""
     entries: dict[Entry, None] = {}
     at: Log | None = state.log
     while at is not None and at is not log:
@@ -175,7 +175,7 @@ def changes_since(state: State, log: Log) -> list[Entry]:
 
 
 def each_leaf(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
-    """Return a tree with a function applied to all leaves."""
+    """Apply a function to each leaf of a tree. Return the new tree."""
     if not isinstance(tree, Choice):
         return change(tree)
     return choice(tree.merge, tuple(each_leaf(way, change) for way in tree.ways))

@@ -33,7 +33,7 @@ class Symbols:
         self._numbers: dict[Hashable, int] = {}
         self.keys: list[tuple[object, ...]] = []
         self.mentions: list[int] = []
-        """Bit set for each symbol: the merges in loops on which the symbol depends.
+        """For each symbol, a bit set of the merges in loops on which the symbol depends.
 
         The meaning of a symbol changes each time such a merge is reached.
         """

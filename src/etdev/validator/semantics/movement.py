@@ -67,8 +67,8 @@ def integer(found: Part, absent: int | None = None) -> int:
 def any_integer(found: Part) -> Number:
     """Return an operand as an integer that may be known only at run time.
 
-    Raise :class:`ValueError` if the operand may be anything other than an integer, because a caller or an instruction
-    sets it.
+    Raise :class:`ValueError` if the operand is not known to be an integer. A caller or an instruction may set it to
+    another type.
     """
     if found[0] != "i":
         raise ValueError("the operand is not known to be an integer")
@@ -319,7 +319,7 @@ RULES: Mapping[str, Rule] = {
     "et_copy::_d2h_copy.out": _clone,
     "et_copy::_h2d_copy.out": _clone,
 }
-"""Rules for the contents of outputs, by operator."""
+"""Maps each operator to the rule for the contents of its outputs."""
 KEEPS_COUNT = frozenset(name for name, rule in RULES.items() if rule in (_clone, _view))
 """Operators whose output has the same number of elements as their operand."""
 

@@ -35,7 +35,7 @@ class Act(Enum):
 
 
 NAMESPACES = frozenset({"aten", "dim_order_ops", "quantized_decomposed", "et_copy", "cortex_m"})
-"""Namespaces in which the effect of an operator follows from its ``out`` variant."""
+"""Namespaces in which every ``out`` variant reads its arguments and writes all of its outputs."""
 PRIM = "executorch_prim"
 
 ET_VIEW = "executorch_prim::et_view.default"
@@ -91,7 +91,7 @@ _RANDOM = frozenset(
 )
 """Operators with random results. Names of in-place operators lack the underscore at the end."""
 ALSO_CHANGED = {"aten::_native_batch_norm_legit.out": (3, 4), "aten::native_batch_norm.out": (3, 4)}
-"""Arguments that an ``out`` variant changes in addition to its outputs: running statistics, by operator."""
+"""Maps an ``out`` variant to the arguments that it changes in addition to its outputs: running statistics."""
 
 
 def _with_nhwc(**positions: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
@@ -102,7 +102,7 @@ OVERWRITTEN = {
     **_with_nhwc(conv2d=(12,), depthwise_conv2d=(13,), transpose_conv2d=(13, 14), avg_pool2d=(8,)),
     "cortex_m::quantized_batch_matmul.out": (7,),
 }
-"""Arguments that an ``out`` variant overwrites without reading them: scratch memory, by operator.
+"""Maps an ``out`` variant to the arguments that it overwrites without reading them: scratch memory.
 
 Source: the C++ kernels in ``backends/cortex_m/ops`` of executorch.
 """
@@ -157,7 +157,7 @@ IN_PLACE: dict[str, frozenset[int]] = {
     "aten::where.self_out": frozenset({0, 1, 2}),
     "quantized_decomposed::add.out": frozenset({0, 5}),
 }
-"""Positions of the operands that the first output may overwrite, by operator.
+"""Maps an operator to the positions of the operands that its first output may overwrite.
 
 The kernel reads each element of such an operand before it writes to that place, or reads all elements first. Point-wise
 kernels read and write each element at the same place. Scatter kernels copy the operand first. Softmax and the norms

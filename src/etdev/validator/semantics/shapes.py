@@ -289,4 +289,4 @@ RULES: Mapping[str, Rule] = {
     "aten::view_copy.out": _view,
     "aten::zeros.out": _sizes,
 }
-"""Rules for the sizes of an output, by operator."""
+"""Maps each operator to the rule for the sizes of its output."""
