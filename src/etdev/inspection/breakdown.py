@@ -71,7 +71,7 @@ def memory_parts(program: Program, device: str, notes: Mapping[str, MethodNotes]
     """Return the tensors in use at the peak of each buffer on a device.
 
     If several methods use the same buffer, the peak is from the method that states the largest size for the buffer.
-    ``notes`` contains the modules that computed the tensors, by method.
+    ``notes`` maps each method to notes on the modules that computed its tensors.
     """
     nested = device_memory(program).get(device, (0, 0))[1]
     inside = (("programs in delegates", nested),) if nested else ()
@@ -81,8 +81,8 @@ def memory_parts(program: Program, device: str, notes: Mapping[str, MethodNotes]
 def bank_parts(program: Program, index: int, notes: Mapping[str, MethodNotes]) -> Parts:
     """Return the tensors in use at the peak of a memory bank; ``index`` is the bank's memory id.
 
-    The peak is from the method that uses the most bytes of the bank. ``notes`` contains the modules that computed the
-    tensors, by method.
+    The peak is from the method that uses the most bytes of the bank. ``notes`` maps each method to notes on the modules
+    that computed its tensors.
     """
     return _buffer_parts(program, lambda buffer: buffer.index == index, notes)
 
@@ -109,7 +109,7 @@ def _buffer_parts(
 def _largest_buffers(
     methods: Sequence[MethodInfo], chosen: Callable[[BufferInfo], bool]
 ) -> Iterator[tuple[int, MethodInfo]]:
-    """Yield the number of each chosen buffer, with the method that states the largest size for the buffer."""
+    """Yield ``(buffer, method)`` for each chosen buffer. The method is the one that states its largest size."""
     largest: dict[int, tuple[int, MethodInfo]] = {}
     for method in methods:
         for buffer in method.buffers:
@@ -176,7 +176,7 @@ def _copies(plan: m.ExecutionPlan) -> Iterator[tuple[str, int]]:
 
 
 def undelegated_parts(methods: Sequence[MethodResult]) -> Parts:
-    """Return the number of ops of each kind that are not in a delegate."""
+    """Count the ops outside of delegates, by kind of op."""
     ops: Iterable[tuple[str, int]] = (
         (item.op.removesuffix(".default"), item.count) for method in methods for item in method.undelegated
     )

@@ -55,7 +55,7 @@ def _constant(
 
 
 def _first_uses(plan: m.ExecutionPlan) -> dict[int, tuple[int, m.Instruction]]:
-    """Map each tensor to the first instruction with the tensor as an argument, and to the instruction's position."""
+    """Map each tensor to ``(position, instruction)`` of the first instruction with the tensor as an argument."""
     found: dict[int, tuple[int, m.Instruction]] = {}
     for position, call in enumerate(plan.instructions):
         if isinstance(call, m.KernelCall | m.DelegateCall):

@@ -1,4 +1,4 @@
-"""Detection of a method's copies and in-place outputs in the instructions of the file."""
+"""Detection of copies and in-place outputs among a method's instructions."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from etdev.program.sidecar.records import DelegateRecord
 
 
 def delegate_memory(program: Program, records: Mapping[str, DelegateRecord]) -> dict[str, tuple[DelegateMemory, ...]]:
-    """Return the memory of the delegates of each method, by the method's name.
+    """Map the name of each method to the memory that its delegates need.
 
     The keys of ``records`` are the SHA-256 of blobs. Delegates without a record are left out.
     """

@@ -49,7 +49,7 @@ from etdev.program.sidecar import MethodNotes
 def inspect(file: str | os.PathLike[str]) -> ProgramInfo:
     """Describe a ``.pte`` from any toolchain.
 
-    A program that overwrites a value before its last use is also described. :attr:`MethodInfo.memory_unknown` then
+    A program may overwrite a value too early, before the value's last use. :attr:`MethodInfo.memory_unknown` then
     states the problem. Raises :class:`~etdev.errors.ProgramError` if the file cannot be read or is malformed.
     """
     return inspect_memory(file)[0]
@@ -114,7 +114,7 @@ def describe_methods(
 ) -> tuple[MethodInfo, ...]:
     """Describe the methods of a program. Never raises an error.
 
-    ``memories`` is the result of :func:`method_memories`. ``notes`` contains modules and source lines, by method.
+    ``memories`` is the result of :func:`method_memories`. ``notes`` maps each method to its modules and source lines.
     """
     state, ends, describing = describe_state(program, memories), quantized_ends(program), describing_methods(program)
     return tuple(
@@ -288,7 +288,7 @@ def file_sections(program: Program, file: Path) -> Sections:
 
 
 def _sizes(file: Path) -> tuple[int, int]:
-    """Return the sizes in bytes of the file, and of the flatbuffer at its start."""
+    """Return the size of a file and the size of the flatbuffer at its start, in bytes."""
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
         with memoryview(content) as view:
             header = parse_header(view)

@@ -35,7 +35,7 @@ class TensorLife:
 
 
 def tensor_lives(memory: MethodMemory) -> tuple[TensorLife, ...]:
-    """Return the lifetimes of a method's tensors in planned memory, by value index."""
+    """Return the lifetimes of a method's tensors in planned memory, in ascending order of value indices."""
     places = memory.reaching.places
     own = lifetimes(memory.reaching, {value: value for value in places}, lambda _: True)
     found = []

@@ -23,8 +23,7 @@ def measure_program(
     """Return the figures of a program whose file has ``size`` bytes.
 
     ``methods`` contains the build's result for each method. If ``methods`` is empty, the numbers of delegated and
-    undelegated ops are unknown. ``banks`` has the names of the memory banks by memory id; omit it for a program without
-    banks.
+    undelegated ops are unknown. ``banks`` maps memory ids to names of banks; omit it for a program without banks.
     """
     sizes = buffer_sizes(program)
     return Figures(

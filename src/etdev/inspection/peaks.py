@@ -18,7 +18,7 @@ from etdev.program.sidecar import MethodNotes
 def peaks(plan: m.ExecutionPlan, memory: MethodMemory, notes: MethodNotes) -> tuple[Peak, ...]:
     """Return the peak of each of a method's planned buffers; omit buffers that contain only state.
 
-    ``notes`` contains modules and source lines, by the positions of ``plan``.
+    ``notes`` maps the positions in ``plan`` to modules and source lines.
     """
     by_buffer: dict[int, list[Storage]] = defaultdict(list)
     for storage in memory.storages:
@@ -68,7 +68,7 @@ class _Place(TypedDict):
 
 
 class _Writers:
-    """Lookup of the tensor that occupies a storage at a given time, and of the instruction that wrote it."""
+    """Lookup of the tensor in a storage at a given time, and of the instruction that wrote the tensor."""
 
     def __init__(self, plan: m.ExecutionPlan, memory: MethodMemory, notes: MethodNotes) -> None:
         self._plan, self._memory, self._notes = plan, memory, notes
@@ -96,14 +96,14 @@ class _Writers:
         )
 
     def place(self, instruction: int | None) -> _Place:
-        """Return the module and the source line of an instruction, as the fields of their names."""
+        """Return the module and the source line of an instruction; each is None if it is unknown."""
         if instruction is None:
             return {"module": None, "source": None}
         source = self._notes.sources.get(instruction)
         return {"module": self._notes.modules.get(instruction), "source": None if source is None else source.place}
 
     def _shown(self, storage: Storage, position: int) -> tuple[int, int | None]:
-        """Return the largest tensor of a storage, and the position of its last write up to ``position``.
+        """Return the largest tensor of a storage, and the position of the tensor's last write up to ``position``.
 
         If several tensors have the largest size, return the one written last. Some tensors are never written as a
         whole: an alias, or the output of a ``cat`` whose parts are computed in place. For such a tensor, return the

@@ -1,4 +1,4 @@
-"""Facts about a program's build, from files next to the program that belong to exactly this program."""
+"""Facts about a program's build, from files next to the program, if they belong to exactly this program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Provenance:
     unbuilt: str | None = None
     """Reason why ``target`` is unknown; None if it is known."""
     notes: Mapping[str, MethodNotes] = field(default_factory=dict)
-    """Notes from the sidecar, by method. Instruction positions are those in the linked file."""
+    """Maps each method to its notes from the sidecar. Instruction positions are those in the linked file."""
     unnoted: str | None = None
     """Reason why ``notes`` is empty; None if the notes are available."""
     objects: Path | None = None
@@ -70,7 +70,7 @@ def provenance_beside(file: Path) -> Provenance:
 
 
 def _known(file: Path, digest: Callable[[BuildResult], str | None]) -> Provenance:
-    """Return the facts if ``digest``, which gets the report next to the file, returns the digest of a target."""
+    """Read the report next to the file. Return facts about the target with the digest ``digest(report)``."""
     try:
         build = read_report(report_beside(file))
     except ReportError:
@@ -85,7 +85,7 @@ def _known(file: Path, digest: Callable[[BuildResult], str | None]) -> Provenanc
 
 
 def known_data(file: Path) -> tuple[Path, ...]:
-    """Return the data files of a deployed program, or those that a build left unchanged next to a program."""
+    """Return the data files of a program: those of its deployment, or else the unchanged ones of its build."""
     from etdev.deployment.released import released_data  # Slow to import.
 
     return released_data(file) or provenance_beside(file).data
@@ -146,7 +146,7 @@ def sidecar_of(file: Path) -> Path:
 
 
 def _moved(notes: MethodNotes, method: MethodResult) -> MethodNotes:
-    """Return the notes of an object program with the instruction positions of the linked file."""
+    """Return an object program's notes after replacing their positions by positions in the linked file."""
     noted = {*notes.sources, *notes.modules, *notes.delegate_inputs, *notes.debug_handles}
     return notes.renumbered({position: method.renumbered.get(position) for position in noted})
 

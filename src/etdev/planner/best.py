@@ -32,7 +32,7 @@ from etdev.planner.windows import Fixer
 _MOST_SEARCHED = 4_000
 """Largest number of buffers in one exact search."""
 _MOST_PAIRS = 400_000
-"""Largest number of pairs of buffers with overlapping lifetimes, for an exact search."""
+"""Largest number of pairs of overlapping lifetimes for which an exact search runs."""
 _SEARCH_STEPS = 200_000_000
 """Largest number of steps in one search for a part (group of buffers), unless the problem has a capacity."""
 _ALL_STEPS = 160_000_000
@@ -40,7 +40,7 @@ _ALL_STEPS = 160_000_000
 _DEMANDED_STEPS = 20_000_000_000
 """Limit on the steps of all searches for a problem with a capacity."""
 _STEPS_PER_PAIR = 4_000
-"""Limit on the steps of one search of a part with n buffers, divided by n * n.
+"""A search of a part with n buffers may take up to this number times n * n steps.
 
 A search with few buffers then takes almost no time.
 """
@@ -59,9 +59,9 @@ Parts with more than ``_MANY`` buffers use half of this number, and parts whose 
 """
 _MANY = 200_000
 _MANY_CLASSED = 20_000
-"""Number of buffers above which the second strategy comes first, because other orders may use up all the time."""
+"""With more buffers than this, the second strategy comes first. Other orders may use up all the time."""
 _FEW = 300
-"""Largest number of buffers for which a window around one buffer usually contains all other buffers."""
+"""With at most this many buffers, a window around one buffer usually contains all other buffers."""
 _MOST_COMPARED = 20_000
 """Largest number of buffers for which ``best`` also tries ``greedy``, which takes minutes with more buffers."""
 
@@ -203,7 +203,7 @@ class _Refinement:
             self._take(found)
 
     def _narrow(self) -> None:
-        """Search for ever smaller plans, by bisection between the goal and the best plan so far."""
+        """Search for smaller and smaller plans, by bisection between the goal and the best plan so far."""
         part = self._part
         low = max(self._goal + 1, part.bound)
         for _ in range(_PROBES):
@@ -224,7 +224,7 @@ class _Refinement:
 
 
 def _place_part(part: Part, goal: int, *, further: bool = False) -> None:
-    """Plan a part with one strategy. If ``further``, try the other strategies until a plan reaches the goal."""
+    """Plan a part with its first strategy. If ``further``, instead try all others until one reaches the goal."""
     buffers = part.buffers
     timeline = Timeline(buffers)
     crowds = find_crowds(buffers, timeline)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from etdev.planner.problem import Buffer
 
 _NAMES = {"start": "lower", "begin": "lower", "end": "upper", "pin": "offset", "name": "id"}
-"""Column names by their alternative names."""
+"""Maps each alternative name of a column to the name that is used here."""
 _REQUIRED = ("lower", "upper", "size")
 
 

@@ -22,7 +22,7 @@ from etdev.planner.naive import pinned_end
 from etdev.planner.problem import Buffer, Problem
 
 _SORTED_ALIGNMENT = 16
-"""Alignment in bytes of the sizes by which buffers are sorted. It is independent of the plan's alignment.
+"""Sizes are rounded up to this multiple, in bytes, before buffers are sorted. The plan may use another one.
 
 The value is ``ALIGNMENT`` of ``exir/tensor.py``.
 """

@@ -17,7 +17,7 @@ from etdev.planner.problem import Buffer, Problem
 _STEPS = 2_000_000
 """Limit on the steps of one search: about half a second. Each visit of an overlapping buffer is one step."""
 _STEPS_PER_MOVE = 100
-"""Limit on the steps of one search, divided by n * n for n buffers. Small searches take almost no time."""
+"""A search for n buffers may take up to this number times n * n steps, so small searches are fast."""
 _PAIRS = 1_000_000
 """Largest number of pairs of overlapping buffers for this search. More pairs would need too much memory and time."""
 

@@ -35,10 +35,10 @@ class Timeline:
         self.covers = [self._cover(first, last) for first, last in self.ranges]
         """Nodes that cover each buffer's lifetime. Node 1 is the root, and 2n and 2n + 1 are the children of node n."""
         self.parents = _find_parents(node for cover in self.covers for node in cover)
-        """Nearest ancestor that covers a lifetime, for each node that covers a lifetime. 0 if there is none."""
+        """Maps each node that covers a lifetime to the nearest ancestor that also does; 0 if there is none."""
 
     def _cover(self, first: int, last: int) -> tuple[int, ...]:
-        """Return the smallest set of nodes whose instants together are exactly a range of ranks."""
+        """Return the smallest set of nodes that together cover exactly a range of ranks."""
         nodes = []
         low, high = first + self._leaves, last + self._leaves
         while low < high:

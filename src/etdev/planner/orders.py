@@ -10,7 +10,7 @@ from etdev.planner.occupancy import Timeline
 from etdev.planner.problem import Buffer
 
 Key = Callable[[Buffer, int], tuple[int, ...]]
-"""Function that returns a sort key, from a buffer and the peak number of bytes in use during its lifetime."""
+"""Function that returns a buffer's sort key. It takes the buffer, and the peak bytes in use during its lifetime."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ class Problem:
 
     buffers: tuple[Buffer, ...]
     capacity: int | None = None
-    """Number of available bytes, or None for the smallest plan.
+    """Number of available bytes, or None to look for the smallest plan.
 
     A planner may stop at the first plan that fits. A planner may also return a plan that does not fit; the caller must
     handle such a plan.

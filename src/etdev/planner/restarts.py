@@ -19,7 +19,7 @@ _RULES = (Rule(1, 1), Rule(1, 0), Rule(0, 1), Rule(0, 0, 1), Rule(1, 0, 0, 1))
 _NODES_PER_BUFFER = 12
 """Maximum number of answers (decisions) per buffer in the shortest searches. A plan takes about one per buffer."""
 _LEAST_COUNTED = 40
-"""Minimum factor of ``_NODES_PER_BUFFER``, even with fewer buffers. A proof that no plan fits takes more answers."""
+"""With fewer buffers, ``_NODES_PER_BUFFER`` is multiplied by this number. A proof takes more answers than a plan."""
 _DISORDER = 0.3
 """Largest distance that a buffer moves in a randomly changed order, as a fraction of the number of buffers."""
 _PLAIN_STEPS = 5_000_000
@@ -27,7 +27,7 @@ _PLAIN_STEPS = 5_000_000
 
 
 class Restarts:
-    """A series of searches for a plan. All place the same buffers, each in another capacity of memory."""
+    """Searches for plans of the same buffers. Each call of :meth:`fit` may state another capacity."""
 
     def __init__(self, tables: Tables, spent: int = 0) -> None:
         """Prepare the searches. ``spent`` is the number of steps spent so far by other searches for the problem."""
@@ -86,7 +86,7 @@ class Restarts:
 
 
 def _make_orders(tables: Tables) -> list[list[int]]:
-    """Return five orders of the buffers. Their sort keys combine lifetime, size, and the peak during the lifetime."""
+    """Return five orders of the buffers. The sort keys combine a buffer's lifetime, its size, and the peak in use."""
     count = len(tables.size)
     totals = [
         sum(tables.height[tables.crowd[place]] for place in range(tables.crowd_start[s], tables.crowd_start[s + 1]))
@@ -109,7 +109,8 @@ def _make_orders(tables: Tables) -> list[list[int]]:
 def _luby() -> Iterator[int]:
     """Yield the relative lengths of the searches: 1, 1, 2, 1, 1, 2, 4, and so on.
 
-    Let T be the expected total time with optimal lengths. With these lengths it is at most a constant times T log T.
+    Let T be the expected total time with optimal lengths. With these lengths, the expected total time is at most a
+    constant times T log T.
     Source: Luby, Sinclair, Zuckerman, "Optimal speedup of Las Vegas algorithms", 1993.
     """
     count, length = 1, 1

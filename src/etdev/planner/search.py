@@ -46,7 +46,7 @@ FOUND, NONE, STOPPED = 1, 0, -1
 _FAR = 2**62
 """A number of bytes above every offset: twice ``LARGEST``."""
 _WEIGHT = 2**20
-"""Factor by which a number of answers is scaled, so that its integer division by a section's weight stays precise."""
+"""Factor for a number of answers before the integer division by a section's weight. It keeps the result precise."""
 
 
 class Rule(NamedTuple):
@@ -65,7 +65,7 @@ class Rule(NamedTuple):
 
 @kernel
 def next_answer(tables: Tables, state: State, rank: Table, section: int, before: int) -> int:
-    """Return the next buffer by rank, after ``before`` (-1: from the first), that fits at the floor; -1 if none."""
+    """Return the next buffer by rank that fits at the floor, or -1. Start after ``before``, or at the first if -1."""
     chosen, chosen_rank = -1, len(rank)
     last_rank, last_kind = -1, -1
     if before >= 0:
@@ -127,7 +127,7 @@ def choose_section(
 
 @kernel
 def next_level(tables: Tables, state: State, section: int) -> int:
-    """Return the lowest floor that a section can have if no buffer is placed at the present floor, or ``_FAR``."""
+    """Return the lowest new floor of a section if no buffer is placed at its floor; ``_FAR`` if there is none."""
     floor, level = state.floor[section], _FAR
     for place in range(tables.crowd_start[section], tables.crowd_start[section + 1]):
         index = tables.crowd[place]

@@ -17,15 +17,15 @@ class State(NamedTuple):
     placed: Table
     """1 for each placed buffer, otherwise 0."""
     floor: Table
-    """Smallest ``low`` of the unplaced buffers, by section. None of these buffers can be placed below that offset."""
+    """For each section, the smallest ``low`` of its unplaced buffers. They cannot be placed below that offset."""
     left: Table
-    """Total height of the unplaced buffers, by section."""
+    """For each section, the total height of its unplaced buffers."""
     cut: Table
-    """Number of unplaced buffers in use both in a section and in the previous one, by section."""
+    """For each section, the number of unplaced buffers that are in use there and in the previous section."""
     weight: Table
-    """1 plus the number of failed attempts that ended in a section, by section."""
+    """For each section, 1 plus the number of failed attempts that ended there."""
     stale: Table
-    """Number of the last answer that made a section's floor outdated, by section."""
+    """For each section, the number of the last answer that made its floor outdated."""
     frames: Table
     """Stack of frames. A frame stores one open question of the search; the constants below name its entries."""
     parts: Table
@@ -35,9 +35,9 @@ class State(NamedTuple):
     range (-1: none).
     """
     low_trail: Table
-    """Pairs of a buffer and the buffer's ``low`` before a change, for each change."""
+    """Two entries for each change of ``low``: the buffer, and its ``low`` before the change."""
     floor_trail: Table
-    """Pairs of a section and the section's floor before a change, for each change."""
+    """Two entries for each change of ``floor``: the section, and its floor before the change."""
     used: Table
     """Numbers of used entries in ``low_trail``, ``floor_trail`` and ``parts``, then the number of steps spent."""
 

@@ -30,7 +30,7 @@ class Tables(NamedTuple):
     first: Table
     """First section of each buffer."""
     last: Table
-    """First section after the last section of each buffer (half-open)."""
+    """For each buffer, the first section after its last one (half-open)."""
     kind: Table
     """Number of each buffer's kind. Buffers of one kind are interchangeable."""
     near_start: Table
@@ -43,7 +43,7 @@ class Tables(NamedTuple):
     """Start of each section's buffers in ``crowd``. Section s has crowd[crowd_start[s] : crowd_start[s + 1]]."""
     crowd: Table
     spare: Table
-    """Largest padding of any buffer in a section, in bytes, by section."""
+    """For each section, the largest padding of any of its buffers, in bytes."""
 
 
 def find_sections(buffers: Sequence[Buffer]) -> tuple[list[int], list[int], int]:

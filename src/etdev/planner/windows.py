@@ -63,11 +63,10 @@ class Fixer:
         return False
 
     def _look(self, index: int, capacity: int, margin: int) -> tuple[list[int], list[int]]:
-        """Return the buffers in use only inside a window around ``index``, and those in use inside and outside.
+        """Return the buffers in use only inside a window around ``index``, and those that are also in use outside.
 
-        The method widens the window until the window covers the lifetimes of all buffers in it that end above
-        ``capacity``. If the window has too many buffers, the method stops early and returns all of these buffers in
-        the first list.
+        The method widens the window while a buffer in the window ends above ``capacity`` and is also in use outside. If
+        the window has too many buffers, the method stops early and returns all of these buffers in the first list.
         """
         begin, end = self._buffers[index].start, self._buffers[index].end
         while True:

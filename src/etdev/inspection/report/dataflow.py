@@ -16,7 +16,7 @@ from etdev.program.delegates import delegate_inputs
 INPUT, OUTPUT, STATE = "input", "output", "state"
 
 _Writers: TypeAlias = Mapping[int, frozenset[int]]
-"""Nodes that may have written each value, by value index."""
+"""Maps each value index to the nodes that may have written the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +50,15 @@ class DataFlow:
     operands: tuple[Operands, ...]
     ends: tuple[End, ...]
     edges: tuple[tuple[int, int, int], ...]
-    """Writer, reader, and the value that is read; sorted."""
+    """Edges as ``(writer, reader, value that is read)``, in ascending order."""
 
 
 def data_flow(plan: m.ExecutionPlan, memory: MethodMemory | str) -> DataFlow:
     """Return the data flow of a method.
 
     A value is followed from the instructions that write it to those that read it. A tensor that no instruction writes
-    as a whole, such as an alias, gets its content from the writers of its bytes. These writers are unknown if
-    ``memory`` is a text, the reason why the use of planned memory is unknown.
+    as a whole, such as an alias, gets its content from the writers of its bytes. If ``memory`` is
+    a text, it states why the use of planned memory is unknown. Then these writers are unknown, too.
     """
     flow = flow_graph(plan)
     found = _effects(plan, flow, memory)
@@ -173,14 +173,14 @@ def _writers_of_bytes(memory: MethodMemory | str, ends: Mapping[int, int]) -> di
 
 
 def _apply(now: dict[int, frozenset[int]], position: int, operands: Operands) -> None:
-    """Update ``now``, the writers of each value, with the writes of the instruction at ``position``."""
+    """Record the writes of the instruction at ``position`` in ``now``, which maps values to their writers."""
     for value in operands.writes:
         here = frozenset({position})
         now[value] = now.get(value, frozenset()) | here if value in operands.partial else here
 
 
 def _live_after(flow: FlowGraph, operands: Sequence[Operands], outputs: Sequence[int]) -> list[set[int]]:
-    """Return, for each block, the values that may be read after the block before an instruction writes them again.
+    """Return, for each block, the values that later instructions may read before they are written again.
 
     The writers of all other values need not be tracked.
     """

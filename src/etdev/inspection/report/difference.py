@@ -20,7 +20,7 @@ from etdev.program import model as m
 from etdev.program.info import MethodInfo, ProgramInfo
 
 _MOST_PAIRS = 2_000_000
-"""Number of pairs of equal instructions above which the search for matches ignores frequent instructions."""
+"""With more pairs of equal instructions than this, the search for matches ignores frequent instructions."""
 
 
 def diff_page(a: Path, b: Path, found: ProgramDiff | None = None) -> str:
@@ -89,7 +89,7 @@ def _weights(sections: Mapping[str, int]) -> int:
 
 
 def _uncounted(a: ProgramInfo, b: ProgramInfo) -> str | None:
-    """Return a note if a program has delegates, whose memory is not planned memory; otherwise None."""
+    """Return a note that memory inside delegates is not counted; None if neither program has delegates."""
     has_delegates = any(method.delegates for info in (a, b) for method in info.methods)
     return "Memory inside delegates is not counted." if has_delegates else None
 
@@ -159,7 +159,7 @@ def _in_place(method: MethodInfo) -> int | None:
 
 
 def _called(method: MethodInfo) -> Counter[str]:
-    """Return the number of calls of each backend."""
+    """Map each backend to the number of calls of its delegates."""
     found: Counter[str] = Counter()
     for delegate in method.delegates:
         found[delegate.id] += delegate.calls
@@ -228,7 +228,7 @@ def _value_pairs(
 ) -> Iterator[tuple[int, int]]:
     """Yield pairs of corresponding values, one from each method.
 
-    Inputs at the same position correspond, and state of the same name, and outputs of corresponding instructions.
+    These values correspond: inputs at the same position, state of the same name, outputs of corresponding instructions.
     """
     written = [[values for _, values in _operands(page)] for page in pages]
     same = [(written[0][one], written[1][other]) for one, other in rows if one >= 0 and other >= 0]

@@ -19,7 +19,7 @@ from etdev.program.analysis.storage import MethodMemory
 from etdev.program.devices import D2H_COPY, H2D_COPY, delegate_device
 
 _LONGEST = 8
-"""Largest number of items of a list that are shown."""
+"""Maximum number of items to show of a list."""
 
 
 def graph(
@@ -140,7 +140,7 @@ def _scalar_type(value: m.Value) -> str:
 
 
 def _number(plan: m.ExecutionPlan, index: int) -> str:
-    """Return an integer of a list as text. ``index`` is the item in the file: the value index of the integer."""
+    """Return an item of a list of integers as text. ``index`` is the value index of the item."""
     value = plan.values[index]
     return str(value.int_val) if isinstance(value, m.Int) else f"value {index}"
 

@@ -37,8 +37,8 @@ class _Sizes:
 def module_paths(plan: m.ExecutionPlan, operands: Sequence[Operands], known: Provenance) -> dict[int, str]:
     """Map positions of instructions to paths of the model's modules.
 
-    The paths come from the build's notes. Without notes, an instruction belongs to the smallest module with all named
-    constants that the instruction reads. Most instructions then have no known module.
+    The paths come from the build's notes. Without notes, an instruction belongs to the smallest module that
+    contains all named constants that the instruction reads. Most instructions then have no known module.
     """
     notes = known.notes.get(plan.name)
     if notes is not None and notes.modules:
@@ -48,7 +48,7 @@ def module_paths(plan: m.ExecutionPlan, operands: Sequence[Operands], known: Pro
 
 
 def _module_of_constants(plan: m.ExecutionPlan, operands: Operands) -> str | None:
-    """Return the smallest module with all named constants that an instruction reads; None without such constants."""
+    """Return the smallest module that contains all named constants of an instruction; None if there are none."""
     names = (state_name(plan, (value,)) for value in operands.reads if _is_constant(plan, value))
     modules = [name.split(".")[:-1] for name in names if name is not None]
     return _common(modules) if modules else None
@@ -117,7 +117,7 @@ def _with_submodules(own: Counter[str | None]) -> Counter[str | None]:
 
 
 def _weights(program: Program, plan: m.ExecutionPlan, found: DataFlow) -> Iterator[tuple[int, int]]:
-    """Yield the position of the first instruction that uses each constant or delegate, and its size in bytes."""
+    """Yield ``(position of first use, size in bytes)`` for each constant and each delegate."""
     seen: set[tuple[str, int | str]] = set()
     for position, (call, one) in enumerate(zip(found.flow.instructions, found.operands, strict=True)):
         if isinstance(call, m.DelegateCall):

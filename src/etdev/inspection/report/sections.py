@@ -80,9 +80,9 @@ def _weights(program: Program, info: ProgramInfo, known: Provenance, kind: Const
 def named_constants(
     program: Program, info: ProgramInfo, known: Provenance, kind: ConstantKind
 ) -> Iterator[tuple[str, bool, ConstantInfo]]:
-    """Yield the program's constants, or its initial values, with their names.
+    """Yield ``(name, named, constant)`` for each constant or each initial value of a program.
 
-    The second item is False for a name that only states the index.
+    ``named`` is False if the name only states the index. ``kind`` selects constants or initial values.
     """
     named = _parameters(known)
     for item in info.constants:

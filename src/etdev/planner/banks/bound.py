@@ -21,9 +21,9 @@ from etdev.planner.banks.loads import Loads
 _ROUNDS = 300
 """Maximum number of subgradient steps."""
 _STEPS = 30_000_000
-"""Limit on the number of steps times the number of buffers, banks and instants."""
+"""Limit on the work of the search: steps * banks * (buffers + instants)."""
 _PATIENCE = 12
-"""Number of steps without a better bound after which the step length is halved."""
+"""If this number of steps find no better bound, the search halves the step length."""
 
 
 class Prices:
@@ -41,7 +41,7 @@ class Prices:
         self._loads, self._problem, self._limits = loads, loads.problem, limits
         self.bound = Fraction(0)
         self.prices = [[0] * loads.ranks for _ in self._problem.banks]
-        """Prices of the best bound, in units of ``1 / scale``."""
+        """Prices that gave the best bound, by bank and rank, in units of ``1 / scale``."""
         self.scale = 1 << 20
         self._unit = lcm(*(bank.cost.denominator for bank in self._problem.banks))
         """Costs and prices are whole numbers in units of ``1 / (scale * unit)``."""
@@ -80,9 +80,9 @@ class Prices:
         self.bound = max(Fraction(0), best)
 
     def _find_choices(self) -> tuple[int, list[tuple[int, int, list[tuple[int, int, int]]]]]:
-        """Return the least cost of all buffers that are never in use, and the possible banks of the other buffers.
+        """Return the least total cost of the buffers that are never in use, and one entry for each other buffer.
 
-        Each entry has a buffer's lifetime in ranks, and for each bank: cost of the traffic, bank, size in the bank.
+        An entry is ``(first rank, end rank, choices)``. Each choice is ``(traffic cost, bank, size in the bank)``.
         """
         problem, loads = self._problem, self._loads
         costs = [int(bank.cost * self._unit) * self.scale for bank in problem.banks]
@@ -97,7 +97,7 @@ class Prices:
         return free, choices
 
     def _evaluate(self, prices: Sequence[Sequence[int]]) -> tuple[Fraction, list[list[int]]]:
-        """Return the lower bound for these prices, and the load minus the limit, by bank and rank."""
+        """Return the lower bound for these prices, and the excess (load minus limit) by bank and rank."""
         unit = self._unit
         sums = [[0, *accumulate(row)] for row in prices]
         changes = [[0] * (self._loads.ranks + 1) for _ in prices]

@@ -28,7 +28,7 @@ _SEARCHES = 6
 _MOVES = 300
 """Limit on the number of moves and swaps out of banks that are too full."""
 _TOUCHES = 50_000_000
-"""Limit on the number of loads read or written by :meth:`_Start.relieve`, for each initial division."""
+"""Limit on the number of table entries that :meth:`_Start.relieve` reads or writes, for each initial division."""
 _SHRINKS = 6
 """Maximum number of attempts to pack. After each failure, the load limit of the unpacked banks is lowered."""
 _TABU = 12
@@ -41,7 +41,7 @@ class Division:
 
     loads: Loads
     offsets: list[dict[int, int]]
-    """For each bank, the offset of each buffer that is ever in use, by buffer index."""
+    """One map for each bank: from each of its buffers that is ever in use to the buffer's offset."""
 
     @property
     def cost(self) -> Fraction:
@@ -52,8 +52,9 @@ class Division:
 def divide(problem: BankedProblem) -> tuple[Division | None, Loads, Fraction]:
     """Search for the cheapest division whose banks can be packed.
 
-    Return the best such division, or None if none was found; the division with the least excess over the capacities,
-    even if its banks cannot be packed; and a lower bound on the cost.
+    Return ``(best, closest, bound)``. ``best`` is the cheapest such division found, or None. ``closest`` is the
+    division with the least excess over the capacities. Packing its banks may fail. ``bound`` is a lower bound on the
+    cost.
     """
     greedy = banked_greedy(problem)
     priced = _priced(problem)
@@ -77,13 +78,13 @@ def divide(problem: BankedProblem) -> tuple[Division | None, Loads, Fraction]:
 
 
 def lower_cost(problem: BankedProblem) -> Fraction:
-    """Return a lower bound on the cost of the traffic in every division that fits."""
+    """Return a lower bound on the traffic cost of any division whose buffers fit into their banks."""
     priced = _priced(problem)
     return Fraction(0) if priced is None else priced[1].bound
 
 
 def _priced(problem: BankedProblem) -> tuple[BankedProblem, Prices] | None:
-    """Return the problem narrowed by :func:`find_forced`, and its prices. Return None if no division fits."""
+    """Return the problem that :func:`find_forced` has narrowed, and prices for it; None if no division fits."""
     forced = find_forced(Loads(problem))
     if forced is None:
         return None
@@ -230,7 +231,7 @@ class _Start:
         return not best
 
     def _best_change(self, bank: int) -> Sequence[tuple[int, int]] | None:
-        """Return the move or swap that leaves the least excess, as pairs of a buffer and its new bank."""
+        """Return the move or swap that leaves the least excess. Each item is ``(buffer, new bank)``."""
         best: tuple[tuple[object, ...], Sequence[tuple[int, int]]] | None = None
         instants = sum(map(len, self._loads.loads))
         for change in self._changes(bank):
@@ -290,7 +291,7 @@ class _Start:
         return Division(loads, placed)
 
     def _savings(self) -> list[tuple[int, int]]:
-        """Return moves to cheaper banks, as pairs of a buffer and a bank, the largest saving first."""
+        """Return ``(buffer, cheaper bank)`` for each possible move, the largest saving first."""
         problem, loads = self._problem, self._loads
         found = [
             (problem.cost(index, bank) - problem.cost(index, to), -to, -index)
@@ -326,7 +327,7 @@ class _Start:
         return True
 
     def _in_the_way(self, index: int, to: int) -> Iterator[tuple[int, int]]:
-        """Yield buffers to move out of a bank until the buffer ``index`` has room in it, each with its new bank.
+        """Yield ``(buffer, new bank)`` for each buffer that must leave bank ``to`` so that ``index`` has room there.
 
         The caller must move each buffer before it asks for the next one. ``index`` must be in no bank.
         """
@@ -356,7 +357,7 @@ class _Start:
     ) -> list[dict[int, int]] | None:
         """Return the offsets after some buffers have moved, or None if a bank cannot be packed any more.
 
-        ``moved`` has each buffer with the bank that it leaves and its new bank.
+        Each item of ``moved`` is ``(buffer, old bank, new bank)``.
         """
         problem, loads = self._problem, self._loads
         new = list(placed)

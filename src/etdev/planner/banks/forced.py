@@ -20,18 +20,18 @@ _STEPS = 400_000_000
 
 @dataclass(frozen=True, slots=True)
 class Forced:
-    """Properties of every division that fits."""
+    """Restrictions that hold in every division of the buffers that fits into the banks."""
 
     problem: BankedProblem
-    """The problem, with only the banks that remain possible for each buffer."""
+    """The problem after each buffer lost the banks that cannot hold it."""
     limits: Sequence[Sequence[int]]
     """Maximum number of bytes in use, by bank and rank (position of an instant); at most the capacity."""
 
 
 def find_forced(loads: Loads) -> Forced | None:
-    """Return properties of every division that fits, or None if no division fits.
+    """Find restrictions that hold in every division that fits. Return None if no division fits.
 
-    ``loads`` must have no buffer in a bank. The search has a limited number of steps, so it may miss some properties.
+    ``loads`` must have no buffer in a bank. The search has a limited number of steps, so it may miss restrictions.
     """
     return _Search(loads).run()
 
@@ -128,7 +128,7 @@ class _Search:
 
 
 def _largest_sets(ranges: Mapping[int, tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:
-    """Yield the rank of each instant after which a lifetime ends, with all buffers in use at that instant."""
+    """Yield ``(rank, buffers in use)`` for each rank that is the last one of some lifetime."""
     starts: dict[int, list[int]] = {}
     for index, (first, _) in ranges.items():
         starts.setdefault(first, []).append(index)
@@ -142,7 +142,7 @@ def _largest_sets(ranges: Mapping[int, tuple[int, int]]) -> Iterator[tuple[int, 
 
 
 def _sums(start: int, sizes: Sequence[int], most: int) -> int:
-    """Return all subset sums of ``sizes`` up to a limit, as the set bits of a number. ``start`` has initial sums."""
+    """Return each sum in ``start`` plus each subset sum of ``sizes``, up to a limit. Each set bit is a sum."""
     mask = (1 << (most + 1)) - 1
     for size in sizes:
         start |= start << size & mask
@@ -150,5 +150,5 @@ def _sums(start: int, sizes: Sequence[int], most: int) -> int:
 
 
 def _between(sums: int, low: int) -> int:
-    """Return the sums that are at least ``low``, each reduced by ``low``."""
+    """Keep the sums that are at least ``low``, and subtract ``low`` from each."""
     return sums >> low

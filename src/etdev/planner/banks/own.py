@@ -1,4 +1,4 @@
-"""Calls of planners of users. Such a planner divides the buffers among the banks itself."""
+"""Planners of users that divide the buffers among the banks themselves."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ def plan_banks(problem: BankedProblem, planner: str | Planner = "best", *, name:
     the division search found are used. A :class:`BankPlanner` divides the buffers itself. ``name`` is as in
     :func:`~etdev.planner.make_plan`.
 
-    Raises :class:`BanksFullError` if no division was found that fits, :class:`BankOverflowError` if the plan of a
-    :class:`BankPlanner` exceeds a bank, and :class:`~etdev.planner.PlanError` if the plan of ``planner`` is wrong.
+    Raises :class:`BanksFullError` if no division was found that fits. Raises :class:`BankOverflowError` if the plan of
+    a :class:`BankPlanner` exceeds a bank. Raises :class:`~etdev.planner.PlanError` if the plan of ``planner`` is wrong.
     Errors of the planner itself propagate.
     """
     if isinstance(planner, BankPlanner):

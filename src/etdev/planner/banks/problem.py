@@ -13,7 +13,7 @@ from fractions import Fraction
 from etdev.planner.problem import Buffer, Plan, PlanError, ProblemError, label
 
 COST_RATIO = 4
-"""Cost of a byte in each bank relative to the bank before it, if the costs are unknown."""
+"""Factor by which a byte costs more in a bank than in the bank before it. Applies if the costs are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class BankedPlan:
     offsets: tuple[int, ...]
     """Offset of each buffer in its bank, in bytes."""
     plans: tuple[Plan, ...]
-    """Plan of each bank. Its offsets are those of the bank's buffers, in the order of ``problem.buffers``."""
+    """One plan for each bank. It has the offsets of the bank's buffers, in the order of ``problem.buffers``."""
     traffic: tuple[int, ...]
     """Number of bytes that one call reads and writes in each bank."""
     cost: Fraction
