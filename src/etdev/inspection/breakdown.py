@@ -27,7 +27,7 @@ from etdev.program.sidecar import MethodNotes
 
 _LISTED = 3
 _KEY_LENGTH = 16
-"""Maximum number of characters to show of the name of an item of data; most of these names are digests."""
+"""Maximum number of characters to show of a data item's name. Most of these names are digests."""
 
 
 @dataclass(frozen=True, slots=True)

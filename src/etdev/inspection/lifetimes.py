@@ -50,7 +50,7 @@ def tensor_lives(memory: MethodMemory) -> tuple[TensorLife, ...]:
 
 
 def bytes_in_use(storages: Iterable[Storage]) -> tuple[tuple[int, int], ...]:
-    """Return the instants at which the number of bytes in use changes, each with the new number of bytes."""
+    """Return ``(instant, bytes in use)`` for each instant at which the number of bytes in use changes."""
     changes: Counter[int] = Counter()
     for storage in storages:
         changes[storage.start] += storage.size

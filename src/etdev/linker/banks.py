@@ -314,7 +314,7 @@ def _report(banks: Banks, problem: BankedProblem, plan: BankedPlan, padding: int
 
 
 _MOST_NAMED = 5
-"""Number of tensors in use that the message about a full bank lists."""
+"""Maximum number of tensors that the message about a full bank lists."""
 
 
 def _does_not_fit(error: BanksFullError, items: _Items, problem: BankedProblem, padding: int) -> CapacityError:

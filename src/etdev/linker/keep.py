@@ -70,7 +70,7 @@ def _on_devices(program: Program, linked: Linked) -> dict[str, str]:
 
 
 def _saving_nothing(program: Program, linked: Linked, least: int = 1) -> dict[str, str]:
-    """Return all methods if the new plans need the same memory and instructions, but a larger file.
+    """Return a reason for each method if memory and the number of instructions stay the same, but the file grows.
 
     The file counts as larger if it grows by ``least`` bytes or more.
     """

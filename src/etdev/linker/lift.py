@@ -16,7 +16,7 @@ _GAP = 64
 
 
 def lift_foreign(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Lift a method of a program that may come from another toolchain, because its plan may reuse memory.
+    """Lift a method if the program may come from another toolchain. The method's plan may then reuse memory.
 
     If the link places tensors in banks, their old buffers have no meaning. So one buffer then holds all tensors of the
     host, and tensors of different buffers may share bytes.

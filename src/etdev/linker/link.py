@@ -248,7 +248,7 @@ def _in_own_banks(program: Program, options: LinkOptions) -> Linked | None:
 
 
 def _candidates(work: Work, options: LinkOptions) -> Iterator[PassResult]:
-    """Yield the results of the passes with up to four settings, then results with better orders of instructions.
+    """Yield the results of the passes with up to four settings. Then yield results with better instruction orders.
 
     A view of a value that may be one of several tensors keeps all of these tensors in use. So the view may cost more
     memory than the copy that it replaces. A constant that is in the file twice may cost more than the memory that it

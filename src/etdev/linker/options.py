@@ -91,4 +91,7 @@ class Linked:
     banks: BankReport | None = None
     """Use of the banks; None if there are no banks."""
     compared: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """Maps each method to its buffers' sizes in bytes with the planner for comparison. Empty without such a planner."""
+    """Maps each method to a map from buffers to sizes in bytes, as another planner plans them for comparison.
+
+    Empty if there is no other planner.
+    """

@@ -26,8 +26,10 @@ class Pins:
     values: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     """Maps each method to a map from a tensor, as its value index before the link, to its bank."""
     preferred: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
-    """Preferred bank of tensors, in the form of :attr:`values`. A pin overrides the preference. If tensors share bytes
-    but prefer different banks, the preference has no effect."""
+    """Preferred banks, in a map like :attr:`values`. A pin overrides a preference.
+
+    Preferences have no effect if tensors that share bytes prefer different banks.
+    """
 
     def of_state(self, name: str) -> str | None:
         """Return the bank that is required for the state of this name, or None."""

@@ -59,7 +59,7 @@ def order(buffers: Sequence[Buffer]) -> list[int]:
 
 
 class SharedObject:
-    """A range of the arena, with the end of the bytes in use at each instant."""
+    """A range of the arena. For each instant, the object stores where the bytes in use end."""
 
     __slots__ = ("alignment", "ends", "offset", "size", "starts", "tops")
 

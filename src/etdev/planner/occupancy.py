@@ -2,7 +2,7 @@
 
 This is a segment tree over the instants. A few nodes cover a buffer's lifetime, at most two per level. Each node has
 two unions of byte ranges: the bytes in use during all of its instants, and the bytes in use at any of its instants. So
-all ranges in use at any time in a lifetime are stored in the nodes that cover the lifetime, and in their ancestors.
+the nodes that cover a lifetime, and the ancestors of these nodes, store all ranges in use at any time in the lifetime.
 
 Adjacent ranges are joined, so a tight plan needs only a few ranges per node for any number of buffers. A list of all
 overlapping pairs would not fit into memory if thousands of buffers are in use at the same time.

@@ -57,8 +57,8 @@ STRATEGIES = (
 )
 """All strategies. The first strategy meets the lower bound most often.
 
-The second strategy places buffers of about the same size in order of their start. If thousands of buffers are in use at
-once, its plans are the smallest, because buffers of about the same size use the same bytes one after another.
+The second strategy places buffers of about the same size in order of their start. Its plans are the smallest if
+thousands of buffers are in use at once. Buffers of about the same size then use the same bytes one after another.
 """
 
 

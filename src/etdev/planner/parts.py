@@ -36,10 +36,10 @@ class Part:
 def find_parts(problem: Problem, offsets: list[int]) -> list[Part]:
     """Split a problem into parts that can be planned independently, and return these parts.
 
-    Buffers whose lifetimes overlap, directly or through other buffers, form a group. If a buffer is in use during the
-    whole lifetime of its group, the function places it below the rest of the group, unless that needs padding. It
-    writes this buffer's offset to ``offsets``. The buffer then belongs to no part. No smaller plan is missed, because
-    any plan can exchange such a buffer with the buffers below it.
+    Buffers whose lifetimes overlap, directly or through other buffers, form a group. Some buffers are in
+    use during the whole lifetime of their group. The function places these buffers below the rest of the group, unless
+    that needs padding. It writes their offsets to ``offsets``, and they belong to no part. No smaller plan is missed,
+    because any plan can exchange such a buffer with the buffers below it.
     """
     buffers = problem.buffers
     active = sorted((i for i, b in enumerate(buffers) if b.occupies), key=lambda index: buffers[index].start)

@@ -133,7 +133,10 @@ class Agreement:
         return joined(found)
 
     def _take(self, before: int, at: int, after: int, offset: int, length: int) -> None:
-        """Record that ``length`` bytes of ``before`` from ``at`` on equal those of ``after`` from ``offset`` on."""
+        """Record that two ranges of ``length`` bytes are equal.
+
+        One range starts at byte ``at`` of the symbol ``before``. The other starts at byte ``offset`` of ``after``.
+        """
         memory = self._aliases.get(after)
         if memory is None:
             memory = self._aliases[after] = Memory.filled(_NONE)

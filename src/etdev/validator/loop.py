@@ -93,11 +93,11 @@ class Loop:
     shadows: dict[tuple[int, int], Shadow] = field(default_factory=dict)
     """Maps ``(side, value)`` to the content of a value that refers to a different tensor in each iteration."""
     members: dict[int, frozenset[int]] = field(default_factory=dict)
-    """Maps the symbol of a class to the symbols for which it may stand, collected over all paths to the head."""
+    """Maps the symbol of a class to the set of all symbols that its contents have on any path to the head."""
     _count: int = 0
     _rounds: int = 0
     _ways: dict[Hashable, int] = field(default_factory=dict)
-    """Maps a tuple, with one number for each path to the head, to the symbol of the varying number."""
+    """Maps a tuple of numbers to the symbol of a varying number. It has one number for each path to the head."""
     _held: dict[tuple[int, int], list[Shadow]] = field(default_factory=dict)
     """Maps ``(side, value)`` to the value's contents, one for each path to the head.
 

@@ -39,7 +39,9 @@ def region_starts(facts: Facts) -> list[int]:
 
 
 def effects(facts: Facts, code: Code) -> dict[Hashable, bool]:
-    """Map each effect of an instruction that is not visible in contents to True for a write, False for a read.
+    """Return the effects of an instruction that a comparison of contents would miss.
+
+    The result maps an effect to True for a write, and to False for a read.
 
     Two instructions must keep their order if they have a common effect, and at least one of them writes.
     """

@@ -105,9 +105,9 @@ class StateReader:
     ) -> None:
         """Start with an empty state.
 
-        ``ways`` maps each block where paths merge to its number of incoming paths. ``canonical`` maps content of the
-        linked program to a symbol of the program before the link that is known to have the same bytes. It returns other
-        content unchanged.
+        ``ways`` maps each block where paths merge to its number of incoming paths. ``canonical`` takes content of
+        the linked program. It returns content before the link that is known to have the same bytes. Without such
+        content, it returns its argument.
         """
         self.symbols = symbols
         self.facts = facts

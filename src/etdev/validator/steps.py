@@ -40,9 +40,10 @@ class Steps:
         self._run = run
         self._overlaps = Overlaps(run)
         self._early: dict[int, tuple[Code, Code, _Started | None]] = {}
-        """Maps the position of each instruction that only the program before the link has run so far to an entry.
+        """Instructions that so far only the program before the link has run.
 
-        An entry is ``(instruction, counterpart, started)``. ``started`` is None if no operands must be compared.
+        Maps a position in that program to ``(instruction, counterpart, started)``. ``started`` is None if no operands
+        must be compared.
         """
 
     def run(self, step: Step) -> None:

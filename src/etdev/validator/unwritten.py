@@ -47,7 +47,7 @@ class Unwritten:
     _reads: dict[Write, set[Write]] = field(default_factory=dict)
     """Maps each write to the reads of its result, as ``(position of the reader, value)``."""
     _suspects: dict[int, set[Write]] = field(default_factory=dict)
-    """Maps each value that no instruction writes to the writes from which its bytes come."""
+    """Maps each value without a write of its own to the writes from which its bytes come."""
     state: set[tuple[int, int, int]] = field(default_factory=set)
     """Places that are read before they are written, as buffer, first byte and end byte (exclusive)."""
     _named: Counter[int] = field(init=False)

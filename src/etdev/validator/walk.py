@@ -133,7 +133,7 @@ class _Points:
         self._meet = self._targets()
 
     def _targets(self) -> dict[int, int]:
-        """Return a map from the target of each jump before the link to the target of the same jump after the link."""
+        """Map the target of each jump before the link to the target of the same jump after the link."""
         found = {}
         for here, there in self._moved.items():
             if self._facts[0].code[here].act is self._facts[1].code[there].act is Act.JUMP:

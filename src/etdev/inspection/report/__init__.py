@@ -1,4 +1,4 @@
-"""Pages about a program or about two of them, from their files and the files of their builds."""
+"""Pages about one program or two programs, made from program files and from files of their builds."""
 
 from etdev.inspection.provenance import files_read
 from etdev.inspection.report.difference import diff_page

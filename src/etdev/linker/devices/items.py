@@ -28,7 +28,8 @@ class Items:
     fixed: Mapping[int, frozenset[int]]
     """Maps an item to all items that may change together with it, the item included.
 
-    Such items share bytes, or the tensor of a value is known only at run time. The host always holds their content.
+    Items change together if they share bytes, or if the tensor of a value is known only at run time. The host always
+    holds the content of these items.
     """
 
     def representative(self, item: int) -> int:

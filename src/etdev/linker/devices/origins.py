@@ -21,7 +21,7 @@ class Origins:
     _before: Mapping[int, _State]
     _after: Mapping[int, _State]
     ambiguous: Sequence[frozenset[int]]
-    """For each position, the items that any of several devices may have written most recently before it.
+    """For each position, the items whose most recent writer may be one of several devices.
 
     The host does not count as a device. The last entry is for the end of the method.
     """

@@ -62,9 +62,9 @@ class Replicas:
         return found
 
     def alias(self, value: int, device: Device) -> int:
-        """Return an alias of the replica of ``value``: a tensor with the same bytes that no instruction writes.
+        """Return a second tensor in the bytes of the replica of ``value``. No instruction writes to this tensor.
 
-        The alias contains the most recent content of the item, even if that content was written to another value.
+        It contains the most recent content of the item, even if an instruction wrote that content to another value.
         """
         tensor = self._plan.values[value]
         assert isinstance(tensor, m.Tensor)

@@ -171,7 +171,7 @@ class _CodeMotion:
         return self._without_redundant(spots) if self._early else spots
 
     def _needed_by_all_successors(self, anticipated: Mapping[int, int]) -> list[tuple[int, int]]:
-        """Return ``(instruction, facts)`` for each instruction. All of its successors need these facts."""
+        """Return ``(instruction, facts)`` for each instruction: the facts that all of its successors need."""
         found = []
         for node in (_ENTRY, *self._nodes):
             if node != self._exit:

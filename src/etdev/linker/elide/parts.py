@@ -1,4 +1,4 @@
-"""Removal of copies of parts: slices become aliases in the input, inputs of ``cat`` become aliases in the output.
+"""Removal of copies of parts of tensors: slices, and inputs of ``cat``.
 
 1. Slices: ``slice_copy``, ``select_copy``, ``split_copy`` and similar copies. Each output must be a contiguous range of
    the input's bytes. The outputs become aliases inside the input.

@@ -239,7 +239,7 @@ def _unbound(copy: _Copy) -> list[int]:
 
 
 _Rule: TypeAlias = Callable[[_Copy], list[int]]
-"""Function that maps a copy to the offset of each output from the start of the input, in elements."""
+"""Function that returns the offset of each output of a copy, in elements from the start of the input."""
 
 CLONES: Mapping[str, _Rule] = {
     "aten::_to_copy.out": _same,

@@ -11,7 +11,7 @@ def greedy(problem: Problem) -> tuple[int, ...]:
     """Return a valid order. The peak of this order may be higher than the peak of the present order.
 
     Of all steps that can run, the next one has the lowest net change of the bytes in use. The time is about linear in
-    the number of accesses to items, because a step's change depends only on the items that the step accesses.
+    the number of accesses to items. A step's change depends only on the items that the step accesses.
     """
     choice = _Choice(problem)
     waiting = [len(steps) for steps in problem.before]

@@ -5,8 +5,8 @@ considers these things:
 
 1. bytes of planned memory, at their addresses before and after the link, so that tensors can still share these bytes;
 2. each value: a number, or the sizes and the pointer of a tensor;
-3. memory that the linker does not plan, which counts as one thing, because the caller may pass the same memory twice
-   (tensors whose address is known only at run time are part of this thing);
+3. memory that the linker does not plan, with all tensors whose address is known only at run time (this counts as one
+   thing, because the caller may pass the same memory twice);
 4. tensors that moves refer to, which count as one thing;
 5. effects outside of the arguments, such as random numbers, state of a delegate, or an unknown operator's effects.
 """

@@ -84,8 +84,9 @@ class Problem:
 def least_in_use(problem: Problem, step: int) -> int:
     """Return a lower bound of the bytes in use during a step, valid for every order. Takes O(steps + dependencies).
 
-    An item is in use during the step if the step accesses the item. It is also in use if one user (or the time before
-    all steps) must come before the step, and another user (or the time after all steps) must come after the step.
+    An item is in use during the step if the step accesses the item. Otherwise, it is in use if two conditions hold. A
+    user of the item must come before the step, or the item is in use before all steps. And a user must come after the
+    step, or the item is in use after all steps.
     """
     earlier, later = _reached(problem.before, step), _reached(problem.after, step)
     used = set(problem.used[step])

@@ -135,8 +135,8 @@ def straight_regions(method: Method) -> Iterator[tuple[int, int]]:
     """Yield ``(first position, end position)`` of each straight region with two or more instructions, in order.
 
     A region is in one basic block and in one chain. It has no jumps, no moves, and no instructions that add a row to
-    the output of a loop. The target of a jump starts a region even if the jump is never taken, because the
-    proof of a link follows the file's jumps.
+    the output of a loop. The target of a jump starts a region even if the jump is never taken. The proof of
+    a link also follows all jumps of the file.
     """
     flow = method.memory.reaching.flow
     marks = {block.start for block in flow.blocks} | {len(flow.instructions)}

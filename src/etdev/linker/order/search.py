@@ -2,8 +2,8 @@
 
 A state is a set of executed steps. The exact search visits states in ascending order of their peaks. If there are too
 many states, a beam search follows. For each number of executed steps, it continues a limited number of states. Further
-depth-first searches then look for an order with a peak below a limit. Each of these searches halves the gap between the
-lowest peak that was found and the highest limit that was not reached.
+depth-first searches then look for an order with a peak below a limit. Each of these searches halves the gap between two
+numbers: the lowest peak found so far, and the highest limit that no order has met so far.
 
 One rule keeps the number of states small. A step runs immediately if it neither raises the peak nor increases the
 number of bytes in use. A later position of the step is never better, because the step's operands would stay in use

@@ -27,7 +27,7 @@ _PATIENCE = 12
 
 
 class Prices:
-    """Prices of a byte in each bank at each rank, with the lower bound that follows from the prices.
+    """Price of a byte for each bank and each rank, and the lower bound that follows from these prices.
 
     Each division that costs less than ``bound`` exceeds the capacity of a bank.
     """
@@ -49,7 +49,7 @@ class Prices:
         self._search(upper)
 
     def reduced_costs(self, index: int) -> list[Fraction]:
-        """Return the cost of a buffer in each bank: its traffic, and the price of its bytes over its lifetime."""
+        """Return a buffer's cost in each bank: the cost of its traffic, plus the price of its bytes."""
         first, last = self._loads.ranges[index]
         return [
             self._problem.cost(index, bank)

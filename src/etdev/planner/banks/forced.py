@@ -1,8 +1,9 @@
-"""Banks that a buffer must, or must not, be in, found by subset sums.
+"""Search by subset sums for banks that a buffer must be in, or cannot be in.
 
-A *division* assigns a bank to each buffer. At each instant, some of the buffers in use must be in a given bank, so that
-the other banks have room for the rest. The sums of the sizes in all subsets show whether that is possible. The sums
-also show which buffers must, or must not, be in the bank, and how many bytes of the bank can be in use.
+A *division* assigns a bank to each buffer. At each instant, a bank must hold enough of the buffers in use. Otherwise,
+the other banks have no room for the rest. The sums of the sizes in all subsets show whether that is possible. The sums
+also show which buffers must be in the bank, and which cannot be in it. And they show the most bytes of the bank that
+can be in use.
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ class BankPlanner:
 def bank_planner(function: Callable[[BankedProblem], Sequence[tuple[int, int]]]) -> BankPlanner:
     """Declare that a planner takes a whole problem with banks. Use it as a decorator.
 
-    ``function`` takes a :class:`BankedProblem`. For each of its buffers, it returns a pair: the index of the buffer's
-    bank in ``problem.banks``, and the offset in that bank in bytes.
+    ``function`` takes a :class:`BankedProblem`. It returns a pair for each buffer of the problem: the index of the
+    buffer's bank in ``problem.banks``, and the offset in that bank in bytes.
     """
     return BankPlanner(function)
 

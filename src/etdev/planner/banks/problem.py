@@ -41,7 +41,7 @@ class BankedProblem:
     """Banks in order of preference."""
     buffers: tuple[Buffer, ...]
     traffic: tuple[int, ...]
-    """Number of bytes that one call reads and writes, by buffer."""
+    """For each buffer, the number of bytes that one call reads and writes."""
     choices: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """Maps the index of each restricted buffer to the banks that may hold it. Any bank may hold any other buffer."""
 

@@ -135,7 +135,7 @@ def part(content: Content, start: int, length: int) -> Content:
 
 
 def overlaid(content: Content, at: int, new: Content) -> Content:
-    """Return a content with its bytes from ``at`` on replaced by ``new``. The size stays the same."""
+    """Return ``content`` with ``new`` written over its bytes from ``at`` on. The size stays the same."""
     count = size(new)
     first, last = max(at, 0), min(at + count, size(content))
     if first >= last:
