@@ -54,7 +54,7 @@ class ProgramDiff:
     same_weights: bool
     """True if the constants are equal byte for byte."""
     changed_data: tuple[str, ...]
-    """Sorted names of the items of data that both files have, with different content."""
+    """Sorted names of the data that is in both files but has different content."""
     methods: tuple[MethodDiff, ...]
     """Comparison of each method that both files have, in the order of the first file."""
     a: ProgramInfo

@@ -78,7 +78,7 @@ class _Writers:
         self._inputs = {value: position for position, value in reversed(list(enumerate(plan.inputs)))}
 
     def tensor(self, storage: Storage, position: int) -> TensorInUse:
-        """Return the tensor to show for a storage in use while the instruction at ``position`` runs."""
+        """Return the tensor to show for a storage at the time when the instruction at ``position`` runs."""
         value, written = self._shown(storage, position)
         tensor = self._plan.values[value]
         assert isinstance(tensor, m.Tensor)

@@ -164,7 +164,7 @@ class _Items:
         return self.methods[index], instant - self._starts[index]
 
     def choices(self) -> dict[int, tuple[int, ...]]:
-        """Return a map from each item that cannot be in all banks to the indices of its possible banks.
+        """Map items to the indices of their possible banks. Omit items that may be in any bank.
 
         An item has one possible bank if it has a pin, or if all preferences for its tensors name the same bank. State
         that methods share cannot be in the bank with the memory id 1. By convention, methods of a ``.pte`` share no
@@ -190,7 +190,7 @@ class _Items:
         return {**choices, **{item: self._of_shared(item, choices.get(item), above) for item in self._shared}}
 
     def _banks_asked(self) -> dict[int, dict[str, str]]:
-        """Return, for each pinned item, a map from each bank that a pin requires to a description of that pin."""
+        """Return, for each pinned item, a map from a required bank to a description of a pin that requires it."""
         asked: dict[int, dict[str, str]] = defaultdict(dict)
         for item, bank, why in self._asked():
             asked[item].setdefault(bank, why)

@@ -28,7 +28,7 @@ from etdev.program.info import BufferInfo
 from etdev.program.used import used_values
 
 _XNNPACK_PADDING = 64
-"""Bytes after the end of a buffer that XNNPACK's kernels may read. ExecuTorch's planner adds the same number."""
+"""Number of bytes that XNNPACK's kernels may read after the end of a buffer. ExecuTorch's planner adds as many."""
 
 
 def assign_addresses(

@@ -85,7 +85,7 @@ def _sizes(
 
 
 _MOST_ORDERS = 2
-"""Maximum number of searches for an order of the instructions. Each search starts with the order found before."""
+"""Maximum number of searches for an order of instructions. Each search starts with the previous one's order."""
 _MOST_SEARCHED_AGAIN = 5_000
 """Maximum number of instructions of a program for which there is more than one search."""
 
@@ -177,7 +177,7 @@ def _fitting(work: Work, numbers: Sequence[int], options: LinkOptions) -> tuple[
 
 @dataclass(frozen=True, slots=True)
 class _Less:
-    """Ways to share bytes that a link does not use, to make tensors fit into fast banks."""
+    """Restrictions on the sharing of bytes. With less sharing, more tensors may fit into fast banks."""
 
     keeps: frozenset[ElisionKind] = frozenset()
     """Kinds of copies that this link does not remove."""
@@ -211,7 +211,7 @@ def link_foreign(program: Program, options: LinkOptions | None = None, *, keep_s
     """Link a program of any toolchain.
 
     A program with temporaries in several buffers on the host keeps these buffers as its banks. No bank grows, unless
-    the tensors do not fit with these options. ``options.banks`` replaces the banks of the program. If ``keep_smaller``
+    the tensors do not fit otherwise. ``options.banks`` replaces the banks of the program. If ``keep_smaller``
     is True and ``options`` has no banks, a method keeps its original plan if the new plan needs more memory.
 
     Raises the same errors as :func:`link`. Raises :class:`~etdev.errors.LinkError` if ``options`` has banks, and a

@@ -157,7 +157,7 @@ class Storages:
         return index
 
     def parts(self) -> dict[int, int]:
-        """Return a map from each tensor added by :meth:`add_part` to the tensor that contains it."""
+        """Return a map from tensors that are parts (see :meth:`add_part`) to the tensors that contain them."""
         return {index: whole for index, (whole, _) in self._slots.items()}
 
     def applied(self) -> tuple[m.ExecutionPlan, dict[int, int]]:

@@ -49,7 +49,7 @@ class LinkOptions:
     caller: Mapping[str, CallerOwned] = field(default_factory=dict)
     """Maps the name of a method to the inputs and outputs whose memory the caller provides."""
     keep: Mapping[str, str] = field(default_factory=dict)
-    """Maps the name of each method that keeps its original plan to the reason."""
+    """Maps names of methods to reasons, for the methods that keep their original plans."""
     reorder: bool = True
     """True to look for an order of the instructions that needs less memory."""
     merged_views: bool = True

@@ -16,15 +16,15 @@ class Pins:
     """Names of the banks that certain tensors must be in, or should be in."""
 
     inputs: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
-    """Maps each method to a map from the position of an input to its bank."""
+    """Maps each method to a map from input positions to banks."""
     outputs: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
-    """Maps each method to a map from the position of an output to its bank."""
+    """Maps each method to a map from output positions to banks."""
     state: Mapping[str, str] = field(default_factory=dict)
     """Maps the name of a state to its bank. The empty name stands for all other state."""
     delegates: Mapping[str, str] = field(default_factory=dict)
-    """Maps the name of a backend to the bank of all arguments of its delegate calls."""
+    """Maps the name of a backend to a bank, which must hold all arguments of the backend's delegates."""
     values: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
-    """Maps each method to a map from a tensor, as its value index before the link, to its bank."""
+    """Maps each method to a map from value indices before the link to banks."""
     preferred: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     """Preferred banks, in a map like :attr:`values`. A pin overrides a preference.
 

@@ -58,7 +58,7 @@ class Method:
     caller_device_values: frozenset[int] = frozenset()
     """Values of the inputs and outputs that the caller keeps on devices."""
     pinned: Mapping[int, str] = field(default_factory=dict)
-    """Maps each tensor that must be in a certain bank to the name of that bank."""
+    """Maps tensors to names of banks, for the tensors that must be in a certain bank."""
     linked: MethodMemory | None = None
     """Storages after a link of the method in its present order; None unless the pass ``order`` may move instructions.
 

@@ -86,7 +86,7 @@ class Restarts:
 
 
 def _make_orders(tables: Tables) -> list[list[int]]:
-    """Return five orders of the buffers. The sort keys combine a buffer's lifetime, its size, and the peak in use."""
+    """Return five orders of the buffers. The keys combine a buffer's lifetime, size, and peak in the lifetime."""
     count = len(tables.size)
     totals = [
         sum(tables.height[tables.crowd[place]] for place in range(tables.crowd_start[s], tables.crowd_start[s + 1]))

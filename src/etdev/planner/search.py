@@ -328,7 +328,7 @@ def ask(
 
 @kernel
 def go_back(tables: Tables, state: State, depth: int) -> int:
-    """Undo the answers of a frame's parent and of all frames after the parent. Return the parent's depth, or -1."""
+    """Undo the answers of a frame's parent and of all frames after it. Return the parent's depth, or -1 if none."""
     parent = state.frames[FRAME * depth + PARENT]
     if parent >= 0:
         for frame in range(depth - 1, parent - 1, -1):

@@ -1,6 +1,6 @@
 """Improvement of a plan by replanning small groups of buffers.
 
-Each group consists of a buffer that ends above the limit and the buffers in use around the same time. The rest of the
+Each group is a buffer that ends above the limit, together with the buffers in use around the same time. The rest of the
 plan stays fixed, like pinned buffers. So each search is small for a plan of any size.
 """
 

@@ -248,7 +248,7 @@ class Explainer:
         return self._violation("caller's memory", message, value=value)
 
     def written_constants(self) -> Iterator[Violation]:
-        """Yield a violation for each write to a constant, if the operator wrote to no constant before the link."""
+        """Yield a violation for each write to a constant, unless the operator also wrote to one before the link."""
         before = {name for name, _ in self._writes_of_constants(self._facts[0])}
         for name, (code, value) in self._writes_of_constants(self._facts[1]):
             if name not in before:

@@ -10,7 +10,7 @@ from etdev.validator.report import Violation
 
 
 def freed_reads(facts: tuple[Facts, Facts], moved: Mapping[int, int]) -> Iterator[Violation]:
-    """Yield a violation for each read of a freed tensor that occurs only in the linked program."""
+    """Yield a violation for each read of a freed tensor, if only the linked program has that read."""
     found = _reads_after_free(facts[1])
     known = {moved.get(position) for position in (_reads_after_free(facts[0]) if found else ())}
     for position, value in found.items():
@@ -21,7 +21,7 @@ def freed_reads(facts: tuple[Facts, Facts], moved: Mapping[int, int]) -> Iterato
 
 
 def _reads_after_free(facts: Facts) -> dict[int, int]:
-    """Return a map from each instruction that may read a freed tensor to that tensor.
+    """Map instructions to the freed tensors that they may read.
 
     Only tensors in planned memory count, because a write to any other tensor assigns new memory to the tensor.
     """

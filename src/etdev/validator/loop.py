@@ -97,7 +97,7 @@ class Loop:
     _count: int = 0
     _rounds: int = 0
     _ways: dict[Hashable, int] = field(default_factory=dict)
-    """Maps a tuple of numbers to the symbol of a varying number. It has one number for each path to the head."""
+    """Maps tuples of numbers to symbols of varying numbers. A tuple has one number for each path to the head."""
     _held: dict[tuple[int, int], list[Shadow]] = field(default_factory=dict)
     """Maps ``(side, value)`` to the value's contents, one for each path to the head.
 
@@ -361,8 +361,8 @@ def _varying(memory: Memory) -> list[tuple[int, int, Cell]]:
 def _piece(first: int, cells: Sequence[Cell]) -> tuple[int, Key] | None:
     """Return the offset and the key of bytes that vary, or None if the bytes do not vary.
 
-    ``cells`` contains one cell for each path to the head, first the path from outside. The last cell contains
-    the symbol of the bytes' class instead.
+    ``cells`` contains one cell for each path to the head, first the path from outside. One further cell, the last one,
+    contains the symbol of the bytes' class.
     """
     *ways, known = cells
     base = first - ways[0][1]

@@ -41,9 +41,8 @@ def region_starts(facts: Facts) -> list[int]:
 def effects(facts: Facts, code: Code) -> dict[Hashable, bool]:
     """Return the effects of an instruction that a comparison of contents would miss.
 
-    The result maps an effect to True for a write, and to False for a read.
-
-    Two instructions must keep their order if they have a common effect, and at least one of them writes.
+    The result maps an effect to True for a write, and to False for a read. Two instructions must keep their order if
+    they have a common effect, and at least one of them writes.
     """
     found: dict[Hashable, bool] = {}
     if code.act is Act.DELEGATE and code.name in ops.STATELESS:

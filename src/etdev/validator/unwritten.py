@@ -4,7 +4,7 @@ Most of these values are views and slices, which share bytes on purpose. For the
 the bytes still hold an earlier value. The module looks for two traces of a missing instruction:
 
 * The bytes hold a value of another element type.
-* A value that the missing instruction should have read is never read.
+* No instruction reads a certain value. The missing instruction should have read it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Unwritten:
     _reads: dict[Write, set[Write]] = field(default_factory=dict)
     """Maps each write to the reads of its result, as ``(position of the reader, value)``."""
     _suspects: dict[int, set[Write]] = field(default_factory=dict)
-    """Maps each value without a write of its own to the writes from which its bytes come."""
+    """Maps a value to the writes from which its bytes come, if no instruction writes the value."""
     state: set[tuple[int, int, int]] = field(default_factory=set)
     """Places that are read before they are written, as buffer, first byte and end byte (exclusive)."""
     _named: Counter[int] = field(init=False)
@@ -104,7 +104,7 @@ class Unwritten:
         yield from self._without_copy(unread)
 
     def _without_copy(self, unread: list[tuple[Write, bool]]) -> Iterator[Missing]:
-        """Yield inputs of delegates on devices whose copy from the host is missing.
+        """Yield each delegate input on a device, if the copy of the input from the host is missing.
 
         The file does not state which arguments of a delegate are inputs. An argument counts as an input without a copy
         under two conditions. No other instruction refers to the argument. And an earlier value on the host, of the same
@@ -133,7 +133,7 @@ class Unwritten:
         return place is not None and place[0] in self.devices
 
     def _is_over(self, value: int, writes: Collection[Write], first: int) -> bool:
-        """Return True if instructions read each write through other values too, and only before ``first``.
+        """Return True if each written result is also read through other values, and only before ``first``.
 
         ``first`` is the position of the first read of ``value``.
         """

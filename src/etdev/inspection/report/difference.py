@@ -244,7 +244,7 @@ def _value_pairs(
 
 
 def _state(page: MethodPage, texts: Sequence[str]) -> dict[str, int]:
-    """Map the name of each state that a method reads to the state's value index."""
+    """Map names of state to value indices, for the state that a method reads."""
     ends = zip(page.graph.ends.kind, page.graph.ends.name, page.graph.ends.value, strict=True)
     return {texts[name]: value for kind, name, value in ends if texts[kind] == STATE}
 

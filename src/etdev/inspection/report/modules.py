@@ -1,4 +1,4 @@
-"""Sizes of the modules of the model in a method: weights in the file, bytes that are written, bytes at the peak."""
+"""Sizes of the model's modules in a method: weights in the file, bytes that are written, bytes at the peak."""
 
 from __future__ import annotations
 

@@ -29,9 +29,9 @@ def is_dynamic(value: m.Value) -> bool:
 def copy_instructions(
     plan: m.ExecutionPlan, before: Insertions, after: Insertions
 ) -> tuple[m.ExecutionPlan, dict[int, list[m.Instruction]], dict[int, list[m.Instruction]]]:
-    """Return the method with the copy operators, the calls to insert before, and the calls to insert after.
+    """Return the method with the copy operators, and two maps from positions to kernel calls.
 
-    Each map has the position of an existing instruction as its key.
+    The first map has the calls to insert before a position. The second map has the calls to insert after it.
     """
     indices = {}
     for name in sorted({name for copies in (*before.values(), *after.values()) for name, _, _ in copies}):

@@ -66,7 +66,7 @@ def wanted_placement(
 
     An input stays on the device of the first delegate that reads the input. An output stays on the device of the last
     delegate that writes the output. Inputs and outputs that were on a device before the link keep that device.
-    ``homes`` maps each value of state that stays on a device to that device. Raises
+    ``homes`` maps values to devices, for state that stays on a device. Raises
     :class:`~etdev.linker.io.CallerOwnedError` for an input or output that cannot stay on a device.
     """
     plan, memory = method.plan, method.memory

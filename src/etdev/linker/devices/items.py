@@ -87,7 +87,7 @@ def _with_changing_together(groups: Sequence[tuple[int, ...]], pairs: Iterable[t
 
 
 def _representatives(groups: Sequence[tuple[int, ...]], pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Return a map from each value that changes together with others to the representative of these values.
+    """Map values to representatives. Values that change together have the same representative.
 
     ``pairs`` contains values that change together. If a value of a group is in a pair, all values of the group change
     together. Values that change alone are not in the map.
@@ -138,7 +138,7 @@ def _linked_pairs(memory: MethodMemory, targets: Mapping[int, set[int]]) -> Iter
 
 
 def _targets(memory: MethodMemory) -> dict[int, set[int]]:
-    """Map each value that a move or a view sets to the values to whose memory it may then refer."""
+    """Map values that a move or a view sets. Each of them maps to the values whose memory it may use."""
     found: dict[int, set[int]] = {value: set() for value in memory.reaching.references}
     for use in memory.reaching.uses:
         if use.value in found:

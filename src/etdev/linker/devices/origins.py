@@ -39,8 +39,8 @@ class Origins:
 def find_origins(flow: FlowGraph, written: Sequence[Mapping[int, Device]], at_entry: Mapping[int, Device]) -> Origins:
     """Follow the control flow of a method to find which device wrote each item most recently.
 
-    ``written`` has one map for each instruction. It maps each item that the instruction writes to the device that runs
-    the instruction. ``at_entry`` maps each item with content at the start of the method to its device.
+    ``written`` has one map for each instruction. The keys are the items that the instruction writes. Each value is the
+    device that runs the instruction. ``at_entry`` maps the items with content at the start of the method to devices.
     """
     end = len(flow.instructions)
     entry: _State = {item: frozenset({device}) for item, device in at_entry.items()}

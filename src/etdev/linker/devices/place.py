@@ -31,7 +31,7 @@ def place_tensors(
 ) -> tuple[Changed, Mapping[int, int]]:
     """Place the arguments of each delegate call in ``devices`` on the call's device, and insert the required copies.
 
-    Also return a map from each value of state that stays on a device to its replica.
+    Also return a map from values to replicas, for state that stays on a device.
     """
     if not devices and not wanted.inputs and not wanted.outputs and not wanted.state:
         return Changed(method), {}

@@ -19,11 +19,11 @@ class WantedDevices:
     """Devices on which a method's inputs, outputs and state stay."""
 
     inputs: Mapping[int, Device] = field(default_factory=dict)
-    """Maps the position of each input that the caller leaves on a device to that device."""
+    """Maps input positions to devices, for the inputs that the caller leaves on a device."""
     outputs: Mapping[int, Device] = field(default_factory=dict)
-    """Maps the position of each output that the caller takes from a device to that device."""
+    """Maps output positions to devices, for the outputs that the caller takes from a device."""
     state: Mapping[int, Device] = field(default_factory=dict)
-    """Maps each value of state that stays on a device between calls to that device."""
+    """Maps values to devices, for state that stays on a device between calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,24 +34,24 @@ class Placement:
     memory: MethodMemory
     inputs: DelegateInputs
     devices: Mapping[int, Device]
-    """Maps the position of each delegate call that runs on a device to that device."""
+    """Maps positions to devices, for the delegate calls that run on a device."""
     wanted: WantedDevices
     items: Items
     holders: Holders
     replicas: Replicas
     """Tensors on devices. Passes add a replica when it is needed."""
     state: Mapping[int, Device]
-    """Maps each item of state that stays on a device between calls to that device."""
+    """Maps items to devices, for state that stays on a device between calls."""
     given: Mapping[int, Device]
-    """Maps the item of each input that the caller leaves on a device to that device."""
+    """Maps items to devices, for the inputs that the caller leaves on a device."""
     filled: frozenset[int]
     """Items that have content when the method begins."""
 
     def ends(self) -> tuple[tuple[Mapping[int, Device], Sequence[int]], ...]:
         """Return ``(devices, values)`` for the inputs, then for the outputs.
 
-        ``devices`` maps the positions that stay on a device to their devices. ``values`` has the value index at each
-        position.
+        ``devices`` maps positions to devices, for the tensors that stay on a device. ``values`` has the value index at
+        each position.
         """
         return (self.wanted.inputs, self.plan.inputs), (self.wanted.outputs, self.plan.outputs)
 

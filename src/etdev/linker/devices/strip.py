@@ -1,4 +1,4 @@
-"""Removal of the device placement and copies of another toolchain.
+"""Removal of another toolchain's placement on devices, and of its copies between host and devices.
 
 Later passes then place tensors on devices and insert copies.
 """
@@ -16,7 +16,7 @@ from etdev.program.analysis.flow import flow_graph
 from etdev.program.devices import is_device_copy
 
 _GAP = 64
-"""Gap in bytes between the tensors of two device buffers, after all of them have moved to buffer 1."""
+"""Gap in bytes in buffer 1 between tensors that come from different device buffers."""
 
 
 def device_ends(plan: m.ExecutionPlan) -> tuple[dict[int, Device], dict[int, Device]]:

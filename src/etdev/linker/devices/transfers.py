@@ -73,7 +73,7 @@ class Spot:
 
 
 def find_spots(flow: FlowGraph, needs: Needs, ambiguous: Sequence[int] = ()) -> dict[Spot, int]:
-    """Return a map from each spot that needs copies to the facts that these copies make true.
+    """Return a map from spots to facts. Copies at a spot must make these facts true.
 
     ``ambiguous`` holds facts by position. No copy immediately before that position can make these facts true. The
     source of such a copy would depend on the path taken.
@@ -157,7 +157,7 @@ class _CodeMotion:
                 )
 
     def run(self) -> dict[Spot, int]:
-        """Return a map from each spot that needs copies to the facts that these copies make true."""
+        """Return a map from spots to facts. Copies at a spot must make these facts true."""
         anticipated = self._anticipated()
         true_after = self._true_after({}, self._needed)
         earliest = {

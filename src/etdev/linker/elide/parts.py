@@ -36,8 +36,7 @@ _WHOLES = frozenset({_CAT, "aten::stack.out"})
 def elide_parts(method: Method, work: Work, options: LinkOptions) -> Changed:
     """Remove copies of slices, and copies into the outputs of ``cat`` and ``stack``.
 
-    The pass handles ``cat`` and ``stack`` first, because fewer locations are possible for their outputs than for
-    slices.
+    The pass handles ``cat`` and ``stack`` first. Fewer locations are possible for their outputs than for slices.
     """
     storages = method.storage_record()
     parts = _Parts(storages)
@@ -139,7 +138,7 @@ class _Parts:
     # Concatenations
 
     def _place_inputs(self, position: int, call: m.KernelCall, name: str) -> tuple[int, str]:
-        """Move inputs into the output where possible. Return the number of bytes still copied, and why."""
+        """Move inputs into the output where possible. Return the number of bytes still copied, and the reasons."""
         out, items = self._read_call(call, name)
         whole = self._require_own(position, out)
         slots = [self._checked(position, slot, whole) for slot in self._slots(position, out, items)]

@@ -28,7 +28,7 @@ _COPY = "aten::copy_"
 
 
 def elide_write_backs(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Remove each ``copy_`` into state whose source can be computed in the bytes of the state."""
+    """Remove each ``copy_`` into state, if the copy's source can be computed in the bytes of the state."""
     if "write_back" not in options.elide:
         return Changed(method)
     storages = method.storage_record()

@@ -26,7 +26,7 @@ _SHARE = 4
 _LIMIT_SHARE = 10
 """Divisor of the remaining effort. The quotient is the limit for each depth-first search."""
 _GAP = 200
-"""Depth-first searches end when the gap is at most the lowest peak divided by this number."""
+"""Divisor of the lowest peak. Depth-first searches end when the gap to the highest limit is at most the quotient."""
 _BEAM_WIDTH = 64
 """Maximum number of states that the beam search continues, for each number of executed steps."""
 

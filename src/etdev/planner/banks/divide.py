@@ -30,7 +30,7 @@ _MOVES = 300
 _TOUCHES = 50_000_000
 """Limit on the number of table entries that :meth:`_Start.relieve` reads or writes, for each initial division."""
 _SHRINKS = 6
-"""Maximum number of attempts to pack. After each failure, the load limit of the unpacked banks is lowered."""
+"""Maximum number of attempts to pack. Each failure lowers the load limit of the banks that were not packed."""
 _TABU = 12
 """Number of moves for which a moved buffer must stay in its new bank."""
 
@@ -41,7 +41,7 @@ class Division:
 
     loads: Loads
     offsets: list[dict[int, int]]
-    """One map for each bank: from each of its buffers that is ever in use to the buffer's offset."""
+    """One map for each bank: from buffers to offsets. It omits buffers that are never in use."""
 
     @property
     def cost(self) -> Fraction:

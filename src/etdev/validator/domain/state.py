@@ -123,15 +123,15 @@ class State:
     def __init__(self) -> None:
         self.memory: tuple[dict[int, Memory], dict[int, Memory]] = ({}, {})
         self.numbers: tuple[Table[Number_], Table[Number_]] = (Table(), Table())
-        """Maps each value that an instruction has set to its number."""
+        """Maps a value to its number, if an instruction has set that number."""
         self.dims: tuple[Table[Dims], Table[Dims]] = (Table(), Table())
-        """Maps each dynamic tensor to the sizes that an instruction has set."""
+        """Maps a dynamic tensor to its sizes, if an instruction has set them."""
         self.references: tuple[Table[Tree], Table[Tree]] = (Table(), Table())
-        """Maps each value that a move has set to the tensor to which the value now refers."""
+        """Maps a value to the tensor to which it now refers, if a move has set the value."""
         self.places: tuple[Table[Tree], Table[Tree]] = (Table(), Table())
-        """Maps each tensor that a view has redirected to its current place."""
+        """Maps a tensor to its current place, if a view has redirected the tensor."""
         self.shadows: tuple[dict[int, Shadow], dict[int, Shadow]] = ({}, {})
-        """Maps each value that refers to a different tensor in each iteration of a loop to its content."""
+        """Maps a value to its content, if the value refers to a different tensor in each iteration of a loop."""
         self.counts = Counts()
         self.log = Log(None)
 
