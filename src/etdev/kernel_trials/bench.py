@@ -43,8 +43,8 @@ _MOST_CASES = 400
 _MOST_CRASHES = 3
 """Maximum number of crashes without shared memory for one operator.
 
-After this number of crashes, cases that were not tried yet count as not accepted by the kernel. A crash with shared
-memory then counts as a refusal.
+After this number, untried cases count as cases that the kernel does not take. From then on, a crash with shared memory
+counts as a refusal.
 """
 
 

@@ -129,7 +129,7 @@ class _Items:
                     self.traffic[self._item_of[index, number]] += nbytes
 
     def spans(self) -> Iterator[tuple[int, int, int, str]]:
-        """Yield ``(size, start, end, name)`` for each item. Instants continue from one method to the next."""
+        """Yield ``(size, start, end, name)`` for each item. A method's instants follow those of the method before."""
         for number, (members, size, name) in enumerate(zip(self.members, self._sizes, self._names, strict=True)):
             if number < self._state:
                 yield size, 0, max(1, self._starts[-1]), name

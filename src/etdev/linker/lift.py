@@ -12,7 +12,7 @@ from etdev.program import model as m
 from etdev.program.analysis.storage import MethodMemory
 
 _GAP = 64
-"""Gap in bytes between two storages. A tensor that extends past its storage ends inside the gap."""
+"""Gap in bytes between two storages. If a tensor extends past its storage, the excess is inside the gap."""
 
 
 def lift_foreign(method: Method, work: Work, options: LinkOptions) -> Changed:

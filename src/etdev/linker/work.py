@@ -67,7 +67,7 @@ class Method:
     reordered: bool = False
     """True if the pass ``order`` moved instructions."""
     storages: Storages | None = None
-    """Merges of storages that passes have recorded. The pass ``apply merges`` applies them."""
+    """Recorded merges of storages. Earlier passes add merges, and the pass ``apply merges`` applies them."""
 
     @property
     def memory(self) -> MethodMemory:

@@ -163,7 +163,7 @@ class Store:
         _touch(self._entry_place(entry))
 
     def _entry_place(self, entry: Entry) -> Path:
-        """Return the path of an entry; entries with the same facts and reads have the same path."""
+        """Return the path of an entry. Two entries have the same path if their facts and their reads are equal."""
         read = digest_of_text(entry.reads.model_dump_json())
         name = f"{entry.level}-{entry.facts.digest[:32]}-{read[:16]}.json"
         return self._folder(entry.project, entry.target) / name

@@ -205,7 +205,7 @@ class RunTensor:
         target.view(self.dtype).as_strided(self.sizes, strides(self.sizes, self.dim_order)).copy_(content)
 
     def raw(self, at: Device) -> torch.Tensor:
-        """Return the bytes for code on the device ``at``."""
+        """Return the tensor's bytes, for use by code that runs on the device ``at``."""
         if self.memory is None:
             raise RunError(f"{self.describe()} has no memory")
         end = self.offset + self.nbytes

@@ -122,7 +122,7 @@ class WorkerArray(MoveOnly):
         if not self._open:
             raise UsageError(
                 "an argument was used after its task ended",
-                hint="pass the memory to each task that uses it: `handle.resident()`",
+                hint="an argument is valid only during its task: pass `handle.resident()` to each task that uses it",
             )
 
     def tensor(self) -> torch.Tensor:

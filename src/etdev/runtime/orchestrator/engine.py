@@ -51,7 +51,7 @@ class Work:
     future: TaskFuture
     start: Start
     nbytes: int = 0
-    """Bytes of host arrays that count toward the limit on bytes until the node ends."""
+    """Bytes of the node's host arrays. They count toward the byte limit until the node ends."""
     over: Callable[[Node, Work], Any] | None = None
     """Function that returns the future's result after success; called while the lock is held."""
     always: Callable[[], None] | None = None

@@ -189,9 +189,9 @@ class Merges:
         return content
 
     def piece_on(self, piece: Piece, merge: int, way: int) -> Piece:
-        """Return a piece on the paths that last entered a merge on its path number ``way``.
+        """Return the value of ``piece`` for runs that last entered ``merge`` from its predecessor number ``way``.
 
-        A piece with an extent on that path is returned unchanged; :meth:`fresh` resolves that piece.
+        If ``piece`` has an extent on that edge, return ``piece`` unchanged; :meth:`fresh` resolves it.
         """
         return self._on(*piece, merge, way, 0)
 
