@@ -25,7 +25,7 @@ from etdev.units import format_size
 
 MODEL, TITLE = "vit", "Planned memory of a small vision transformer on the portable kernels"
 OUT = Path(__file__).resolve().parents[1] / "docs" / "images" / "memory.svg"
-WIDTH, HEIGHT, GAP, TOP, BOTTOM = 400, 260, 40, 52, 30
+WIDTH, HEIGHT, GAP, TOP, BOTTOM = 400, 260, 40, 72, 40
 """Pixels: of one map, between the maps, above them and below."""
 COLOURS = ("#4c78a8", "#72b7b2", "#54a24b", "#b279a2", "#9d755d", "#f2a65a")
 
@@ -58,10 +58,10 @@ def draw(maps: tuple[Map, ...], title: str) -> str:
     lines = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {TOP + HEIGHT + BOTTOM}" role="img" '
-            f'font-family="system-ui, sans-serif" font-size="15" fill="#808080">'
+            f'font-family="system-ui, sans-serif" font-size="23" fill="#808080">'
         ),
         f"<title>{escape(title)}</title>",
-        f'<text x="0" y="18">{escape(title)}</text>',
+        f'<text x="0" y="24">{escape(title)}</text>',
     ]
     for number, item in enumerate(maps):
         lines += _map_lines(item, number * (WIDTH + GAP), most)
@@ -72,7 +72,7 @@ def _map_lines(item: Map, left: int, most: int) -> Iterator[str]:
     height = HEIGHT * item.size / most
     floor = TOP + HEIGHT
     label = f"{escape(item.label)}: {format_size(item.size)}"
-    yield f'<text x="{left}" y="{floor - height - 8:.1f}" font-weight="bold">{label}</text>'
+    yield f'<text x="{left}" y="{floor - height - 10:.1f}" font-weight="bold">{label}</text>'
     yield (
         f'<rect x="{left}" y="{floor - height:.1f}" width="{WIDTH}" height="{height:.1f}" fill="#808080" '
         'fill-opacity="0.12"/>'
@@ -84,7 +84,7 @@ def _map_lines(item: Map, left: int, most: int) -> Iterator[str]:
             f'width="{max((storage.end - storage.start) * across, 0.5):.2f}" height="{storage.size * up:.2f}" '
             f'fill="{COLOURS[number % len(COLOURS)]}" fill-opacity="0.85"/>'
         )
-    yield f'<text x="{left}" y="{floor + 20}">instructions →</text>'
+    yield f'<text x="{left}" y="{floor + 30}">instructions → (height: bytes)</text>'
 
 
 def build_maps() -> tuple[Map, ...]:
