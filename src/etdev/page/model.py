@@ -149,7 +149,7 @@ class Graph:
     device: tuple[int, ...]
     """Devices that run the instructions, as indices in ``Document.texts``. :data:`NONE` for a copy between devices."""
     arguments: tuple[int, ...]
-    """Value indices. Each instruction in turn has the values that it reads, followed by the values that it writes.
+    """Value indices, for each instruction in turn: the values that it reads, then the values that it writes.
 
     A list of tensors is replaced by its tensors.
     """
@@ -182,7 +182,7 @@ class Modules:
     written: tuple[int, ...]
     """Bytes that the instructions of each module write if every instruction runs once."""
     peak: tuple[int, ...]
-    """Bytes that each module wrote and that are in use when a buffer is at its peak. All buffers count."""
+    """Bytes in use at the peaks of all buffers, counted for the module that wrote them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +313,7 @@ class ProgramPage:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure of two programs: ``a`` is the first program, ``b`` the second. None if a program lacks the figure."""
+    """A figure of two programs: ``a`` of the first program, ``b`` of the second. None if a program lacks the figure."""
 
     name: str
     a: int | None
@@ -343,11 +343,11 @@ class MethodDiffPage:
     instruction_b: tuple[int, ...]
     """Positions in the second method, in the same rows. :data:`NONE` if only the first method has the instruction."""
     matched: int
-    """Number of tensors in planned memory that both methods have."""
+    """Number of tensors that both methods have in planned memory."""
     moved_a: tuple[int, ...]
-    """Value indices in the first method of tensors that have another place in the second method."""
+    """Tensors whose place differs between the methods, as value indices of the first method."""
     moved_b: tuple[int, ...]
-    """Value indices in the second method of the same tensors, in the same order."""
+    """The tensors of ``moved_a`` in the same order, as value indices of the second method."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +362,7 @@ class DiffPage:
     only_b: tuple[str, ...]
     weights: tuple[WeightChange, ...]
     uncounted: str | None
-    """Note that memory of delegates is not counted, or None if neither program has delegates."""
+    """Text that says that delegates' memory is not counted. None if neither program has delegates."""
 
 
 @dataclass(frozen=True, slots=True)

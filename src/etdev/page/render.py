@@ -39,7 +39,7 @@ SCRIPTS = (
 """Scripts of the page, in order. A script may use definitions of earlier scripts."""
 
 _UNSAFE = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
-"""Escapes of the characters that could end a script element. ``json.dumps`` escapes all non-ASCII characters."""
+"""Maps a character that could end a script element to its escape. ``json.dumps`` escapes non-ASCII characters."""
 
 
 def render(document: Document) -> str:
@@ -68,7 +68,7 @@ def render(document: Document) -> str:
 
 
 def embedded(document: Document) -> str:
-    """Return the document as JSON that is safe in a script element, for any texts."""
+    """Return the document as JSON that is safe in a script element, even if its texts contain HTML."""
     return json.dumps(asdict(document), separators=(",", ":"), allow_nan=False).translate(_UNSAFE)
 
 

@@ -26,7 +26,7 @@ class BankUse:
     greedy_traffic: int | None
     """The ``traffic`` with ExecuTorch's planner for banks; None if the tensors do not fit with that planner."""
     alignment: int = 1
-    """Least alignment of the addresses in the bank, in bytes."""
+    """Minimum alignment of addresses in the bank, in bytes."""
 
 
 def counted_calls(methods: Iterable[Sequence[BufferInfo]]) -> str:

@@ -199,7 +199,7 @@ def _check_kernel(plan: m.ExecutionPlan, kinds: Kinds, signature: Signature, arg
 def _check_written(plan: m.ExecutionPlan, kinds: Kinds, signature: Signature, args: tuple[int, ...]) -> None:
     """Raise :class:`FlawError` if a kernel writes a constant, which is read-only memory of the file.
 
-    A value that a move may replace is allowed, because the kernel may then write to another tensor.
+    A value that a move may replace is allowed, because the kernel may write to another tensor at run time.
     """
     end = len(signature.parameters)
     for number in range(end - signature.outputs, end) if signature.outputs else range(signature.returns):

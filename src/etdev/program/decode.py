@@ -1,4 +1,4 @@
-"""Structural decoding of a flatbuffer of untrusted bytes. Every offset is checked before it is followed.
+"""Structural decoding of untrusted flatbuffers. Every offset is checked before it is followed.
 
 This module checks offsets, lengths, alignment, tags, enums and strings. :mod:`etdev.program.check` checks the meaning
 of the numbers.
@@ -57,9 +57,9 @@ class _Plan:
     size: int
     """Number of bytes from the table's start to the end of its last known field."""
     eight: int | None
-    """Required position of the table, modulo 8, so that its 8-byte numbers are aligned; None if it has none."""
+    """Required position of the table, modulo 8, to align its 8-byte numbers; None for a table without such numbers."""
     defaults: tuple[Any, ...]
-    """Value of each field for tables that lack the field."""
+    """Value of each field in a table that lacks the field."""
     plain: tuple[tuple[int, int], ...]
     """Fields that are present and are plain numbers, as pairs: index of the field, index in ``numbers``."""
     others: tuple[tuple[int, _Read], ...]
@@ -299,7 +299,7 @@ class _Layout:
         self.eight: int | None = None
 
     def add(self, place: int, code: str) -> int:
-        """Record a field's place in the table and the field's struct code. Return the place; 0 means no field."""
+        """Record a field's place in the table and its struct code. Return the place, or 0 for an absent field."""
         width = calcsize(code)
         if not place:
             return 0
@@ -327,7 +327,7 @@ class _Layout:
 
 
 def _entries(field: Field) -> Iterator[tuple[int, str]]:
-    """Yield a pair for each vtable entry of a field: its number and its struct code. A union has two entries."""
+    """Yield a pair for each vtable entry of a field: number and struct code of the entry. A union has two entries."""
     match field.kind:
         case Scalar(code=code):
             yield field.number, code

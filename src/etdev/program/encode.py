@@ -43,9 +43,9 @@ def encode(table: Table, value: Any, *, identifier: bytes, inline_alignment: int
 
 
 class _Layout(NamedTuple):
-    """Byte layout of an object with certain fields.
+    """Byte layout of an object, which depends on the object's fields and on the alignment of its end.
 
-    Two objects with the same fields have the same layout if their ends are equally aligned, up to 8 bytes.
+    Only the number of bytes after the object, modulo 8, matters for the alignment.
     """
 
     packer: struct.Struct
@@ -84,7 +84,7 @@ class _Encoder:
             One: lambda kind, item: self.table(kind.table, item),
             Many: lambda kind, items: self._tables(kind.table, items),
         }
-        """Maps the type of a field's kind to a function. It writes an object for the field and returns its offset."""
+        """Maps a class of field kinds to a function. It writes a value as an object and returns the object's offset."""
 
     def finish(self, root: int, identifier: bytes) -> tuple[bytearray, int]:
         """Finish the flatbuffer. Return its bytes, and the largest alignment of any object inside."""
@@ -134,7 +134,7 @@ class _Encoder:
         return start
 
     def _field(self, field: Field, item: Any, numbers: list[bytes], references: list[int]) -> bool:
-        """Add the bytes of a field's number to ``numbers``, or write the field's object and add it to ``references``.
+        """Add a field's number to ``numbers``, or write the field's object and add its offset to ``references``.
 
         Return False if the file omits the field.
         """

@@ -199,7 +199,7 @@ class CopyCalls:
     kind: CopyKind
     calls: int
     nbytes: int
-    """Number of bytes that these instructions copy if each instruction runs once."""
+    """Number of bytes that the calls copy if each call runs once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ class Transfers:
     d2h_bytes: int
     """Bytes copied from devices to the host."""
     loops: bool = False
-    """True if some of these copies are inside a loop. Each further iteration repeats these copies."""
+    """True if a loop contains some of the counted copies. Each further iteration repeats these copies."""
 
     @property
     def total(self) -> int:
@@ -291,7 +291,7 @@ class MethodInfo:
 
 @dataclass(frozen=True, slots=True)
 class ConstantInfo:
-    """Data of a constant or of an initial value. If several tensors share it, this describes the largest."""
+    """Data of a constant or of an initial value. If tensors share the data, the fields describe the largest one."""
 
     name: str | None
     """Name in the module; None if the file does not state the name."""
@@ -379,7 +379,7 @@ class ProgramInfo:
     external_data: tuple[str, ...]
     """Names of data in ``.ptd`` files: data of tensors, and data of delegates whose blobs state the names."""
     data_files: dict[str, int]
-    """Maps the name of a data file to its size in bytes. A build left it next to the program. Empty if unknown."""
+    """Maps the name of a data file next to the program to the file's size in bytes. Empty if no build is known."""
     unknown_fields: tuple[str, ...]
     """Fields of the file that this version of etdev does not know."""
 

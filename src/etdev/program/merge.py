@@ -16,7 +16,7 @@ def merge_methods(parts: Mapping[str, m.Program]) -> m.Program:
     The keys of ``parts`` are names of methods, in the order in which one lowering would process them. The result equals
     the program that ExecuTorch would emit from all methods together. The methods of the result are sorted by name. The
     constant methods of all parts follow, and each of them occurs once. Data that is equal in several parts is stored
-    once. Such data has the order of the first references to it.
+    once, at the position of the first reference to it.
 
     Raises :class:`ValueError` for a program with data in the flatbuffer or in another file. ExecuTorch does not emit
     such programs.

@@ -22,9 +22,9 @@ def cut_segments(
 ) -> tuple[tuple[Segment, ...], int]:
     """Return two values: the segments with these offsets and sizes, and the end of the last segment in the file.
 
-    ``base`` is the start of the first segment in the file, or 0 if there are no segments. ``said`` is the total size of
-    all segments that the header states, or 0 if the header states no size. Raises :class:`FlawError` for bytes outside
-    of the file.
+    ``base`` is the start of the first segment in the file, or 0 if there are no segments. ``said`` is the total
+    size of all segments according to the header, or 0 if the header states no size. Raises :class:`FlawError` for
+    bytes outside of the file.
     """
     room = len(content) - base if base else 0
     segments, end = [], 0
@@ -116,7 +116,7 @@ def _write_all(content: Blob, at: int, file: FileIO | BytesIO) -> None:
 
 
 def _open_empty(path: str, flags: int) -> int:
-    """Open a file that is already empty, without truncating it. Otherwise, ext4 flushes the file to disk on close."""
+    """Open an empty file without truncating it. After a truncation, ext4 would flush the file to disk on close."""
     return os.open(path, flags & ~os.O_TRUNC)
 
 

@@ -235,7 +235,7 @@ class DeviceAllocator(MoveOnly, ABC):
             return self._device_tensor(address, nbytes)
 
     def torch_device(self, index: int = 0) -> str:
-        """Return torch's name of the device of a tensor from :meth:`device_tensor`, such as ``cpu``."""
+        """Return the device that torch states for a tensor from :meth:`device_tensor`, such as ``cpu``."""
         return "cpu"
 
     def find(self, address: int, nbytes: int, index: int = 0) -> Allocation:
@@ -327,7 +327,7 @@ class Registry:
             self.register(allocator)
 
     def register(self, allocator: DeviceAllocator) -> None:
-        """Add an allocator; raise an error if its type of device already has one."""
+        """Add an allocator; raise an error if its device type already has an allocator."""
         kind = allocator.device_type
         if kind in self._allocators:
             raise UsageError(
@@ -375,7 +375,7 @@ DEFAULT_REGISTRY = Registry()
 
 
 def register_device_allocator(allocator: DeviceAllocator) -> None:
-    """Add an allocator to the process's registry; raise an error if its type of device already has one."""
+    """Add an allocator to the process's registry; raise an error if its device type already has an allocator."""
     DEFAULT_REGISTRY.register(allocator)
 
 

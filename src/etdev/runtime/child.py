@@ -36,7 +36,7 @@ _NOISE = re.compile(
     r"|I [\d:.]+ executorch:(OpenvinoBackend|cpuinfo_utils)\.cpp:\d+\] "
     r"|E [\d:.]+ executorch:method\.cpp:\d+\] arg \d+ with type id \d+"
 )
-"""Pattern for the beginning of a line in the log that an error message leaves out.
+"""Pattern that matches the beginning of a log line. Error messages leave out the lines that match.
 
 The packages executorch, torchao and torch print some of these lines on every start. Other lines only list the arguments
 of a failed instruction.
@@ -211,11 +211,11 @@ def _end_with_this_process(watched: int, child: int) -> None:
 
 
 class Crash(Exception):  # noqa: N818 - not an error of etdev, but a report of the process
-    """Report of a process about its own crash. Errors append the report to "ended with signal SIGSEGV"."""
+    """Report of a process about its own crash. Error messages append it to text such as "ended with signal SIGSEGV"."""
 
 
 def openvino_environment() -> dict[str, str]:
-    """Return the environment variables that OpenVINO's backend needs to find its library; empty if it needs none."""
+    """Return the environment variables that OpenVINO's backend needs to find its library. The result may be empty."""
     spec = importlib.util.find_spec("openvino")
     if spec is None or spec.origin is None or "OPENVINO_LIB_PATH" in os.environ:
         return {}

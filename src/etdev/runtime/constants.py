@@ -36,10 +36,10 @@ def constant_bytes(program: Program, value: int, tensor: m.Tensor) -> Blob:
 
 
 def initial_bytes(program: Program, value: int, tensor: m.Tensor) -> Blob:
-    """Return the initial value of state.
+    """Return the bytes of a state tensor's initial value.
 
-    The value is in the program's first mutable data segment. Raises :class:`~etdev.errors.MissingRequirementError` if
-    the value is in a data file.
+    The bytes are in the program's first mutable data segment. Raises :class:`~etdev.errors.MissingRequirementError` if
+    the bytes are in a data file.
     """
     if tensor.is_external:
         return constant_bytes(program, value, tensor)

@@ -72,7 +72,7 @@ class CudaAllocator(DeviceAllocator):
         return MemoryInfo(free + reserve, total)
 
     def torch_device(self, index: int = 0) -> str:
-        """Return torch's name of the CUDA device, such as ``cuda:0``."""
+        """Return the name that torch uses for the CUDA device, such as ``cuda:0``."""
         return f"cuda:{self.ordinal(index)}"
 
     def release_reserve(self) -> None:

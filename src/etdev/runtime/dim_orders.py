@@ -27,7 +27,7 @@ def input_orders(plan: m.ExecutionPlan) -> tuple[DimOrder | None, ...]:
 def arrange_inputs(inputs: Sequence[Any], orders: Sequence[DimOrder | None]) -> list[Any]:
     """Return the inputs of a call. In memory, each tensor has the dimension order that the method declares for it.
 
-    A value that does not match its declaration is returned as it is, because the runtime reports the mismatch.
+    A value that does not match its declaration is returned unchanged, because the runtime reports the mismatch.
     """
     return [_arranged(value, order) for value, order in zip_longest(inputs, orders[: len(inputs)])]
 

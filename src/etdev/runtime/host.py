@@ -42,7 +42,7 @@ class HostAllocator(DeviceAllocator):
         return None
 
     def device_view(self, address: int, nbytes: int) -> memoryview:
-        """Return writable access to the bytes of an allocation."""
+        """Return a writable view of ``nbytes`` bytes at an address in an allocation."""
         allocation = self.find(address, nbytes)
         memory = self._memory[allocation.address]
         start = address - ctypes.addressof(ctypes.c_char.from_buffer(memory))

@@ -63,7 +63,7 @@ class LoadedProgram(MoveOnly):
     """A program with all methods loaded; a context manager.
 
     With ``shared``, all methods use the same planned buffers, as in ``executorch.runtime.Runtime``. Each buffer has the
-    size that the largest method needs. Two methods then share state that has the same buffer and offset in the file.
+    size that the largest method needs. State with the same buffer and offset in the file is shared between methods.
     Without ``shared``, each method has its own memory and state.
     """
 

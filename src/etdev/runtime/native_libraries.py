@@ -41,7 +41,7 @@ def registered_delegates(delegates: Iterable[str]) -> list[str]:
     """Return the sorted delegates for which packages register libraries. This function imports no package.
 
     Raises :class:`~etdev.errors.MissingRequirementError` for a delegate with several libraries. Raises the same error
-    for a library of a backend that is built into the native runtime.
+    if the native runtime already has the backend of a library.
     """
     known = sorted({*delegates} & {*plugins.names(NATIVE_LIBRARIES)})
     for name in known:

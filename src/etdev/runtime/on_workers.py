@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     import torch
 
 _BASE = 1 << 59
-"""First address for devices. Pointers of a process are lower, and addresses of simulated devices are higher."""
+"""First address of these devices. It is above all pointers of a process, and below all simulated devices."""
 _SPACE = 1 << 48
 """Number of addresses for each device."""
 _GAP = 4096
@@ -86,7 +86,7 @@ class WorkerDevices(DistantAllocator):
         return max(self._workers, default=-1) + 1
 
     def memory_info(self, index: int = 0) -> MemoryInfo | None:
-        """Return None, because a worker with too little memory raises the error itself."""
+        """Return None, because a worker that has too little memory raises its own error."""
         return None
 
     def allocate(self, nbytes: int, index: int = 0, alignment: int = DEFAULT_ALIGNMENT) -> int:

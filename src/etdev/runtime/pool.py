@@ -63,7 +63,7 @@ class ProgramSource:
     devices: Devices = NO_DEVICES
     """Devices on which the native runtime runs the program."""
     pinned: bool = True
-    """True to pin each worker to one core. In a worker that is a process, torch then uses only one thread."""
+    """True to pin each worker to one core. In a pinned worker process, torch uses only one thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class ProgramPool(MoveOnly):
     def keep(self, method: str, position: int, tensor: torch.Tensor, declared: m.Tensor) -> None:
         """Store an input on the device of each worker, so that later calls do not copy the input.
 
-        ``declared`` is the file's description of the input. The workers' memory must be on the device that it states.
+        ``declared`` is the file's description of the input. The workers' memory must be on the device in ``declared``.
         """
         dense = dense_in(tensor.detach(), declared.dim_order)
         order = sorted(range(dense.dim()), key=dense.stride, reverse=True)
@@ -118,7 +118,7 @@ class ProgramPool(MoveOnly):
         )
 
     def call(self, method: str, inputs: Sequence[Any], *, worker: int, fresh: bool = False) -> TaskFuture:
-        """Call a method on a worker; :func:`outputs_of` returns the outputs from the future.
+        """Call a method on a worker. To get the outputs, pass the returned future to :func:`outputs_of`.
 
         Values in ``inputs`` at the positions of stored inputs are ignored.
         """
@@ -137,7 +137,7 @@ class ProgramPool(MoveOnly):
     def map(
         self, method: str, samples: Iterable[Sequence[Any]], *, fresh: bool = False
     ) -> Iterator[tuple[float, tuple[Any, ...]]]:
-        """Call the method for each sample; yield seconds and outputs, in the order of the samples.
+        """Call the method for each sample; yield the seconds and the outputs of each call, in the order of the samples.
 
         Each sample goes to the next free worker. A sample is taken from ``samples`` only when a worker can accept a
         call. With ``fresh``, each call starts from initial state.

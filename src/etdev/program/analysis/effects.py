@@ -50,7 +50,7 @@ Source: ``backends/cortex_m/ops/operators.yaml`` of executorch, which does not m
 """
 
 DelegateInputs: TypeAlias = Mapping[int, int]
-"""Maps the position of a delegate call to its number of inputs. A missing call has an unknown number."""
+"""Maps the position of a delegate call to the call's number of inputs. Calls with an unknown number are missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def outputs(plan: m.ExecutionPlan, args: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def arguments(plan: m.ExecutionPlan, args: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the arguments before the outputs of a kernel call, or all arguments if the call repeats no outputs."""
+    """Return a kernel call's arguments without its outputs, or all arguments if the call repeats no outputs."""
     return args[: len(args) - 1 - count] if (count := _repeated(plan, args)) else args
 
 

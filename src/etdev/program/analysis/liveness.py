@@ -124,9 +124,9 @@ def _accesses(found: Reaching, of: Mapping[int, int], covers: Callable[[int], bo
 def _backward(
     flow: FlowGraph, reached: Sequence[int], accesses: Mapping[int, _Accesses], size: int
 ) -> tuple[dict[int, Node], dict[int, Node]]:
-    """Return the storages whose content may still be read.
+    """Return two maps from a block to the set of storages whose content may still be read.
 
-    Both maps have blocks as keys. The first map is for the start of a block, the second for its end.
+    The first map is for the start of the block, the second for its end.
     """
     live_in: dict[int, Node] = dict.fromkeys(reached, False)
     live_in[flow.exit] = with_members(False, size, accesses[flow.exit].exposed, True)
@@ -151,9 +151,9 @@ def _backward(
 def _forward(
     found: Reaching, of: Mapping[int, int], reached: Sequence[int], accesses: Mapping[int, _Accesses], size: int
 ) -> tuple[dict[int, Node], dict[int, Node]]:
-    """Return the storages that may have content.
+    """Return two maps from a block to the set of storages that may have content.
 
-    Both maps have blocks as keys. The first map is for the start of a block, the second for its end.
+    The first map is for the start of the block, the second for its end.
     """
     start = accesses[_ENTRY].written | {of[use.place] for use in found.uses if BEFORE in use.writes}
     made_in: dict[int, Node] = dict.fromkeys(reached, False)

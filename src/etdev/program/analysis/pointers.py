@@ -41,7 +41,7 @@ class Pointer:
     targets: Targets
     """Places where the value's bytes may be."""
     tensors: frozenset[int]
-    """Value indices of the tensors to which this value may refer. If no move has set it, only its own index."""
+    """Value indices of the tensors to which this value may refer. Without a move, this is only the value itself."""
 
     def __eq__(self, other: object) -> bool:
         """Return whether two records are equal, including the order of their places."""
@@ -59,7 +59,7 @@ class Layout:
     """Sizes and places that all records of one method share."""
 
     pieces: Mapping[int, Pieces]
-    """Maps the owner of a place to the range of its pieces. See :class:`etdev.program.analysis.contents.Memory`."""
+    """Maps the owner of a place to the place's range of pieces. See :class:`etdev.program.analysis.contents.Memory`."""
     pieces_size: int
     """Size of a map with one entry per piece."""
     size: int
@@ -149,7 +149,7 @@ class Pointers:
         return {other for tensor in tensors for other in self._others(self._same, self._same_size, tensor, tensor + 1)}
 
     def joined(self, other: Pointers, join: Callable[[Pointer | None, Pointer | None], Pointer]) -> Pointers:
-        """Join the records of two paths. ``join`` receives two differing records; None is a missing record."""
+        """Join the records of two paths. ``join`` gets a value's two records if they differ; None if missing."""
         alone: list[Pointer] = []
 
         def join_both(mine: Pointer | None, theirs: Pointer | None) -> Pointer:
@@ -203,7 +203,7 @@ class Pointers:
 
 
 def _stretches(start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Divide a range of pieces into a few stretches. Yield the level and the number of each stretch.
+    """Divide a range of pieces into a few stretches. Yield each stretch as a pair: its level, its index.
 
     On level 0, a stretch is one piece. On each further level, a stretch is 16 times as long.
     """

@@ -57,7 +57,7 @@ class Write:
     """A write to a place by an instruction, or by the caller, who fills an input."""
 
     position: int
-    """Position of the instruction. -1 is the caller, before the first instruction."""
+    """Position of the instruction, or -1 if the caller fills an input."""
     place: int
     """Value that owns the written place."""
     kind: Kind
@@ -70,7 +70,7 @@ class Use:
     """A read of a tensor by an instruction, or by the caller, who receives an output."""
 
     position: int
-    """Position of the instruction. For the caller, after the last instruction, this is the number of instructions."""
+    """Position of the instruction, or the number of instructions if the caller reads an output."""
     value: int
     """Tensor that is read."""
     place: int
@@ -93,7 +93,7 @@ class Reaching:
     elsewhere: frozenset[tuple[int, int]]
     """Position and tensor of each read that reaches unplanned memory on at least one path."""
     at_exit: Callable[[int], Writes]
-    """Function that returns the writes whose content may be at a place at the end of the method."""
+    """Function that takes a place, and returns the writes that may have produced its bytes at the method's end."""
     references: frozenset[int]
     """Tensors that a move or a view sets, directly or through another value.
 
@@ -104,7 +104,7 @@ class Reaching:
 _Left: TypeAlias = dict[int, tuple[frozenset[int], frozenset[int]]]
 """Maps a value to a pair: its possible places and its possible tensors at the end of a call.
 
-Only values that the next call may read before it sets them are in the map.
+The map contains only values that the next call may read before setting them.
 """
 
 
@@ -253,7 +253,7 @@ class _Analysis:
         return _State(joined(one.memory, other.memory, self._either), one.pointers.joined(other.pointers, join))
 
     def _itself(self, state: _State, other: Pointer | None) -> Pointer:
-        """Return the record of a value that is not set in ``state``. ``other`` is the record on the other path."""
+        """Return a record for a value that has none in ``state``. ``other`` is its record on the path to join."""
         assert other is not None
         return Pointer(other.value, self._own(state, other.value), frozenset({other.value}))
 
@@ -264,7 +264,7 @@ class _Analysis:
         return Pointer(one.value, {**mine, **theirs, **common}, one.tensors | other.tensors)
 
     def _either(self, one: Writes, other: Writes) -> Writes:
-        """Return the union of two sets of writes. If one set is the union, return that same object."""
+        """Return the union of two sets of writes. If one of the sets equals the union, return that object."""
         self._count(_TREE + len(one))
         if one >= other:
             return one

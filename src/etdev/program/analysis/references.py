@@ -33,7 +33,7 @@ class References:
         return bool(value_at(self._at_start, self._size, value))
 
     def dropped(self, block: int) -> set[int]:
-        """Return values whose reference is live on an edge into a block, but not live at the end of the block."""
+        """Return the values whose reference is live on an edge into a block but dead at the block's end."""
         live = self._after[block]
         return {
             value
@@ -90,7 +90,7 @@ def references(plan: m.ExecutionPlan, flow: FlowGraph, effects: Sequence[Effects
 
 
 def _summary(effects: Iterable[Effects], moved: Collection[int], referring: set[int]) -> tuple[set[int], set[int]]:
-    """Return two sets: values that the instructions read before setting them, and values that they set."""
+    """Return two sets: the values that instructions read before setting them, and all values that instructions set."""
     looked: set[int] = set()
     was_set: set[int] = set()
     for found in effects:

@@ -40,7 +40,7 @@ class Storage:
     end: int
     """First instant at which the bytes are free again. Equal to ``start`` if the bytes are never used."""
     persistent: bool
-    """True if the storage keeps its content from one call to the next. It is then in use at all times."""
+    """True if the storage keeps its content from one call to the next. Such a storage is in use at all times."""
     writes: tuple[int, ...]
     """Instants at which the storage is written, in ascending order."""
 
@@ -71,8 +71,8 @@ def method_memory(
     * tensors with an initial value
     * tensors that are named after a buffer of the module
 
-    Raises :class:`~etdev.errors.LinkError` if a tensor is read after another tensor overwrote its bytes, because no
-    program does so on purpose.
+    Raises :class:`~etdev.errors.LinkError` if an instruction reads bytes of a tensor after a write to another tensor
+    overwrote them. No program does so on purpose.
     """
     persistent = frozenset(persistent)
     found = reaching(plan, delegate_inputs, persistent)
@@ -189,7 +189,7 @@ def _with_lifetimes(
 
 
 def _covers(storages: Sequence[Storage], places: Mapping[int, Place], of: Mapping[int, int]) -> Callable[[int], bool]:
-    """Return a function that returns True if a value's place is as large as the value's storage."""
+    """Return a function that returns True if a value's place is the whole storage of the value."""
 
     def covers(value: int) -> bool:
         place = places[value]

@@ -12,7 +12,7 @@ from etdev.program.flat_tensor.model import FlatTensor, TensorLayout
 from etdev.program.model import Program
 
 Keys: TypeAlias = Mapping[str, TensorLayout | None]
-"""Maps the name of data in one file to the layout of the tensor. The layout is None if the data is not a tensor."""
+"""Maps the name of data in one file to a tensor layout. The layout is None if the data is not a tensor."""
 
 
 def merge_data_files(parts: Iterable[Mapping[str, Keys]]) -> dict[str, Keys]:

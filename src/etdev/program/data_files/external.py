@@ -8,8 +8,7 @@ a segment.
 Some data stays in the program:
 
 * initial values of state, which are copied only once, when a method is loaded;
-* constants that a method returns, because some loaders treat an external one as memory of the caller and replace its
-  bytes;
+* constants that a method returns, because some loaders replace the bytes of an external constant that is an output;
 * data inside the flatbuffer;
 * named data in a segment that has other users;
 * empty data.

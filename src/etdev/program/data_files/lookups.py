@@ -19,9 +19,9 @@ from etdev.program.schema import Field, Many, Table, Text
 _XNNPACK_HEADER = Struct("<4x4sHIIIQ")
 _XNNPACK_MAGIC = b"XH00"
 _MOST_KEYS_OF_AOTI = 64 << 10
-"""Maximum size in bytes of a delegate blob of AOTInductor.
+"""Maximum size in bytes of a blob of AOTInductor. The names in a larger blob are not read.
 
-Such a blob contains two keys of less than a hundred bytes each. The data of the delegate is stored under these keys.
+A blob contains two keys of less than a hundred bytes each. The delegate's data is stored under these keys.
 """
 _AOTI_SUFFIXES = ("_so_blob", "_weights_blob")
 
@@ -92,7 +92,7 @@ def _xnnpack(blob: Blob) -> tuple[str, ...] | None:
 
 
 def _aoti(blob: Blob) -> tuple[str, ...] | None:
-    """Read the two lines of an AOTInductor delegate's blob: the name of its library and the name of its weights."""
+    """Read the two lines of an AOTInductor delegate's blob: the names of the delegate's library and weights."""
     if len(blob) > _MOST_KEYS_OF_AOTI:
         return None
     try:

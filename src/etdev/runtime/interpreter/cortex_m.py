@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def find_cortex_m(name: str) -> Kernel | None:
-    """Return the function for a kernel; None if a package that ExecuTorch needs is missing or the kernel is unknown."""
+    """Return the function for a kernel; None if the kernel is unknown or a package is missing."""
     if not _register():
         return None
     kernel = find_kernel(name)

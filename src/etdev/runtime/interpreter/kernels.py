@@ -25,7 +25,7 @@ InPlaceTable = Mapping[str, tuple[Donor, ...]]
 """Maps a kernel to pairs of an operand and an output. The output may overwrite the operand."""
 
 _SCRATCH_BYTE = 0xA5
-"""Number that the interpreter writes to scratch memory after a kernel has run."""
+"""Value that the interpreter writes to each byte of scratch memory after a kernel has run."""
 _KEPT_SIZES = 4096
 """Maximum number of entries in the cache of result sizes."""
 _ON_STORAGE = frozenset(
@@ -128,8 +128,8 @@ def check_overlaps(
 ) -> None:
     """Raise an error if two outputs overlap, or if an output overlaps an operand.
 
-    ``donors`` contains the exceptions: pairs of the position of an operand and the position of an output. These two may
-    have the same bytes.
+    ``donors`` contains the exceptions, as pairs: position of an operand, position of an output. The operand and the
+    output of a pair may have the same bytes.
     """
     for position, inputs in enumerate(operands):
         for tensor in inputs:
@@ -153,7 +153,7 @@ def _listed(result: Any) -> list[torch.Tensor]:
 
 
 def _key(value: Any) -> Any:
-    """Return a key for the cache of result sizes. A tensor in ``value`` counts by its dtype and sizes."""
+    """Return a key for the cache of result sizes. A tensor contributes only its dtype and sizes."""
     if hasattr(value, "data_ptr"):
         return value.dtype, tuple(value.shape)
     if isinstance(value, list | tuple):

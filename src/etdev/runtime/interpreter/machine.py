@@ -29,8 +29,8 @@ _Action = Callable[[], int]
 class Machine:
     """Values of a loaded method, and the code that executes its instructions.
 
-    ``home`` is the device of the method's kernels and tensors. It is the host, or the delegate's device for the program
-    of a delegate.
+    ``home`` is the device of the method's kernels and tensors. It is the host by default. For the program of a
+    delegate, it is the delegate's device.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class Machine:
     # Access to values, for kernels and handlers
 
     def tensor(self, index: int) -> RunTensor:
-        """Return a value that must be a tensor; raise :class:`RunError` otherwise."""
+        """Return the tensor with this value index. Raise :class:`RunError` if the value is not a tensor."""
         value = self.values[index]
         if not isinstance(value, RunTensor):
             raise RunError(f"value {index} is not a tensor")
@@ -191,14 +191,14 @@ class Machine:
         return []
 
     def number(self, index: int) -> int | float | bool:
-        """Return a value that must be a number; raise :class:`RunError` otherwise."""
+        """Return the number with this value index. Raise :class:`RunError` if the value is not a number."""
         value = self.values[index]
         if not isinstance(value, int | float | bool):
             raise RunError(f"value {index} is not a number")
         return value
 
     def integers(self, index: int) -> list[int]:
-        """Return a value that must be a list of integers; raise :class:`RunError` otherwise."""
+        """Return the list of integers with this value index. Raise :class:`RunError` for a value of another type."""
         value = self.content(index)
         if not isinstance(value, list) or not all(isinstance(item, int) for item in value):
             raise RunError(f"value {index} is not a list of integers")

@@ -70,7 +70,7 @@ def _add(
 
 
 def _embedding(bits: int) -> Callable[..., torch.Tensor]:
-    """Return a function that looks up rows in a table of packed weights with ``bits`` bits each."""
+    """Return a function that looks up rows in a table of packed weights. Each weight has ``bits`` bits."""
 
     def embedding(
         weight: torch.Tensor,
@@ -93,7 +93,7 @@ def _embedding(bits: int) -> Callable[..., torch.Tensor]:
 
 
 def _unpacked(rows: torch.Tensor, bits: int) -> torch.Tensor:
-    """Unpack weights: in a byte, 4-bit weights begin with the highest bits, and 2-bit weights with the lowest bits."""
+    """Unpack weights. A byte's first 4-bit weight is in the highest bits, its first 2-bit weight in the lowest bits."""
     import torch
 
     if bits == 8:

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 _DTYPES = frozenset({"dtype", "out_dtype", "output_dtype"})
-"""Names of parameters that are dtypes, which files store as numbers."""
+"""Names of parameters that take a dtype. Files store a dtype as a number."""
 _IGNORED = frozenset({"memory_format", "layout", "device", "pin_memory", "non_blocking"})
 """Names of parameters that are ignored, because the program's outputs determine layout and device of the result."""
 
@@ -79,8 +79,7 @@ def find_kernel(name: str) -> Kernel | None:
 def _extra(schema: Any, wanted: list[tuple[str, str]]) -> list[str] | None:
     """Return the names of a function's parameters that are not in ``wanted``.
 
-    Return None if the function does not have all wanted parameters, or needs an argument that the interpreter cannot
-    supply.
+    Return None if the function lacks a wanted parameter, or needs an argument that the interpreter cannot supply.
     """
     if any(argument.is_out for argument in schema.arguments):
         return None

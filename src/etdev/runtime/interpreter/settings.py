@@ -64,7 +64,7 @@ class DelegateExecutor(Protocol):
 
     @property
     def input_count(self) -> int:
-        """Number of inputs among a call's arguments; all later arguments are outputs."""
+        """Number of inputs. They are a call's first arguments; all later arguments are outputs."""
 
     def execute(self, arguments: Sequence[RunTensor | int | float | bool | None]) -> None:
         """Compute the outputs from the inputs.

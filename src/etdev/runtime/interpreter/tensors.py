@@ -63,7 +63,7 @@ class Memory:
         return cls(device, tensor.data_ptr(), tensor.numel() * tensor.element_size(), tensor=flat)
 
     def bytes(self, at: Device) -> torch.Tensor:
-        """Return all bytes as a ``uint8`` tensor for code on the device ``at``.
+        """Return the memory's bytes as a ``uint8`` tensor, for use by code that runs on the device ``at``.
 
         Raise an error if ``at`` is not the device of this memory.
         """
@@ -134,7 +134,7 @@ class RunTensor:
 
     @property
     def _misaligned(self) -> bool:
-        """True if the address is not a multiple of the element size, so that PyTorch cannot access it directly."""
+        """True if the address is not a multiple of the element size. PyTorch cannot access such a tensor directly."""
         return self.start % self.declared.scalar_type.itemsize != 0
 
     def overlaps(self, other: RunTensor) -> bool:
@@ -168,7 +168,7 @@ class RunTensor:
         self.sizes = sizes
 
     def place(self, memory: Memory, offset: int = 0) -> None:
-        """Set the tensor's memory, and the position of its first byte in that memory."""
+        """Set the tensor's memory, and the offset of the tensor's first byte in that memory."""
         if memory.device != self.device:
             raise ForeignMemoryError(
                 f"{self.describe()} is declared on {self.device}, but placed in memory of {memory.device}"
@@ -176,7 +176,7 @@ class RunTensor:
         self.memory, self.offset = memory, offset
 
     def view(self, at: Device) -> torch.Tensor:
-        """Return the content for code on the device ``at``. Copy the content only if its bytes are misaligned."""
+        """Return the tensor's content, for use by code that runs on the device ``at``. Copy the bytes if misaligned."""
         import torch
 
         if not self.nbytes:
@@ -187,7 +187,7 @@ class RunTensor:
         return found.view(self.dtype).as_strided(self.sizes, strides(self.sizes, self.dim_order))
 
     def write(self, at: Device, content: torch.Tensor) -> None:
-        """Write ``content`` to the tensor, converted to the tensor's element type.
+        """Convert ``content`` to the tensor's element type, and write it to the tensor.
 
         ``at`` is the device that the code runs on. The content must have the tensor's sizes.
         """

@@ -29,8 +29,7 @@ ALIGNMENT = 16
 class Fault:
     """A simulated failure of a device operation.
 
-    The call number ``nth`` of ``operation`` fails. The first call has number 1. If ``lasting``, all later calls fail,
-    too.
+    Call number ``nth`` of ``operation`` fails, counted from 1. If ``lasting``, all later calls fail, too.
     """
 
     operation: Literal["allocate", "copy_host_to_device", "copy_device_to_host"]
@@ -57,10 +56,10 @@ class NativeRuntime:
     """ExecuTorch's C++ runtime in a child process; a context manager that kills the child at exit.
 
     Each planned buffer has exactly its declared size, between pages that cannot be accessed. With ``watch``, poison
-    fills the bytes that no instruction has written. The report of a crash then includes the instruction. ``executable``
-    is the path that :func:`~etdev.runtime.native.executable.host_executable` returns. ``libraries`` are shared
-    libraries with backends and kernels that ExecuTorch's wheel does not have. ``devices`` are the devices that the
-    program can use.
+    fills the bytes that no instruction has written. ``watch`` also adds the running instruction to the report of a
+    crash. ``executable`` is the path that :func:`~etdev.runtime.native.executable.host_executable` returns.
+    ``libraries`` are shared libraries with backends and kernels that ExecuTorch's wheel does not have. ``devices`` are
+    the devices that the program can use.
 
     Errors are those of the stock runtime: :class:`~etdev.runtime.child.ProgramFailureError` and
     :class:`~etdev.runtime.child.RuntimeCrashError`. If the executable cannot start, or if a library cannot be used, the
@@ -136,7 +135,7 @@ class NativeRuntime:
 
     @property
     def called(self) -> Called | None:
-        """Time and memory of the calls of this thread's last request; None before its first request."""
+        """Time and memory of the calls that this thread's last request made; None before the first request."""
         return getattr(self._figures, "called", None)
 
     @called.setter

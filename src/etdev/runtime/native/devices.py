@@ -26,7 +26,7 @@ class Devices:
     count: int = 0
     """Number of simulated devices."""
     capacity: int = _CAPACITY
-    """Bytes of each simulated device."""
+    """Size of each simulated device's memory in bytes."""
     library: str = ""
     """Path of CUDA's runtime library."""
     ordinals: Mapping[int, int] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Devices:
         return self.kind != _CUDA
 
     def add_to(self, request: Request) -> None:
-        """Add the fields of the devices to a request."""
+        """Add the description of the devices to a request."""
         request.add("B", self.kind)
         if self.kind == _SIMULATED:
             request.add("QQ", self.count, self.capacity)
@@ -59,7 +59,7 @@ def simulated_devices(count: int = 1, capacity: int = _CAPACITY) -> Devices:
 
 
 def devices_for(named: Sequence[Device], device_map: DeviceMap) -> Devices:
-    """Return the devices in the native runtime for a program that uses the devices ``named``.
+    """Return the native runtime's devices for a program that uses the devices ``named``.
 
     Raises :class:`~etdev.errors.MissingRequirementError` if CUDA's runtime library is not found.
     """

@@ -35,7 +35,7 @@ def ignore_notice(_: str) -> None:
 def host_executable(notify: Notify = ignore_notice) -> Path:
     """Return the path of the native host; compile the host if it is not in the cache.
 
-    If the environment variable ``ETDEV_NATIVE_HOST`` is set, return the path in it; then no compiler is needed.
+    If the environment variable ``ETDEV_NATIVE_HOST`` is set, return the path in it, without the need for a compiler.
     The cache contains one executable for each combination of executorch, compiler and sources of the host. Raises
     :class:`~etdev.errors.MissingRequirementError` if a tool is missing, if compilation fails, or if the cache cannot be
     written.
@@ -138,7 +138,7 @@ _HINT = f"install a C++ compiler for C++17 (`apt install g++`) and CMake (`{NATI
 
 @contextmanager
 def _named_errors(what: str) -> Iterator[None]:
-    """In the block, replace errors that mean that cmake cannot be started or takes too long.
+    """Replace each error in the block if the error means that cmake cannot start or takes too long.
 
     The new error has a hint and the name of the failed step, ``what``.
     """

@@ -32,9 +32,10 @@ def measure_memory(
 ) -> dict[str, Outside]:
     """Map each method to the memory that it needs for these calls.
 
-    ``calls`` are method names with inputs. A method with dynamic shapes needs a call with its largest sizes. The result
-    for the temporary pool is at least :func:`lookup_bytes`, because a smaller pool would require a larger method pool.
-    ``runtime`` must have been created without ``watch``, which increases the memory of delegates.
+    ``calls`` contains pairs: the name of a method, and its inputs. A method with dynamic shapes needs a call with its
+    largest sizes. The result for the temporary pool is at least :func:`lookup_bytes`, because a smaller pool would
+    require a larger method pool. ``runtime`` must have been created without ``watch``, which increases the
+    memory of delegates.
 
     Raises :class:`~etdev.runtime.child.ProgramFailureError` if a call fails.
     """

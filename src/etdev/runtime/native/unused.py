@@ -28,15 +28,15 @@ class MethodUnused:
 
     own: Unused = field(default_factory=dict)
     nested: tuple[Unused, ...] = ()
-    """Unused bytes of each nested program, in the order of the delegates; empty if it cannot be analyzed."""
+    """Unused bytes of each nested program, in the order of the delegates; an entry is empty if its analysis fails."""
 
 
 def unused_bytes(program: Program, known: Mapping[str, DelegateInputs], *, shared: bool) -> dict[str, MethodUnused]:
     """Map each method to its unused bytes. Leave out methods whose data flow cannot be analyzed.
 
     ``known`` contains a map for each method: from the position of a delegate call to the call's number of inputs. If
-    ``shared``, methods share their planned buffers. Then the state of a method counts as used in all other methods. The
-    result is then empty if the data flow of any method cannot be analyzed.
+    ``shared``, methods share their planned buffers, so the state of a method counts as used in all other methods. The
+    result with ``shared`` is empty if the data flow of any method cannot be analyzed.
     """
     memories: dict[str, tuple[m.ExecutionPlan, MethodMemory]] = {}
     for plan in program.execution_plan:
@@ -71,7 +71,7 @@ def _nested(program: Program, plan: m.ExecutionPlan) -> Iterator[Unused]:
 
 
 def _observed(plan: m.ExecutionPlan, memory: MethodMemory, unused: Unused) -> Unused:
-    """Replace each position in ``unused`` by the positions of the next kernel or delegate calls.
+    """Replace each position in ``unused`` by the positions of the kernel calls or delegate calls that may run next.
 
     ExecuTorch reports only these calls to the host, so the host can fill bytes only before these calls. Omit bytes that
     are in use again at the new position.

@@ -52,7 +52,7 @@ class _Value(IntEnum):
 
 
 class Request:
-    """Payload of a request, in the order in which its fields were added."""
+    """Payload of a request. Its fields have the order in which they were added."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
@@ -218,7 +218,7 @@ def receive(stream: BinaryIO) -> Answer:
 
 
 def _crash_text(answer: Answer) -> str:
-    """Return the text that follows "the process ended with signal SIGSEGV" in the description of a crash."""
+    """Return the end of a crash's description: the text after "the process ended with signal SIGSEGV"."""
     answer.number("I")
     method, instruction, where = answer.text(), answer.number("q"), answer.text()
     parts = []

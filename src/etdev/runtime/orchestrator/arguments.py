@@ -170,7 +170,7 @@ def _stays(argument: Resident | ResidentObject, where: str) -> MemoryArgument | 
 
 
 def _use(argument: Resident | ResidentObject, sent: Any) -> Use:
-    """Return the :class:`Use` for an argument. It may cover fewer bytes than the handle."""
+    """Return the task's :class:`Use` of an argument. The use may cover fewer bytes than the argument's handle."""
     if isinstance(argument, ResidentObject):
         return argument.handle.use(argument.access)
     return argument.handle.view(0, sent.size).use(argument.access)

@@ -111,7 +111,7 @@ class Engine:
         self._room = threading.Condition(self.lock)
         self._quiet = threading.Condition(self.lock)
         self._unsettled = 0
-        """Number of nodes that have not ended, or that have a future that is not done."""
+        """Number of nodes that have not ended or whose future is not done."""
         self._numbers = itertools.count(1)
         self._count = self._bytes = 0
         """``_count``: number of unfinished bounded nodes. ``_bytes``: host bytes of all unfinished nodes."""
@@ -200,7 +200,7 @@ class Engine:
     def wait_for_room(self, nbytes: int) -> bool:
         """Wait until the limits permit another bounded node; the caller must hold the lock.
 
-        Return True if the lock was released while waiting. The caller must then check its handles again.
+        Return True if the lock was released while waiting. In this case, the caller must check its handles again.
         """
         if getattr(self._following, "todo", None) is not None:
             return False  # This thread ends other nodes, which makes room, so it must not wait.

@@ -31,7 +31,7 @@ class _Segment(Generic[NodeT]):
     readers: list[NodeT] = field(default_factory=list)
     """Nodes that read the bytes after the last write."""
     limit: int = 16
-    """If ``readers`` has this length, the next read starts by removing ended nodes from it."""
+    """If ``readers`` has this length, the next read first removes the nodes that have ended."""
 
     def read(self, node: NodeT) -> None:
         if len(self.readers) >= self.limit:

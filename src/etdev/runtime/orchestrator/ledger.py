@@ -33,7 +33,7 @@ class BufferStats:
     size: int
     """Number of bytes; 0 for an object."""
     state: str
-    """``live``, or ``freeing`` until the last task that uses the buffer or object has ended."""
+    """``live``, or ``freeing`` if a free request waits for the last task that uses the buffer or object."""
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ArrayArgument:
-    """An array of the caller. The worker allocates memory for the array until the task ends."""
+    """An array of the caller. The worker allocates memory for the array, and frees it when the task ends."""
 
     dtype: str
     shape: tuple[int, ...]

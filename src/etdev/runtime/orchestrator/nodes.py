@@ -13,7 +13,7 @@ class State(Enum):
     """State of a node."""
 
     WAITING = "waiting"
-    """The node waits for other nodes to end; if it already has an error, it will not run."""
+    """The node waits for other nodes to end. A waiting node that has an error will not run."""
     READY = "ready"
     """The node waits for its workers to become idle."""
     RUNNING = "running"

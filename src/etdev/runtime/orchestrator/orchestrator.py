@@ -37,10 +37,10 @@ class Orchestrator(MoveOnly):
     An interrupt kills the workers.
 
     ``workers`` is the number of workers, or a list with the memory of each worker: ``["cpu", "cuda:0", "sim"]``.
-    ``transport`` is ``thread``, ``process`` or ``ray``. At most ``max_tasks`` tasks, with ``max_bytes`` of arrays, can
-    be unfinished. A further submission waits for up to ``timeout`` seconds, then raises :class:`BackPressureError`.
-    With ``seed``, the transport ``thread`` runs tasks in a random order, in the thread that waits for them.
-    ``ray_address`` is the address of a Ray cluster; by default, Ray starts a cluster.
+    ``transport`` is ``thread``, ``process`` or ``ray``. Unfinished tasks are limited to ``max_tasks``, and their
+    arrays to ``max_bytes`` bytes. A further submission waits for up to ``timeout`` seconds, then raises
+    :class:`BackPressureError`. With ``seed``, the transport ``thread`` runs tasks in a random order, in the thread that
+    waits for them. ``ray_address`` is the address of a Ray cluster; by default, Ray starts a cluster.
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class Orchestrator(MoveOnly):
     def malloc(self, worker: int, nbytes: int) -> Handle:
         """Allocate memory on a worker; if memory is short, wait for pending frees and try again.
 
-        Raises :class:`~etdev.runtime.errors.OutOfDeviceMemoryError`, :class:`WorkerLost`, and :class:`PlacementError`
-        for a worker that does not exist.
+        Raises :class:`~etdev.runtime.errors.OutOfDeviceMemoryError` if memory is still short, and :class:`WorkerLost`
+        for a lost worker. Raises :class:`PlacementError` for a worker that does not exist.
         """
         check_count(nbytes, f"the size of memory on worker {worker}")
         while True:
@@ -262,7 +262,7 @@ class Orchestrator(MoveOnly):
         """Wait for all tasks, then end the workers.
 
         ``cancel`` cancels the tasks that have not started. ``kill`` kills the workers immediately. A second call has no
-        effect. All other calls then raise :class:`ClosedError`.
+        effect. Other methods of a closed orchestrator raise :class:`ClosedError`.
         """
         if kill:
             self._engine.untangle()

@@ -83,7 +83,7 @@ class Scheduler:
         return True
 
     def lost(self, worker: int, error: BaseException) -> None:
-        """Record the loss of a worker; nodes that run on this worker or need this worker fail."""
+        """Record the loss of a worker. Nodes fail if they run on this worker or need it."""
         self._lost[worker] = error
         self._placement.retire(worker)
         for node in tuple(self._live):
@@ -142,7 +142,7 @@ class Scheduler:
         node.state = State.FAILED
 
     def _obstacle(self, node: Node) -> BaseException | None:
-        """Return the error of a lost worker without which the node cannot run; None if the node can run."""
+        """Return the error of a lost worker that the node needs; None if the node can run."""
         for worker in node.wanted:
             if worker in self._lost:
                 return self._lost[worker]

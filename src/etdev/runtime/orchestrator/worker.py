@@ -185,7 +185,7 @@ class _Call:
                 return given
 
     def outputs(self) -> dict[int, bytes]:
-        """Map the position of each argument that is copied back to the bytes of its array."""
+        """Map positions of arguments to the bytes of their arrays. Include only arguments that are copied back."""
         found = {}
         for position, array in self._temporary.items():
             if self._job.args[position].back:

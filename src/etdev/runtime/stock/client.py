@@ -25,8 +25,9 @@ class StockRuntime:
 
     Entering the context starts the child, which imports its modules. The first request waits for the end of these
     imports. ``imports`` are modules that register custom kernels, and ``path`` has the folders to search first. A
-    request raises :class:`RuntimeCrashError` if the child crashes or needs more than ``limit`` seconds. The next
-    program then gets a new child. Raises :class:`~etdev.errors.MissingRequirementError` if the child cannot start.
+    request raises :class:`RuntimeCrashError` if the child crashes or needs more than ``limit`` seconds. In this case,
+    the next program gets a new child. If the child cannot start, a request raises
+    :class:`~etdev.errors.MissingRequirementError`.
     """
 
     def __init__(self, *, imports: Sequence[str] = (), path: Sequence[Path] = (), limit: float = LIMIT) -> None:
@@ -101,15 +102,16 @@ class StockRuntime:
     def load(self, file: Path, *, shared: bool = False, data: Sequence[Path] = ()) -> tuple[str, ...]:
         """Load a program with its data files. Return the names of its methods, including constant methods.
 
-        With ``shared``, all methods use the same buffers, as in ``executorch.runtime.Runtime``. Two methods then share
-        values that have the same buffer and offset in the file. Otherwise each method has its own memory and state.
+        With ``shared``, all methods use the same buffers, as in ``executorch.runtime.Runtime``. Values with
+        the same buffer and offset in the file are shared between methods. Without ``shared``, each method has its own
+        memory and state.
 
         ExecuTorch's loader for shared buffers accepts no data file. Its other loader accepts a single data file. But if
         a method returns a constant from that file, this loader returns empty memory. In the cases that these loaders do
         not support, the program and its data files are joined in a :class:`JoinedFile`.
 
         Raises :class:`ProgramFailureError` if the runtime refuses the program or etdev cannot read it. Also raises this
-        error if a data file does not match the program, because the runtime could then crash.
+        error if a data file does not match the program, because such a file could crash the runtime.
         """
         with self._lock:
             self._crash, self._file, self._shared, self._data = None, file, shared, tuple(data)

@@ -24,10 +24,10 @@ class JoinedFile:
         self._open = ExitStack()
         self._path = Path()
         self._content: tuple[str, ...] | None = None
-        """Digests of the joined files; None if nothing is written."""
+        """Digests of the files that are joined; None before the first join."""
 
     def path(self, file: Path, data: Sequence[Path], join: Callable[[Path, Sequence[Path]], Program]) -> Path:
-        """Return a path to the joined file that this process and its children can open.
+        """Return a path to the joined file. This process and its children can open the file.
 
         ``join`` returns the joined program. Raises :class:`~etdev.errors.WriteError` and the errors of ``join``.
         """

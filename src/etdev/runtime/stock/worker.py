@@ -29,7 +29,7 @@ class Worker:
         self._data: str | None = None
         self._shared = False
         self._programs: list[Any] = []
-        """Loaded programs, which must exist as long as their methods."""
+        """Loaded programs. A program must exist while one of its methods exists."""
         self._methods: dict[str, Any] = {}
         self.seconds = 0.0
         """Seconds that the last call spent in the runtime."""
@@ -157,7 +157,7 @@ def serve(reading: BinaryIO, writing: BinaryIO) -> None:
 def _start() -> Callable[[], Worker]:
     """Import the runtime now, while the parent works; return a function that returns the worker.
 
-    If the import fails, the returned function raises the error, which then is the answer to each request.
+    If the import fails, the returned function raises the error, and the process answers each request with this error.
     """
     try:
         worker = Worker()

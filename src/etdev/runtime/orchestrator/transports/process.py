@@ -306,7 +306,7 @@ def _interpreter_flags() -> list[str]:
 
 
 def _open_sentinel(pid: int) -> int | None:
-    """Return a descriptor that is readable after the process has ended; None if the system does not support this."""
+    """Return a descriptor that is readable after the process has ended; None if the system has no such descriptors."""
     try:
         return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
     except OSError:

@@ -26,7 +26,7 @@ _MAIN = re.compile(rb"__main__|__mp_main__")
 
 
 class RemoteTracebackError(Exception):
-    """The traceback of an error on its worker, attached as the cause of the error in this process."""
+    """Traceback of an error on a worker. It is the cause of the error that this process raises."""
 
     def __str__(self) -> str:
         return f'\n"""\n{self.args[0]}"""'
@@ -119,7 +119,7 @@ def load_outcome(parts: Sequence[Any]) -> Outcome:
 
 
 def dump_error(error: BaseException, dumps: Dumps = pickle.dumps) -> list[Any]:
-    """Encode an error; if the error cannot be pickled, encode only its type's name, message and traceback."""
+    """Encode an error; if this is impossible, encode its message, its traceback and the name of its type."""
     try:
         words = str(error)
     except Exception:  # noqa: BLE001 - the message comes from the code of the error
@@ -155,7 +155,7 @@ def name_of(call: Any) -> str:
 def _refuse(job: Job, error: Exception, dumps: Dumps) -> UsageError:
     """Return an error for a job that cannot be pickled.
 
-    The error names the part that is the reason: the function, or the first such argument.
+    The error names the function or, if the function can be pickled, the first argument that cannot be pickled.
     """
     call = name_of(job.call)
     if not _can_be_sent(job.call, dumps):

@@ -234,7 +234,7 @@ class Channel(MoveOnly):
 class _Frame:
     """A message that is being sent.
 
-    The frame creates the message's shared memory, so that queued messages do not need descriptors.
+    The frame creates the message's shared memory. A queued message has no frame yet, so it needs no descriptor.
     """
 
     def __init__(self, message: Message, stamp: int) -> None:

@@ -54,9 +54,9 @@ def main(descriptor: int) -> None:
 
 
 def end_with_parent() -> None:
-    """On Linux, make the system kill this process when the thread that started the process ends.
+    """Make Linux kill this process when a certain thread of the parent process ends: the one that started this process.
 
-    The thread belongs to the parent process.
+    On other systems, do nothing.
     """
     if sys.platform == "linux":
         import ctypes
