@@ -11,7 +11,7 @@ ROWS = 2
 
 
 class Reader(nn.Module):
-    """Computes logits (1, 10) of the last eight rows, its state. Each call adds two rows (1, 1, 2, 8) in 0..1."""
+    """Computes logits (1, 10) from its state, the last eight rows. Each call adds two rows (1, 1, 2, 8) in 0..1."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -59,7 +59,7 @@ class OptionIssue:
 
 
 class OptionError(LowerError):
-    """Error for an invalid option that only the lowering of a model can detect, not the checks of the config."""
+    """Error for an invalid option that the checks of the config cannot detect. Only the lowering of a model can."""
 
     def __init__(self, issue: OptionIssue) -> None:
         super().__init__(issue.message, hint=issue.hint)
@@ -162,7 +162,7 @@ class ForMicrocontrollers(Protocol):
 
     @property
     def microcontrollers(self) -> Literal[True]:
-        """True. Lowering then uses the wheel's faster kernels only if ``runtime.kernels`` lists their library."""
+        """Always True. Lowering uses the wheel's faster kernels only if ``runtime.kernels`` lists their library."""
 
 
 @runtime_checkable

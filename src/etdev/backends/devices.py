@@ -14,9 +14,10 @@ from etdev.devices import HOST, TARGET_DEVICE, Device, DeviceNameError, DeviceTy
 
 
 def default_device(backend: Backend) -> Device:
-    """Return the first device of the first type in the backend's ``device_types`` that etdev knows.
+    """Return the first device of a type, such as ``cuda:0``.
 
-    Return the host if etdev knows none of these types.
+    The type is the first of the backend's ``device_types`` that etdev knows. Return the host if etdev knows none of
+    these types.
     """
     kinds = [DeviceType[name.upper()] for name in backend.device_types if name.upper() in DeviceType.__members__]
     return Device(kinds[0]) if kinds else HOST

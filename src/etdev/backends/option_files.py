@@ -19,7 +19,7 @@ def option_file_keys(loaded: LoadedConfig) -> Iterator[KeyPath]:
 
 
 def target_file_keys(loaded: LoadedConfig, target: str) -> Iterator[KeyPath]:
-    """Yield the keys of all options that are paths of files, in the partitioners of a target."""
+    """Yield the keys of a target's partitioner options that are paths of files."""
     for index, step in enumerate(loaded.config.targets[target].partitioners):
         backend = backends.get(step.backend)
         for name in backend.file_options if isinstance(backend, ReadsFiles) else ():

@@ -38,7 +38,10 @@ class Needs(NamedTuple):
 
 
 def needs(node: Node, axis: int) -> Needs | None:
-    """Return the inputs that a tile along the axis needs, or None if tiling along the axis is impossible or unknown."""
+    """Return the inputs that a tile along the axis needs.
+
+    Return None if tiling along the axis is impossible, or if this function does not know the op.
+    """
     shape = shape_of(node)
     if shape is None or not 0 <= axis < len(shape) or shape[axis] < 2 or not _is_known(node):
         return None
@@ -85,7 +88,7 @@ def shape_of(node: Node) -> list[int] | None:
 
 
 def _along(shape: Sequence[int], axis: int, *inputs: tuple[Any, int | None], grain: int | None = None) -> Needs | None:
-    """Return the needs of a tile.
+    """Return the inputs that a tile needs.
 
     ``inputs`` pairs each input with the axis along which it is tiled. The axis is None if each tile needs the whole
     input. Return None if an input appears twice with different axes.
@@ -111,9 +114,9 @@ def _elementwise(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
 
 
 def _viewed(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
-    """Return the needs of a tile of a view.
+    """Return the inputs that a tile of a view needs.
 
-    The input is tiled along the axis with the same product of preceding sizes as the output's axis.
+    The sizes before the input's tiled axis have the same product as the sizes before the output's tiled axis.
     """
     source = arguments(node)[0]
     known = shape_of(source)
@@ -177,7 +180,7 @@ def _convolution(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
 
 
 def _image(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
-    """Return the needs of a tile of an op that processes each image separately."""
+    """Return the inputs that a tile needs if the op processes each image separately."""
     return _along(shape, axis, (arguments(node)[0], axis)) if axis < len(shape) - 2 else None
 
 
@@ -247,7 +250,7 @@ def _gathered(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
 
 
 def _indexed(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
-    """Return the needs of a tile of an indexing op.
+    """Return the inputs that a tile of an indexing op needs.
 
     The op has index tensors for some neighbouring axes of the input. In the output, the axes of the index tensors
     replace these axes.
@@ -309,7 +312,7 @@ _RULES: dict[str, Callable[[Node, int, Sequence[int]], Needs | None]] = {
     "index": _indexed,
     "getitem": _item,
 }
-"""Maps each kind of op to the function that returns the needs of a tile."""
+"""Maps each kind of op to the function that returns the inputs that a tile needs."""
 
 
 def piece_arguments(node: Node, axis: int, size: int, given: tuple[Any, ...]) -> tuple[Any, ...]:

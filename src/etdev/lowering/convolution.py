@@ -6,8 +6,8 @@ already is a matrix in memory, computes the output. A 1x1 convolution skips the 
 that matrix.
 
 The matrix of columns takes memory. If a convolution would raise the peak of the method, it is tiled by rows of the
-output. If these rows then have to be concatenated, it is also tiled by groups of channels. A convolution keeps the
-portable kernel if the method would need more memory than in the stock lowering.
+output. If the tiles of rows have to be concatenated, it is also tiled by groups of channels. A convolution keeps the
+portable kernel if the method would otherwise need more memory than with the stock lowering.
 """
 
 from __future__ import annotations
@@ -100,10 +100,10 @@ def price(editor: Editor) -> tuple[int, int]:
 
 
 def _possible(editor: Editor) -> tuple[list[_Options], tuple[int, ...], int]:
-    """Return the convolutions to replace, estimated peaks of other convolutions, and the peak of all other ops.
+    """Return the convolutions to replace, estimated peaks, and the peak of all ops except these convolutions.
 
-    The other convolutions have no tiling that fits in the memory limit. Each estimate is the peak in bytes with the
-    tiling that needs the least memory.
+    The estimated peaks are for convolutions whose tilings all exceed the memory limit. An estimate is the peak in bytes
+    with the tiling that needs the least memory.
     """
     occupancy = editor.occupancy()
     sizes = {node: found for node in editor.calls("convolution.default") if (found := sizes_of(node)) is not None}
@@ -122,7 +122,7 @@ def _possible(editor: Editor) -> tuple[list[_Options], tuple[int, ...], int]:
 
 
 def _room(editor: Editor, options: Sequence[_Options], floor: int) -> int:
-    """Return the memory limit in bytes that applies to every convolution. Each uses the fastest tiling that fits."""
+    """Return the memory limit in bytes for all convolutions. Each convolution uses the fastest tiling that fits."""
     least = [item.others + min(way.memory for way in item.ways) for item in options]
     lowest = int(min(max((floor, *(size * _SLACK for size in least))), editor.limit))
     if editor.settings.tiling == "always" or not options:
@@ -135,9 +135,9 @@ def _room(editor: Editor, options: Sequence[_Options], floor: int) -> int:
 
 
 def _cost(options: Sequence[_Options], floor: int, room: int) -> int:
-    """Return the peak memory plus the added instructions, in bytes, of the fastest tilings that fit in ``room``.
+    """Return the cost in bytes of the fastest tilings that fit in ``room``.
 
-    The peak is at least ``floor``.
+    The cost is the peak memory, which is at least ``floor``, plus the bytes of the added instructions.
     """
     chosen = [(item.others, fastest(item.ways, room - item.others)) for item in options]
     memory = max((floor, *(others + way.memory for others, way in chosen)))
@@ -222,7 +222,7 @@ def _padded_first(sizes: Convolution, parts: int, bands: int, input_stays: bool)
 
 
 def _region_bytes(sizes: Convolution, bands: int) -> int:
-    """Return the number of bytes of padded input that a band needs, if the output is divided into ``bands`` bands."""
+    """Return the bytes of padded input that one band of the output needs. ``bands`` is the number of bands."""
     dim = 0 if sizes.rows > 1 else 1
     extent = [sizes.reach(sizes.rows, 0), sizes.reach(sizes.columns, 1)]
     extent[dim] = sizes.reach(-(-_bandable(sizes) // bands), dim)

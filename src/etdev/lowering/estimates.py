@@ -14,9 +14,9 @@ from etdev.lowering.regions import Region
 from etdev.lowering.window import Window
 
 PEAK = 0.97
-"""An op counts as an op at the peak if its bytes in use exceed this fraction of the peak."""
+"""An op is at the peak if the bytes in use during the op exceed this fraction of the peak."""
 _AFTER = 25
-"""Maximum number of ops after a region for which memory is estimated. These ops may still use the region's outputs."""
+"""An estimate covers at most this many ops after a region. These ops may still use the region's outputs."""
 _ALIKE = 1.03
 """Ratio up to which two sizes count as approximately equal."""
 
@@ -32,7 +32,7 @@ class Choice:
     fewer: int
     """Number of ops near the region during which the bytes in use drop clearly below the current peak."""
     peak: int
-    """Largest number of bytes in use, over the ops near the region that are not counted in ``full``."""
+    """Largest number of bytes in use during an op near the region. Ops that ``full`` counts are ignored."""
 
     @property
     def added(self) -> int:
@@ -95,7 +95,7 @@ class Estimates:
 
 
 def _stretch(occupancy: Occupancy, region: Region) -> tuple[int, int]:
-    """Return the indices of the first and the last op for which memory is estimated if a region is tiled."""
+    """Return the indices of the first and the last op that the estimate for a tiled region covers."""
     at, lifetimes, highest = occupancy.at, occupancy.lifetimes, occupancy.peak_index
     nodes = list(region.axes)
     last = at[nodes[-1]]

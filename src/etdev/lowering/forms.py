@@ -34,7 +34,7 @@ class Form:
     reason: str
     """Reason why the form is faster or takes less memory."""
     less_memory: float = 1
-    """Ratio of the planned memory without the form to that with the form; 1 if the form saves no memory."""
+    """Planned memory without the form, divided by planned memory with the form; 1 if the form saves no memory."""
 
 
 _WALK = "aten::as_strided_copy.out"

@@ -70,9 +70,9 @@ class Editor:
         self.is_tiled = False
         """True if some op was tiled although the whole op would fit in the limit."""
         self.left: tuple[int, ...] = ()
-        """Estimated peak in bytes if a convolution used a faster kernel.
+        """One estimate for each convolution that keeps a slow kernel because no tiling fits the limit.
 
-        There is one estimate for each convolution that keeps the slow kernel because no tiling fits the limit.
+        The estimate is the peak in bytes if this convolution used a faster kernel.
         """
 
     def copy(self) -> Editor:
@@ -84,7 +84,7 @@ class Editor:
         return self.on(graph)
 
     def on(self, graph: Graph) -> Editor:
-        """Return an editor of another graph of the same method, such as a changed copy. The method keeps its graph."""
+        """Return an editor of another graph of the same method, such as a copy. The method's graph does not change."""
         other = copy(self)
         other.graph = graph
         other._renames = nullcontext
@@ -137,7 +137,7 @@ class Editor:
         return self.call("as_strided_copy.default", node, [*sizes], [*strides], *where)
 
     def replace(self, old: Node, new: Node) -> None:
-        """Replace all uses of ``old`` by ``new``. Remove ``old`` and all ops that then have no use."""
+        """Replace all uses of ``old`` by ``new``. Then remove ``old`` and all ops that became unused."""
         self.redirect(old, new, ())
         self._drop(old)
 
@@ -207,9 +207,9 @@ class Editor:
 
 
 def _key_of(argument: Any) -> Hashable:
-    """Return a key of an argument of an op. The key of a node consists of the tensor's dtype and layout.
+    """Return the part of a cache key that identifies an argument of an op; None if the argument cannot be in a key.
 
-    Return None if the argument has no such key.
+    For a node, this part consists of the dtype and layout of the node's tensor.
     """
     import torch
     from torch.fx import Node
@@ -230,7 +230,7 @@ def _key_of(argument: Any) -> Hashable:
 
 
 def _rename_outputs(program: ExportedProgram, module: GraphModule) -> AbstractContextManager[None]:
-    """Return a context in which replaced outputs are also replaced in the method's signature."""
+    """Return a context manager: inside its block, replacing an output also changes the method's signature."""
     return module._set_replace_hook(program.graph_signature.get_replace_hook())
 
 

@@ -43,7 +43,7 @@ def walk_strides(editor: Editor) -> int:
 
 
 def merged(sizes: Sequence[int], strides: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Merge the dimensions of a copy with strides. Return the sizes and strides of as few dimensions as possible.
+    """Merge the dimensions of a strided copy. Return the sizes and the strides of the remaining dimensions.
 
     Dimensions of size 1 are dropped. Neighbouring dimensions are merged if one stride can step through both.
     """

@@ -54,9 +54,9 @@ class Lifetimes:
         self.home = list(range(len(ops)))
         """For each op, the index of its home: the op whose memory contains the output."""
         self.first = [at if op.since is None else op.since for at, op in enumerate(ops)]
-        """For each home, the first op during which its memory is in use."""
+        """For each op that owns memory, the index of the first op during which this memory is in use."""
         self.last = list(range(len(ops)))
-        """For each home, the last op during which its memory is in use."""
+        """For each op that owns memory, the index of the last op during which this memory is in use."""
         for at, op in enumerate(ops):
             for source in op.sources:
                 self.last[source] = at
@@ -72,9 +72,9 @@ class Lifetimes:
         """Number of bytes in use during each op."""
 
     def _settle(self, at: int, op: Op) -> None:
-        """Find the home of the output of op ``at``. The op must have sources.
+        """Find the op whose memory contains the output of op ``at``. Op ``at`` must have sources.
 
-        A concatenation becomes the home of its parts if its output can contain the parts directly.
+        If ``at`` is a concatenation whose output can contain the parts directly, the parts use its memory.
         """
         kind, linked = op.kind, self._linked
         if linked and kind == "cat" and op.runs_along:
@@ -93,7 +93,7 @@ class Lifetimes:
                 self.first[home] = min(self.first[home], self.first[at])
 
     def _shared(self, at: int, op: Op, *, is_view: bool) -> int | None:
-        """Return the home of a source whose memory can also contain the output of op ``at``, or None."""
+        """Return an op whose memory contains a source of op ``at`` and can contain the output of ``at``, or None."""
         for source in op.sources:
             home = self.home_of(source)
             found = self._ops[home]

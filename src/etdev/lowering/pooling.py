@@ -52,7 +52,7 @@ class _Pool:
         return min(self.images, _MOST_PARTS)
 
     def bytes_of(self, parts: int) -> int:
-        """Return the peak number of bytes of one of ``parts`` tiles. The whole input and output do not count."""
+        """Return the peak bytes of a tile if there are ``parts`` tiles. The whole input and output do not count."""
         (height, width), columns = self.padded, self.output[1]
         # Memory holds the padded image, and two copies of it that are as wide as the output.
         return -(-self.images // parts) * height * (width + 2 * columns) * _BYTES
@@ -90,8 +90,8 @@ def _maximum(node: Node) -> Node | None:
 def _replacement(editor: Editor, node: Node, result: Node, room: int, limit: int) -> Node | None:
     """Insert a replacement of a pooling. Return the replacement, or None if there is none.
 
-    The choice of tiles aims at ``room`` bytes in addition to the input and the output. There is no replacement if even
-    the smallest tiles need more than ``limit`` bytes.
+    The tiles should need at most ``room`` bytes, in addition to the input and the output. There is no replacement if
+    even the smallest tiles need more than ``limit`` bytes.
     """
     is_maximum = result is not node
     pool = _sizes(node, result)

@@ -42,7 +42,7 @@ class Region:
 
     @cached_property
     def outputs(self) -> list[Node]:
-        """Ops of the region whose outputs are used outside of it."""
+        """Ops of the region with users outside the region."""
         return [node for node in self.axes if any(user not in self.axes for user in node.users)]
 
     @cached_property
@@ -93,7 +93,7 @@ def _needs(occupancy: Occupancy, node: Node, axis: int) -> Needs | None:
 def _fits(
     occupancy: Occupancy, node: Node, axis: int, axes: Mapping[Node, int], found: Mapping[Node, Needs]
 ) -> Needs | None:
-    """Return the needs of a tile of an op, or None if these needs contradict the tiling of neighbouring ops."""
+    """Return the inputs that a tile of an op needs, or None if they contradict the tiling of neighbouring ops."""
     if node.op != "call_function":
         return None
     what = _needs(occupancy, node, axis)
@@ -104,7 +104,7 @@ def _fits(
 
 
 def _axes_for(occupancy: Occupancy, user: Node, source: Node, axis: int) -> Iterator[int]:
-    """Yield each axis of ``user`` for which tiles of ``user`` need tiles of ``source`` along ``axis``."""
+    """Yield the axes along which ``user`` can be tiled if its input ``source`` is tiled along ``axis``."""
     for own in range(_rank(user)):
         what = _needs(occupancy, user, own)
         if what is not None and what.axes.get(source, -1) == axis:

@@ -25,7 +25,7 @@ class _Chosen:
     """A chosen tiling that applies to any graph: ops are identified by their distance from the peak."""
 
     axes: tuple[tuple[int, int], ...]
-    """Distance and axis of each op of the region."""
+    """Distance from the peak, and tiled axis, of each op of the region."""
     grains: int
     pieces: int
     figures: Figures
@@ -37,11 +37,11 @@ class Known:
 
     figures: dict[Part, Figures | None] = field(default_factory=dict)
     choices: dict[int, _Chosen | None] = field(default_factory=dict)
-    """Best tiling for each goal, which is a peak in bytes; None if no tiling lowers the peak."""
+    """Maps each goal, a peak in bytes, to the best tiling; to None if no tiling lowers the peak."""
     before: int = 0
-    """Number of ops before the peak in the stretch."""
+    """Number of ops of the stretch before the peak."""
     after: int = 0
-    """Number of ops after the peak in the stretch."""
+    """Number of ops of the stretch after the peak."""
 
     def add(self, other: Known) -> None:
         """Add the estimates and choices for another stretch around the same peak."""
@@ -60,14 +60,14 @@ class Known:
 
 
 class Repeats:
-    """Estimates and choices of tilings, by the stretches of graphs on which they depend."""
+    """A table of known estimates and choices of tilings. The key is the stretch of a graph that determines them."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, Known] = {}
         self._extents: defaultdict[Hashable, dict[tuple[int, int], None]] = defaultdict(dict)
         """Maps results of :func:`_kind` to known stretches, each as ``(ops before the peak, ops after the peak)``."""
         self._facts: dict[int, tuple[Any, Hashable]] = {}
-        """Maps the ``id`` of a value in a node's metadata to the value, and to the result of :func:`_facts` for it."""
+        """Maps the ``id`` of a value in a node's metadata to a pair: the value, and the :func:`_facts` about it."""
 
     def find(self, occupancy: Occupancy) -> Known:
         """Return the known estimates and choices for the stretch around the peak, as a new object."""
@@ -143,7 +143,10 @@ class _Stretch:
         )
 
     def _other(self, index: int) -> Hashable:
-        """Return the facts about an op outside of the stretch. Distances greater than ``REACH`` count as equal."""
+        """Return the facts about an op outside of the stretch.
+
+        One fact is the op's distance from ``begin``. Distances greater than ``REACH`` count as equal.
+        """
         node = self._occupancy.nodes[index]
         distance = min(self._begin - index, REACH + 1) if node.op == "call_function" else None
         return node.op, distance, self._value(node), self._memory(index)

@@ -37,9 +37,9 @@ class Applied:
     is_tiled: bool = False
     """True if some op was tiled although the whole op would fit in the memory of the stock lowering."""
     left: tuple[int, ...] = ()
-    """Estimated peak in bytes if a convolution used a faster kernel.
+    """One estimate for each convolution that keeps a slow kernel because no tiling fits the limit.
 
-    There is one estimate for each convolution that keeps the slow kernel because no tiling fits the limit.
+    The estimate is the peak in bytes if this convolution used a faster kernel.
     """
 
 
@@ -53,11 +53,11 @@ def apply_forms(
 
     This function changes the program's graph and its tables of tensors in place. The code that torch.fx generated from
     the graph stays as it was. Tensors that the program shares with other programs do not change. ``known`` is a cache
-    that several calls may share. It contains results of searches for tiles, and transposed weights. The tensors of all
-    these programs must live as long as ``known``.
+    that several calls may share. It contains results of searches for tiles, and transposed weights. The tensors of the
+    programs in these calls must live as long as ``known``.
 
     ``until_other_than`` contains names of forms. If it is given, stop as soon as any other form replaces an op. The
-    graph is then not complete.
+    graph of a stopped call is incomplete.
     """
     from torch.fx import GraphModule
 

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 _COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 """Possible numbers of tiles of a region."""
 _WORTH = 0.97
-"""More tiles are used if they lower the peak below this fraction of the peak with fewer tiles.
+"""More tiles are used if the peak with them is below this fraction of the peak with fewer tiles.
 
-They are also used if the peak then reaches the goal, or if fewer ops remain at the peak.
+More tiles are also used if only they reach the goal, or if they leave fewer ops at the peak.
 """
 _ENOUGH = 1.05
 """First goal for the peak, as a multiple of the lowest reachable peak."""
@@ -68,7 +68,7 @@ class _Step:
         return cls(axes, choice.region.grains, choice.pieces)
 
     def region(self, nodes: Sequence[Node]) -> Region:
-        """Return the region in a graph with these nodes."""
+        """Return the step's region in a graph. ``nodes`` are the graph's nodes, in order."""
         axes = {nodes[index]: axis for index, axis in self.axes}
         found = {node: needs(node, axis) for node, axis in axes.items()}
         return Region(axes, {node: what for node, what in found.items() if what is not None}, self.grains)
@@ -219,7 +219,7 @@ def _best(occupancy: Occupancy, goal: int, repeats: Repeats) -> Choice | None:
 
 
 def _seeds(occupancy: Occupancy) -> Iterator[tuple[Node, int]]:
-    """Yield (op, axis) for the op at the peak and for its inputs, for each axis along which the op can be tiled."""
+    """Yield pairs (op, axis): the op at the peak and its inputs, each with every axis along which it can be tiled."""
     node = occupancy.nodes[occupancy.peak_index]
     for seed in [node, *node.all_input_nodes]:
         if seed.op == "call_function":
@@ -260,7 +260,7 @@ def _counts(region: Region) -> list[int]:
 
 
 def _fewest(estimates: Estimates, region: Region, goal: int) -> Choice | None:
-    """Return the choice with the fewest tiles that reaches the goal or is about as good as the best choice.
+    """Return the choice with the fewest tiles, among choices that reach the goal or are about as good as the best.
 
     Return None if the region cannot be tiled.
     """
@@ -280,7 +280,7 @@ def _fewest(estimates: Estimates, region: Region, goal: int) -> Choice | None:
 
 
 def _rewrite(editor: Editor, region: Region, pieces: int) -> None:
-    """Replace the region's ops by ``pieces`` tiles of these ops."""
+    """Replace each op of a region by its tiles. ``pieces`` is the number of tiles of each op."""
     nodes, outputs = list(region.axes), region.outputs
     made: dict[Node, list[Node]] = {node: [] for node in outputs}
     bounds = [region.grains * number // pieces for number in range(pieces + 1)]

@@ -80,7 +80,10 @@ class Window:
         return known[key]
 
     def bytes(self) -> list[int]:
-        """Return the bytes in use during each op, including memory that is in use before and after the stretch."""
+        """Return the bytes in use during each op of the stretch.
+
+        Tensors that are also in use before or after the stretch count.
+        """
         after = [place for index, place in self._at.items() if self._lives_on(index)]
         after += [place for home, place in self._homes.items() if self._occupancy.lifetimes.last[home] > self._end]
         others = self._others()

@@ -99,7 +99,7 @@ class Need:
     """A requirement of a config that this machine lacks."""
 
     key: str
-    """Key of the config that has the requirement."""
+    """Config key that has the requirement."""
     message: str
     remedy: str | None
 
@@ -109,7 +109,7 @@ class Fact:
     """A limitation of a target that does not depend on this machine."""
 
     key: str
-    """Key of the config that the fact concerns."""
+    """Config key that has the limitation."""
     message: str
 
 
@@ -162,7 +162,7 @@ def _package(name: str, tested: tuple[str, ...], purpose: str, remedy: str) -> P
 
 
 def unmet_needs(loaded: LoadedConfig, found: Diagnosis) -> tuple[Need, ...]:
-    """Return the needs of this config that this machine does not meet, for building and for verifying."""
+    """Return the requirements that this machine lacks, for building and for verifying this config."""
     return tuple(dict.fromkeys([*_model_needs(loaded, found), *_target_needs(loaded, found)]))
 
 

@@ -121,7 +121,7 @@ def _fake_calls(project: Project, user: UserCode, loaded: LoadedModel, signature
 
 
 def _call(project: Project, user: UserCode, loaded: LoadedModel, signature: Signature, inputs: Tensors) -> None:
-    """Call a method on real tensors with the function that verification uses.
+    """Call a method on real tensors, in the same way as verification.
 
     Fake tensors do not find all errors: they accept dtypes that no kernel accepts.
     """

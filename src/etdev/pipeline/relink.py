@@ -63,7 +63,7 @@ class MethodChange:
     copies: tuple[CopiesOfKind, ...]
     """Numbers of removed and kept copies, by kind."""
     inplace: InPlaceOutputs
-    """Numbers of outputs that are written over an operand, and of outputs that are not."""
+    """Counts of the linker's decisions on outputs in place."""
     copy_decisions: tuple[Elision, ...]
     """The linker's decision on each copy, in the order of the copies in the input file."""
     inplace_decisions: tuple[InPlace, ...]
@@ -152,7 +152,7 @@ def relink(
     each as ``name:id:size[:alignment]``. Without ``banks``, the banks of the file remain and do not grow.
 
     With ``best`` and without ``alignment`` and ``banks``, a method keeps its old plan if the new plan needs more
-    memory. If state has a separate buffer, either all methods keep their plans or none.
+    memory. If state has a separate buffer, all methods get new plans, or all keep their old plans.
 
     Raises :class:`~etdev.errors.ProgramError` for a file that is malformed or has content that this version would lose.
     Raises the subclass :class:`~etdev.errors.UnlinkableError` for a program that overwrites a value and then reads it.

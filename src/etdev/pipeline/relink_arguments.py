@@ -102,7 +102,7 @@ def _parse(text: str, alignment: int) -> tuple[str, int, int, int]:
     least = _valid(_ALIGNMENT, given, text, "alignment", "use a power of two: 16, 32, 64")
     if least < alignment:
         raise UsageError(
-            f"the alignment of {text!r} is less than that of all tensors, which is {alignment}",
+            f"the alignment of {text!r} is less than {alignment}, the alignment of all tensors",
             where=_WHERE,
             hint=f"use at least {alignment}, or lower `--alignment`",
         )

@@ -14,7 +14,7 @@ def own_sizes(graph_module: GraphModule, key: str) -> None:
     """Tag each size that only one delegate needs, so that the delegate computes the size itself.
 
     The delegate must compute or receive the tensor with this size. A size is not tagged if any node between the tensor
-    and the delegate also leads to another delegate. Otherwise, the delegate's nodes would not be convex.
+    and the delegate also leads to another delegate. With such a size, the delegate's nodes would not be convex.
     """
     import torch
 

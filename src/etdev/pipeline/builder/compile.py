@@ -95,7 +95,7 @@ class BuildSession:
     """The runtime that runs programs for verification; None if nothing is verified."""
     models: Models
     modelled: FileAccess
-    """Files read so far in this session, for any target, to load, export or lower a model."""
+    """Files that this session has read so far to load, export or lower the models of its targets."""
 
     @contextmanager
     def record_model_reads(self) -> Iterator[None]:
@@ -156,7 +156,7 @@ def _models(
 def remembering(
     models: tuple[ExportedModel, ExportedModel], known: KnownOutputs
 ) -> tuple[ExportedModel, ExportedModel]:
-    """Return ``models``. If the lowered model is quantized, the result has a copy of it that includes ``known``.
+    """Return both models; if the lowered model is quantized, replace it by a copy that includes ``known``.
 
     Verification reads known outputs of the quantized model, and adds the outputs that it computes.
     """
@@ -175,7 +175,7 @@ def keep_reference(project: Project, name: str, cache: Cache, reference: Exporte
 
 
 def find_record(project: Project, name: str, cache: Cache) -> tuple[Record, Reads] | None:
-    """Return the cached record of a quantized target's object program, and the object program's reads.
+    """Return the cached record of a quantized target's object program, and the inputs that the program was made from.
 
     Return None if the target is not quantized, or if the cache lacks the object program.
     """
@@ -201,7 +201,7 @@ def declared_files(project: Project) -> Iterator[Path]:
 def _contents(path: Path) -> Iterable[Path]:
     """Return the file at a path, or every file in the folder at a path.
 
-    Return nothing if the path does not exist, because the config then refers to a model on the hub.
+    Return nothing for a path that does not exist. Such a path is the name of a model on the hub.
     """
     if path.is_dir():
         return sorted(item for item in path.rglob("*") if item.is_file())
@@ -309,7 +309,7 @@ def _require_one_model(project: Project, name: str, parts: Sequence[CompiledMeth
 def _kept(session: BuildSession, name: str, compiled: Compiled) -> Compiled:
     """Store a compiled target in the cache, unless a file changed during the build.
 
-    Return the compiled target with its complete reads.
+    Return the compiled target with all files, folders and packages that it was made from.
     """
     project, cache = session.project, session.cache
     reads = compiled.reads.joined(_reads(session, name))

@@ -106,7 +106,7 @@ def keep_finished(session: BuildSession, finished: Finished, compiled: Compiled)
 
 
 def _superfluous(project: Project, target: str, entry: Entry) -> list[Path]:
-    """Return files in a target's folder that other builds wrote and that are not part of the finished target."""
+    """Return the paths in a target's folder that only earlier builds can have written."""
     artifact = project.artifact(target)
     external = {*data_places(project, target), *(path for path, _ in reported_data(project, target))}
     known = (

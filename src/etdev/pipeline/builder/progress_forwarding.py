@@ -1,4 +1,4 @@
-"""Forwards the progress of builds in other processes, or on other machines, to the process with the display.
+"""Forwards progress from builds in other processes, or on other machines, to the process that displays it.
 
 Each process appends its events, as lines of JSON, to a file of its own. The folder of these files is next to the
 build's outputs, so that all processes can access it. A failed write loses the event, and the build continues.
@@ -55,7 +55,7 @@ class ProgressWriter:
         self._write("started", target, stage)
 
     def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
-        """Write an event with the number of calls made in a stage.
+        """Write an event with the number of program calls that a stage has made.
 
         Skip the event if ``done`` is more than 1 and this method wrote an event less than ``_EVERY_SECONDS`` ago.
         """

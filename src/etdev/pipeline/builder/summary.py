@@ -33,7 +33,7 @@ from etdev.verification.advice import accuracy_keys
 _MATRIX_OPS = frozenset(f"aten.{name}" for name in ("addmm", "bmm", "convolution", "linear", "mm"))
 """Ops that users expect quantization to change."""
 _LEAST_REPEATED = 1 << 16
-"""Minimum number of repeated bytes that a note reports."""
+"""A note reports weights that are in a file twice if they have at least this many bytes."""
 _LOW_SNR_DB = 10.0
 """A note calls a target spoiled if its SNR against the float model is below this value, in dB.
 
@@ -66,7 +66,7 @@ def with_memory(
 ) -> tuple[MethodResult, ...]:
     """Return the methods with the link's results: operators, buffers, removed copies and outputs in place.
 
-    Also add the memory of delegates from ``records``, whose keys are the SHA-256 of blobs.
+    Also add the memory of delegates. ``records`` maps the SHA-256 of each delegate's blob to the delegate's record.
     """
     reports = {report.name: report for report in program.linked.methods}
     known = delegate_memory(program.linked.program, records)
@@ -170,7 +170,7 @@ def describe_float_ops(project: Project, target: str, methods: Iterable[MethodRe
 
 
 def describe_repeated(project: Project, target: str, program: Program) -> Iterator[str]:
-    """Yield a note if the file has weights twice, such as an embedding whose weight a delegate uses, too."""
+    """Yield a note if the file has weights twice, for example because an embedding and a delegate use them."""
     if project.config.targets[target].external_weights is not None:
         return
     size = repeated_bytes(program)

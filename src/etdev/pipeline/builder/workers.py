@@ -59,7 +59,7 @@ class Job:
 
 
 class RemoteBuilder:
-    """A builder on a worker, which compiles methods and builds targets for the main process."""
+    """Builder for use on a worker: it compiles methods and builds targets for the main process."""
 
     def __init__(self, job: Job) -> None:
         _check_place(job)

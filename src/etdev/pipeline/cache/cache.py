@@ -40,7 +40,7 @@ def open_store() -> Store:
 
 
 class Cache:
-    """The store and the digests of one run; a context manager.
+    """The cache of one run: the store of earlier builds, and the digests of files; a context manager.
 
     ``obstacle`` is the reason why the cache could not store a build; None if no store operation failed.
     """
@@ -81,8 +81,8 @@ class Cache:
     def restore(self, entry: Entry, folder: Path, gone: Sequence[Path] = ()) -> bool:
         """Write a build's files to a folder, and remove the files in ``gone``.
 
-        Files that are already in place stay. If a stored file is damaged or lost, change nothing and return False.
-        Raises :class:`~etdev.errors.WriteError`.
+        Do not write a file that already has the right content. If a stored file is damaged or lost, change nothing and
+        return False. Raises :class:`~etdev.errors.WriteError`.
         """
         wrong = self._not_in_place(entry, folder)
         with ExitStack() as stack:

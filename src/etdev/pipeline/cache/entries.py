@@ -95,7 +95,7 @@ class Entry(_Part):
     facts: Facts
     reads: Reads
     outputs: dict[str, Output]
-    """The files of the entry, by name in the target's folder."""
+    """Maps the name of each file in the target's folder to the file's digest and size."""
     record: str = ""
     """JSON text with facts from the stages. Only the builder reads and writes this text."""
 

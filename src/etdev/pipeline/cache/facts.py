@@ -224,9 +224,9 @@ def _baseline(project: Project, target: str, digests: Digests) -> str | None:
 
 
 def _native_libraries(project: Project, target: str, digests: Digests) -> dict[str, str]:
-    """Return the digests of the native libraries that verification runs, by library.
+    """Return the digest of each native library that verification runs.
 
-    The key is the path in the config, or the delegate for which a package registers the library.
+    The key of a library is its path in the config, or the delegate for which a package registers the library.
     """
     found = dict(zip(project.config.project.native_libraries, native_library_places(project), strict=True))
     delegates = {

@@ -13,7 +13,7 @@ _COMPUTED = frozenset({"__import__", "exec", "import_module", "importlib", "pkgu
 
 
 def imported_files(roots: Iterable[str], modules: Mapping[str, Path]) -> set[Path]:
-    """Return the files of the modules in ``roots`` and of all modules that these import, directly or indirectly.
+    """Return the files of the modules in ``roots``, and the files of their direct and indirect imports.
 
     Parent packages of these modules are included. ``modules`` maps each imported module of the project to its file. If
     one of the modules computes names to import, return the files of all modules.

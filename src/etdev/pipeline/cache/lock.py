@@ -158,7 +158,7 @@ def check_outputs(project: Project, lock: Lock, built: Mapping[str, LockedTarget
 
 
 def _output_changes(name: str, found: LockedTarget, locked: LockedTarget) -> Iterator[str]:
-    """Yield a sentence for each file of a target that differs from the lock."""
+    """Yield a sentence for each difference between the files of a target and the lock."""
     names = sorted({*found.data, *locked.data})
     for what, digest, was in (
         ("program's", found.sha256, locked.sha256),

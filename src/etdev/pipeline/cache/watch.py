@@ -1,4 +1,4 @@
-"""Watches, which record the files and folders of a project that Python opens and lists.
+"""Watches, which record the files of a project that Python opens, and the folders that it lists.
 
 A watch is active while the project's code runs. Python reports each ``open`` as an audit event. Libraries that read
 files without Python, such as safetensors, cause no event.

@@ -77,7 +77,7 @@ class Project:
         return ConfigError((self.loaded.problem(message, *key, hint=hint, rule=rule),))
 
     def base(self, *key: str | int) -> Path:
-        """Return the folder in which to search for the module whose name is the value of a key."""
+        """Return the folder in which to search for the module that the config names at a key."""
         return self.loaded.base(*key)
 
 

@@ -33,7 +33,7 @@ def report_of(folder: Path, target: str) -> Path:
 
 
 def baseline_name(project: Project) -> str:
-    """Return the baseline's value in the config, for use in messages."""
+    """Return the baseline as the config states it, for use in messages."""
     baseline = project.config.baseline
     return "" if baseline is None else baseline.from_.rstrip("/")
 

@@ -8,11 +8,14 @@ from contextlib import contextmanager
 from typing import Protocol
 
 Count = Callable[[int, int | None], None]
-"""A callback with the number of calls of a program so far and the total; the total may be unknown (None)."""
+"""A callback that takes the number of program calls so far, and the total number; the total is None if unknown."""
 
 
 WAIT = "wait for another build of it"
-"""Prefix of the stage's name while a build waits for another build of the same output."""
+"""Name of the stage in which a build waits for another build of the same output.
+
+The other build's process id is appended if it is known.
+"""
 
 
 def uncounted(done: int, total: int | None) -> None:
@@ -26,7 +29,7 @@ class Progress(Protocol):
         """Report that a stage of a target begins."""
 
     def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
-        """Report the number of calls made in a stage so far, and the total if known."""
+        """Report the number of program calls that a stage has made so far, and the total if known."""
 
     def finished(self, target: str, stage: str, seconds: float) -> None:
         """Report that a stage has ended without an error."""
@@ -97,5 +100,5 @@ class StageClock:
             self.seconds[name] = self.seconds.get(name, 0.0) + longest
 
     def count(self, stage: str) -> Count:
-        """Return a callback that reports the number of calls made in a stage."""
+        """Return a callback that reports the number of program calls that a stage has made."""
         return lambda done, total: self._progress.counted(self._target, stage, done, total)

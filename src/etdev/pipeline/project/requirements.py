@@ -72,7 +72,7 @@ def require_packages(project: Project, targets: Collection[str], doing: str) -> 
 def import_package(module: str) -> None:
     """Import a module of an installed package before any other code imports it.
 
-    If the import fails, raise an error about the package. Otherwise a later traceback would look like a bug of etdev.
+    If the import fails, raise an error about the package. A failure in a later import would look like a bug of etdev.
     The import of an incompatible package may raise any exception.
     """
     try:

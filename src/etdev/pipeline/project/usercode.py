@@ -314,7 +314,7 @@ class UserCode:
 
 @contextmanager
 def translated(user: UserCode, kind: type[EtdevError], what: str, *, where: str) -> Iterator[None]:
-    """Convert errors of the user's code in the block to ``kind``, with a message that begins with ``what``."""
+    """In the block, convert errors of the user's code to ``kind``. The messages begin with ``what``."""
     try:
         yield
     except EtdevError:

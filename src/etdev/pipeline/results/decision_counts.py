@@ -15,7 +15,7 @@ KINDS: tuple[ElisionKind, ...] = get_args(ElisionKind)
 
 @dataclass(frozen=True, slots=True)
 class CopiesOfKind:
-    """Counts of the copies of one kind that a link considered for removal."""
+    """Counts of a link's decisions on the copies of one kind."""
 
     kind: ElisionKind
     removed: int
@@ -29,9 +29,9 @@ class CopiesOfKind:
     Copies that were removed in part are not included.
     """
     reasons: dict[str, int]
-    """Number of kept copies, by the reason why they are kept. The most frequent reason is first."""
+    """Number of kept copies, by reason. The most frequent reason is first."""
     partly: dict[str, int]
-    """Number of copies removed only in part, by the reason why the rest is kept. The most frequent reason is first."""
+    """Number of copies removed only in part, by the reason for keeping the rest. The most frequent reason is first."""
 
     @property
     def considered(self) -> int:
@@ -41,7 +41,7 @@ class CopiesOfKind:
 
 @dataclass(frozen=True, slots=True)
 class InPlaceOutputs:
-    """Counts of the outputs that a link considered writing over an operand."""
+    """Counts of a link's decisions on outputs in place."""
 
     taken: int = 0
     """Number of outputs that are written over an operand."""
@@ -49,7 +49,7 @@ class InPlaceOutputs:
     """Bytes of the outputs in place, at the largest sizes. The reduction of the peak may be smaller."""
     refused: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
-    """Number of outputs with memory of their own, by the reason. The most frequent reason is first."""
+    """Number of outputs that are not written over an operand, by reason. The most frequent reason is first."""
 
     @property
     def considered(self) -> int:

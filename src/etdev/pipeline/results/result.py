@@ -23,7 +23,7 @@ NO_DEVICES = "the program has no memory on devices"
 NO_ETHOS_U = "the program has no delegate of Ethos-U"
 NOT_VERIFIED = "verification was turned off"
 NOTHING_TO_ASK = (NO_LIMIT, NO_METRIC, NO_DEVICES, NO_ETHOS_U)
-"""Reasons of checks that did not run because there was nothing to check."""
+"""Reasons why a check had nothing to check and did not run."""
 
 WORST_FIRST = (ExitCode.BUILD_FAILED, ExitCode.CONFIG, ExitCode.ENVIRONMENT, ExitCode.GATE_FAILED)
 """Exit codes, worst first; the exit code of a run is the worst code of its targets.
@@ -52,7 +52,7 @@ class OutputError(Part):
     dtype: str
     max_abs_error: float
     allowed: float
-    """Largest allowed absolute error, in the sample whose error is closest to this limit."""
+    """Allowed absolute error of one sample: the sample in which the error minus the allowed error is largest."""
     snr_db: float | None
     """Signal-to-noise ratio against the reference, in dB; None if all samples were equal to the reference."""
     float_snr_db: float | None = None
@@ -144,12 +144,12 @@ class UndelegatedOps(Part):
     Empty if no backend states a reason.
     """
     module: str | None = None
-    """Path of the module of one of these ops: the first op with a reason, or else the first op.
+    """Path of the module that contains one of these ops, preferably an op with a reason.
 
-    None if this is unknown, or if the target has no delegates. Empty for the model itself.
+    None if the path is unknown, or if the target has no delegates. An empty path is the model itself.
     """
     source: str | None = None
-    """Line of the model's code for the same op, such as ``model.py:20``; None in the same cases."""
+    """Line of the model's code that calls the op of :attr:`module`, such as ``model.py:20``; None if unknown."""
 
 
 class QuantizedTensor(Part):
@@ -191,9 +191,9 @@ class MethodResult(Part):
     tiling: TilingDecision | None = None
     """The decision whether to tile the method, with its figures; None if there was nothing to decide."""
     slow_convolutions: tuple[int, ...] = ()
-    """Estimated planned memory of the method, in bytes, if a convolution used a faster kernel.
+    """One estimate for each convolution that keeps a slow kernel to save memory.
 
-    There is one estimate for each convolution that keeps a slow kernel to save memory.
+    The estimate is the method's planned memory, in bytes, if this convolution used a faster kernel.
     """
     buffers: tuple[BufferInfo, ...] = ()
     delegate_memory: tuple[DelegateMemory, ...] = ()
@@ -204,7 +204,7 @@ class MethodResult(Part):
     copies: tuple[CopiesOfKind, ...] = ()
     """Numbers of removed and kept copies, by kind."""
     inplace: InPlaceOutputs = InPlaceOutputs()
-    """Numbers of outputs that are written over an operand, and of outputs that are not."""
+    """Counts of the linker's decisions on outputs in place."""
     copy_decisions: tuple[Elision, ...] = ()
     """The linker's decision on each copy, in the order of the copies in the object program."""
     inplace_decisions: tuple[InPlace, ...] = ()
@@ -221,7 +221,7 @@ class MethodResult(Part):
 
 
 class FileBeside(Part):
-    """A file that belongs to a program and is next to it."""
+    """A file that belongs to a program and is in the program's folder."""
 
     name: str
     size: int
@@ -261,7 +261,7 @@ class TargetResult(Part):
     Positions in ``methods`` are valid only for the object program with this sidecar.
     """
     nested_memory: dict[str, int] = {}
-    """Bytes that delegates of the backend ``reference`` allocate, in addition to ``memory``, by device."""
+    """Bytes that reference delegates allocate for their programs, by device. ``memory`` does not include them."""
     planner: str | None = None
     shared_state: tuple[str, ...] = ()
     """Names of states that several methods share; the program's loader must give all methods the same buffers."""

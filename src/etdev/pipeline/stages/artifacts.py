@@ -94,9 +94,9 @@ class ReplacedOps:
     tiling: TilingDecision | None = None
     """The decision whether to tile the method; None if there was nothing to decide."""
     slow_convolutions: tuple[int, ...] = ()
-    """Estimated peak in bytes if a convolution used a faster kernel.
+    """One estimate for each convolution that keeps a slow kernel to save memory.
 
-    There is one estimate for each convolution that keeps the slow kernel to save memory.
+    The estimate is the method's peak, in bytes, if this convolution used a faster kernel.
     """
 
 

@@ -88,7 +88,7 @@ def choose_forms(
     """Return the lowered methods with the forms from ``names`` that reduce the costs.
 
     ``place`` is the final path of the object program. If ``place`` is set and candidates were measured, the result
-    includes the object program that was emitted for the chosen candidate.
+    includes the chosen candidate's object program.
     """
     memory = project.config.targets[target].memory
     tiling = memory.tiling
@@ -236,7 +236,10 @@ class _Trials:
         return {name: _cost(objects, name, banked, share_state=share_state) for name in methods}
 
     def _emitted(self, lowered: LoweredModel) -> tuple[EmittedFiles | None, Emitted]:
-        """Emit a copy of the lowered methods with ExecuTorch. Return the files only if they have a final path."""
+        """Emit a copy of the lowered methods with ExecuTorch.
+
+        Return the program's files and the program. The files are None if the object program has no final path.
+        """
         folder = _folder(self._place)
         path = Path(folder.name) / (self._place.name if self._place else "candidate.object.pte")
         objects = emit_object(self._project, _copied(lowered), self._exported, self._target, path)

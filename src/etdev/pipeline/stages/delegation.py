@@ -26,8 +26,8 @@ These ops only move references and sizes, or call a branch whose ops are counted
 def summarize_delegation(method: str, program: ExportedProgram, lines: SourceLines | None) -> Delegation:
     """Count the ops of a method inside and outside delegates, including the ops in control-flow branches.
 
-    For the ops outside delegates, the result states reasons and places in the model. Without ``lines``, it states only
-    their number.
+    For ops outside delegates, the result also states the backends' reasons and the places in the model. Without
+    ``lines``, it states only how many ops of each kind there are.
     """
     calls: Counter[str] = Counter()
     undelegated: defaultdict[str, list[tuple[GraphModule, Node]]] = defaultdict(list)

@@ -32,7 +32,7 @@ class Session:
         self._user, self._model, self._shared = user, model, project.config.model.share_state
         self._states: dict[str, State] = {}
         self._keys: dict[str, str | None] = {}
-        """Maps each state to the digest of all calls on it so far; to None if a call has no digest.
+        """Maps each state to the digest of the calls that used the state so far; to None if a call has no digest.
 
         The digest is the key for looking up known outputs.
         """

@@ -1,9 +1,9 @@
 """ETRecords: zip files that tell ExecuTorch's Inspector which op a runtime event belongs to.
 
-The runtime identifies an event by the position of its instruction. Three JSON files in the zip map positions to ops and
-delegates. The other files are serialized graphs, which a link does not change. So the record of a linked program can be
-written without torch and executorch. The format is that of ``executorch/devtools/etrecord/_etrecord.py``, equal in
-executorch 1.4.1 and 1.5.1.
+The runtime identifies an event by the position of its instruction. The zip has three JSON files, which map positions to
+ops and delegates. The other files are serialized graphs, which a link does not change. So the record of a linked
+program can be written without torch and executorch. The format is that of
+``executorch/devtools/etrecord/_etrecord.py``, equal in executorch 1.4.1 and 1.5.1.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _OUTPUTS = "instruction_id_to_num_outs_map"
 
 @dataclass(frozen=True, slots=True)
 class InstructionMaps:
-    """A record's maps from instructions to ops and delegates, by method and by position of the instruction."""
+    """An ETRecord's maps from instructions to ops and delegates. Keys are the method and the instruction's position."""
 
     handles: Mapping[str, Mapping[int, tuple[int, ...]]]
-    """Debug handles of the ops that each instruction was emitted from, by method and position."""
+    """Maps each method and position of an instruction to the debug handles of the instruction's ops."""
     delegates: Mapping[str, Mapping[int, DelegateMap]]
-    """Description of the called delegate, by method and position of the delegate call."""
+    """Maps each method and position of a delegate call to the description of the delegate."""
     outputs: Mapping[str, Mapping[int, int]]
-    """Number of outputs of each delegate call, by method and position."""
+    """Maps each method and position of a delegate call to the call's number of outputs."""
 
     def members(self) -> dict[str, Any]:
         """Return the content of the zip's JSON files, by file name, as Python objects.
@@ -62,7 +62,8 @@ class InstructionMaps:
 def delegate_outputs(program: Program, inputs: Mapping[str, Mapping[int, int]]) -> dict[str, dict[int, int]]:
     """Return the number of outputs of each delegate call of the given methods.
 
-    ``inputs`` is the number of inputs of each delegate call. The other arguments of a call are outputs.
+    ``inputs`` maps each method and position of a delegate call to the call's number of inputs. The other arguments of
+    a call are outputs.
     """
     return {
         name: {

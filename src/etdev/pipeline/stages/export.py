@@ -80,7 +80,7 @@ def export_module(
     """Export ``module.forward`` with the declared dynamic dimensions.
 
     Every dynamic dimension of ``example`` must have its maximum size. Later passes evaluate guards with the sizes of
-    the example. They may lower the maximum of a dimension's range to that size. Memory is planned for the maximum.
+    the example, and may lower a dimension's maximum to its size in the example. Memory is planned for the maximum.
     """
     import torch
 

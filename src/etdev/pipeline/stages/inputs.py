@@ -114,7 +114,7 @@ def samples_at(
 def read_sessions(
     user: UserCode, function: object, entry: str, signatures: Mapping[str, Signature], where: str
 ) -> Iterator[tuple[Call, ...]]:
-    """Yield the lists of (method, inputs) from a config's ``sessions`` function, checked against the declarations.
+    """Yield the sessions from a config's ``sessions`` function; check each call against the declaration of its method.
 
     Items are requested from the function one at a time. Raises :class:`~etdev.errors.LoadError` if the user's code
     fails or a call does not match. The message identifies the session and the call.

@@ -65,7 +65,7 @@ class KnownOutputs:
     def add(self, key: str | None, outputs: Sequence[Any], written: Iterable[str]) -> None:
         """Store a call's outputs and the names of the buffers that the call writes.
 
-        Do nothing if a file cannot store the outputs, or if ``key`` is None.
+        Do nothing if the outputs cannot be stored in a file, or if ``key`` is None.
         """
         if key is None or not all(_can_be_kept(item) for item in outputs):
             return
@@ -82,7 +82,7 @@ class KnownOutputs:
             self._size += size
 
     def content(self) -> bytes:
-        """Return the content of a file with the outputs of all calls of this run."""
+        """Return the outputs of this run's calls, serialized for a file."""
         import torch
 
         file = io.BytesIO()

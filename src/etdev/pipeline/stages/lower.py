@@ -150,7 +150,7 @@ def _make(project: Project, target: str, index: int, method: str) -> Any | None:
 
 
 def _rewritten(project: Project, target: str, steps: Sequence[Backend], program: ExportedProgram) -> ExportedProgram:
-    """Return a lowered program in which the backends without delegates have replaced ops."""
+    """Let the backends without delegates replace ops in a lowered program, and return the result."""
     for index, backend in enumerate(steps):
         if isinstance(backend, RewritesPrograms):
             program = backend.rewrite(program, backend_options(project, target, index))
@@ -158,7 +158,7 @@ def _rewritten(project: Project, target: str, steps: Sequence[Backend], program:
 
 
 def _all_options(project: Project, target: str, backend: Backend) -> list[Any]:
-    """Return the options of all partitioners of a target that use a backend."""
+    """Return the options of each of the target's partitioners with the given backend."""
     steps = enumerate(project.config.targets[target].partitioners)
     return [backend_options(project, target, index) for index, step in steps if step.backend == backend.name]
 

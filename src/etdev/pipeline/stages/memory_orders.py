@@ -101,6 +101,6 @@ def order_of(value: Any) -> list[int]:
 def dim_order(strides: tuple[int, ...]) -> tuple[int, ...]:
     """Return the dimensions from the outermost in memory to the innermost.
 
-    This is ExecuTorch's ``dim_order_from_stride`` for known strides, which are not 0.
+    The result equals that of ExecuTorch's ``dim_order_from_stride`` if all strides are known and not 0.
     """
     return tuple(sorted(range(len(strides)), key=lambda axis: -strides[axis]))

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def fixed_ranges(program: ExportedProgram) -> Iterator[None]:
-    """Prevent lowering and emission from narrowing the ranges of dynamic dimensions in the block.
+    """During the block, prevent lowering and emission from narrowing the ranges of dynamic dimensions.
 
     Both stages run the graph on fake tensors again. When torch chooses a backend for a convolution, it tests if the
     batch size is below 16. Torch records the result of this test as a bound of the dimension. For example, a maximum of
-    32 was emitted as 15, and later lowerings of the same export would have the same bound. Seen with executorch 1.4.1
-    and 1.5.1, torch 2.13.0.
+    32 was emitted as 15, and later lowerings of the same export would have the same bound. This was
+    observed with executorch 1.4.1 and 1.5.1, and torch 2.13.0.
     """
     import torch
     from torch.utils._pytree import tree_leaves

@@ -53,7 +53,7 @@ class StagedFile:
     def reject(self) -> Path:
         """Move the file to ``NAME.pte.rejected``, and remove an earlier build's file at the final path.
 
-        Otherwise the earlier file could be mistaken for the new one.
+        If the earlier file stayed, it could be mistaken for the new one.
         """
         return self._settle(self.rejected, self.target)
 
@@ -102,7 +102,7 @@ class StagedObjects:
     def places_named(self) -> Iterator[None]:
         """In write errors from the block, replace the path of a temporary file by the file's final path.
 
-        Errors outside the temporary folder are unchanged.
+        Errors about files in other folders are unchanged.
         """
         try:
             yield

@@ -43,7 +43,7 @@ class Remedy:
     """A change of the declaration with which the method runs."""
 
     key: tuple[str | int, ...]
-    """Key of the config to change, below ``methods.NAME``."""
+    """Config key to change, below ``methods.NAME``."""
     found: str
     """The input that the method does not accept, as the config declares it: ``input 'x' as float32 [2, 5]``."""
     hint: str
@@ -151,7 +151,7 @@ def find_remedy(signature: Signature, call: Call, sizes: Iterable[int] = ()) -> 
     """Return the first single change of the declaration with which the method runs.
 
     Return None if the method runs as declared, or if no such change was found. ``sizes`` are the sizes of the model's
-    own tensors, which the inputs often need.
+    own tensors; inputs often need the same sizes.
     """
     outcomes = [(choice, _runs(call, signature, choice)) for choice in sizes_to_try(signature)]
     good = [choice for choice, runs in outcomes if runs]
@@ -170,7 +170,7 @@ def find_remedy(signature: Signature, call: Call, sizes: Iterable[int] = ()) -> 
 
 
 def _sizes_inside(signature: Signature, call: Call, sizes: Iterable[int]) -> list[dict[str, int]]:
-    """Return the first choice of sizes with which the method runs, as a list with one element.
+    """Find the first choice of sizes with which the method runs, and return a list that contains only this choice.
 
     Each choice varies one dynamic dimension inside its range; the other dimensions have their minimum size. If the
     model works for only one size, this finds that size. Return an empty list if no choice works.

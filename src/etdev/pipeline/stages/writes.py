@@ -89,7 +89,10 @@ def find_written_constant(program: ExportedProgram) -> tuple[str, Node] | None:
 
 
 def written_inputs(program: ExportedProgram) -> list[str]:
-    """Return the names of the inputs that the method writes. The program returns them before its own outputs."""
+    """Return the names of the inputs that the method writes.
+
+    The program returns the new values of these inputs before the method's own outputs.
+    """
     written = {node.name for node in _write_nodes(program)}
     return [name for name in program.graph_signature.user_inputs if name in written]
 

@@ -18,7 +18,7 @@ def flowers(*, held_out: bool) -> tuple[Tensor, Tensor]:
 
 
 def samples() -> Iterator[tuple[Tensor]]:
-    """Yield inputs for verification, in batches of 1, 2, 3 and so on: one tuple per call, one tensor per input."""
+    """Yield inputs for verification, in batches of 1, 2, 3 and so on. Each tuple has the inputs of one call."""
     measurements, _ = flowers(held_out=True)
     for batch in measurements.split([1, 2, 3, 4, 5, 6, 9]):
         yield (batch,)

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 
 class Iris(nn.Module):
-    """Classifier with input (batch, 4), measurements in cm, and output (batch, 3), logits."""
+    """Classifier that computes logits (batch, 3) from measurements (batch, 4) in cm."""
 
     def __init__(self, hidden: int) -> None:
         super().__init__()

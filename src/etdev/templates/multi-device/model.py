@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 
 class Wine(nn.Module):
-    """Classifier with input (batch, 13), measurements, and output (batch, 3), logits.
+    """Classifier that computes logits (batch, 3) from measurements (batch, 13).
 
     etdev.toml lowers the modules `encoder` and `head` for separate devices. The ops between them remain on the host.
     """

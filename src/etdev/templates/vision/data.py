@@ -21,7 +21,7 @@ def images(*, held_out: bool) -> tuple[Tensor, Tensor]:
 
 
 def samples() -> Iterator[tuple[Tensor]]:
-    """Yield inputs for verification, in batches of 1, 2, 4, 8 and 16: one tuple per call, one tensor per input."""
+    """Yield inputs for verification, in batches of 1, 2, 4, 8 and 16. Each tuple has the inputs of one call."""
     pixels, _ = images(held_out=True)
     for batch in pixels[:62].split([1, 2, 4, 8, 16] * 2):
         yield (batch,)

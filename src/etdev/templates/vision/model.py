@@ -5,10 +5,10 @@ from torch import Tensor, nn
 
 
 class Classifier(nn.Module):
-    """Classifier with input (batch, height, width, 1) in uint8, and output (batch, 10), logits.
+    """Classifier that computes logits (batch, 10) from images (batch, height, width, 1) in uint8.
 
-    Cameras and image decoders produce the input's format. Preprocessing is part of the program: the order of the axes,
-    the type and the normalization. So users of the file cannot preprocess images incorrectly.
+    Cameras and image decoders produce images in this format. Preprocessing is part of the program: the order of the
+    axes, the type and the normalization. So users of the file cannot preprocess images incorrectly.
     """
 
     def __init__(self, width: int) -> None:

@@ -98,8 +98,8 @@ def emit_object(
 def emit_trial(project: Project, lowered: LoweredModel, exported: ExportedModel, target: str) -> EmittedTrial | None:
     """Emit the lowered methods in memory; return None if only ExecuTorch can emit them.
 
-    This function changes the graphs of ``lowered``. They can then only be used for ``emit_object``. Raises
-    :class:`~etdev.errors.EmitError` in the same cases as :func:`emit_object`.
+    This function changes the graphs of ``lowered``. After the call, only :func:`emit_object` can use these graphs.
+    Raises :class:`~etdev.errors.EmitError` in the same cases as :func:`emit_object`.
     """
     import torch
 
@@ -158,7 +158,7 @@ def merge_objects(parts: Mapping[str, Path], path: Path) -> ObjectProgram:
     """Merge object programs with one method each into one object program at ``path``.
 
     ``parts`` maps each method to the path of its object program. The result equals that of :func:`emit_object` for all
-    methods, except that it has no ETRecord. Raises :class:`~etdev.errors.WriteError`.
+    methods, but has no ETRecord. Raises :class:`~etdev.errors.WriteError`.
     """
     sidecars = {name: read_sidecar(sidecar_place(part)) for name, part in parts.items()}
     program = merge_methods({name: read(part) for name, part in parts.items()})

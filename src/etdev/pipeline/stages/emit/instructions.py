@@ -41,7 +41,7 @@ class Origin:
     Jumps, moves and the counter of a branch or loop belong to the ``cond``, ``map`` or ``scan`` node.
     """
     whole: bool
-    """True if the instruction is a kernel call or a delegate call. The node then has no other instruction."""
+    """True if the instruction is a kernel call or a delegate call. The node of such a call has no other instruction."""
 
 
 class MismatchError(Exception):

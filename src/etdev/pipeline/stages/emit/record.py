@@ -56,9 +56,10 @@ def save_record(
 
 
 def _delegates(graph_module: GraphModule, plan: ExecutionPlan) -> dict[int, DelegateMap]:
-    """Return, for every delegate call, the map from the backend's own op numbers to debug handles.
+    """Map the position of each delegate call to the delegate's description.
 
-    The keys of the result are the positions of the calls. Calls in branches and loop bodies are included.
+    The description contains a map from the backend's own op numbers to debug handles. Calls in branches and loop
+    bodies are included.
     """
     origins = match_instructions(graph_module, plan)
     found: dict[int, DelegateMap] = {}

@@ -37,7 +37,7 @@ class LinkedProgram:
 
     linked: Linked
     greedy: Mapping[str, Mapping[int, int]]
-    """Bytes that ExecuTorch's greedy planner needs for the same tensors, by method and memory id; for comparison.
+    """Maps each method and memory id to the bytes that ExecuTorch's greedy planner would need; for comparison.
 
     Empty for a target with memory banks, because the greedy planner does not support banks.
     """
@@ -52,7 +52,7 @@ class LinkedProgram:
 
     @property
     def delegate_inputs(self) -> dict[str, Mapping[int, int]]:
-        """Number of inputs of each delegate call, by method and position of the call."""
+        """Maps each method and position of a delegate call to the call's number of inputs."""
         return {name: notes.delegate_inputs for name, notes in self.notes.items()}
 
 
@@ -122,7 +122,7 @@ def _refused_capacity(project: Project, target: str, program: Program, error: Ca
 
 
 def _may_tile(project: Project, target: str, program: Program) -> bool:
-    """Return True if tiling is possible: the target may use it, and the program calls an ATen kernel other than views.
+    """Return True if the target may use tiling, and the program calls an ATen kernel that is not a view.
 
     Kernels of libraries such as ``cortex_m`` or ``quantized`` always compute whole tensors.
     """

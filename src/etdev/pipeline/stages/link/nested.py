@@ -46,7 +46,8 @@ class NestedReport:
 def link_nested(program: Program, options: LinkOptions | None = None) -> tuple[Program, tuple[NestedReport, ...]]:
     """Link the program in each reference delegate with ``options``, and prove each link.
 
-    Instructions keep their order, because a later proof of the file has to guess which instructions correspond.
+    Instructions keep their order, because a later proof of the file has to guess which instructions correspond to each
+    other.
 
     If several delegates refer to the same blob, the blob is linked once. Raises :class:`~etdev.errors.LinkError` if a
     blob is not a program or :func:`etdev.linker.link` fails. The message identifies the delegate.
@@ -67,7 +68,7 @@ def link_nested(program: Program, options: LinkOptions | None = None) -> tuple[P
 
 
 def reference_delegates(program: Program) -> Iterator[tuple[ExecutionPlan, int, BackendDelegate]]:
-    """Yield the delegates whose blob is a program, each as method, index in the method, and delegate."""
+    """Yield each delegate whose blob is a program, as a tuple (method, index in the method, delegate)."""
     for plan in program.execution_plan:
         for index, delegate in enumerate(plan.delegates):
             if delegate.id == DELEGATE_ID:
@@ -124,7 +125,7 @@ def with_nested_of(before: Program, after: Program) -> Program:
 
 
 def device_memory(program: Program) -> dict[str, tuple[int, int]]:
-    """Return two sizes by device: the planned bytes of methods, and the planned bytes of programs in delegates.
+    """Map each device to two sizes: the planned bytes of methods, and the planned bytes of programs in delegates.
 
     A blob that is not a program counts as 0.
     """

@@ -187,7 +187,7 @@ def _by_name(project: Project, model: torch.nn.Module) -> None:
 def _check_names(project: Project, method: str, names: list[str], original: Callable[..., Any]) -> None:
     """Raise an error for an input that is not a named parameter of the model's method.
 
-    Otherwise the method's ``**kwargs`` would accept and ignore the input.
+    The method's ``**kwargs`` would accept such an input and ignore it.
     """
     known = list(inspect.signature(original).parameters.values())[1:]
     own = [parameter.name for parameter in known if parameter.kind is not inspect.Parameter.VAR_KEYWORD]

@@ -35,7 +35,7 @@ _AFTER_EXPORT = dict.fromkeys(
 
 
 def works_before_export(scheme: str) -> bool:
-    """Return True if a scheme is applied to the eager module, False if to the exported graph."""
+    """Return True if a scheme changes the eager module, False if it changes the exported graph."""
     return scheme in _BEFORE_EXPORT
 
 

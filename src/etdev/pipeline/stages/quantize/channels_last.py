@@ -1,10 +1,10 @@
 """Channels-last order in the graphs of the scheme ``cortex-m``.
 
-The kernels with CMSIS-NN take only tensors in channels-last order. If a tensor is in another order, ExecuTorch 1.5.1
-leaves its convolution in float. A model computes in contiguous order by default. So this module inserts copies into
-channels-last order for contiguous operands of convolutions and pooling. It does the same where another operand of an op
-is in channels-last order, because kernels require one order for all operands. All other ops keep the order of their
-operand.
+The kernels with CMSIS-NN take only tensors in channels-last order. ExecuTorch 1.5.1 leaves a convolution in float if
+its input is in another order. A model computes in contiguous order by default. So this module inserts copies into
+channels-last order for contiguous operands of convolutions and pooling. Kernels require one order for all operands. So
+if one operand of an op is in channels-last order, the module copies the other operands, too. All other ops keep the
+order of their operand.
 """
 
 from __future__ import annotations

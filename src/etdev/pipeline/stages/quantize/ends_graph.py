@@ -1,8 +1,9 @@
 """Removal of the conversions between floats and integers at the inputs and outputs of an exported graph.
 
-ExecuTorch's ``QuantizeInputs`` and ``QuantizeOutputs`` passes do the same for an edge program. A delegate may then
-already contain the conversion. The passes also require that the conversion is the only user of the input. The functions
-here work before lowering. They follow ops that only move elements, because such ops work on integers, too.
+ExecuTorch's ``QuantizeInputs`` and ``QuantizeOutputs`` passes do the same for an edge program. In an edge program, the
+conversion may already be inside a delegate. The passes also require that the conversion is the only user of
+the input. The functions here work before lowering. They follow ops that only move elements, because such ops work on
+integers, too.
 """
 
 from __future__ import annotations
@@ -208,7 +209,7 @@ def quantize_output(program: ExportedProgram, conversion: OutputConversion) -> N
 
 
 def float_outputs(program: ExportedProgram) -> Iterator[bool]:
-    """Yield True for each output of the method that is a float32 tensor, False for each other output."""
+    """Yield a bool for each output of the method: True if it is a float32 tensor."""
     import torch
 
     nodes: Any = program.graph.output_node().args[0]

@@ -48,8 +48,8 @@ def _leave_modules_out(quantizer: Any, patterns: tuple[str, ...]) -> None:
     """Make a quantizer leave out the ops of modules whose paths match the patterns.
 
     The quantizer ignores a node that has an annotation, so these ops get an empty annotation first. The quantizer's
-    filter function would not suffice. The quantizer does not call that function for ops that take the scale of their
-    input, such as ``mean``.
+    filter function would not suffice. The quantizer does not call that function for ops whose output has the scale of
+    the input, such as ``mean``.
     """
     from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY, QuantizationAnnotation
 
@@ -68,7 +68,7 @@ def _stays_float(node: Any, patterns: tuple[str, ...]) -> bool:
     """Return True if an op stays in float, because the path of its module matches one of the patterns.
 
     A ReLU at the beginning of a module belongs to the convolution or linear layer before the module. The quantizer
-    takes both together or neither.
+    quantizes both of them or neither.
     """
     if not is_in_modules(module_path(node) or "", patterns):
         return False
