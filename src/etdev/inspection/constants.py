@@ -1,6 +1,6 @@
 """Constants and initial values of a program.
 
-The description of a constant has the largest tensor that refers to the constant, and this tensor's first use.
+The description of a constant contains the largest tensor that refers to the constant, and this tensor's first use.
 """
 
 from __future__ import annotations

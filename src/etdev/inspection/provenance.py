@@ -35,7 +35,7 @@ class Provenance:
     In contrast to the linked file, the object program contains the model's names of constants.
     """
     data: tuple[Path, ...] = ()
-    """Data files of the program: those from the user or, by default, the unchanged data files of the build."""
+    """Data files of the program: the files that the user names or, by default, the unchanged files of the build."""
     without: tuple[str, ...] = ()
     """Reasons why the build's data files are missing in ``data``, one for each missing file."""
 
@@ -85,7 +85,7 @@ def _known(file: Path, digest: Callable[[BuildResult], str | None]) -> Provenanc
 
 
 def known_data(file: Path) -> tuple[Path, ...]:
-    """Return the data files of a program: those of its deployment, or else the unchanged ones of its build."""
+    """Return the data files of a program's deployment. If there are none, return the unchanged ones of its build."""
     from etdev.deployment.released import released_data  # Slow to import.
 
     return released_data(file) or provenance_beside(file).data

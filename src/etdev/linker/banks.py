@@ -40,7 +40,7 @@ class Banks:
     banks: tuple[Bank, ...]
     """Banks in order of preference."""
     ids: tuple[int, ...]
-    """Memory id of each bank in the file: the numbers from 1, in any order."""
+    """Memory id that each bank has in the file. The ids are the numbers from 1, in any order."""
     pins: Pins = field(default_factory=Pins)
     share_most: bool = False
     """True to take the first link result that fits into the banks, False to take the cheapest one.
@@ -129,7 +129,11 @@ class _Items:
                     self.traffic[self._item_of[index, number]] += nbytes
 
     def spans(self) -> Iterator[tuple[int, int, int, str]]:
-        """Yield ``(size, start, end, name)`` for each item. A method's instants follow those of the method before."""
+        """Yield ``(size, start, end, name)`` for each item.
+
+        ``start`` and ``end`` are instants, numbered across all methods. The first instant of a method follows the last
+        instant of the method before it.
+        """
         for number, (members, size, name) in enumerate(zip(self.members, self._sizes, self._names, strict=True)):
             if number < self._state:
                 yield size, 0, max(1, self._starts[-1]), name
@@ -159,7 +163,7 @@ class _Items:
         return item >= self._state and not ends.isdisjoint(self.methods[method].memory.storages[storage].values)
 
     def instruction_at(self, instant: int) -> tuple[Method, int]:
-        """Return the method that an instant belongs to, and the instant in that method."""
+        """Return ``(method, instant in the method)`` for an instant that is numbered across all methods."""
         index = max(number for number, start in enumerate(self._starts[:-1]) if start <= instant)
         return self.methods[index], instant - self._starts[index]
 
@@ -190,7 +194,7 @@ class _Items:
         return {**choices, **{item: self._of_shared(item, choices.get(item), above) for item in self._shared}}
 
     def _banks_asked(self) -> dict[int, dict[str, str]]:
-        """Return, for each pinned item, a map from a required bank to a description of a pin that requires it."""
+        """Return one map for each pinned item: from each bank that a pin requires to a description of such a pin."""
         asked: dict[int, dict[str, str]] = defaultdict(dict)
         for item, bank, why in self._asked():
             asked[item].setdefault(bank, why)
@@ -360,7 +364,7 @@ def _does_not_fit(error: BanksFullError, items: _Items, problem: BankedProblem, 
 
 
 def _most_in_use(problem: BankedProblem) -> tuple[int, int, Sequence[int]]:
-    """Return the peak in bytes, the first instant at the peak, and the buffers in use then, largest first."""
+    """Return the peak in bytes, the first instant at the peak, and the buffers in use there, largest first."""
     used = [(index, buffer) for index, buffer in enumerate(problem.buffers) if buffer.occupies]
     change: dict[int, int] = defaultdict(int)
     for _, buffer in used:

@@ -18,8 +18,9 @@ def with_instructions(
 ) -> tuple[m.ExecutionPlan, dict[int, int]]:
     """Replace or remove instructions. Jumps keep their targets.
 
-    ``changed`` maps a position to the replacements; positions count through all chains. Also return a map from the old
-    position of each remaining instruction to its new position. A replaced instruction maps to its first replacement.
+    ``changed`` maps a position to the replacements. Positions are numbered across all chains. Also return a map from
+    the old position of each remaining instruction to its new position. A replaced instruction maps to its first
+    replacement.
     """
     chains: list[m.Chain] = []
     moved: dict[int, int] = {}
@@ -79,7 +80,7 @@ def with_insertions(
 def in_order(plan: m.ExecutionPlan, order: Mapping[int, int]) -> tuple[m.ExecutionPlan, dict[int, int]]:
     """Put instructions in another order. Also return a map from the old position of each instruction to its new one.
 
-    ``order`` maps new positions to old ones; positions count through all chains. Missing positions keep their
+    ``order`` maps new positions to old ones. Positions are numbered across all chains. Missing positions keep their
     instructions. Instructions must stay in their chains, and jumps and targets of jumps must stay at their positions.
     """
     chains: list[m.Chain] = []

@@ -12,15 +12,15 @@ from etdev.planner.banks import COST_RATIO
 _AMPLE = 1 << 48
 """Size in bytes of a bank that holds every tensor."""
 _ROOM = (Fraction(1), Fraction(65, 64), Fraction(17, 16), Fraction(5, 4))
-"""Sizes to try, as multiples of the bytes that a link uses of an unlimited bank."""
+"""Sizes to try for a bank, as multiples of the bytes that a link uses in this bank without a limit."""
 
 
 def sizes_that_suffice(banks: Banks, link: Callable[[Banks], Sequence[int] | None]) -> Iterator[tuple[str, int]]:
-    """Yield ``(bank, size in bytes)`` such that all tensors fit if only this bank is enlarged to this size.
+    """Yield ``(bank, size in bytes)``. If this bank gets this size and all others stay the same, all tensors fit.
 
-    ``link`` returns the bytes that a link uses of each bank, or None if the tensors do not fit. To find a size, the
-    function first makes the bank unlimited and the most expensive one, and links. The bank then holds only the tensors
-    that the other banks cannot hold. A bank is omitted if the tensors do not fit with any size that is tried.
+    ``link`` returns the bytes that a link uses in each bank, or None if the tensors do not fit. To find a size, the
+    function first links with a bank that is unlimited and more expensive than all others. So this bank holds only the
+    tensors that the other banks cannot hold. A bank is omitted if no size that is tried makes all tensors fit.
     """
     highest = max(bank.cost for bank in banks.banks) or Fraction(1)
     for number, bank in enumerate(banks.banks):

@@ -28,7 +28,10 @@ from etdev.program.info import BufferInfo
 from etdev.program.used import used_values
 
 _XNNPACK_PADDING = 64
-"""Number of bytes that XNNPACK's kernels may read after the end of a buffer. ExecuTorch's planner adds as many."""
+"""Number of bytes that XNNPACK's kernels may read after the end of a buffer.
+
+ExecuTorch's planner adds the same number of bytes.
+"""
 
 
 def assign_addresses(
@@ -166,9 +169,9 @@ def _buffer(method: Method, number: int, options: LinkOptions) -> Buffer:
 
 
 _known_plan = lru_cache(maxsize=64)(planner.make_plan)
-"""``make_plan`` with a memory of its results. A build links the same storages several times, at first as a trial."""
+"""``make_plan`` with a cache, because a build links the same storages several times."""
 _MOST_REMEMBERED = 20_000
-"""Largest number of buffers of a problem whose plan is remembered."""
+"""Plans of problems with more buffers than this are not cached."""
 
 
 def _plan(buffers: Iterable[Buffer], options: LinkOptions, where: str) -> Plan:

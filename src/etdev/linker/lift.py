@@ -18,8 +18,8 @@ _GAP = 64
 def lift_foreign(method: Method, work: Work, options: LinkOptions) -> Changed:
     """Lift a method if the program may come from another toolchain. The method's plan may then reuse memory.
 
-    If the link places tensors in banks, their old buffers have no meaning. So one buffer then holds all tensors of the
-    host, and tensors of different buffers may share bytes.
+    If the link places tensors in banks, the original buffers on the host have no meaning. In that case, the pass moves
+    all tensors on the host to one buffer. Tensors from different original buffers may then share bytes.
     """
     return _lifted(method, joined=options.banks is not None) if work.foreign else Changed(method)
 

@@ -69,7 +69,7 @@ def link(
 def _sizes(
     reports: Sequence[MethodReport], results: Sequence[PassResult], numbers: Sequence[int], options: LinkOptions
 ) -> dict[str, dict[int, int]]:
-    """Return a map from each method to its buffer sizes in bytes, as the planner in ``options`` plans them.
+    """Return, for each method, a map from buffers to their sizes in bytes with the planner in ``options``.
 
     ``reports`` are from the link with another planner. If that link keeps the order of instructions, this function uses
     only results with the original order.
@@ -87,7 +87,7 @@ def _sizes(
 _MOST_ORDERS = 2
 """Maximum number of searches for an order of instructions. Each search starts with the previous one's order."""
 _MOST_SEARCHED_AGAIN = 5_000
-"""Maximum number of instructions of a program for which there is more than one search."""
+"""A program with more instructions than this gets only one search for an order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Addressed:
     banks: BankReport | None
     """Use of the banks; None if there are no banks."""
     as_is: list[tuple[BufferInfo, ...]] | None = None
-    """Buffers of each method if instructions keep their original order; None if the tensors then do not fit."""
+    """Buffers of each method with the original order of instructions; None if the tensors do not fit then."""
 
     @property
     def reordered(self) -> bool:
@@ -149,7 +149,7 @@ def _cheapest(work: Work, numbers: Sequence[int], options: LinkOptions) -> Addre
 
 
 def _used(work: Work, numbers: Sequence[int], options: LinkOptions) -> list[int] | None:
-    """Return the bytes that a link uses of each bank, or None if no candidate fits or a planner fails."""
+    """Return the bytes that a link uses in each bank, or None if no candidate fits or a planner fails."""
     try:
         found, _ = _fitting(work, numbers, options)
     except LinkError:
@@ -159,7 +159,7 @@ def _used(work: Work, numbers: Sequence[int], options: LinkOptions) -> list[int]
 
 
 def _fitting(work: Work, numbers: Sequence[int], options: LinkOptions) -> tuple[list[Addressed], list[BanksError]]:
-    """Return the results of the link that fit into the banks, and the errors of those that do not."""
+    """Return the candidates that fit into the banks, and the errors of all other candidates."""
     found: list[Addressed] = []
     errors: list[BanksError] = []
     for less in _SHARE_LESS:
@@ -210,8 +210,8 @@ def _banks_cost(found: Addressed) -> tuple[float, ...]:
 def link_foreign(program: Program, options: LinkOptions | None = None, *, keep_smaller: bool = True) -> Linked:
     """Link a program of any toolchain.
 
-    A program with temporaries in several buffers on the host keeps these buffers as its banks. No bank grows, unless
-    the tensors do not fit otherwise. ``options.banks`` replaces the banks of the program. If ``keep_smaller``
+    A program with temporaries in several buffers on the host keeps these buffers as its banks. A bank grows only
+    if the tensors do not fit otherwise. ``options.banks`` replaces the banks of the program. If ``keep_smaller``
     is True and ``options`` has no banks, a method keeps its original plan if the new plan needs more memory.
 
     Raises the same errors as :func:`link`. Raises :class:`~etdev.errors.LinkError` if ``options`` has banks, and a
@@ -341,7 +341,7 @@ def _report(result: PassResult, number: int, plan: m.ExecutionPlan, buffers: tup
 
 
 def _with_plans(program: Program, plans: Mapping[int, m.ExecutionPlan], methods: Sequence[Method]) -> Program:
-    """Return the program with the linked methods, and with the constants that passes added."""
+    """Return the program with the linked methods, and with the constants added by passes."""
     found = list(program.execution_plan)
     added: dict[Blob | Run, int] = {}
     count = constant_count(program)

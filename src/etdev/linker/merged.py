@@ -1,4 +1,4 @@
-"""Storages that passes merge into each other. The merges are recorded first, and applied to the method later."""
+"""Merging of several storages into one. Passes first record all merges; a later pass applies the merges."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from etdev.program.analysis.inplace import Donor
 
 
 class Operands:
-    """Finder of operands whose bytes an output may reuse, after the merges of storages so far."""
+    """Finder of operands whose bytes an output may reuse. It takes all merges of storages so far into account."""
 
     def __init__(self, storages: Storages, table: Mapping[str, Sequence[Donor]]) -> None:
         self._storages, self._table = storages, table

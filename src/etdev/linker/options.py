@@ -91,7 +91,7 @@ class Linked:
     banks: BankReport | None = None
     """Use of the banks; None if there are no banks."""
     compared: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """Maps each method to a map from buffers to sizes in bytes, as another planner plans them for comparison.
+    """Buffer sizes with another planner, for comparison. Maps each method to a map from buffers to sizes in bytes.
 
     Empty if there is no other planner.
     """

@@ -48,7 +48,7 @@ def on_each(run: Callable[[Method, Work, LinkOptions], Changed]) -> Run:
 
 
 def _apply_merges(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Apply the merges of storages that earlier passes recorded. Also apply the changes that these merges require."""
+    """Apply the merges that earlier passes recorded, and the other changes that these merges require."""
     if method.storages is None:
         return Changed(method)
     neighbors = dict(method.neighbors)
@@ -80,7 +80,10 @@ PASSES: tuple[Pass, ...] = (
 
 _ORDER = next(number for number, item in enumerate(PASSES) if item.name == "order")
 BEFORE_ORDER, ORDER, AFTER_ORDER = PASSES[:_ORDER], PASSES[_ORDER : _ORDER + 1], PASSES[_ORDER + 1 :]
-"""The passes, divided at ``order``, which needs the result of the passes after it."""
+"""The passes before ``order``, the pass ``order``, and the passes after it.
+
+The pass ``order`` needs the result of an earlier run of all passes.
+"""
 
 
 def run_passes(work: Work, options: LinkOptions, passes: Sequence[Pass] = PASSES) -> PassResult:
@@ -93,7 +96,10 @@ def run_passes(work: Work, options: LinkOptions, passes: Sequence[Pass] = PASSES
 
 
 def run_more(result: PassResult, options: LinkOptions, passes: Sequence[Pass]) -> PassResult:
-    """Run more passes after those of ``result``, which :func:`run_passes` or this function returned."""
+    """Run more passes. Return their result combined with ``result``, the result of earlier passes.
+
+    ``result`` must come from :func:`run_passes` or from this function.
+    """
     work = result.work
     moved = [dict(change or {}) for change in result.moved]
     decisions = [list(found) for found in result.decisions]

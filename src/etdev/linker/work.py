@@ -45,7 +45,7 @@ class Method:
     copies: frozenset[int] = frozenset()
     """Positions of the copies between host and devices that the original program had."""
     added: tuple[Blob | Run, ...] = ()
-    """Data of constants that passes added. Numbers of added constants follow those of the program's constants."""
+    """Data of the constants added by passes. These constants are numbered after the program's own constants."""
     grown: bool = False
     """True if the file contains both an added constant and its original."""
     neighbors: Mapping[int, int] = field(default_factory=dict)

@@ -42,10 +42,10 @@ _DEMANDED_STEPS = 20_000_000_000
 _STEPS_PER_PAIR = 4_000
 """A search of a part with n buffers may take up to this number times n * n steps.
 
-A search with few buffers then takes almost no time.
+So a search with few buffers takes almost no time.
 """
 _LEAST_COUNTED = 40
-"""Minimum of n in ``_STEPS_PER_PAIR``. With pins, a proof takes more steps than the number of buffers suggests."""
+"""Smallest value used for n in ``_STEPS_PER_PAIR``. With pins, a proof takes more steps than n suggests."""
 _FIRST_STEPS = 30_000_000
 """Limit on the steps of the first search."""
 _PROBES = 16
@@ -59,9 +59,9 @@ Parts with more than ``_MANY`` buffers use half of this number, and parts whose 
 """
 _MANY = 200_000
 _MANY_CLASSED = 20_000
-"""With more buffers than this, the second strategy comes first. Other orders may use up all the time."""
+"""A part with more buffers than this is first placed by the second strategy. Other strategies may take too long."""
 _FEW = 300
-"""With at most this many buffers, a window around one buffer usually contains all other buffers."""
+"""In a part with at most this many buffers, a window around any buffer usually contains the whole part."""
 _MOST_COMPARED = 20_000
 """Largest number of buffers for which ``best`` also tries ``greedy``, which takes minutes with more buffers."""
 
@@ -224,7 +224,7 @@ class _Refinement:
 
 
 def _place_part(part: Part, goal: int, *, further: bool = False) -> None:
-    """Plan a part with its first strategy. If ``further``, instead try all others until one reaches the goal."""
+    """Plan a part with its first strategy. If ``further``, try all other strategies until one reaches the goal."""
     buffers = part.buffers
     timeline = Timeline(buffers)
     crowds = find_crowds(buffers, timeline)

@@ -1,8 +1,9 @@
 """Bytes in use at each instant, while buffers are being placed.
 
 This is a segment tree over the instants. A few nodes cover a buffer's lifetime, at most two per level. Each node has
-two unions of byte ranges: the bytes in use during all of its instants, and the bytes in use at any of its instants. So
-the nodes that cover a lifetime, and the ancestors of these nodes, store all ranges in use at any time in the lifetime.
+two unions of byte ranges. One has the bytes in use during all instants of the node. The other has the bytes in use at
+any instant of the node. So the nodes that cover a lifetime, and the ancestors of these nodes, store all ranges in use
+at any time in the lifetime.
 
 Adjacent ranges are joined, so a tight plan needs only a few ranges per node for any number of buffers. A list of all
 overlapping pairs would not fit into memory if thousands of buffers are in use at the same time.
@@ -35,7 +36,7 @@ class Timeline:
         self.covers = [self._cover(first, last) for first, last in self.ranges]
         """Nodes that cover each buffer's lifetime. Node 1 is the root, and 2n and 2n + 1 are the children of node n."""
         self.parents = _find_parents(node for cover in self.covers for node in cover)
-        """Maps each node that covers a lifetime to the nearest ancestor that also does; 0 if there is none."""
+        """Maps each node that covers a lifetime to the nearest ancestor that also covers one; 0 if there is none."""
 
     def _cover(self, first: int, last: int) -> tuple[int, ...]:
         """Return the smallest set of nodes that together cover exactly a range of ranks."""
@@ -97,7 +98,7 @@ class Occupancy:
                 unions[node] = [0, flat[-1]]
 
     def _above(self, nodes: Iterable[int]) -> list[int]:
-        """Return those ancestors of ``nodes`` that cover the lifetime of some buffer."""
+        """Return each ancestor of ``nodes`` that is itself one of the nodes covering a lifetime."""
         above: list[int] = []
         parents = self._parents
         for node in nodes:

@@ -68,7 +68,7 @@ def order_buffers(buffers: Sequence[Buffer], indices: Sequence[int], crowds: Seq
 
 
 def find_crowds(buffers: Sequence[Buffer], timeline: Timeline) -> list[int]:
-    """Return, for each buffer, the peak number of bytes in use during its lifetime. 0 if the buffer is never in use."""
+    """Return, for each buffer, the peak number of bytes in use during its lifetime, or 0 if it is never in use."""
     changes = [0] * (timeline.ranks + 1)
     for buffer, (first, last) in zip(buffers, timeline.ranges, strict=True):
         changes[first] += buffer.size

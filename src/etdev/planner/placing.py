@@ -9,7 +9,7 @@ from etdev.planner.occupancy import Occupancy, Timeline
 from etdev.planner.problem import Buffer
 
 PLACING_STEPS = 20_000_000
-"""After this number of steps (about four seconds), the planner tries no further order. It always tries one."""
+"""After this number of steps (about four seconds), the planner tries no further order. It tries at least one."""
 ORDER_STEPS = 120_000_000
 """Limit on the steps of the first order: about 20 seconds."""
 STEPS_PER_BUFFER = 40

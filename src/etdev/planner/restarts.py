@@ -19,7 +19,10 @@ _RULES = (Rule(1, 1), Rule(1, 0), Rule(0, 1), Rule(0, 0, 1), Rule(1, 0, 0, 1))
 _NODES_PER_BUFFER = 12
 """Maximum number of answers (decisions) per buffer in the shortest searches. A plan takes about one per buffer."""
 _LEAST_COUNTED = 40
-"""With fewer buffers, ``_NODES_PER_BUFFER`` is multiplied by this number. A proof takes more answers than a plan."""
+"""With fewer buffers, the limit on answers is as high as for this number of buffers.
+
+A proof takes more answers than a plan.
+"""
 _DISORDER = 0.3
 """Largest distance that a buffer moves in a randomly changed order, as a fraction of the number of buffers."""
 _PLAIN_STEPS = 5_000_000

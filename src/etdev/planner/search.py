@@ -65,7 +65,10 @@ class Rule(NamedTuple):
 
 @kernel
 def next_answer(tables: Tables, state: State, rank: Table, section: int, before: int) -> int:
-    """Return the next buffer by rank that fits at the floor, or -1. Start after ``before``, or at the first if -1."""
+    """Return the next buffer by rank that fits at the floor, or -1 if there is none.
+
+    The search starts after the buffer ``before``. If ``before`` is -1, it starts with the first buffer.
+    """
     chosen, chosen_rank = -1, len(rank)
     last_rank, last_kind = -1, -1
     if before >= 0:
@@ -127,7 +130,10 @@ def choose_section(
 
 @kernel
 def next_level(tables: Tables, state: State, section: int) -> int:
-    """Return the lowest new floor of a section if no buffer is placed at its floor; ``_FAR`` if there is none."""
+    """Return the lowest possible new floor of a section if no buffer is placed at the present floor.
+
+    Return ``_FAR`` if no new floor is possible.
+    """
     floor, level = state.floor[section], _FAR
     for place in range(tables.crowd_start[section], tables.crowd_start[section + 1]):
         index = tables.crowd[place]
@@ -328,7 +334,10 @@ def ask(
 
 @kernel
 def go_back(tables: Tables, state: State, depth: int) -> int:
-    """Undo the answers of a frame's parent and of all frames after it. Return the parent's depth, or -1 if none."""
+    """Undo the answers of a frame's parent, and of all frames between the parent and the frame.
+
+    Return the depth of the parent, or -1 if the frame has no parent.
+    """
     parent = state.frames[FRAME * depth + PARENT]
     if parent >= 0:
         for frame in range(depth - 1, parent - 1, -1):

@@ -30,7 +30,7 @@ class Tables(NamedTuple):
     first: Table
     """First section of each buffer."""
     last: Table
-    """For each buffer, the first section after its last one (half-open)."""
+    """For each buffer, the number of the section after the last section that contains it."""
     kind: Table
     """Number of each buffer's kind. Buffers of one kind are interchangeable."""
     near_start: Table

@@ -16,7 +16,7 @@ from etdev.planner.search import FOUND
 from etdev.planner.tables import make_tables
 
 _MARGIN = 4
-"""Number of start instants on each side in the first window. Each further window has twice this margin."""
+"""Number of start instants on each side in the first window. The margin doubles with each further window."""
 _MOST_MOVED = 600
 """Largest number of buffers that one search replans."""
 _MOST_NEAR = 2_000
@@ -63,8 +63,9 @@ class Fixer:
         return False
 
     def _look(self, index: int, capacity: int, margin: int) -> tuple[list[int], list[int]]:
-        """Return the buffers in use only inside a window around ``index``, and those that are also in use outside.
+        """Return the buffers in use in a window around ``index``, as two lists.
 
+        Buffers in the first list are in use only inside the window. Buffers in the second list are also in use outside.
         The method widens the window while a buffer in the window ends above ``capacity`` and is also in use outside. If
         the window has too many buffers, the method stops early and returns all of these buffers in the first list.
         """

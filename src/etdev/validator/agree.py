@@ -22,7 +22,7 @@ from etdev.validator.reading import Part
 from etdev.validator.semantics.movement import is_tensor
 
 _NONE = -1
-"""Placeholder for bytes without a symbol: no known equality, or no initial value."""
+"""Placeholder for a symbol: no equal bytes are known, or the bytes have no initial value."""
 _DEEPEST = 100
 """Maximum depth to which the comparison follows nested merges and operations. Deeper contents count as different."""
 

@@ -191,8 +191,8 @@ class Explainer:
     def order(self, one: Code, other: Code, behind: Code | None = None) -> Violation:
         """Return the violation for an instruction that runs at a point where it may not run.
 
-        If ``behind`` is an instruction before the link, ``other`` must run after its counterpart. Without ``behind``,
-        ``other`` runs in another part of the method than before the link.
+        ``behind`` is an instruction before the link. ``other`` must run after the counterpart of ``behind``. If
+        ``behind`` is None, ``other`` runs in another part of the method than before the link.
         """
         why = "but before the link it runs only in another part of the method"
         if behind is not None:
@@ -248,7 +248,7 @@ class Explainer:
         return self._violation("caller's memory", message, value=value)
 
     def written_constants(self) -> Iterator[Violation]:
-        """Yield a violation for each write to a constant, unless the operator also wrote to one before the link."""
+        """Yield a violation for each write to a constant, unless the operator did so before the link, too."""
         before = {name for name, _ in self._writes_of_constants(self._facts[0])}
         for name, (code, value) in self._writes_of_constants(self._facts[1]):
             if name not in before:

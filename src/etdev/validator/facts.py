@@ -74,7 +74,7 @@ class Code:
     reads: tuple[int, ...] = ()
     """Value indices of the operands."""
     writes: tuple[int, ...] = ()
-    """Value indices of the outputs. For most kinds of ``act``, the instruction writes all bytes of the outputs."""
+    """Value indices of the outputs. Most kinds of instructions write all bytes of their outputs."""
     updates: tuple[int, ...] = ()
     """Value indices of the other tensors whose bytes the instruction changes."""
     sets: tuple[int, ...] = ()

@@ -72,7 +72,7 @@ _Found = tuple[Slot, int, int, int, tuple[Valid, Valid], Key]
 """Piece of varying content.
 
 In order: program and space, first byte, end byte (exclusive), offset in the symbol, two extents, and the key. The first
-extent is from the current iteration, and the second extent was assumed before it.
+extent is from the current iteration. The second extent was assumed before this iteration.
 """
 
 
@@ -89,11 +89,11 @@ class Loop:
     values: dict[Variable, int] = field(default_factory=dict)
     """Maps each varying number or size to its symbol."""
     trees: dict[tuple[int, int, int], Tree] = field(default_factory=dict)
-    """Maps ``(kind, side, value)`` to the varying tensor to which a value refers, or to a tensor's varying place."""
+    """Maps ``(kind, side, value)`` to a varying tree: the tensor to which the value refers, or the tensor's place."""
     shadows: dict[tuple[int, int], Shadow] = field(default_factory=dict)
     """Maps ``(side, value)`` to the content of a value that refers to a different tensor in each iteration."""
     members: dict[int, frozenset[int]] = field(default_factory=dict)
-    """Maps the symbol of a class to the set of all symbols that its contents have on any path to the head."""
+    """Maps the symbol of a class to the symbols of all contents in the class, on all paths to the head."""
     _count: int = 0
     _rounds: int = 0
     _ways: dict[Hashable, int] = field(default_factory=dict)

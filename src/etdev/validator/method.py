@@ -94,7 +94,7 @@ class MethodValidation:
         """Execute the method in both programs. Assume that paired values have equal numbers and sizes before a call.
 
         If a call leaves a paired value with different numbers or sizes, execute the method again without that pair.
-        Such a value causes a violation only if an instruction depends on it.
+        The difference is a violation only if an instruction depends on the value.
         """
         apart: set[int] = set()
         while True:

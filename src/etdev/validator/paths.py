@@ -82,7 +82,7 @@ class Paths:
         self._inside = frozenset(block for body in layout.bodies.values() for block in body)
         self._rows = self._find_rows()
         self._states: dict[_Edge, State] = {}
-        """Maps an edge to the state there, as long as the block at the end of the edge has not been executed."""
+        """Maps an edge to the state there, until the block at the end of the edge is executed."""
         self._outside: dict[int, State] = {}
         """Maps the head of each loop to the state before the loop."""
 

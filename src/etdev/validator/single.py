@@ -300,9 +300,9 @@ class _FileSteps(Steps):
     def _is_written(self, place: tuple[int, int, int], owners: set[int]) -> bool:
         """Return whether an instruction writes to a place, so that the bytes may be state from an earlier call.
 
-        On a device, the bytes count as written in two cases: if a delegate writes one of the ``owners``, or if an
-        instruction writes a tensor with the extent of an owner. In the second case, extents of copies from or to the
-        host do not count, because the copies use the place at other times.
+        On a device, the bytes count as written in two cases. Either a delegate writes one of the ``owners``. Or an
+        instruction writes a tensor with the extent of an owner. In the second case, the extents of copies from or to
+        the host do not count, because the copies use the place at other times.
         """
         buffer, start, end = place
         if buffer in self._on_devices:

@@ -97,7 +97,7 @@ class Steps:
             self._run_alone(1, other.position)
 
     def _check_order(self, one: Code, other: Code) -> None:
-        """Report an instruction after the link that overtakes an instruction with which it must keep its order."""
+        """Report an instruction that the link moved before another one, although both must keep their order."""
         overtaken = [code for code, _, _ in self._early.values() if code.position < one.position]
         first = conflict(self._run.facts[0], one, overtaken)
         if first is not None:
@@ -164,7 +164,7 @@ class Steps:
             machine.set_number(1, value, number)
 
     def _tag(self, code: Code, overlaps: dict[Key, Tree], *, paired: bool) -> object:
-        """Return a key for all influences on the result other than the operands; None if there are none."""
+        """Return a key for everything except the operands that affects the result; None if only the operands do."""
         forbidden = self._overlaps.forbidden(code, overlaps)
         if forbidden:  # The result depends on the addresses of the operands.
             return code.position, tuple(sorted((key, str(tree)) for key, tree in forbidden.items()))

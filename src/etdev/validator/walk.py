@@ -1,8 +1,8 @@
 """Control flow of two programs that run side by side: shared instructions, and points where paths split.
 
 An instruction that exists in only one program runs alone. All other instructions run in both programs at the same time.
-Inside a straight region, the program after the link may have these instructions in another order. The program before
-the link then runs some of them early, and the program after the link runs their counterparts late.
+Inside a straight region, the program after the link may have these instructions in another order. In that case, the
+program before the link runs some instructions early. The program after the link runs their counterparts late.
 
 Both programs take the same branch at a jump, so their executions correspond one to one. A point is a pair of positions,
 one in each program. Paths join at a point that several paths reach.

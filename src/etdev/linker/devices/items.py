@@ -65,7 +65,7 @@ def find_items(plan: m.ExecutionPlan, memory: MethodMemory) -> Items:
     freed = frees(instructions)
 
     def rank(value: int) -> tuple[bool, int, bool, int]:
-        """Return a key that sorts values: never freed values, freed values, then values that moves or views set."""
+        """Return a sort key: never freed values first, then freed values, then values set by a move or a view."""
         return value in targets, -max(freed.get(value, [len(instructions)])), value not in places, value
 
     groups = tuple(tuple(sorted(values, key=rank)) for values in members.values())
@@ -78,7 +78,11 @@ def find_items(plan: m.ExecutionPlan, memory: MethodMemory) -> Items:
 
 
 def _with_changing_together(groups: Sequence[tuple[int, ...]], pairs: Iterable[tuple[int, int]]) -> Items:
-    """Return one item for each group of values. Items connected by ``pairs`` stay on the host and change together."""
+    """Return the items for these groups of values.
+
+    A group without a value in ``pairs`` becomes one item. In any other group, each value becomes an item of its own.
+    The content of such items stays on the host. Items that ``pairs`` connects change together.
+    """
     group = _representatives(groups, pairs)
     split = [each for values in groups for each in ([(value,) for value in values] if values[0] in group else [values])]
     of = {value: number for number, values in enumerate(split) for value in values}
@@ -119,7 +123,7 @@ def _by_root(group: Mapping[int, int]) -> dict[int, list[int]]:
 
 
 def _linked_pairs(memory: MethodMemory, targets: Mapping[int, set[int]]) -> Iterator[tuple[int, int]]:
-    """Yield pairs of values such that one may refer to the other at run time, so one write may change both."""
+    """Yield pairs of values. At run time, one value of a pair may refer to the other, so a write may change both."""
     places = memory.reaching.places
     for write in memory.reaching.writes:
         if (
@@ -138,7 +142,7 @@ def _linked_pairs(memory: MethodMemory, targets: Mapping[int, set[int]]) -> Iter
 
 
 def _targets(memory: MethodMemory) -> dict[int, set[int]]:
-    """Map values that a move or a view sets. Each of them maps to the values whose memory it may use."""
+    """Map each value that a move or a view sets to the values whose memory it may use."""
     found: dict[int, set[int]] = {value: set() for value in memory.reaching.references}
     for use in memory.reaching.uses:
         if use.value in found:

@@ -1,6 +1,6 @@
-"""Tensors that moves merge into one value, such as the results of two branches.
+"""Groups of tensors connected by moves, such as the results of two branches.
 
-The pass assigns the same bytes to all these tensors. Each device then needs only one tensor for them.
+The pass assigns the same bytes to all tensors of a group. So each device needs only one tensor for the group.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from etdev.program.delegates import delegate_devices
 
 
 def join_merged(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Assign the same bytes to tensors that moves merge into one value, if a delegate on a device accesses one of them.
+    """Assign the same bytes to tensors connected by moves, if a delegate on a device accesses one of these tensors.
 
     This applies to static tensors of one shape and type whose contents are never needed at the same time.
     """
@@ -40,7 +40,7 @@ def join_merged(method: Method, work: Work, options: LinkOptions) -> Changed:
 
 
 def _move_groups(plan: m.ExecutionPlan, memory: MethodMemory) -> Iterable[dict[int, m.Tensor]]:
-    """Yield groups of tensors that moves connect. Each group maps value indices to tensors.
+    """Yield groups of tensors connected by moves. Each group maps value indices to tensors.
 
     The tensors of a group have the same shape and type, and no other value shares their memory.
     """

@@ -11,7 +11,7 @@ from etdev.linker.devices.transfers import Spot
 from etdev.program.analysis.flow import FlowGraph
 
 _State = dict[int, frozenset[Device]]
-"""Maps each item to the devices, or the host, that may have written it last. Items without content are left out."""
+"""Maps each item to the devices that may have written it last, including the host. Omits items without content."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,8 +45,8 @@ class Replicas:
         """Return the replica of a tensor on a device. Add the replica if necessary.
 
         All replicas of one item on one device share bytes. Replicas with the same sizes and element type are one
-        tensor. ``planned`` must be False for memory that the caller owns. ``named`` must be True for state. Then the
-        replica keeps the name of the state in the file.
+        tensor. ``planned`` must be False for memory that the caller owns. ``named`` must be True for state, so
+        that the replica keeps the name of the state in the file.
         """
         found = self.of.get((value, device))
         if found is None:

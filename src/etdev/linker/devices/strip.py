@@ -16,7 +16,7 @@ from etdev.program.analysis.flow import flow_graph
 from etdev.program.devices import is_device_copy
 
 _GAP = 64
-"""Gap in bytes in buffer 1 between tensors that come from different device buffers."""
+"""Minimum gap in bytes between the contents of two device buffers after both have moved to buffer 1."""
 
 
 def device_ends(plan: m.ExecutionPlan) -> tuple[dict[int, Device], dict[int, Device]]:

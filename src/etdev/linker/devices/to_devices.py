@@ -46,7 +46,7 @@ def copy_to_devices(placement: Placement) -> tuple[m.ExecutionPlan, dict[int, in
 
 
 def _enter_instructions(placement: Placement, facts: NeedsBuilder, bits: Mapping[tuple[int, Device], int]) -> None:
-    """Record the items that each instruction needs on its device, and the replicas that its writes change."""
+    """Record, for each instruction, the items needed on its device, and the replicas that its writes affect."""
     on = _by_item(bits)
     for position, found in enumerate(placement.memory.reaching.effects):
         device = placement.devices.get(position, HOST)

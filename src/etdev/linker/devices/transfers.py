@@ -75,7 +75,7 @@ class Spot:
 def find_spots(flow: FlowGraph, needs: Needs, ambiguous: Sequence[int] = ()) -> dict[Spot, int]:
     """Return a map from spots to facts. Copies at a spot must make these facts true.
 
-    ``ambiguous`` holds facts by position. No copy immediately before that position can make these facts true. The
+    ``ambiguous`` has facts for each position. No copy immediately before that position can make these facts true. The
     source of such a copy would depend on the path taken.
     """
     return _CodeMotion(flow, needs, ambiguous).run()
@@ -99,7 +99,7 @@ class _CodeMotion:
             self._all |= bits
         self._jumps = {position for position, call in enumerate(flow.instructions) if isinstance(call, m.JumpFalseCall)}
         self._early: set[Spot] = set()
-        """Spots of copies that had to move before a branch, although only one successor of the branch needs them."""
+        """Spots of copies that had to move before a branch, although only one successor needs the copies."""
         self._need_before_loops(flow)
         self._need_where_paths_meet()
 
@@ -171,7 +171,7 @@ class _CodeMotion:
         return self._without_redundant(spots) if self._early else spots
 
     def _needed_by_all_successors(self, anticipated: Mapping[int, int]) -> list[tuple[int, int]]:
-        """Return ``(instruction, facts)`` for each instruction: the facts that all of its successors need."""
+        """Return ``(instruction, facts)`` for each instruction. All successors of the instruction need these facts."""
         found = []
         for node in (_ENTRY, *self._nodes):
             if node != self._exit:
@@ -182,7 +182,7 @@ class _CodeMotion:
         return found
 
     def _true_after(self, spots: Mapping[Spot, int], met: Sequence[int]) -> dict[int, int]:
-        """Return the facts that are true after each instruction on all paths, if copies are placed at ``spots``.
+        """Return, for each instruction, the facts that are true afterwards on all paths, with copies at ``spots``.
 
         Facts are bits of an integer. ``met`` has, for each position, the facts that are true before that instruction.
         """

@@ -8,8 +8,8 @@
    occurs twice.
 
 The smaller tensor, an output in case 1 and an input in case 2, is the *part*. The larger tensor is the *whole*. Both
-share bytes, so the pass keeps the copy if one is written after the copy while the other is in use. The whole stays in
-memory for as long as any of its parts. So the pass also keeps the copy if this would raise peak memory.
+share bytes. So the pass keeps the copy if one of them is written after the copy while the other is in use. The whole
+stays in memory for as long as any of its parts. So the pass also keeps the copy if its removal would raise peak memory.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _WHOLES = frozenset({_CAT, "aten::stack.out"})
 def elide_parts(method: Method, work: Work, options: LinkOptions) -> Changed:
     """Remove copies of slices, and copies into the outputs of ``cat`` and ``stack``.
 
-    The pass handles ``cat`` and ``stack`` first. Fewer locations are possible for their outputs than for slices.
+    The pass handles ``cat`` and ``stack`` first, because their outputs have fewer possible locations than slices.
     """
     storages = method.storage_record()
     parts = _Parts(storages)
@@ -249,7 +249,7 @@ class _Parts:
         return slot
 
     def _copy_to_slot(self, call: m.KernelCall, out: int, slot: _Slot) -> m.KernelCall:
-        """Return a call of the same operator that copies the inputs of one slot to the slot's range of the output."""
+        """Return a call with the same operator. It copies the inputs of one slot to the slot's range of the output."""
         tensors = [self._storages.tensor(part) for part in slot.parts]
         dim = self._numbers.at(call.args[1])
         size = (

@@ -11,9 +11,9 @@ class Peaks:
     def __init__(self, in_use: Sequence[int]) -> None:
         self._size = 1 << max(len(in_use) - 1, 1).bit_length()
         self._added = [0] * (2 * self._size)
-        """Bytes added to all instants below each node."""
+        """For each node of the tree, the bytes added to every instant below the node."""
         self._peak = [0] * self._size + [*in_use] + [0] * (self._size - len(in_use))
-        """Peak of the instants below each node. Bytes that were added at an ancestor of the node are not included."""
+        """For each node, the peak of the instants below the node, without bytes added at an ancestor of the node."""
         for node in range(self._size - 1, 0, -1):
             self._peak[node] = max(self._peak[2 * node], self._peak[2 * node + 1])
 

@@ -94,7 +94,7 @@ class _Views:
     decisions: list[Elision] = field(default_factory=list)
     _groups: list[_Group] = field(init=False)
     _group: dict[int, list[int]] = field(init=False)
-    """Maps each value to the groups whose bytes it may use, before any change."""
+    """Maps each value to the groups whose bytes the value may use before the pass changes anything."""
     _merged: dict[int, list[int]] = field(default_factory=dict)
     """Maps each merged group to the groups that now hold its bytes."""
     _members: dict[int, set[int]] = field(init=False)
@@ -216,7 +216,10 @@ class _Views:
         )
 
     def _device_values_near(self, source: int, out: int) -> frozenset[int]:
-        """Return the inputs and outputs on devices among ``source``, ``out`` and values that share bytes with them."""
+        """Return the inputs and outputs on devices that may share bytes with ``source`` or ``out``.
+
+        The result can include ``source`` and ``out`` themselves.
+        """
         groups = {*self._groups_of(source), *self._groups_of(out)}
         return (self.method.caller_device_values & {source, out}).union(
             *(self._device_members[index] for index in groups)

@@ -4,8 +4,8 @@
 ``copy_`` overwrites the buffer with the temporary. The pass merges the temporary into the buffer instead, under two
 conditions:
 
-1. No instruction accesses the buffer while the temporary is in use. Two instructions are exempt: the ``copy_`` itself,
-   and the first instruction that computes the temporary, if its kernel may work in place.
+1. No instruction accesses the buffer while the temporary is in use. The ``copy_`` itself is exempt. The first
+   instruction that computes the temporary is also exempt if its kernel may work in place.
 2. All instructions that write the temporary are in the block of the ``copy_``, before the ``copy_``.
 """
 

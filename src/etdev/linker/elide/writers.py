@@ -34,7 +34,7 @@ class Writers:
         self._unfixed = sorted(position for value in unfixed for position in self._of[value])
         self._unplanned = sorted(position for value in unplanned for position in self._of[value])
         self._added: list[int] = []
-        """Positions of the copies that views replaced, in ascending order."""
+        """Positions at which a view has replaced a copy, in ascending order."""
         flow = found.flow
         loops = sorted(
             (block.end, flow.blocks[successor].start)
@@ -44,7 +44,7 @@ class Writers:
         )
         self._loop_ends = [end for end, _ in loops]
         self._loop_starts = list(accumulate((start for _, start in reversed(loops)), min))[::-1]
-        """For each loop, the smallest start among this loop and the loops after it. Loops are sorted by end."""
+        """Loops are sorted by end. For each loop, the smallest start of this loop and of all later loops."""
 
     def of(self, value: int) -> Sequence[int]:
         """Return the positions of the instructions that write a value, in ascending order."""

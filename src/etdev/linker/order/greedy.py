@@ -1,4 +1,4 @@
-"""A quick order of many steps: the step that leaves the fewest bytes in use comes next."""
+"""A quick way to order many steps: the next step always leaves the fewest bytes in use."""
 
 from __future__ import annotations
 

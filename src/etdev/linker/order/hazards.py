@@ -5,9 +5,9 @@ considers these things:
 
 1. bytes of planned memory, at their addresses before and after the link, so that tensors can still share these bytes;
 2. each value: a number, or the sizes and the pointer of a tensor;
-3. memory that the linker does not plan, with all tensors whose address is known only at run time (this counts as one
-   thing, because the caller may pass the same memory twice);
-4. tensors that moves refer to, which count as one thing;
+3. memory that the linker does not plan, including all tensors whose address is known only at run time (this counts as
+   one thing, because the caller may pass the same memory twice);
+4. all tensors that are the source or the target of a move (they count as one thing);
 5. effects outside of the arguments, such as random numbers, state of a delegate, or an unknown operator's effects.
 """
 
@@ -88,7 +88,7 @@ class Hazards:
         self._plan, self._reaching = method.plan, method.memory.reaching
         self._memories = (method.memory, linked)
         self._reads: dict[int, list[int]] = defaultdict(list)
-        """Maps the position of an instruction to the values at whose addresses it reads."""
+        """Maps the position of an instruction to the values at whose addresses the instruction reads."""
         self._writes: dict[int, list[int]] = defaultdict(list)
         for use in self._reaching.uses:
             self._reads[use.position].append(use.place)

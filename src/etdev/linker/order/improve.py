@@ -21,15 +21,15 @@ class Improved:
     order: tuple[int, ...] | None
     """Order with a lower peak than the present order, or None if the search found no such order."""
     exact: bool
-    """True if no order has a lower peak than ``order``. If ``order`` is None, the present order counts instead."""
+    """True if no valid order has a lower peak than ``order``, or than the present order if ``order`` is None."""
 
 
 def improve(problem: Problem, effort: Effort | None = None) -> Improved:
     """Find an order with a lower peak. Searches use up to ``effort``.
 
     The function divides the present order into parts, and searches each part separately. Parts with the highest peaks
-    come first. The search ends at the first part that cannot be improved, because that part's peak is then the peak of
-    the whole order.
+    come first. The search ends at the first part that cannot be improved. The peak of this part is the peak of the
+    whole order.
     """
     count = len(problem)
     in_use = problem.in_use(range(count))

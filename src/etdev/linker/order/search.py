@@ -45,7 +45,7 @@ class Found:
     order: tuple[int, ...] | None
     """Order with a lower peak than the present order, or None if the search found no such order."""
     exact: bool
-    """True if no order has a lower peak than ``order``. If ``order`` is None, the present order counts instead."""
+    """True if no valid order has a lower peak than ``order``, or than the present order if ``order`` is None."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,7 +130,7 @@ class _Moves:
         return self._settled(state) if live < self.limit else None
 
     def of(self, state: _State) -> Iterator[_State]:
-        """For each possible next step, yield the state after it and after the steps that may then run immediately."""
+        """For each possible next step, yield the state after this step and all steps that run immediately after it."""
         for step in _steps(state.ready):
             peak, live = self._use(state.done, state.live, step)
             if peak < self.limit:
@@ -161,7 +161,7 @@ class _Moves:
         return ready
 
     def _settled(self, state: _State) -> _State:
-        """Execute all steps that do not raise the peak and leave no more bytes in use. Return the state after them."""
+        """Execute all steps that raise neither the peak nor the bytes in use afterwards. Return the resulting state."""
         done, ready, live = state.done, state.ready, state.live
         more: list[int] = []
         changed = True

@@ -33,7 +33,7 @@ class Prices:
     """
 
     def __init__(self, loads: Loads, limits: Sequence[Sequence[int]], upper: Fraction) -> None:
-        """Search prices for the buffers of ``loads``.
+        """Find prices for the buffers of ``loads``.
 
         ``limits`` has the maximum number of bytes in use, by bank and rank. ``upper`` is an upper limit for the bound:
         the search stops there.

@@ -84,7 +84,7 @@ def lower_cost(problem: BankedProblem) -> Fraction:
 
 
 def _priced(problem: BankedProblem) -> tuple[BankedProblem, Prices] | None:
-    """Return the problem that :func:`find_forced` has narrowed, and prices for it; None if no division fits."""
+    """Return ``(problem narrowed by find_forced, prices for this problem)``, or None if no division fits."""
     forced = find_forced(Loads(problem))
     if forced is None:
         return None
@@ -231,7 +231,7 @@ class _Start:
         return not best
 
     def _best_change(self, bank: int) -> Sequence[tuple[int, int]] | None:
-        """Return the move or swap that leaves the least excess. Each item is ``(buffer, new bank)``."""
+        """Return the move or swap that leaves the least excess, with ``(buffer, new bank)`` for each moved buffer."""
         best: tuple[tuple[object, ...], Sequence[tuple[int, int]]] | None = None
         instants = sum(map(len, self._loads.loads))
         for change in self._changes(bank):

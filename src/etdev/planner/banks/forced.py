@@ -1,9 +1,9 @@
 """Search by subset sums for banks that a buffer must be in, or cannot be in.
 
 A *division* assigns a bank to each buffer. At each instant, a bank must hold enough of the buffers in use. Otherwise,
-the other banks have no room for the rest. The sums of the sizes in all subsets show whether that is possible. The sums
-also show which buffers must be in the bank, and which cannot be in it. And they show the most bytes of the bank that
-can be in use.
+the other banks have no room for the rest. The sums of the sizes in all subsets show whether a bank can hold enough. The
+sums also show which buffers must be in the bank, and which buffers cannot be in the bank. Finally, the sums show the
+maximum number of bytes of the bank that can be in use.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Forced:
     """Restrictions that hold in every division of the buffers that fits into the banks."""
 
     problem: BankedProblem
-    """The problem after each buffer lost the banks that cannot hold it."""
+    """The problem. Each buffer's choices no longer include banks that cannot hold the buffer."""
     limits: Sequence[Sequence[int]]
     """Maximum number of bytes in use, by bank and rank (position of an instant); at most the capacity."""
 
@@ -151,5 +151,5 @@ def _sums(start: int, sizes: Sequence[int], most: int) -> int:
 
 
 def _between(sums: int, low: int) -> int:
-    """Keep the sums that are at least ``low``, and subtract ``low`` from each."""
+    """Return the sums that are at least ``low``, each reduced by ``low``. Each set bit is a sum."""
     return sums >> low

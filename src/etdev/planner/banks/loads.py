@@ -109,7 +109,7 @@ class Loads:
 
 
 def _size(buffer: Buffer, bank: Bank, unit: int) -> int:
-    """Return the bytes that a buffer takes in a bank: more than the capacity if the buffer is larger than the bank."""
+    """Return the bytes that a buffer takes in a bank. The result exceeds the capacity if the buffer is too large."""
     if not buffer.occupies:
         return 0
     return _round_up(buffer.size, unit) if buffer.size <= bank.size else _round_up(buffer.size, unit) + unit

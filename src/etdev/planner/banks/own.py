@@ -1,4 +1,4 @@
-"""Planners of users that divide the buffers among the banks themselves."""
+"""User-defined planners that also divide the buffers among the banks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class BankPlanner:
 
 
 def bank_planner(function: Callable[[BankedProblem], Sequence[tuple[int, int]]]) -> BankPlanner:
-    """Declare that a planner takes a whole problem with banks. Use it as a decorator.
+    """Declare that a planner takes a whole problem with banks. Use this function as a decorator.
 
     ``function`` takes a :class:`BankedProblem`. It returns a pair for each buffer of the problem: the index of the
     buffer's bank in ``problem.banks``, and the offset in that bank in bytes.

@@ -20,8 +20,8 @@ from etdev.planner.problem import Plan, PlanError, Planner, Problem
 def plan_banks(problem: BankedProblem, planner: str | Planner = "best", *, name: str | None = None) -> BankedPlan:
     """Divide buffers among banks and plan each bank, such that the traffic costs little.
 
-    After the buffers are divided, ``planner`` plans each bank. If this plan does not fit into a bank, the offsets that
-    the division search found are used. A :class:`BankPlanner` divides the buffers itself. ``name`` is as in
+    After the buffers are divided, ``planner`` plans each bank. If this plan exceeds a bank, the bank gets the offsets
+    that the search for a division found. A :class:`BankPlanner` divides the buffers itself. ``name`` is as in
     :func:`~etdev.planner.make_plan`.
 
     Raises :class:`BanksFullError` if no division was found that fits. Raises :class:`BankOverflowError` if the plan of

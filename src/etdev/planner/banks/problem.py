@@ -13,7 +13,7 @@ from fractions import Fraction
 from etdev.planner.problem import Buffer, Plan, PlanError, ProblemError, label
 
 COST_RATIO = 4
-"""Factor by which a byte costs more in a bank than in the bank before it. Applies if the costs are unknown."""
+"""If the costs are unknown, a byte in a bank costs this many times as much as a byte in the previous bank."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,10 @@ class Counts:
         self._same: dict[Number, Number] = {}
         """Maps a number to an equal number."""
         self._on: dict[tuple[int, int], dict[Number, Number]] = {}
-        """Maps ``(merge, index of a path)`` to pairs of numbers that are equal if that path last led to the merge."""
+        """Maps ``(merge, index of a path)`` to a map from numbers to equal numbers.
+
+        These numbers are equal if the merge was last entered on that path.
+        """
 
     def copy(self) -> Counts:
         """Return an independent copy."""

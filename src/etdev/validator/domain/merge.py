@@ -23,11 +23,15 @@ AGAIN = -1
 Piece = tuple[int, int]
 """Bytes of a symbol from an offset on, as ``(symbol, offset)``."""
 Guards: TypeAlias = tuple[tuple[int, int], ...]
-"""Description of paths, as pairs ``(merge, way)``: the paths last entered ``merge`` on its path number ``way``."""
+"""Description of paths through a method, as pairs ``(merge, way)``.
+
+On these paths, each ``merge`` was last entered on its incoming edge number ``way``.
+"""
 _Merged: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...], tuple[Valid, ...], bool]
 """Key of merged content, as ``(merge, symbols, offsets, extents, reached)``.
 
-Symbols, offsets and extents have one item for each path. ``reached`` is True if the bytes are from this iteration.
+Symbols, offsets and extents have one item for each path. ``reached`` is True if the bytes are from the current
+iteration of the loop.
 """
 Covers: TypeAlias = Callable[[Valid, int, Number, Guards], bool]
 """Function that returns True if an extent covers a read. It takes ``(extent, start of read, length, guards)``."""
@@ -48,7 +52,7 @@ class Merges:
         self._heads = heads
         self._known: dict[tuple[int, int, int], Piece] = {}
         self.partly: set[int] = set()
-        """Symbols of merged contents for which, on at least one path, the last write may not cover all bytes."""
+        """Symbols of merged contents. On at least one path, the last write possibly did not cover all bytes."""
 
     def bit(self, merge: int) -> int:
         """Return the bit of a merge in a loop, or 0 for a merge outside of loops."""
@@ -95,7 +99,7 @@ class Merges:
         return symbol, at - offset, valid
 
     def cell_on(self, at: int, cell: Cell, merge: int, way: int) -> Cell:
-        """Return the cell on the paths that last entered a merge on its path number ``way``."""
+        """Return the cell at an address if ``merge`` was last entered on its incoming edge number ``way``."""
         symbol, offset = self.piece_on((cell[0], at - cell[1]), merge, way)
         return symbol, at - offset, cell[2]
 
@@ -189,7 +193,7 @@ class Merges:
         return content
 
     def piece_on(self, piece: Piece, merge: int, way: int) -> Piece:
-        """Return the value of ``piece`` for runs that last entered ``merge`` from its predecessor number ``way``.
+        """Return the bytes that ``piece`` stands for if ``merge`` was last entered on its incoming edge number ``way``.
 
         If ``piece`` has an extent on that edge, return ``piece`` unchanged; :meth:`fresh` resolves it.
         """

@@ -51,7 +51,7 @@ class Gap:
 
 
 Tree: TypeAlias = Choice | Unknown | At | Gap | int | Place | None
-"""Tensor, place or distance. A tree with several leaves depends on the branches that the method takes."""
+"""Tree with tensors, places or distances as leaves. The branches that the method takes select a leaf."""
 Number_: TypeAlias = tuple[object, ...]
 """Number as part of a key: ``('i', Number)`` for an integer, ``('s', symbol)`` for any other type."""
 Shadow: TypeAlias = tuple[tuple[object, ...], Dims, Content]
@@ -206,7 +206,7 @@ def mentions(tree: Tree, merges: set[int]) -> bool:
 
 
 def on_way(tree: Tree, merge: int, way: int) -> Tree:
-    """Return the tree on the paths that last entered a merge on its path number ``way``."""
+    """Return the part of a tree that applies if ``merge`` was last entered on its incoming edge number ``way``."""
     if not isinstance(tree, Choice):
         return tree
     if tree.merge == merge:

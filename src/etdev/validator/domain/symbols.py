@@ -33,9 +33,9 @@ class Symbols:
         self._numbers: dict[Hashable, int] = {}
         self.keys: list[tuple[object, ...]] = []
         self.mentions: list[int] = []
-        """For each symbol, a bit set of the merges in loops on which the symbol depends.
+        """For each symbol, a bit set of the merges on which it depends. Merges outside of loops are left out.
 
-        The meaning of a symbol changes each time such a merge is reached.
+        The meaning of a symbol changes each time one of these merges is reached.
         """
         self._origins: dict[int, Origin] = {}
 

@@ -325,7 +325,10 @@ KEEPS_COUNT = frozenset(name for name, rule in RULES.items() if rule in (_clone,
 
 
 def joined_dims(parts: Sequence[Part], sizes: Dims) -> list[tuple[Dims, Dims]]:
-    """Return, for each tensor that ``cat`` joins, the tensor's own sizes and the sizes that the output implies."""
+    """Return ``(own sizes, expected sizes)`` for each tensor that ``cat`` joins.
+
+    The expected sizes are equal to the output's sizes, except in the joined dimension.
+    """
     try:
         dim = integer(parts[1], 0) % len(sizes)
     except (IndexError, ValueError, ZeroDivisionError):

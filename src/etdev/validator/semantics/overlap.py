@@ -46,7 +46,7 @@ class Overlaps:
         return {key: tree for key, tree in found.items() if not _is_allowed(code, key, tree, tried)}
 
     def check(self, one: Code | None, other: Code, known: Mapping[Key, Tree], dims: Sequence[Dims]) -> None:
-        """Report overlaps after the link that the operator forbids.
+        """Report the forbidden overlaps of an instruction in the linked program.
 
         ``known`` contains the overlaps before the link. An overlap that also existed before the link is not reported.
         """
@@ -82,7 +82,7 @@ class Overlaps:
 def _is_allowed(code: Code, key: Key, tree: Tree, tried: Collection[tuple[int, int]]) -> bool:
     """Return whether the operator may overwrite the operand with its output, on all paths.
 
-    ``tried`` contains additional ``(argument, output)`` pairs that trials of the kernel allow to overlap.
+    ``tried`` contains additional ``(argument, output)`` pairs. Trials of the kernel showed that each pair may overlap.
     """
     argument, item, output = key
     if isinstance(code.call, m.DelegateCall) and code.name in ops.READS_FIRST and argument >= 0:
