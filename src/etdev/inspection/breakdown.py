@@ -109,7 +109,7 @@ def _buffer_parts(
 def _largest_buffers(
     methods: Sequence[MethodInfo], chosen: Callable[[BufferInfo], bool]
 ) -> Iterator[tuple[int, MethodInfo]]:
-    """Yield ``(buffer, method)`` for each chosen buffer. Of all methods, it states the largest size for the buffer."""
+    """Yield ``(buffer, method)`` for each chosen buffer. ``method`` states the largest size for the buffer."""
     largest: dict[int, tuple[int, MethodInfo]] = {}
     for method in methods:
         for buffer in method.buffers:

@@ -1,4 +1,4 @@
-"""Facts about a program's build, from files next to the program, if they belong to exactly this program."""
+"""Facts about a program's build, from files next to the program. The files must belong to exactly this program."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def sidecar_of(file: Path) -> Path:
 
 
 def _moved(notes: MethodNotes, method: MethodResult) -> MethodNotes:
-    """Return an object program's notes after replacing their positions by positions in the linked file."""
+    """Return an object program's notes, with positions in the linked file instead of its own positions."""
     noted = {*notes.sources, *notes.modules, *notes.delegate_inputs, *notes.debug_handles}
     return notes.renumbered({position: method.renumbered.get(position) for position in noted})
 

@@ -102,7 +102,7 @@ class Addressed:
     banks: BankReport | None
     """Use of the banks; None if there are no banks."""
     as_is: list[tuple[BufferInfo, ...]] | None = None
-    """Buffers of each method with the original order of instructions; None if the tensors do not fit then."""
+    """Buffers of each method with the original order of instructions; None if the tensors do not fit in that order."""
 
     @property
     def reordered(self) -> bool:

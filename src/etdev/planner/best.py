@@ -55,7 +55,7 @@ _FIXING_STEPS = 25_000_000
 _TURNS = 4
 """Maximum number of times that all buffers are placed again. Each time, the buffers that still end too high come first.
 
-Parts with more than ``_MANY`` buffers use half of this number, and parts whose first placement took long use none.
+The limit is half of this number for parts with more than ``_MANY`` buffers. It is 0 if the first placement took long.
 """
 _MANY = 200_000
 _MANY_CLASSED = 20_000

@@ -32,8 +32,8 @@ def check_across(
 ) -> Iterator[Violation]:
     """Yield a violation for each method that changes the state of another method.
 
-    ``shared`` contains the names of the state that methods share. ``shared`` is unused if ``foreign`` is True. Then the
-    program was built elsewhere, and its methods share all buffers with numbers above 1.
+    ``shared`` contains the names of the state that methods share. If ``foreign`` is True, the program was built
+    elsewhere, and its methods share all buffers with numbers above 1. In that case, ``shared`` is unused.
     """
     kept = [item for method in methods for item in _kept(method, shared)]
     for other in methods:

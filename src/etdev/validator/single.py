@@ -289,7 +289,7 @@ class _FileSteps(Steps):
         return {(*tensor.place, tensor.end) for tensor in tensors if tensor.place is not None}
 
     def _is_part_on_device(self, buffer: int, owners: set[int], writers: Iterable[Write]) -> bool:
-        """Return True if bytes are on a device, and every tensor written there has another extent than all owners.
+        """Return True if bytes are on a device, and no tensor that is written there has the extent of an owner.
 
         Kernels run on the host, so a tensor on a device is never a view of a part of another tensor. Therefore, the
         result True shows that a copy to the device is missing.

@@ -37,7 +37,7 @@ def validate_link(
     foreign: bool = False,
     in_place: InPlace | None = None,
 ) -> ValidationReport:
-    """Prove that each method of ``after`` computes the same as the method of that name in ``before``.
+    """Prove that each method of ``after`` computes the same as the method with the same name in ``before``.
 
     ``before`` runs with its own memory plan. ``shared_state`` contains the names of state that must have the same
     address in all methods of ``after``. In a ``foreign`` program, methods share all buffers with numbers above 1.

@@ -101,7 +101,7 @@ def read_program(file: Path, data: Sequence[Path] = ()) -> ReadProgram:
 
 
 def program_page(found: ReadProgram, texts: Texts) -> ProgramPage:
-    """Return the part of a page about a program."""
+    """Return the part of a page that describes one program."""
     return _program_page(found.program, found.file, found.sha256, found.known, texts)
 
 

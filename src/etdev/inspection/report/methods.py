@@ -31,7 +31,7 @@ def method_page(
     known: Provenance,
     texts: Texts,
 ) -> MethodPage:
-    """Return the part of the page about a method.
+    """Return the part of the page that describes a method.
 
     ``memory`` is the method's use of planned memory, or the reason why this use is unknown.
     """

@@ -33,7 +33,7 @@ def sections(program: Program, info: ProgramInfo, known: Provenance) -> tuple[Se
 
 
 def data_page(info: ProgramInfo, file: Path, known: Provenance) -> FilePage:
-    """Return the part of the page about a data file. Raises :class:`~etdev.errors.ProgramError`."""
+    """Return the part of the page that describes a data file. Raises :class:`~etdev.errors.ProgramError`."""
     data = flat_tensor.read(file)
     users = {item.name or "": _use(item, known) for item in info.constants if item.kind == "external"}
     looked_up = {name for notes in known.notes.values() for name in notes.data_names} - users.keys()

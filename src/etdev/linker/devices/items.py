@@ -28,8 +28,8 @@ class Items:
     fixed: Mapping[int, frozenset[int]]
     """Maps an item to all items that may change together with it, the item included.
 
-    Items change together if they share bytes, or if the tensor of a value is known only at run time. The host always
-    holds the content of these items.
+    Items change together if they share bytes, or if a value of one item may refer to the other item at run time. The
+    host always holds the content of these items.
     """
 
     def representative(self, item: int) -> int:

@@ -21,7 +21,7 @@ from etdev.program.delegates import delegate_devices
 def join_merged(method: Method, work: Work, options: LinkOptions) -> Changed:
     """Assign the same bytes to tensors connected by moves, if a delegate on a device accesses one of these tensors.
 
-    This applies to static tensors of one shape and type whose contents are never needed at the same time.
+    The tensors must be static and have the same shape and type. No two contents may be needed at the same time.
     """
     plan, memory, devices = method.plan, method.memory, delegate_devices(method.plan)
     if not devices:

@@ -235,7 +235,7 @@ class _Parts:
         return 1, None, "an input is a part of another tensor"
 
     def _checked(self, position: int, slot: _Slot, whole: MergedStorage) -> _Slot:
-        """Return the slot, with a reason instead of its storage if the storage cannot move into ``whole``."""
+        """Return the slot. If its storage cannot move into ``whole``, replace the storage by the reason."""
         if slot.storage is None:
             return slot
         try:

@@ -98,8 +98,8 @@ _KNOWN = frozenset({"aten", "dim_order_ops", "quantized_decomposed", "et_copy", 
 def runs(plan: m.ExecutionPlan, call: m.KernelCall, name: str, numbers: Numbers) -> tuple[Run, ...]:
     """Return the outputs of a copy as ranges of the copy's input.
 
-    Raise ``Refused`` if an output is not a contiguous range of the input. Sizes must be static. Dimensions must be in
-    order in memory, unless the copy changes neither sizes nor dimension order.
+    Raise ``Refused`` if an output is not a contiguous range of the input. Sizes must be static. If the copy
+    changes sizes or dimension order, the dimensions must be in order in memory.
     """
     given, outs = arguments(plan, call.args), outputs(plan, call.args)
     source = plan.values[given[0]] if given else None

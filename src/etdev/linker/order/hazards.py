@@ -111,7 +111,7 @@ class Hazards:
     def before(self, start: int, end: int) -> tuple[tuple[int, ...], ...]:
         """Return the instructions that must run before each instruction from ``start`` to before ``end``.
 
-        The result numbers instructions from 0, beginning at ``start``. It leaves out instructions before ``start``.
+        In the result, the instruction at ``start`` has the number 0. Instructions before ``start`` are left out.
         """
         history: dict[Hashable, _History] = defaultdict(_History)
         found = []

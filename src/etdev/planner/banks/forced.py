@@ -47,7 +47,7 @@ class _Search:
         self._allowed = {index: set(self._problem.allowed(index)) for index in loads.ranges}
         sizes = {index: [loads.size(index, bank) for bank in range(self._count)] for index in loads.ranges}
         self._uniform = all(len(set(found)) == 1 for found in sizes.values())
-        """True if each buffer has the same size in all banks, after it is rounded up to the bank's alignment."""
+        """True if each buffer has the same size in all banks, rounded up to the alignment of each bank."""
         unit = gcd(*(size for found in sizes.values() for size in found)) or 1
         self._unit = unit
         self._sizes = {index: min(found) // unit for index, found in sizes.items()}

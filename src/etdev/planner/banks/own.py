@@ -29,7 +29,7 @@ class BankPlanner:
         return f"{function.__module__}:{getattr(function, '__qualname__', type(function).__qualname__)}"
 
     def __call__(self, problem: Problem) -> Sequence[int]:
-        """Return the offsets of a problem without banks.
+        """Plan a problem without banks. Return the offsets.
 
         Raises :class:`~etdev.planner.PlanError` if the function does not return a bank and an offset for each buffer.
         """
