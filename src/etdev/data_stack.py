@@ -20,7 +20,7 @@ T = TypeVar("T")
 _ROOM = 1 << 17
 """Number of words in a frame of 1 MiB, which takes half of its chunk.
 
-The sizes of chunks are powers of two. Memory of a chunk that no frame uses takes only addresses.
+The sizes of chunks are powers of two. The part of a chunk that no frame has used takes up addresses, but no RAM.
 """
 
 

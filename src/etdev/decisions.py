@@ -39,7 +39,7 @@ class Elision:
     For dynamic sizes, the maximum.
     """
     reason: str = ""
-    """Reason why the copy, or a part of it, was kept."""
+    """Reason why the link kept the copy or a part of the copy; empty if the link kept nothing."""
     kind: ElisionKind = "views"
 
 
@@ -70,7 +70,7 @@ class InPlace:
     nbytes: int
     """Size of the output in bytes. For dynamic sizes, the maximum."""
     reason: str = ""
-    """Reason why the output has separate bytes."""
+    """Reason why the output has separate bytes; empty if the output reuses bytes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -299,10 +299,10 @@ def _is_stream(path: Path) -> bool:
 
 
 def _open_file_named_by(path: Path) -> str | None:
-    """Return the open file to which ``path`` refers through ``/proc``, or None if there is no such file.
+    """Return the name of the open file to which ``path`` refers through ``/proc``, or None if there is no such file.
 
-    ``/dev/stdout`` can refer to such a file. The file cannot be replaced, because a process continues to write to the
-    open file.
+    For example, ``/dev/stdout`` refers to an open file if stdout is redirected to a file. An open file cannot be
+    replaced, because the process that opened it would continue to write to the old file.
     """
     link = os.path.abspath(path)
     for _ in range(_MOST_LINKS):

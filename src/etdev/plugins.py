@@ -134,7 +134,7 @@ def package_of(group: Group, name: str) -> str:
 
 
 def module_of(group: Group, name: str) -> str:
-    """Return the module that defines an object of :func:`registered`. This does not import the module."""
+    """Return the module that defines the object ``name``, one of :func:`registered`. Does not import the module."""
     point = _find(group, name)
     assert point is not None
     return point.module

@@ -188,7 +188,7 @@ def _shown(path: Path) -> Path:
 
 
 def require_config(name: str) -> None:
-    """Raise :class:`~etdev.errors.UsageError` if this folder has no config: ``name`` cannot be a target then."""
+    """Raise :class:`~etdev.errors.UsageError` if this folder has no config that can define a target ``name``."""
     from etdev.config.parsing.config_files import has_config
 
     if not has_config(Path.cwd()):

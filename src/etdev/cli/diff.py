@@ -210,7 +210,7 @@ def _data_file_rows(a: ProgramInfo, b: ProgramInfo) -> Iterator[_Row]:
 
 
 def _named_data_rows(found: ProgramDiff) -> Iterator[_Row]:
-    """Yield the number of data names that only one file has, and the number of common names with different content.
+    """Yield rows with the number of data names in only one file, and of common names with different content.
 
     The names are not listed, because most of them are digests.
     """
@@ -224,9 +224,9 @@ def _named_data_rows(found: ProgramDiff) -> Iterator[_Row]:
 
 
 def _external_rows(a: Collection[str], b: Collection[str]) -> Iterator[_Row]:
-    """Yield rows about data in other files that only one of the programs needs.
+    """Yield rows about data that is in other files and that only one of the programs needs.
 
-    If there are few names, the rows list them. Otherwise, one row counts them.
+    If such data has few names, each name has a row. Otherwise, one row has the number of names.
     """
     alone = [len({*one} - {*other}) for one, other in ((a, b), (b, a))]
     if sum(alone) <= _LISTED_DATA:

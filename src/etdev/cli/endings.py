@@ -40,9 +40,9 @@ _AT_ACCESS = frozenset({errno.EIO, errno.EACCES})
 def report(error: BaseException, *, debug: bool) -> int:
     """Print on stderr the error that ended the command, and return the exit code.
 
-    With ``debug``, also print the traceback, except for wrong usage, an invalid config and an interrupt. For an
-    expected error, print only the traceback of the exception in other code that caused it. etdev's own frames would not
-    help a user.
+    With ``debug``, also print the traceback, except for wrong usage, an invalid config and an interrupt. If an
+    exception in other code caused an expected error, print only the traceback of that exception. etdev's own frames
+    would not help a user.
     """
     if isinstance(error, SystemExit):  # typer ends `--show-completion` like this.
         return error.code if isinstance(error.code, int) else ExitCode.DONE

@@ -50,7 +50,7 @@ _COPY_KINDS = {
     "repeat": "the same several times",
 }
 _LISTED_TENSORS = 5
-"""Number of tensors listed for each peak, the largest first."""
+"""Maximum number of tensors to list for each peak. The largest tensors are listed."""
 
 
 def inspect(

@@ -25,7 +25,7 @@ class Origin:
     source: str
     """Source of the value: the path of a file, ``environment variable ETDEV__X``, or ``--set x=1``.
 
-    A path is as in messages: relative to the working folder if the file is inside that folder.
+    A path is relative to the working folder if the file is inside that folder.
     """
     base: Path
     """Folder to which relative paths and module names in the value refer."""
@@ -144,7 +144,7 @@ def lookup(data: object, path: KeyPath) -> tuple[bool, Any]:
 
 
 def mark_of(marks: Mapping[KeyPath, Mark], path: KeyPath) -> Mark | None:
-    """Return the mark of a value. If the value has no mark, return the mark of the innermost table that has a mark."""
+    """Return the mark of a value, or of the innermost enclosing table that has a mark; None if there is no mark."""
     for length in range(len(path), -1, -1):
         if path[:length] in marks:
             return marks[path[:length]]

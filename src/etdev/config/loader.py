@@ -48,7 +48,7 @@ class LoadedConfig:
 
     @property
     def name(self) -> str:
-        """Path of the main config file as in messages, relative to the working folder where possible."""
+        """Path of the main config file for messages; relative if the file is inside the working folder."""
         return self.origins[()].source if () in self.origins else str(self.path)
 
     def origin(self, *key: str | int) -> Origin | None:
@@ -64,7 +64,7 @@ class LoadedConfig:
     def where(self, *key: str | int) -> str:
         """Return the location ``file:line:column`` of a value for messages.
 
-        For a default, return the location of the innermost table that a layer sets.
+        For a default, return the location of the innermost enclosing table that a layer sets.
         """
         origin = self.origin(*key) or self.origins.get(())
         return str(self.path) if origin is None else origin.place
@@ -75,7 +75,7 @@ class LoadedConfig:
         return self.root if origin is None else origin.base
 
     def problem(self, message: str, *key: str | int, hint: str | None, rule: str) -> Problem:
-        """Return a problem at a value, or at the innermost table that a layer sets."""
+        """Return a problem at a value. For a default, use the innermost enclosing table that a layer sets."""
         origin = self.origin(*key)
         if origin is None:
             return Problem(message, format_key(key), hint=hint, rule=rule)

@@ -133,7 +133,7 @@ class Method(Table):
 
 
 class Partitioner(Table):
-    """One step of lowering: the backend takes ops that the earlier steps left."""
+    """One step of lowering: the backend takes ops that no earlier step took."""
 
     backend: Text = Field(description="Name of a backend; `etdev doctor` lists them.")
     device: DeviceName | None = Field(

@@ -27,7 +27,10 @@ NAMED_TABLES = {
 NEW = "new"
 """Key with which a profile declares a name as new."""
 _NO_TABLES = {"constants": "constant method"}
-"""Config tables whose entries are plain values with user-chosen names. Such an entry cannot contain the key ``new``."""
+"""Config tables whose entries are plain values with user-chosen names. Each table maps to the noun for one entry.
+
+Such an entry cannot contain the key ``new``.
+"""
 
 
 @dataclass(frozen=True, slots=True)

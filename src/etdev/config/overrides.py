@@ -134,9 +134,10 @@ def short_text(text: str, limit: int = 60) -> str:
 
 
 def _match(parts: Sequence[str], root: Node, data: object) -> tuple[KeyPath, str | None]:
-    """Return the key that matches the parts of a variable's name, and None.
+    """Find the key that matches the parts of a variable's name. Return the tuple (key, message).
 
-    If a part matches several keys, return the key of the parts before it, and a message about the ambiguity.
+    The message is None, unless a part matches several keys. In that case, the key includes only the parts before this
+    part, and the message describes the ambiguity.
     """
     path: KeyPath = ()
     nodes: list[Node] = [root]

@@ -44,7 +44,7 @@ class Raw:
 
     @property
     def tables(self) -> Iterator[Raw]:
-        """Entries of this table that are tables."""
+        """Entries of this table whose values are tables."""
         return (self[name] for name, value in self.table.items() if isinstance(value, Mapping))
 
     @property

@@ -35,7 +35,7 @@ class Stack:
     problems: list[Problem]
     """Problems found while merging: undefined names in the profile, and overrides that cannot be applied."""
     unknown: frozenset[KeyPath] = frozenset()
-    """Keys of entries, such as targets, whose name is undefined. Missing keys in these entries are not reported."""
+    """Keys of undefined entries, such as a target that no file defines. Missing keys in them are not reported."""
 
 
 class Variants:
@@ -124,7 +124,7 @@ def in_profile(problem: Problem, profile: str) -> Problem:
 
 
 def identity(problem: Problem) -> tuple[object, ...]:
-    """Return a tuple that identifies a problem. The same problem has equal tuples in two variants."""
+    """Return a tuple that identifies a problem. A problem that occurs in two variants has the same tuple in both."""
     return problem.key, problem.rule, problem.source, problem.line, problem.column
 
 

@@ -48,7 +48,7 @@ class Needs(_Part):
     libraries: tuple[str, ...] = Field(strict=False)
     """ExecuTorch's libraries that contain the kernels: some of ``portable``, ``optimized`` and ``quantized``."""
     memory: dict[str, int]
-    """Size of planned memory in bytes, by device."""
+    """Maps a device to the size in bytes of its planned memory."""
 
 
 class Check(_Part):
@@ -73,7 +73,7 @@ class Manifest(_Part):
     """Name of the ``.pte`` file, which is one of ``files``."""
     files: tuple[ReleasedFile, ...] = Field(strict=False)
     versions: dict[str, str]
-    """Versions of etdev, Python and the packages with which the program was built, by name."""
+    """Maps a package of the build (``etdev``, ``python``, ``torch``, ``executorch``) to its version."""
     needs: Needs
     verification: tuple[Check, ...] = Field(strict=False)
     lock: str | None

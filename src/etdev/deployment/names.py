@@ -57,7 +57,7 @@ class Temporary:
 
     @property
     def pointer(self) -> str:
-        """Name of the new pointer until it replaces the current pointer."""
+        """Temporary name of the new pointer, before it replaces the current pointer."""
         return f"{self.folder}.pointer"
 
 

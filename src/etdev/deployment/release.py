@@ -69,7 +69,7 @@ class Terms:
     """Settings for deployments to a target."""
 
     keep: int
-    """Number of releases that remain at the target, in addition to the current release."""
+    """Number of old releases that remain at the target, in addition to the current release."""
     smoke: Sequence[str] = ()
     """Command that must succeed at the target before the pointer moves to a release.
 
@@ -268,7 +268,7 @@ def _switch(transport: Transport, name: str, before: str | None, now: datetime) 
 
 
 def _prune(transport: Transport, outcome: Outcome, keep: int) -> Outcome:
-    """Remove old releases except the ``keep`` newest ones, and return the completed outcome.
+    """Remove old releases beyond the ``keep`` newest ones, and return the completed outcome.
 
     The new release is already current at this point. Therefore, a failure does not raise an error, but is recorded in
     the outcome.

@@ -336,7 +336,7 @@ def _checked(declared: m.Value, tensor: torch.Tensor, called: str) -> torch.Tens
 
 
 def _wrong_axis(declared: m.Tensor, sizes: Sequence[int]) -> int | None:
-    """Return the last axis whose size the program does not allow; None if all sizes are allowed.
+    """Return the index of the last axis whose size the program does not allow; None if all sizes are allowed.
 
     The result 0 means that only the first axis is wrong, or that the number of axes is wrong.
     """

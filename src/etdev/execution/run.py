@@ -225,8 +225,8 @@ def chosen_runtime(
 ) -> Iterator[tuple[RuntimeName, str | None, Runtime]]:
     """Yield the name of the runtime, the reason why etdev chose the replay, and the runtime.
 
-    The reason is None for other runtimes. ``spec.runtime`` is the user's choice. If it is None, etdev prefers the stock
-    runtime. It chooses the replay for a device map, or if the stock runtime cannot run the program. ``watch`` is an
+    The reason is None if etdev did not choose the replay. If ``spec.runtime`` is None, etdev prefers the stock runtime.
+    etdev chooses the replay if there is a device map, or if the stock runtime cannot run the program. ``watch`` is an
     option of the native runtime (:func:`open_native`).
     """
     wanted, device_map = spec.runtime, spec.device_map

@@ -20,7 +20,7 @@ _TASK_SECONDS = 0.05
 _LEAST_BUSY = 0.9
 """Minimum value of :attr:`ThroughputResult.busy`. Below this, overhead distorts the throughput."""
 _LEAST_TASKS = 5
-"""Minimum number of tasks for each worker. With fewer tasks, it is unknown if their times are steady."""
+"""Minimum number of tasks for each worker. Fewer tasks do not show if the times of tasks are steady."""
 _MOST_SPREAD = 1.5
 """Maximum value of :attr:`ThroughputResult.spread` for which the machine counts as steady."""
 

@@ -35,7 +35,7 @@ from etdev.runtime.pool import ProgramPool, ProgramSource
 from etdev.runtime.replay import ReplayRuntime
 
 Each = Callable[[float, tuple[Any, ...]], None]
-"""Function that takes the duration of a call in seconds and its outputs. It is called after each call, in order."""
+"""Function that takes the duration in seconds and the outputs of a call. It runs after each call, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class OnWorkers:
         """Start workers that load the whole program, and yield the orchestrator and the pool of programs.
 
         If ``pinned`` is True, each worker is pinned to one core. An input on the workers' device is sent to each worker
-        only once if all samples share the tensor. The method must not overwrite this input.
+        only once if all samples share the tensor and the method does not overwrite the input.
         """
         home = self._home(tuple(named_devices(self.program)))
         spec = self._spec(home) if home is not None and self.runtime == "replay" else WorkerSpec()

@@ -50,7 +50,7 @@ counts as a refusal.
 
 @dataclass(frozen=True, slots=True)
 class Dtypes:
-    """Element types of tensors for which a case does not state a type.
+    """Element types of the tensors whose type the case does not state.
 
     ``donor`` is the type of the input whose bytes the output reuses.
     """
@@ -153,7 +153,7 @@ class Bench:
         """Execute all runs in one program.
 
         If ``share`` is True, call each kernel again with an output in the bytes of an input. Return one outcome for
-        each run, or none if ``share`` is False. Raises :class:`ProgramFailureError` if a call fails.
+        each run; if ``share`` is False, return an empty list. Raises :class:`ProgramFailureError` if a call fails.
         """
         import torch
 
@@ -204,7 +204,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """Byte ranges of a run's outputs: ``alone`` without shared memory, ``shared`` with shared memory."""
+    """Byte ranges of a run's outputs: ``alone`` for the call without shared memory, ``shared`` for the other call."""
 
     run: Run
     alone: tuple[_Place, ...]
@@ -227,7 +227,7 @@ def _outcome(pair: _Pair, before: Bytes, after: Bytes) -> Outcome:
 def _dtypes_of(schema: Schema, run: Run) -> dict[str, m.ScalarType]:
     """Map the name of each argument and output to its element type.
 
-    The case may state the type. Otherwise, the type is the one in the run.
+    If the case does not state a type, use the type in ``run.dtypes``.
     """
     donor, output = schema.arguments[run.donor.argument].name, schema.outputs[run.donor.output].name
     # Other outputs, such as a deviation besides a mean, have the type of this output. If the case states the type of
@@ -244,8 +244,8 @@ def _dtypes_of(schema: Schema, run: Run) -> dict[str, m.ScalarType]:
 class _Builder:
     """Builder of a program whose input and output show every byte that a kernel reads or writes.
 
-    The program's only input is the content of its memory before the calls. Its only output is the content after all
-    calls.
+    The only input is the content of the program's memory before the calls. The only output is the content of the same
+    memory after all calls.
     """
 
     def __init__(self, schema: Schema) -> None:

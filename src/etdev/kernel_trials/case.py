@@ -19,7 +19,7 @@ class TensorArg:
     dtype: ScalarType | None = None
     """Element type. If None, the trial tries several element types."""
     below: int | None = None
-    """Exclusive upper bound of the elements if they are indices; None for other numbers.
+    """Exclusive upper bound of the elements if the elements are indices; None for other elements.
 
     Indices start at 0 and are distinct if possible.
     """

@@ -77,8 +77,8 @@ def lower_triangle() -> Iterator[Case]:
 def whole(**more: Callable[[Shape], Any]) -> Callable[[], Iterator[Case]]:
     """Return a function that yields cases of an operator that copies a part of a tensor.
 
-    The part is always the whole tensor, so that input and output have the same shape. ``more`` maps further arguments
-    to functions that compute their values from the shape.
+    In the cases, the part is the whole tensor, so that input and output have the same shape. ``more`` maps the name of
+    each further argument to a function that takes the shape and returns the argument's value.
     """
 
     def make() -> Iterator[Case]:

@@ -59,13 +59,13 @@ class Trial:
     identical: int = 0
     """Number of cases in which the results with and without shared memory are equal."""
     different: int = 0
-    """Number of cases with a different result, or with a crash, if memory is shared."""
+    """Number of cases in which sharing memory changes the result or causes a crash."""
     refused: int = 0
     """Number of cases in which the kernel fails only if memory is shared."""
     shapes: int = 0
     """Number of distinct shapes among the cases that ran."""
     dtypes: tuple[str, ...] = ()
-    """Element types in the cases that ran, such as ``float32``, or ``int32 to float32`` from input to output."""
+    """Element types in the cases that ran. ``int32 to float32`` means an input of int32 and an output of float32."""
     example: str = ""
     """Description of the first case that differs or fails."""
     copies: bool = False
@@ -165,8 +165,8 @@ def _try_donor(bench: Bench, donor: Donor, known: Sequence[Case]) -> Trial:
 def _assignments(schema: Schema) -> list[Dtypes]:
     """Return the combinations of element types to try.
 
-    The output and the input that it overwrites have the same element size. Further inputs may have another element
-    type. Combinations of a single element type come first.
+    In each combination, the output and the overwritten input have the same element size. The other inputs may have
+    another element type. Combinations of a single element type come first.
     """
     alone = sum(argument.kind in ("Tensor", "Optional[Tensor]") for argument in schema.arguments) == 1
     found: list[Dtypes] = []

@@ -20,7 +20,7 @@ MOST_STATIC_BYTES = 2**31 - 2**24
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Facts about a program for which a project is generated, and about its static memory."""
+    """Facts about a program, and about the static memory of the project that is generated for the program."""
 
     source: ProgramFile
     layout: Layout
@@ -95,8 +95,8 @@ class Facts:
     def temp32(self) -> int:
         """Estimated size in bytes of the temporary pool on a 32-bit target.
 
-        The estimate equals the measured size, unless the pool is used only for the lookup of kernels. Then it is
-        smaller.
+        The estimate equals the measured size, unless the pool is used only for the lookup of kernels. In that case,
+        the estimate is smaller.
         """
         found = (
             (self.pools(method.name).temp, lookup_bytes(method.plan), lookup_bytes(method.plan, 4))

@@ -13,7 +13,7 @@ from etdev.errors import UsageError, WriteError
 from etdev.files import atomic_write_bytes, describe_os_error, read_file, real_path, temporary_folder
 
 MANIFEST = ".etdev-runner.json"
-"""Name of the file that lists the files that etdev wrote, with their digests."""
+"""Name of the file in which etdev records the names and digests of the files that it wrote."""
 _FORMAT = 1
 
 
@@ -65,7 +65,7 @@ def is_made_from(folder: Path, made_from: str) -> bool:
 
 
 def remove_project(folder: Path) -> None:
-    """Remove the unchanged files that etdev wrote to a folder. Remove the folder too if it is then empty.
+    """Remove the unchanged files that etdev wrote to a folder. If the folder becomes empty, remove the folder, too.
 
     Raises :class:`~etdev.errors.UsageError` if the list of files is invalid, and :class:`~etdev.errors.WriteError` if a
     file cannot be removed.
@@ -81,7 +81,7 @@ def remove_project(folder: Path) -> None:
 
 
 def _own_files(folder: Path) -> dict[str, list[str]]:
-    """Return the recorded digests of the files that etdev wrote to a folder. The key is the file's name."""
+    """Return ``{file name: recorded digests}`` for the files that etdev wrote to a folder."""
     path = folder / MANIFEST
     if not os.path.lexists(path):
         return {}

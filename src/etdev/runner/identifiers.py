@@ -22,7 +22,7 @@ _KEYWORDS = frozenset(
 )
 """Names that a namespace of a project must not have: keywords of C++, and names that the project uses."""
 _CONSTANT = re.compile(r"k[A-Z]")
-"""Pattern of the first two characters in the name of each constant of a project."""
+"""Pattern that matches the start of a constant's name in a project, such as ``kA``."""
 
 
 def identifier(name: str) -> str:

@@ -75,7 +75,7 @@ class Arena:
 
     @property
     def name(self) -> str:
-        """Name of the arena in the names of variables and macros."""
+        """Name of the arena, which is a part of the names of variables and macros."""
         return f"arena_{self.label}" if self.method is None else f"arena_{self.label}_{self.method}"
 
 
@@ -210,9 +210,9 @@ def _arenas(
     """Map each memory id and method to an arena; the method is None for a shared arena.
 
     Methods share the arena of a memory id if no method overwrites another method's state. Methods always share arenas
-    in banks, because the link plans all methods together. In all other cases, each method has its own arena. The
-    temporaries of a method may overwrite another method's state. In buffer 1, its state may also overwrite another
-    method's state.
+    in banks, because the link plans all methods together. In all other cases, each method has its own arena.
+
+    A method can overwrite another method's state with temporaries and, in buffer 1, also with its own state.
     """
     found: dict[tuple[int, str | None], Arena] = {}
     for index in range(1, max((len(plan.non_const_buffer_sizes) for plan in plans), default=0)):
@@ -269,8 +269,8 @@ def _state(memory: MethodMemory | str, index: int) -> tuple[bool, bool]:
 def _io(plan: m.ExecutionPlan, where: str) -> tuple[tuple[InputSlot, ...], tuple[OutputSlot, ...], int]:
     """Return the slots of a method's inputs and outputs, and the size in bytes of the memory for them.
 
-    All inputs in planned memory share one slot at the end. The runtime copies an input from this slot before the next
-    input is written.
+    All inputs that also have planned memory share one slot at the end of this memory. The runtime copies an input from
+    the slot to planned memory before the next input is written.
     """
     end = 0
     owned: dict[int, int] = {}

@@ -18,7 +18,7 @@ KERNELS = {
     "et_copy": "kernels_optimized",
     "quantized_decomposed": "kernels_quantized",
 }
-"""Maps an operator's namespace to the component that has its kernels in the wheel of executorch 1.5.1."""
+"""Maps an operator namespace to the component that contains the kernels in the wheel of executorch 1.5.1."""
 PRIMITIVE = frozenset({"aten::_local_scalar_dense", "aten::sym_numel", "aten::sym_size.int"})
 """Operators outside of the namespace ``executorch_prim`` for which the runtime itself has kernels."""
 ABSENT = frozenset(
@@ -36,7 +36,7 @@ BACKENDS = {
     "XnnpackBackend": "backend_xnnpack",
     "OpenvinoBackend": "backend_openvino",
 }
-"""Maps a backend's id in programs to the component that has the backend in the wheel of executorch 1.5.1.
+"""Maps the id of a backend to the component that contains the backend in the wheel of executorch 1.5.1.
 
 QNN is not included, because the native host, which measures the pools, does not contain QNN.
 """

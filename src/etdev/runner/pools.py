@@ -51,7 +51,7 @@ def scaling(plan: m.ExecutionPlan, *, merged: bool = False) -> Scaling:
 
 
 class _Counter:
-    """Total size of allocations with their padding, if a pointer has ``word`` bytes."""
+    """Counter of the total size of allocations, including padding. A pointer has ``word`` bytes."""
 
     def __init__(self, word: int) -> None:
         self._word = word

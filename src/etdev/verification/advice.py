@@ -21,7 +21,7 @@ _LEAST_GROUP = 32
 
 
 def advise(project: Project, target: str, measured: Measured, setting: str, figure: str, *place: str) -> str:
-    """Return advice on how to reduce a figure, or to raise the figure's limit in the config.
+    """Return advice on a figure that exceeds its limit: reduce the figure, or raise the limit in the config.
 
     ``figure`` is a key of ``budget``, such as ``memory``. ``setting`` is the limit's key in the config. For the figure
     ``memory``, ``place`` is a device, such as ``cuda:0``, or a bank. For other figures, omit ``place``.

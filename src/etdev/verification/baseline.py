@@ -45,8 +45,8 @@ class Baseline:
     more_weights: str | None = None
     """Reason why the figure ``weights`` may be too small, with advice; None if the figure is exact.
 
-    The figure is too small if some weights are in a file that is not available. The growth from this figure is then
-    larger than the real growth. If this larger growth is within the limit, the real growth is, too.
+    The figure is too small if some weights are in a file that is not available. In that case, the
+    computed growth is larger than the real growth. If the computed growth is within the limit, the real growth is, too.
     """
 
 
@@ -118,7 +118,7 @@ def _from_file(name: str, file: Path, banks: Mapping[int, str]) -> Baseline:
     """Return the baseline for a file.
 
     Read the figures from the report next to the file. If that report does not describe this file, compute the figures.
-    To compute the memory of banks, treat each host buffer as the bank in ``banks`` with the buffer's memory id.
+    ``banks`` maps memory ids to banks. The memory of a bank is the host buffer with the bank's memory id.
     """
     report, digest = find_report(report_beside(file)), file_sha256(file)
     built = next((item for item in report.targets if item.sha256 == digest), None) if report is not None else None

@@ -18,7 +18,7 @@ class Need(Enum):
     PROGRAM = "the check `bytes` failed"
     """The check needs the content of the file: :attr:`Subject.program`."""
     SOUND = "an earlier check failed, so the program is not run"
-    """The check runs the program. It must not run if an earlier check found the program unsafe."""
+    """The check executes the program, so it must not run if an earlier check found the program unsafe."""
     TORCH = "torch is not installed"
     """The check needs the package torch, which is always available in a build."""
 

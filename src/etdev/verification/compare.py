@@ -14,20 +14,20 @@ RELATIVE_TOLERANCE = {"float64": 1e-3, "float32": 1e-3, "float16": 1e-2, "bfloat
 """Maps a dtype to its default tolerance, a fraction of the largest magnitude in a sample's reference output.
 
 If that magnitude is below :data:`SMALLEST_PEAK`, the tolerance is a fraction of :data:`SMALLEST_PEAK`. The tolerances
-allow for kernels that sum in another order than eager PyTorch or round intermediate results. The tolerance of float64
-equals that of float32, because delegates and some kernels compute float64 in single precision. Outputs of other dtypes
-must be equal.
+allow for kernels that round intermediate results, or that sum in another order than eager PyTorch. The tolerance of
+float64 equals that of float32, because delegates and some kernels compute float64 in single precision. Outputs of other
+dtypes must be equal.
 """
 
 SMALLEST_PEAK = 1e-2
-"""Smallest magnitude for the computation of a tolerance. It replaces the magnitude of a smaller reference output."""
+"""Lower bound of the magnitude from which :func:`tolerance` computes a tolerance."""
 
 QUANTIZED_MARGIN_DB = 6.0
 QUANTIZED_SNR_RANGE = (3.0, 30.0)
 """Lowest and highest SNR, in dB, that etdev requires of a quantized target by default.
 
-The program is compared with the quantized model. The required SNR depends on the SNR of the quantized model against the
-float model. It is that SNR minus :data:`QUANTIZED_MARGIN_DB`, clamped to this range.
+The SNR of the program is measured against the quantized model. To compute the required SNR, measure the SNR of the
+quantized model against the float model, subtract :data:`QUANTIZED_MARGIN_DB`, and clamp the result to this range.
 
 The requirement depends on the model, because a delegate and the quantized model may round to different steps. The model
 amplifies such differences as much as its quantization noise. A wrong program has an SNR of about 0 dB.
@@ -47,7 +47,7 @@ class Difference:
     max_abs_error: float = 0.0
     allowed: float = math.inf
     excess: float = -math.inf
-    """Largest value of error minus allowed error, over all calls; at most 0 if all calls are within tolerance."""
+    """Largest value of ``error - allowed error`` in all calls; at most 0 if all calls are within tolerance."""
     signal: float = 0.0
     noise: float = 0.0
     worst: str = ""
@@ -58,7 +58,7 @@ class Difference:
     def snr_db(self) -> float | None:
         """Signal-to-noise ratio over all calls, in dB; None if the outputs equal the reference.
 
-        If all elements of the reference are zero, the signal is a single element of :data:`SMALLEST_PEAK`.
+        If all elements of the reference are zero, assume that one element is :data:`SMALLEST_PEAK`.
         """
         if self.noise == 0.0:
             return None
@@ -157,7 +157,7 @@ def _is_tensor(value: object) -> bool:
 
 
 def required_snr_db(reference_snr_db: float | None) -> float:
-    """Return the minimum SNR of the program against the quantized reference, in dB.
+    """Return the SNR, in dB, that the program must reach against the quantized reference.
 
     ``reference_snr_db`` is the SNR of the quantized reference against the float model; None if their outputs are equal.
     """
@@ -175,9 +175,11 @@ def steps_apart(error: float, step: float) -> int:
 def allowed_steps(quantization_error: float, step: float) -> int:
     """Return the error that kernels in fixed point may have against the quantized model, in quantization steps.
 
-    ``step`` is the scale of the output's integers. One step is for the rounding of the last kernel. The earlier kernels
-    also round differently. Their effect on the output may be as large as ``quantization_error``. This is the largest
-    difference between the quantized model and the float model, the effect of rounding all values. The result is at most
-    :data:`MOST_STEPS`, even for a model that quantization ruined.
+    ``step`` is the scale of the output's integers. ``quantization_error`` is the largest difference between the outputs
+    of the quantized model and of the float model.
+
+    One step is for the rounding of the last kernel. The earlier kernels also round differently than the quantized
+    model. Their effect on the output may reach ``quantization_error``, the effect of rounding all values. The result is
+    at most :data:`MOST_STEPS`, even for a model that quantization ruined.
     """
     return min(1 + math.ceil(quantization_error / step - 1e-6), MOST_STEPS)

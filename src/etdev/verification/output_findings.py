@@ -38,7 +38,7 @@ class Findings:
     row_ended: str | None = None
     """Reason why the calls in a row ended early; None if all calls in a row ran."""
     extremes: set[str] = field(default_factory=set)
-    """Ends of dynamic ranges at which methods ran in addition to the samples: ``smallest``, ``largest``."""
+    """Ends of dynamic ranges at which methods made extra calls: ``smallest``, ``largest``."""
     cut: bool = False
     """True if the limits in :class:`Effort` left out some samples or calls."""
     untried: list[str] = field(default_factory=list)

@@ -39,10 +39,10 @@ class ComparedOutput:
         return cls(method, position, first, second, third)
 
     def add(self, value: Any, wanted: Any, plain: Any, at: str, settings: Verify) -> None:
-        """Compare the program's output for one call with those of the reference and the float model.
+        """Compare the program's output for one call with the outputs of the reference and the float model.
 
-        ``value`` is the program's output, ``wanted`` the reference's and ``plain`` the float model's. ``at`` describes
-        the call.
+        ``value`` is the program's output. ``wanted`` is the reference's output, and ``plain`` is the float model's.
+        ``at`` describes the call.
         """
         before = len(self.against_reference.problems)
         self.against_reference.add(value, wanted, at)
@@ -139,7 +139,7 @@ def _judge(built: BuiltTarget, output: ComparedOutput, findings: Findings) -> No
 
 
 def _steps(built: BuiltTarget, output: ComparedOutput) -> dict[str, Any]:
-    """Return an output's error in quantization steps, the size of a step, and the allowed number of steps.
+    """Return a dict with an output's error in quantization steps, the size of a step, and the allowed steps.
 
     Return an empty dict for an output that kernels do not compute in fixed point.
     """

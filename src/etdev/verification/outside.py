@@ -46,7 +46,7 @@ def measure_outside(
     calls: Iterable[tuple[str, Sequence[Any]]],
     libraries: Sequence[Path] = (),
 ) -> tuple[MemoryOutside, ...] | str:
-    """Return the memory outside of the planned buffers for each called method, or the reason why it cannot be measured.
+    """Measure the memory of each called method outside of its planned buffers. If this fails, return the reason.
 
     ``path`` and ``data`` are the files of ``program``. ``calls`` contains the methods to call and their inputs.
     ``libraries`` are native libraries to open, in addition to those that packages register. All devices are simulated.

@@ -192,7 +192,7 @@ def _unbounded(*found: m.Tensor) -> bool:
 
 
 def _kernel_problems(plan: m.ExecutionPlan, call: m.KernelCall, devices: Mapping[int, Device]) -> Iterator[str]:
-    """Find arguments of a kernel call that are on devices; kernels run on the host.
+    """Find arguments of a kernel call that are not on the host, although kernels run on the host.
 
     An argument may be on any device if the operator reads only its sizes. A view must be on the device of its base.
     """

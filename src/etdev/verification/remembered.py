@@ -13,15 +13,16 @@ from etdev.pipeline.stages.known_outputs import KnownOutputs, key_of_call
 class RememberedCalls:
     """A runtime for one file that remembers outputs. If several checks make the same call, the call runs once.
 
-    Only calls on initial state are remembered. Such a call resets the state of all methods. If the call is repeated, it
-    is skipped. If the next call then continues from its state, the skipped call runs first.
+    Only calls on initial state are remembered. Such a call resets the state of all methods. A repeated call is skipped,
+    and returns the remembered outputs. If the next call continues from the state of a skipped call, the skipped call
+    runs first.
     """
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._known = KnownOutputs()
         self._skipped: tuple[str, Sequence[Any]] | None = None
-        """Method and inputs of the last call; None if that call was not skipped."""
+        """Method and inputs of the last call if that call was skipped; otherwise None."""
 
     def load(self, file: Path, *, shared: bool = False, data: Sequence[Path] = ()) -> tuple[str, ...]:
         """Load the file, as :meth:`Runtime.load` does. Every load must be of the same file."""

@@ -101,7 +101,7 @@ class BuiltTarget:
     notes: Mapping[str, MethodNotes] = field(default_factory=dict)
     """Maps a method to its notes in the sidecar, with instruction positions in the program's file; empty if unknown."""
     alteration: Alteration | None = None
-    """Difference between this file and the file that the build wrote; None if they are equal or this is unknown."""
+    """Difference between this file and the file that the build wrote; None if no difference is known."""
     since_built: str | None = None
     """Description, with advice, of changes to the model since the build; None if the model has not changed."""
     jobs: int = 1
@@ -156,8 +156,8 @@ class BuiltTarget:
     def representative_calls(self) -> Iterator[tuple[str, Tensors]]:
         """Yield calls of each method as ``(name, inputs)``. The inputs have the types that the program takes.
 
-        The first sample of a method is one call. A method with dynamic shapes or without samples gets a call with its
-        largest sizes.
+        For each method, yield a call with its first sample. If the method has dynamic shapes or no sample, also yield a
+        call with random inputs of the largest sizes.
         """
         for method, signature in self.reference.signatures.items():
             sample = next(iter(self.samples(method)), None)
@@ -177,7 +177,7 @@ class BuiltTarget:
         return None if declared is None else declared.samples
 
     def place(self, *key: str) -> str:
-        """Return the location in the config of ``key``, a key in the target's table."""
+        """Return the config location of ``key``, a key in the target's table."""
         return self.project.where("targets", self.target, *key)
 
     def remedy(self, where: str, hint: str) -> dict[str, Any]:
@@ -268,7 +268,7 @@ class Subject:
 
     @cached_property
     def outside(self) -> tuple[MemoryOutside, ...] | str:
-        """Memory of each method outside of its planned buffers, or the reason why it cannot be measured.
+        """Memory of each method outside of its planned buffers. If this memory cannot be measured, the reason.
 
         Only checks with ``Need.CONFIG`` and ``Need.PROGRAM`` may use this property.
         """

@@ -17,7 +17,7 @@ _FEW_CALLS = 4
 _BETWEEN_COUNTS = 0.1
 """Minimum interval in seconds between two updates of a count. More frequent updates are unreadable and slow."""
 _CALLS, _CALLED = "run", "calls"
-"""Texts that the display shows instead of a target's and a stage's name while :func:`shown_calls` counts calls."""
+"""Texts that the display shows in the places for target and stage while :func:`shown_calls` counts calls."""
 
 
 @contextmanager

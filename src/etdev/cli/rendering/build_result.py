@@ -212,7 +212,7 @@ def _tiling(decision: TilingDecision) -> str:
 def _slow(peaks: Sequence[int]) -> str:
     """Return a text on convolutions that keep a slow kernel.
 
-    ``peaks`` contains, for each of them, the bytes of memory that a faster form would need.
+    ``peaks`` contains one number for each convolution: the bytes of memory that a faster form would need.
     """
     kept = "a convolution keeps its" if len(peaks) == 1 else f"{len(peaks)} convolutions keep their"
     return f"{kept} slow kernel: another form would need about {max(peaks):,} bytes of memory"
@@ -323,7 +323,7 @@ def _counted(item: UndelegatedOps) -> str:
 
 
 def _verification_lines(checks: Sequence[CheckResult], unmet: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
-    """Yield lines about the checks: the ones that ran, then the required ones that did not run, then the others."""
+    """Yield lines about the checks: checks that ran, then required checks that did not run, then all other checks."""
     for check in checks:
         if check.status != "not run":
             yield from _check_lines(check, stream)

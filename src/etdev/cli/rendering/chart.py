@@ -68,7 +68,7 @@ def _framed(rows: Sequence[str], top: int) -> Iterator[str]:
 
 
 def _most_in_use(storages: Sequence[Storage], instants: int, columns: int) -> list[int]:
-    """Return the largest number of bytes in use during each column of the chart."""
+    """Return, for each column of the chart, the largest number of bytes in use at any instant in the column."""
     changes = [0] * (instants + 1)
     for storage in storages:
         changes[storage.start] += storage.size

@@ -22,7 +22,7 @@ def delegate_memory_texts(target: TargetResult) -> Iterator[str]:
 
 
 def rejection_texts(method: MethodResult) -> Iterator[str]:
-    """Yield a text for each op that backends left out of delegates for a stated reason, most frequent op first."""
+    """Yield a text for each op that backends rejected, with the reasons. The most frequent op comes first."""
     rejected = sorted((item for item in method.undelegated if item.reasons), key=lambda item: (-item.count, item.op))
     for item in rejected[:_LISTED_OPS]:
         reasons = [printable(reason) for reason in item.reasons[:_LISTED_REASONS]]

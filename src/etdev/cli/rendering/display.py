@@ -1,7 +1,7 @@
 """Live display on a terminal, drawn by a separate process, so that drawing continues while this process is busy.
 
 Imports of torch hold Python's lock for seconds, which stops all threads of this process. So the drawing process is
-forked before any other import. It receives events through a pipe, and ends when the process that writes to the pipe
+forked before any other import. It receives events from this process through a pipe, and ends when this process
 ends.
 """
 

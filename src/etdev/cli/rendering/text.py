@@ -32,7 +32,7 @@ def printable(text: str) -> str:
 
 
 def code_place(module: str | None, source: str | None) -> str:
-    """Return a text with a module and its line; empty if both are unknown."""
+    """Return a text with a module and its source line; empty if both are unknown."""
     if source is None:
         return printable(f"  {module}") if module else ""
     return printable(f"  {module} ({source})" if module else f"  {source}")

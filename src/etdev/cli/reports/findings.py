@@ -30,7 +30,7 @@ class Finding:
     """Message, as a sentence."""
     level: Level = "error"
     source: str | None = None
-    """File of the finding, with the same path as in messages, or another source, such as ``--set``."""
+    """Source of the finding: a file, with its path as in messages, or another source, such as ``--set``."""
     line: int | None = None
     """Line number, from 1."""
     column: int | None = None
@@ -81,7 +81,7 @@ def of_error(error: EtdevError) -> list[Finding]:
 
 
 def of_result(result: BuildResult) -> list[Finding]:
-    """Return the findings on targets that were not built and on check results, most serious first."""
+    """Return the findings on unbuilt targets and on check results, with the most serious findings first."""
     found = (
         finding
         for target in result.targets

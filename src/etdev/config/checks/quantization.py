@@ -36,7 +36,7 @@ def check_quantization(config: Raw) -> Iterator[Issue]:
 def _check_processor(target: Raw, scheme: Raw) -> Iterator[Issue]:
     """Check that a target for an Ethos-U uses a scheme that quantizes for this processor.
 
-    The compiler of an Ethos-U takes only ops that were quantized for it.
+    The compiler for an Ethos-U takes only ops that were quantized for this processor.
     """
     name, used = scheme["scheme"].value, target["quantize"].value
     for step in target["partitioners"].elements:

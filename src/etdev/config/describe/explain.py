@@ -101,7 +101,7 @@ def _stands_for(part: str | int, given: str | int) -> bool:
 
 
 def _keys(root: Node, path: KeyPath) -> list[Key]:
-    """Return the descriptions of a key. If the key's table is a union, each alternative may have a description."""
+    """Return the descriptions of a key. If its table is a union, each alternative may describe the key."""
     around = find(root, path[:-1])
     forms = [form for node in around for form in (node.options if isinstance(node, OneOf) else (node,))]
     return [form.keys[str(path[-1])] for form in forms if isinstance(form, TableOf) and path[-1] in form.keys]

@@ -308,11 +308,11 @@ _LIMITS = {
     "min_length": "of length at least",
     "max_length": "of length at most",
 }
-"""Word for each numeric constraint. The key is the name of the constraint's attribute in ``annotated_types``."""
+"""Maps the attribute of a constraint in ``annotated_types``, such as ``ge``, to words for messages."""
 
 
 def _flat(metadata: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the constraints as a flat list. ``Field(ge=1)`` inside ``Annotated`` contains a nested list."""
+    """Return the constraints as a flat tuple. Pydantic stores those of ``Field(ge=1)`` in a nested list."""
     flat: list[Any] = []
     for item in metadata:
         flat.extend(item.metadata if isinstance(item, FieldInfo) else (item,))

@@ -48,7 +48,7 @@ class FileSet:
     nulls: list[Problem] = field(default_factory=list)
     """One problem for each null in each file. A null counts even if a higher layer overrides the value."""
     incomplete: bool = False
-    """True if a file could not be read; keys that seem to be missing may then be in that file."""
+    """True if a file could not be read. Keys that seem to be missing may be in that file."""
 
 
 def read_files(main: Path, cwd: Path) -> FileSet:
@@ -126,7 +126,10 @@ class _Reader:
         return None
 
     def _at_mark(self, problem: Problem, key: KeyPath, name: str, mark: Mark) -> Problem:
-        """Return the problem of an unreadable file, moved to the ``extends`` entry that refers to this file."""
+        """Return the problem with a file that ``extends`` refers to.
+
+        If the file cannot be read, the location of the problem is the entry in ``extends``.
+        """
         if problem.rule != "file" or problem.line is not None:
             return problem
         file = f"`{problem.source}`" if problem.source else f"`{name}`"

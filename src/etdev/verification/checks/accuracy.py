@@ -97,7 +97,7 @@ class Run:
         return outputs[len(outputs) - self._model.outputs[self._method] :]
 
     def method(self, name: str) -> Run:
-        """Return a callable for another method of the same program, on the same state."""
+        """Return a function that calls another method of the same program on the same state."""
         if name not in self._model.signatures:
             raise ValueError(f"the program has no method {name!r}; its methods are {', '.join(self._model.signatures)}")
         return Run(self._runtime, self._model, name, self._jobs, self._tally, self._ends)
@@ -113,7 +113,7 @@ class AccuracyCheck(Check):
         """Return the reason why the metric is not computed; None if it is computed.
 
         The metric calls the program in the stock runtime. If the stock runtime cannot run the program, the metric uses
-        the replay. Then the check *replay* must have passed.
+        the replay. In that case, the check *replay* must have passed.
         """
         obstacle = subject.stock_obstacle
         if obstacle is not None and subject.results["replay"].status != "passed":

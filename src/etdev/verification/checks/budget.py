@@ -51,7 +51,7 @@ def check_budget(
     """Compare a file with each limit of ``[targets.X.budget]``, except the limits on growth and latency.
 
     ``outside`` returns the memory of each method outside of its planned buffers. If this memory cannot be measured,
-    ``outside`` returns the reason. It is called only if the config sets the limit ``ram``.
+    ``outside`` returns the reason. ``outside`` is called only if the config sets the limit ``ram``.
     """
     limits, unjudged = _Limits(project, target, measured), []
     budget = limits.budget
@@ -120,7 +120,7 @@ class _Limits:
         return self._bytes("ram", sum(size for _, size in parts.items), limit, lambda: parts, "ram")
 
     def of_scratch(self) -> Iterator[Limit | Unjudged]:
-        """Compare the largest scratch memory of any delegate with the limits."""
+        """Compare the largest ``scratch`` and ``fast_scratch`` of the file's delegates with the limits."""
         for key, limit in (("scratch", self.budget.scratch), ("fast_scratch", self.budget.fast_scratch)):
             if limit is not None:
                 sizes = self._measured.delegate_sizes(key)

@@ -93,7 +93,7 @@ class _Comparison:
     def judged(self) -> tuple[list[Limit], list[Unjudged]]:
         """Return the limits that were checked, and the limits that could not be checked.
 
-        A limit cannot be checked if it seems to be exceeded, but the baseline's figure is only a lower bound.
+        If the baseline's figure is only a lower bound and the growth exceeds the limit, the limit cannot be checked.
         """
         limits: list[Limit] = []
         unjudged: list[Unjudged] = []
@@ -125,7 +125,7 @@ class _Comparison:
         )
 
     def _cause(self, figure: _Figure) -> str:
-        """Describe the parts that grew. If none is known to have grown, describe the largest parts of the new file."""
+        """Describe the parts that grew or, if no part is known to have grown, the largest parts of the new file."""
         parts, before = figure.parts(_File(self.program, self.measured.path, self.measured.banks)), self.baseline
         is_known = not figure.is_bank or set(figure.place) <= set(before.banks.values())
         if before.program is not None and before.file is not None and is_known:

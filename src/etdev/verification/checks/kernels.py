@@ -51,7 +51,10 @@ class KernelsCheck(Check):
         return found.result(self.name, where=where, hint=hint)
 
     def _of_file(self, subject: Subject) -> CheckResult:
-        """Compare a file without a config with the wheel's runtime, if the wheel is installed."""
+        """Compare the file with the wheel's runtime, because the file has no config.
+
+        If the wheel is not installed, the check does not run.
+        """
         package = find_packages("executorch", remedy=BUILD_EXTRA)
         if not package.available:
             return not_run(

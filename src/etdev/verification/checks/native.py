@@ -45,7 +45,7 @@ class NativeCheck(Check):
     needs = (Need.CONFIG, Need.PROGRAM, Need.SOUND, Need.TORCH)
 
     def run(self, subject: Subject) -> CheckResult:
-        """Run as many samples as the check *replay* runs, and compare the outputs."""
+        """Run the same samples as the check *replay*, and compare the outputs."""
         program, built = subject.program, subject.built
         stock = None if subject.stock_obstacle else subject.stock_calls
         built = replace(built, effort=effort(program, alone=stock is None))

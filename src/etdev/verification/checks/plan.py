@@ -117,7 +117,7 @@ def check_linked(program: Program, linked: LinkedProgram) -> Finding:
 
 
 def check_existing(program: Program, objects: Path, *, share_state: bool) -> Finding:
-    """Check the memory plan of a file of an earlier build, and compare the file with its object program.
+    """Check the memory plan of a file that an earlier build wrote, and compare the file with its object program.
 
     ``objects`` is the path of the object program. If the object program is missing or belongs to another file, check
     only the plan. ``share_state`` is True if state tensors of the same name share memory across methods.

@@ -61,7 +61,7 @@ class ReplayCheck(Check):
 
 
 def effort(program: Program, *, alone: bool) -> Effort:
-    """Return how many samples and session calls to replay, and if the replay checks the config's limits.
+    """Return the extent of the replay: the number of samples and of session calls, and the limits to check.
 
     ``alone`` is True if the stock runtime cannot run the program. Otherwise, the replay does not check the config's
     limits, because the check *runtime* checks them over all samples.

@@ -91,7 +91,10 @@ def _load(built: BuiltTarget, runtime: Runtime, check: str) -> str | None:
 
 
 def _lacking_end(built: BuiltTarget) -> str | None:
-    """Describe the first input or output that is not quantized although the config requires this, or None."""
+    """Describe the first input or output that the config requires to be quantized, but that is not.
+
+    Return None if there is none.
+    """
     settings = built.project.config.targets[built.target].io
     for method, ends in built.ends.items():
         found = {(end.side, end.position) for end in ends}
@@ -178,9 +181,9 @@ def _summary(built: BuiltTarget, findings: Findings) -> str:
 
 
 def _in_steps(outputs: Sequence[OutputError]) -> Iterator[str]:
-    """Yield a text about the worst of the outputs that kernels compute in fixed point, if there are any.
+    """Yield a text about one output: the output with the largest ``steps - allowed_steps``.
 
-    The text states the error of this output in quantization steps.
+    Consider only outputs that kernels compute in fixed point. Without such outputs, yield nothing.
     """
     found = [item for item in outputs if item.steps is not None and item.allowed_steps is not None]
     if found:

@@ -20,7 +20,7 @@ def digest_of(blob: Blob) -> str:
 def own_ops_executors(program: Program, records: Mapping[str, DelegateRecord]) -> dict[str, ExecutorFactory]:
     """Map each delegate id to an executor factory. Omit an id if one of its blobs has no reference program.
 
-    ``records`` contains the reference programs. The key is the SHA-256 of the blob.
+    ``records`` maps the SHA-256 of a blob to a record, which may contain a reference program.
     """
     known: dict[str, bool] = {}
     for plan in program.execution_plan if records else ():
