@@ -61,6 +61,6 @@ def runtime_module() -> str:
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version's release. Return ``()`` for a text that does not begin with a number."""
+    """Return the release numbers of a version, such as ``(1, 5, 1)``; ``()`` for a text without a leading number."""
     found = _RELEASE.match(version)
     return tuple(map(int, found[0].split("."))) if found else ()

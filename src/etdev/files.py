@@ -53,7 +53,7 @@ _SPECIAL = ("this is a pipe, a device or a socket", "name a regular file")
 
 
 def describe_os_error(error: OSError) -> tuple[str, str | None]:
-    """Return the cause of a failed read or write, and a hint or None."""
+    """Return the tuple (cause of a failed read or write, hint). The hint may be None."""
     if isinstance(error, SpecialFileError):
         return _SPECIAL
     fallback = (error.strerror or str(error) or type(error).__name__, None)
@@ -95,11 +95,11 @@ def atomic_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
     """Yield a temporary file next to ``path``. When the block succeeds, the temporary file replaces ``path``.
 
     The file at ``path`` does not change before the block ends, and does not change if the block fails. Missing folders
-    are created. A character device or a pipe cannot be replaced, so the block then writes to ``path`` itself. Raises
+    are created. A character device or a pipe cannot be replaced. For such a ``path``, yield ``path`` itself. Raises
     :class:`WriteError` for failed writes. All other exceptions of the block propagate.
 
-    If ``durable`` is False, this function does not wait for the disk. After a power failure, the new file may then have
-    missing content. Readers of the file must check for this.
+    If ``durable`` is False, this function does not wait for the disk. In that case, content of the new file may be
+    missing after a power failure. Readers of the file must check for this.
     """
     if _is_stream(path):
         with write_errors_named(path, (None, os.fspath(path))):
@@ -349,7 +349,7 @@ def is_alive(process: int) -> bool:
 def _remove_unless_locked(path: Path) -> None:
     """Remove a temporary file or folder unless its writer has locked it.
 
-    The writer may run in another container. The writer's process id is then meaningless here, but the lock is visible.
+    The writer may run in another container. There, the process ids are different, but the lock is visible here, too.
     """
     with suppress(OSError):
         is_folder = path.is_dir() and not path.is_symlink()

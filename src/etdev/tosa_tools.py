@@ -41,7 +41,7 @@ def version() -> str | None:
 
 
 def problem() -> str | None:
-    """Return the reason why the package cannot be used; None if it can be. Imports nothing."""
+    """Return the reason why the package cannot be used; None if it is usable. Imports nothing."""
     if version() is None:
         return f"the package {DISTRIBUTION!r} is neither installed nor in {folder()}"
     if not (folder() / "ml_dtypes").is_dir() and util.find_spec("ml_dtypes") is None:

@@ -24,7 +24,7 @@ RUNTIME_PHRASES = {
     "native": "in ExecuTorch's C++ runtime",
     "replay": "by etdev's interpreter",
 }
-"""Phrase for each runtime, for messages about where a program ran. The key is the name of the runtime."""
+"""Maps the name of a runtime to a phrase for messages that state where a program ran."""
 
 ProgramArgument = Annotated[
     str | None,

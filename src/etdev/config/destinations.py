@@ -19,7 +19,7 @@ FORMS: dict[str, str] = {
     "s3": "s3://BUCKET/PREFIX",
     "adb": "adb:/PATH or adb://SERIAL/PATH",
 }
-"""Form of a valid URI for each scheme, for messages. The key is the scheme."""
+"""Maps a scheme to the form of a valid URI, for messages."""
 
 OPTIONS: dict[str, tuple[str, ...]] = {
     "smoke": ("file", "sftp", "adb"),

@@ -42,7 +42,7 @@ KernelLibrary = Literal["portable", "optimized", "quantized", "cortex-m"]
 Constant = bool | int | Number | str
 """A value that a constant method returns, or one item of a returned list."""
 Constants = dict[Identifier, Constant | Annotated[Many[Constant], Field(min_length=1)]]
-"""Values of constant methods. The key is the name of the constant method."""
+"""Maps the name of a constant method to the value that the method returns."""
 
 Size = Annotated[int, Field(ge=1, le=2**31 - 1)]
 """Size of one dimension; the runtime stores sizes in 32 bits."""

@@ -40,7 +40,7 @@ class Needs(_Part):
     An older runtime may be unable to load the program.
     """
     devices: tuple[str, ...] = Field(strict=False)
-    """Devices that the program uses, such as ``cuda:0``, without the host."""
+    """Devices other than the host that the program uses, such as ``cuda:0``."""
     operators: tuple[str, ...] = Field(strict=False)
     """Names of the kernels that the program calls, such as ``aten::add.out``."""
     delegates: tuple[str, ...] = Field(strict=False)

@@ -116,7 +116,7 @@ def plan(transport: Transport, release: Release, terms: Terms, now: datetime) ->
 def deploy(transport: Transport, release: Release, terms: Terms, now: datetime, stage: Stage = _unwatched) -> Outcome:
     """Make a release the current release at the target. Upload the release if the target does not have it.
 
-    Raises :class:`~etdev.errors.DeployError` if the deployment fails. The previous release then remains current.
+    Raises :class:`~etdev.errors.DeployError` if the deployment fails. A failure does not change the current release.
     """
     with stage("look"):
         cleared = clear(transport, now)

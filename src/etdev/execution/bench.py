@@ -28,7 +28,7 @@ from etdev.runtime.native.measure import measure_memory
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
 
 _RARE = 100
-"""Number of calls below which p99 is the time of the slowest call."""
+"""Minimum number of calls for p99. With fewer calls, p99 is the time of the slowest call."""
 
 
 @dataclass(frozen=True)

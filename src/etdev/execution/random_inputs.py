@@ -1,4 +1,4 @@
-"""Random inputs for a program of which only the file is known."""
+"""Random inputs for a program, derived only from the program's file."""
 
 from __future__ import annotations
 

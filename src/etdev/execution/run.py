@@ -63,7 +63,7 @@ class CallSpec:
     """True if the inputs are random."""
     seed: int = 0
     runtime: RuntimeName | None = None
-    """Runtime to use. If None, use the stock runtime if it can run the program, and the replay otherwise."""
+    """Runtime to use. None means the stock runtime or, if that runtime cannot run the program, the replay."""
     device_map: DeviceMap = field(default_factory=lambda: NO_MAP)
     data: tuple[Path, ...] = ()
     """Data files of the program."""
@@ -225,9 +225,9 @@ def chosen_runtime(
 ) -> Iterator[tuple[RuntimeName, str | None, Runtime]]:
     """Yield the name of the runtime, the reason why etdev chose the replay, and the runtime.
 
-    The reason is None if etdev did not choose the replay. If ``spec.runtime`` is None, etdev prefers the stock runtime.
-    etdev chooses the replay if there is a device map, or if the stock runtime cannot run the program. ``watch`` is an
-    option of the native runtime (:func:`open_native`).
+    For runtimes other than the replay, the reason is None. If ``spec.runtime`` is None, etdev prefers the stock
+    runtime. etdev chooses the replay if there is a device map, or if the stock runtime cannot run the program.
+    ``watch`` is an option of the native runtime (:func:`open_native`).
     """
     wanted, device_map = spec.runtime, spec.device_map
     if wanted == "native":

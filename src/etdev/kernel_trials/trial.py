@@ -61,7 +61,7 @@ class Trial:
     different: int = 0
     """Number of cases in which sharing memory changes the result or causes a crash."""
     refused: int = 0
-    """Number of cases in which the kernel fails only if memory is shared."""
+    """Number of cases that the kernel accepts without shared memory, but refuses with shared memory."""
     shapes: int = 0
     """Number of distinct shapes among the cases that ran."""
     dtypes: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class Trial:
 
     @property
     def verdict(self) -> Verdict:
-        """Return the conclusion from the numbers of cases."""
+        """Return the conclusion, which depends on the numbers of cases."""
         if self.different:
             return "unsafe"
         if self.refused or not self.identical:

@@ -36,7 +36,7 @@ def _load(name: str) -> Check:
 
 
 class _Plugin(Check):
-    """Wrapper of another package's check. An error of the check then states the name of that package."""
+    """Wrapper of another package's check. If the check raises an unexpected error, the message states the package."""
 
     def __init__(self, check: Check) -> None:
         self._check = check

@@ -30,7 +30,7 @@ _BOUNDS = Bounds(steps=200_000, memory=1 << 31)
 """Limits on instructions and memory of the interpreter when an untrusted file runs."""
 
 _Inputs = dict[str, list[tuple[Any, ...]]]
-"""Maps each method to the inputs of each of its calls."""
+"""Maps a method to a list with the inputs of each call."""
 
 
 def native_alone(path: Path, data: Sequence[Path], program: Program, device_map: DeviceMap) -> CheckResult:

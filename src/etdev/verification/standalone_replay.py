@@ -29,7 +29,7 @@ _BOUNDS = Bounds(steps=200_000, memory=1 << 31)
 """Limits on instructions and memory when an untrusted file runs."""
 
 Answers = dict[str, list[tuple[Any, ...]]]
-"""Maps each method to the outputs of each of its calls."""
+"""Maps a method to a list with the outputs of each call."""
 
 
 def replay_alone(program: Program, device_map: DeviceMap) -> CheckResult:

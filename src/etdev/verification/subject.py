@@ -268,7 +268,7 @@ class Subject:
 
     @cached_property
     def outside(self) -> tuple[MemoryOutside, ...] | str:
-        """Memory of each method outside of its planned buffers. If this memory cannot be measured, the reason.
+        """Memory of each method outside of its planned buffers, or the reason why the measurement failed.
 
         Only checks with ``Need.CONFIG`` and ``Need.PROGRAM`` may use this property.
         """

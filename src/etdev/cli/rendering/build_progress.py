@@ -42,7 +42,7 @@ def shown_progress(doing: str | None = None, *, quiet: bool) -> Iterator[Progres
 
 @contextmanager
 def shown_calls(total: int) -> Iterator[Callable[[], None]]:
-    """Show on the display how many calls of a method are done, the calls per second and the remaining time.
+    """Show on the display the number of finished calls of a method, the calls per second and the remaining time.
 
     The caller must call the yielded function after each call of the method.
     """

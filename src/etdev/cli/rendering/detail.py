@@ -19,5 +19,5 @@ class Detail(IntEnum):
 
 
 def wanted_detail(*, quiet: bool, verbose: int) -> Detail:
-    """Return the level of detail for the option ``-q`` and the number of options ``-v``."""
+    """Return the level of detail; ``verbose`` is the number of options ``-v``, and ``quiet`` is the option ``-q``."""
     return Detail.LINE if quiet else Detail(min(Detail.SHORT + verbose, Detail.DECISIONS))

@@ -38,7 +38,7 @@ def write_report(outputs: Outputs, report: Report, own: Mapping[str, Callable[[]
     """Write a report in the requested formats.
 
     ``own`` maps each of the command's other formats, such as ``text``, to a function that renders it. Raises
-    :class:`~etdev.errors.UsageError` if an output would replace a file with a finding.
+    :class:`~etdev.errors.UsageError` if an output would overwrite a file that a finding refers to.
     """
     outputs.refuse(*(finding.source for finding in report.findings))
     places = Places.here(os.environ)
@@ -63,7 +63,7 @@ def error_report(error: EtdevError, command: str) -> Report:
 
 @contextmanager
 def reported_errors(outputs: Outputs, command: str) -> Iterator[None]:
-    """Write an error of the block in the requested formats for CI systems, and raise the error again."""
+    """If the block raises an error, write the error in the requested formats for CI systems and raise it again."""
     try:
         yield
     except EtdevError as error:

@@ -61,7 +61,7 @@ KIND_WORDS = {
     "date": "a date or time",
     "nothing": "no value",
 }
-"""Phrase for each kind of raw value, for messages. The key is the name of the kind."""
+"""Maps the name of a kind of raw value to a phrase for messages."""
 
 
 def kind(value: object) -> str:

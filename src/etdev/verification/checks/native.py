@@ -146,7 +146,7 @@ class WitnessedRuntime:
 
 @contextmanager
 def _of_stock() -> Iterator[None]:
-    """Inside the block, make each error say that the stock runtime failed."""
+    """Inside the block, change the message of each error to state that the stock runtime failed."""
     try:
         yield
     except ProgramFailureError as error:

@@ -1,7 +1,7 @@
 """Check *replay*: runs the program in the interpreter, in the planned buffers, with poison in unused bytes.
 
-The outputs are compared as in the check *runtime*. The check *runtime* uses all samples. If it can run the program, the
-replay uses only a few samples.
+The outputs are compared as in the check *runtime*. The check *runtime* uses all samples. If the
+stock runtime can run the program, the replay uses only a few samples.
 """
 
 from __future__ import annotations
