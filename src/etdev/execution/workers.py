@@ -101,8 +101,8 @@ class OnWorkers:
     ) -> Iterator[tuple[Orchestrator, ProgramPool]]:
         """Start workers that load the whole program, and yield the orchestrator and the pool of programs.
 
-        If ``pinned`` is True, each worker is pinned to one core. An input on the workers' device is sent to each worker
-        only once if all samples share the tensor and the method does not overwrite the input.
+        If ``pinned`` is True, each worker is pinned to one core. An input on the workers' device may be the same tensor
+        in all samples. If the method does not overwrite this input, each worker receives it only once.
         """
         home = self._home(tuple(named_devices(self.program)))
         spec = self._spec(home) if home is not None and self.runtime == "replay" else WorkerSpec()

@@ -275,10 +275,10 @@ class _Extent:
 
 
 def _extents(plan: m.ExecutionPlan, buffer: int, inputs: DelegateInputs | None) -> list[_Extent]:
-    """Return the byte ranges that a method uses in a buffer, each with the instants at which its use starts and ends.
+    """Return the byte ranges that a method uses in a buffer, each with the start and end of its use.
 
-    If the method's data flow cannot be analyzed, return one range for each tensor, as if the tensors were in use one
-    after another.
+    If the method's data flow cannot be analyzed, return one range for each tensor. In that case, the uses of the ranges
+    do not overlap in time.
     """
     known = delegate_inputs(plan) if inputs is None else inputs.get(plan.name, {})
     calls = sum(isinstance(call, m.DelegateCall) for call in plan.instructions)

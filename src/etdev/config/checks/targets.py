@@ -90,7 +90,7 @@ def _check_scheme(config: Raw, target: Raw, quantized: Raw) -> Iterator[Issue]:
 
 
 def _check_quantized(quantized: Raw, declared: Raw, method: str) -> Iterator[Issue]:
-    """Check that each name is the name of a float32 input, or has the form of an output's name, such as ``output0``."""
+    """Check that each name belongs to a float32 input, or has the form of an output's name, such as ``output0``."""
     dtypes = {tensor["name"].value: tensor["dtype"].value for tensor in declared.elements}
     if not all(isinstance(name, str) for name in dtypes) or not isinstance(declared.value, list):
         return
