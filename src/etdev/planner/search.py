@@ -65,10 +65,7 @@ class Rule(NamedTuple):
 
 @kernel
 def next_answer(tables: Tables, state: State, rank: Table, section: int, before: int) -> int:
-    """Return the next buffer by rank that fits at the floor, or -1 if there is none.
-
-    The search starts after the buffer ``before``. If ``before`` is -1, it starts with the first buffer.
-    """
+    """Return the first buffer by rank after ``before`` that fits at the floor, or -1. With -1, start at the first."""
     chosen, chosen_rank = -1, len(rank)
     last_rank, last_kind = -1, -1
     if before >= 0:
@@ -130,10 +127,7 @@ def choose_section(
 
 @kernel
 def next_level(tables: Tables, state: State, section: int) -> int:
-    """Return the lowest possible new floor of a section if no buffer is placed at the present floor.
-
-    Return ``_FAR`` if no new floor is possible.
-    """
+    """Return the lowest new floor of a section if the present floor stays empty. Return ``_FAR`` if there is none."""
     floor, level = state.floor[section], _FAR
     for place in range(tables.crowd_start[section], tables.crowd_start[section + 1]):
         index = tables.crowd[place]
@@ -334,10 +328,7 @@ def ask(
 
 @kernel
 def go_back(tables: Tables, state: State, depth: int) -> int:
-    """Undo the answers of a frame's parent, and of all frames between the parent and the frame.
-
-    Return the depth of the parent, or -1 if the frame has no parent.
-    """
+    """Undo the answers of a frame's parent and of the frames between. Return the parent's depth, or -1 without one."""
     parent = state.frames[FRAME * depth + PARENT]
     if parent >= 0:
         for frame in range(depth - 1, parent - 1, -1):

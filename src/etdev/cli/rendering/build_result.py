@@ -210,10 +210,7 @@ def _tiling(decision: TilingDecision) -> str:
 
 
 def _slow(peaks: Sequence[int]) -> str:
-    """Return a text on convolutions that keep a slow kernel.
-
-    ``peaks`` contains one number for each convolution: the bytes of memory that a faster form would need.
-    """
+    """Return a text on convolutions that keep a slow kernel. ``peaks`` is the bytes that faster forms would need."""
     kept = "a convolution keeps its" if len(peaks) == 1 else f"{len(peaks)} convolutions keep their"
     return f"{kept} slow kernel: another form would need about {max(peaks):,} bytes of memory"
 
@@ -306,10 +303,7 @@ def describe_delegation(method: MethodResult) -> str:
 
 
 def _ops(method: MethodResult) -> str:
-    """Return the ops outside delegates as text, most frequent first.
-
-    If no op is in a delegate, list only the most frequent ops, and count the others.
-    """
+    """Return the ops outside delegates, most frequent first. Without delegates, list only the most frequent ops."""
     most = sorted(method.undelegated, key=lambda item: (-item.count, item.op))
     listed = len(most) if method.delegate_calls else _LISTED_OPS
     shown = ", ".join(_counted(item) for item in most[:listed])

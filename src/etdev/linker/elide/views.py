@@ -216,10 +216,7 @@ class _Views:
         )
 
     def _device_values_near(self, source: int, out: int) -> frozenset[int]:
-        """Return the inputs and outputs on devices that may share bytes with ``source`` or ``out``.
-
-        The result can include ``source`` and ``out`` themselves.
-        """
+        """Return the inputs and outputs on devices among ``source``, ``out`` and the values that share their bytes."""
         groups = {*self._groups_of(source), *self._groups_of(out)}
         return (self.method.caller_device_values & {source, out}).union(
             *(self._device_members[index] for index in groups)

@@ -102,10 +102,7 @@ class Reaching:
 
 
 _Left: TypeAlias = dict[int, tuple[frozenset[int], frozenset[int]]]
-"""Maps a value to a pair: its possible places and its possible tensors at the end of a call.
-
-The map contains only values that the next call may read before setting them.
-"""
+"""Maps a value that the next call may read before setting it to its possible places and tensors at a call's end."""
 
 
 @dataclass(slots=True)
@@ -378,9 +375,8 @@ class _Analysis:
     def _filled_with(self, position: int, place: int) -> Callable[[int], bool]:
         """Return a function that takes the number of a write, and returns True if the write stays visible after a fill.
 
-        The fill is at ``position`` and fills ``place``. Earlier writes to the same place stay visible. Earlier writes
-        to overlapping places stay visible only after the first fill in the same cycle. All other earlier content is
-        don't-care.
+        Earlier writes to the same place stay visible. Earlier writes to overlapping places stay visible only after the
+        first fill in the same cycle. All other earlier content is don't-care.
         """
         cycle = self._cycles[position]
         first = -1 if cycle in self._loops else self._first_fill[place, cycle]
