@@ -180,7 +180,7 @@ FLAWS: dict[str, tuple[Callable[[], Program], str]] = {
     ),
     "an output that is larger than planned": (
         lambda: program(method([tensor(4, at=0), tensor(2, at=16, shape_dynamism=DYNAMIC)], [sin(0, 1)])),
-        "16 bytes, but 8 are planned",
+        "16 bytes, but only 8 are planned",
     ),
     "an output of another element type": (
         lambda: program(

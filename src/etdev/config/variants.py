@@ -35,7 +35,7 @@ class Stack:
     problems: list[Problem]
     """Problems found while merging: undefined names in the profile, and overrides that cannot be applied."""
     unknown: frozenset[KeyPath] = frozenset()
-    """Keys of undefined entries, such as a target that no file defines. Missing keys in them are not reported."""
+    """Paths of entries that no file defines, such as a target. Keys that such an entry lacks are not reported."""
 
 
 class Variants:

@@ -114,9 +114,8 @@ def leftovers(transport: Transport, now: datetime) -> list[Leftover]:
 def half_removed(transport: Transport) -> Iterator[str]:
     """Yield the releases that lack a manifest because their removal was interrupted.
 
-    A release that another deployment is uploading may also lack its manifest. Until the manifest exists, that
-    deployment also has a temporary name. Therefore, this function reads the folders first, then the temporary names,
-    then the manifests.
+    An upload that still runs lacks its manifest as well, but has a temporary name until the manifest exists. To see at
+    least one of the two, this function reads the folders first, then the temporary names, then the manifests.
     """
     folders = releases(transport)
     making = {in_making(name) for name in transport.names("")}

@@ -30,7 +30,7 @@ _PLAIN_STEPS = 5_000_000
 
 
 class Restarts:
-    """Searches for plans of the same buffers. Each call of :meth:`fit` may state another capacity."""
+    """A series of searches for a plan of the same buffers. Each call of :meth:`fit` may use another capacity."""
 
     def __init__(self, tables: Tables, spent: int = 0) -> None:
         """Prepare the searches. ``spent`` is the number of steps spent so far by other searches for the problem."""

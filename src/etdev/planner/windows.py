@@ -66,8 +66,8 @@ class Fixer:
         """Return the buffers in use in a window around ``index``, as two lists.
 
         Buffers in the first list are in use only inside the window. Buffers in the second list are also in use outside.
-        The method widens the window while a buffer in the window ends above ``capacity`` and is also in use outside. If
-        the window has too many buffers, the method stops early and returns all of these buffers in the first list.
+        The method widens the window while a buffer in it has an end address above ``capacity`` and is also in use
+        outside. If the window gets too many buffers, the method stops and returns all its buffers in the first list.
         """
         begin, end = self._buffers[index].start, self._buffers[index].end
         while True:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 def own_sizes(graph_module: GraphModule, key: str) -> None:
     """Tag each size that only one delegate needs, so that the delegate computes the size itself.
 
-    The delegate must compute or receive the tensor with this size. A size is not tagged if any node between the tensor
-    and the delegate also leads to another delegate. With such a size, the delegate's nodes would not be convex.
+    A size is tagged only if the delegate computes or receives the tensor that has this size. It is not tagged if a node
+    between the tensor and the delegate also leads to another delegate: the delegate's nodes would not be convex.
     """
     import torch
 

@@ -35,7 +35,7 @@ _MATRIX_OPS = frozenset(f"aten.{name}" for name in ("addmm", "bmm", "convolution
 _LEAST_REPEATED = 1 << 16
 """A note reports weights that are in a file twice if they have at least this many bytes."""
 _LOW_SNR_DB = 10.0
-"""A note calls a target spoiled if its SNR against the float model is below this value, in dB.
+"""Lowest acceptable SNR of a target against the float model, in dB. Below it, a note says that the target is spoiled.
 
 At 10 dB, the error is 32 % of the signal.
 """

@@ -163,7 +163,8 @@ class RunTensor:
         needed = prod(sizes) * self.declared.scalar_type.itemsize
         if self.capacity is not None and needed > self.capacity:
             raise RunError(
-                f"{self.describe()} cannot be resized to {list(sizes)}: {needed} bytes, but {self.capacity} are planned"
+                f"{self.describe()} cannot be resized to {list(sizes)}: it would need {needed} bytes, but only "
+                f"{self.capacity} are planned"
             )
         self.sizes = sizes
 

@@ -23,9 +23,9 @@ AGAIN = -1
 Piece = tuple[int, int]
 """Bytes of a symbol from an offset on, as ``(symbol, offset)``."""
 Guards: TypeAlias = tuple[tuple[int, int], ...]
-"""Description of paths through a method, as pairs ``(merge, way)``.
+"""A set of paths through a method, as pairs ``(merge, way)``.
 
-On these paths, each ``merge`` was last entered on its incoming edge number ``way``.
+On all of these paths, the block ``merge`` was last entered through its incoming edge ``way``.
 """
 _Merged: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...], tuple[Valid, ...], bool]
 """Key of merged content, as ``(merge, symbols, offsets, extents, reached)``.

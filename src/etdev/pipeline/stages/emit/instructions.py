@@ -149,9 +149,9 @@ class _Walk:
         self._iterate(module, node, start)
 
     def _scan(self, module: GraphModule, node: Node) -> None:
-        """Match a scan: a map of several arguments and results, with carried values.
+        """Match a scan: a map op with several arguments and results that also carries values between iterations.
 
-        The carried values are copied in before the loop and after each iteration.
+        Before the loop and after each iteration, the carried values are copied to the inputs of the next iteration.
         """
         carried, sliced = (len(node.args[position]) for position in (1, 2))  # type: ignore[arg-type]
         self._call(module, node, "aten::sym_size", "int")

@@ -184,7 +184,7 @@ def quantize_input(conversion: InputConversion) -> None:
 
 
 def quantize_output(program: ExportedProgram, conversion: OutputConversion) -> None:
-    """Make the graph return the integers before the conversion. Other users of the floats do not change."""
+    """Make the graph return the integers that the conversion reads. Other users of its floats do not change."""
     import torch
 
     graph, output = program.graph, program.graph.output_node()
