@@ -53,6 +53,7 @@ def folder(tmp_path: Path) -> Path:
         ("etdev build -p ", ["ci"]),
         ("etdev build -c other.yaml -t ", ["board", "phone"]),
         ("etdev build -c broken.toml -t ", []),
+        ("etdev build -c broken.toml -c other.yaml -t ", ["board", "phone"]),
         ("etdev build -c missing.toml -t ", []),
         ("etdev init --template min", ["minimal"]),
     ],

@@ -26,6 +26,7 @@ prints the same.
 
 Results go to standard output, progress and errors to standard error. [ci.md](ci.md) has the
 [formats of `--output`](ci.md#output-formats) and the [exit codes](ci.md#exit-codes).
+An option with a value may be given once, unless its text says that it is repeatable.
 
 | command | does |
 |---|---|

@@ -12,8 +12,10 @@ from importlib import import_module
 from typing import Any, ClassVar
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
+
+from etdev.errors import UsageError
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
 
@@ -57,6 +59,39 @@ class LazyGroup(TyperGroup):
             formatter.write_dl([(name, entry.summary) for name, entry in self.entries.items()])
 
 
+class Command(TyperCommand):
+    """A typer command that refuses a second value for an option with one value. typer would use the last value."""
+
+    def make_parser(self, ctx: Any) -> Any:
+        parser = super().make_parser(ctx)
+        for option in {*parser._long_opt.values(), *parser._short_opt.values()}:
+            if option.action == "store" and not ctx.resilient_parsing:  # Shell completion reads unfinished lines.
+                _refuse_second_value(option)
+        return parser
+
+
+def _refuse_second_value(option: Any) -> None:
+    """Let the parser raise :class:`~etdev.errors.UsageError` when it meets a second value for this option."""
+    process = option.process
+
+    def process_once(value: Any, state: Any) -> None:
+        if option.dest in state.opts:
+            name = max(option.obj.opts, key=len)
+            first, second = (repr(str(item)) for item in (state.opts[option.dest], value))
+            message = f"this option takes one value, and the command line has two: {first} and {second}"
+            raise UsageError(message, where=name, hint=_ONE_VALUE.get(name, "remove one of them"))
+        process(value, state)
+
+    option.process = process_once
+
+
+_ONE_VALUE = {
+    "--method": "call each method with a command of its own. To call several methods on the same state, list the calls "
+    "in `verify.sessions`, or use the `--call` of a project of `etdev runner`"
+}
+"""Remedies for a second value of an option, by the name of the option, where it is more than to remove one value."""
+
+
 def load(name: str, entry: Entry | Group) -> Any:
     """Import a command or group of the table, and return its command object."""
     if isinstance(entry, Group):
@@ -65,7 +100,7 @@ def load(name: str, entry: Entry | Group) -> Any:
     else:
         app = _typer_app()
         module, _, function = entry.target.partition(":")
-        app.command(name)(getattr(import_module(module), function))
+        app.command(name, cls=Command)(getattr(import_module(module), function))
     return get_command(app)
 
 
