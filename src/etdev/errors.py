@@ -25,7 +25,7 @@ class ExitCode(IntEnum):
     BUILD_FAILED = 4
     """The build produced no artifact, or verification rejected the artifact."""
     LOCK_STALE = 5
-    """Something does not match ``etdev.lock``."""
+    """Something does not match the lock."""
     DEPLOY_FAILED = 6
     """The release was not deployed. The previous release is still the current one."""
     BUG = 70

@@ -350,7 +350,7 @@ def test_weights_that_a_file_alone_does_not_tell_are_not_judged(
     assert check.status == "not run"
     assert check.summary == (
         f"budget.growth.weights: old/cpu/{reason}: set `baseline.from` to the folder of the baseline's build, "
-        "or to a commit with the etdev.lock of that build (`git:REF`); judged: copies in a call the same"
+        "or to a commit with the lock of that build (`git:REF`); judged: copies in a call the same"
     )
     assert check.unjudged == "etdev.toml:9:29 (targets.cpu.budget.growth.weights)"
     assert growth("copies = 0", before, "old/cpu/tiny.pte").status == "passed"

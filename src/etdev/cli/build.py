@@ -39,7 +39,7 @@ NoCacheOption = Annotated[
     bool, typer.Option("--no-cache", help="Build again even if nothing has changed since an earlier build.")
 ]
 LockedOption = Annotated[
-    bool, typer.Option("--locked", help="Fail with exit code 5 if the build differs from etdev.lock.")
+    bool, typer.Option("--locked", help="Fail with exit code 5 if the build differs from the lock.")
 ]
 KeepGoingOption = Annotated[bool, typer.Option("--keep-going", help="Build the other targets, too, if a target fails.")]
 

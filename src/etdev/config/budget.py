@@ -123,6 +123,6 @@ class Baseline(Table):
 
     from_: BaselineSource = Field(
         alias="from",
-        description="`git:REF`, the commit whose `etdev.lock` has the figures; the output folder of another "
+        description="`git:REF`, the commit whose lock has the figures; the output folder of another "
         "build; or a `.pte` file, if only one target is built.",
     )

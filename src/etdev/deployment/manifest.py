@@ -77,7 +77,7 @@ class Manifest(_Part):
     needs: Needs
     verification: tuple[Check, ...] = Field(strict=False)
     lock: str | None
-    """SHA-256 of the ``etdev.lock`` next to the config, or None if there is no lock."""
+    """SHA-256 of the lock next to the config, or None if there is no lock."""
 
     def to_bytes(self) -> bytes:
         """Return the content of ``manifest.json``. Equal manifests produce equal content."""

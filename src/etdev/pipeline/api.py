@@ -55,7 +55,7 @@ def build(
     * ``require``: names of checks that must run.
     * ``verify=False``: stop after writing.
     * ``cache=False``: build again even if nothing has changed since an earlier build.
-    * ``locked``: require that all inputs and outputs match ``etdev.lock``.
+    * ``locked``: require that all inputs and outputs match the lock.
     * ``device_map``: local devices that replace the programs' devices, such as ``cuda:0=sim``.
     * ``jobs``: number of targets built at the same time, each in a process of its own; None for the config's number.
     * ``keep_going``: report a target's error in :attr:`BuildResult.failed` instead of raising it.

@@ -133,7 +133,7 @@ def _from_file(name: str, file: Path, banks: Mapping[int, str]) -> Baseline:
 
 def _why_more_weights(name: str, program: Program) -> str | None:
     hint = (
-        "set `baseline.from` to the folder of the baseline's build, or to a commit with the etdev.lock of "
+        "set `baseline.from` to the folder of the baseline's build, or to a commit with the lock of "
         "that build (`git:REF`)"
     )
     if next(missing_data(program), None) is not None:

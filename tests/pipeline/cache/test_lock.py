@@ -237,6 +237,20 @@ def test_a_target_that_is_gone_goes_from_the_lock(config: Path) -> None:
     assert list(lock_of(config).targets) == ["cpu"]
 
 
+def test_two_configs_in_one_folder_have_two_locks(config: Path) -> None:
+    """Another config keeps its targets in a lock of its own, and takes none out of the first one."""
+    before = config.with_name("etdev.lock").read_bytes()
+    other = config.with_name("board.toml")
+    other.write_text(config.read_text().replace("[targets.naive.memory]", "[targets.board.memory]"))
+    etdev.build(other, verify=False, overrides=["targets.cpu.memory.alignment=64"])  # It is not in a lock.
+    assert not config.with_name("board.lock").exists()
+    etdev.build(other, verify=False)
+    assert config.with_name("etdev.lock").read_bytes() == before
+    assert list(read_lock(config.with_name("board.lock").read_text(), "").targets) == ["board", "cpu"]
+    for place in (config, other):
+        assert etdev.build(place, verify=False, locked=True).ok
+
+
 def test_a_lock_that_stays_as_it_is_needs_no_place_to_write(tmp_path: Path) -> None:
     project = make_project(tmp_path, LINEAR_CONFIG + "\n[targets.cpu]\n")
     (tmp_path / ".etdev.lock.held").mkdir()

@@ -6,6 +6,7 @@ import hashlib
 import os
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from etdev.files import file_sha256
 from etdev.pipeline.cache import Cache
-from etdev.pipeline.cache.digests import Digests
+from etdev.pipeline.cache.digests import Digests, digest_of_names
 from etdev.pipeline.cache.entries import Entry, Facts, Output, Reads, differences, flattened
 from etdev.pipeline.cache.store import Store
 from support.projects import LINEAR_CONFIG, make_project
@@ -213,6 +214,30 @@ def test_a_difference_names_key_and_values() -> None:
         'targets.cpu.memory.planner is "naive", and was "best"',
         'torch is "2.13", and was "2.12"',
     ]
+
+
+@pytest.mark.parametrize(
+    ("config", "lock"),
+    [
+        ("etdev.toml", "etdev.lock"),
+        ("etdev.yaml", "etdev.lock"),
+        ("pyproject.toml", "etdev.lock"),
+        ("board.toml", "board.lock"),
+        ("board.rev-2.yml", "board.rev-2.lock"),
+    ],
+)
+def test_each_config_has_a_lock_of_its_own(config: str, lock: str, tmp_path: Path) -> None:
+    """Writing it adds no name to the folder, for a model whose code lists the folder."""
+    project = make_project(tmp_path, LINEAR_CONFIG + "\n[targets.cpu]\n")
+    loaded = replace(project.loaded, path=tmp_path / config)
+    (tmp_path / config).touch()
+    before = digest_of_names(tmp_path)
+    place = replace(project, loaded=loaded).lock
+    assert place == tmp_path / lock
+    place.touch()
+    assert digest_of_names(tmp_path) == before
+    (tmp_path / "other.lock").touch()
+    assert digest_of_names(tmp_path) != before
 
 
 def test_outputs_that_cannot_be_kept_fail_no_build(

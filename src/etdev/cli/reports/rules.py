@@ -53,7 +53,7 @@ ERROR_RULES: Mapping[str, str] = {
     "runner": "A C++ project for a program could not be written",
     "write": "A file could not be written",
     "verify": "Verification could not run",
-    "lock": "Inputs or outputs differ from etdev.lock",
+    "lock": "Inputs or outputs differ from the lock",
     "build": "The build failed in another way",
 }
 """Rules for errors that end a command. Each rule maps to a description."""

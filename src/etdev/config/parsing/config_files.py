@@ -12,6 +12,7 @@ from etdev.errors import ConfigError, Problem
 from etdev.files import describe_os_error, open_file
 
 DEFAULT_NAMES = ("etdev.toml", "etdev.yaml", "etdev.yml")
+SUFFIXES = (".toml", ".yaml", ".yml")
 PYPROJECT = "pyproject.toml"
 _TOOL: KeyPath = ("tool", "etdev")
 
@@ -45,11 +46,19 @@ def has_config(cwd: Path) -> bool:
     return any(os.path.exists(cwd / name) for name in DEFAULT_NAMES) or _is_tool_table(cwd / PYPROJECT)
 
 
+def lock_name(config: str) -> str:
+    """Return the name of the lock of a config file, from the name of that file: ``NAME.lock`` for ``NAME.toml``.
+
+    For ``pyproject.toml``, whose name is not etdev's own, it is ``etdev.lock``.
+    """
+    return "etdev.lock" if config == PYPROJECT else f"{os.path.splitext(config)[0]}.lock"
+
+
 def read_document(path: Path, source: str) -> Document:
     """Read one config file. Messages call the file ``source``. Raises :class:`ConfigError`."""
     if os.path.isdir(path):
         raise refuse(source, "this is a folder", None, rule="file", hint="use the path of the config file in it")
-    if path.suffix not in (".toml", ".yaml", ".yml"):
+    if path.suffix not in SUFFIXES:
         message = "the name of a config file ends in .toml, .yaml or .yml"
         raise refuse(source, message, None, rule="file")
     text = _decode(_read(path, source), source)

@@ -32,7 +32,7 @@ def build_project(project: Project, options: BuildOptions) -> BuildResult:
 
     If another build of one of these targets is running, wait until that build ends.
 
-    A target is entered in ``etdev.lock`` if it is :attr:`~etdev.pipeline.builder.finished.Finished.good`. With
+    A target is entered in the lock if it is :attr:`~etdev.pipeline.builder.finished.Finished.good`. With
     :attr:`BuildOptions.locked`, all inputs and outputs must match the lock. ``results.json`` contains the outcome of
     each target, even if an error ends the build.
 

@@ -34,7 +34,7 @@ class Finished(Part):
 
     result: TargetResult
     locked: LockedTarget
-    """The target's entry for ``etdev.lock``."""
+    """The target's entry for the lock."""
 
     changed: tuple[str, ...] = ()
     """Input files of the target that changed during the build."""

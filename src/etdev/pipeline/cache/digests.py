@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from etdev.config.parsing.config_files import SUFFIXES, lock_name
 from etdev.files import open_file
 
 _TABLE = """
@@ -26,8 +27,8 @@ A file system's clock may be too coarse to distinguish two changes within this t
 _WAIT_SECONDS = 5.0
 """Maximum time in seconds to wait until another process has written its digests to the database."""
 
-_OWN = ("build", "etdev.lock")
-"""Default names of the files and folders that etdev itself adds to a project."""
+_OUTPUT = "build"
+"""Default name of the output folder, which etdev itself adds to a project."""
 
 _Stamp = tuple[int, int, int, int, int]
 
@@ -99,7 +100,9 @@ def digest_of_names(folder: Path) -> str:
 
     Ignore hidden names, and names of files that Python or etdev adds.
     """
-    seen = sorted(name for name in os.listdir(folder) if not name.startswith((".", "__pycache__")) and name not in _OWN)
+    names = os.listdir(folder)
+    own = {_OUTPUT, *(lock_name(name) for name in names if name.endswith(SUFFIXES))}
+    seen = sorted(name for name in names if not name.startswith((".", "__pycache__")) and name not in own)
     return digest_of_text("\n".join(seen))
 
 

@@ -1,4 +1,7 @@
-"""``etdev.lock``: the inputs, digests and figures of every target. Users commit it with the config."""
+"""The lock of a config, such as ``etdev.lock``: inputs, digests and figures of every target.
+
+Users commit it with the config.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ _SHOWN = 10
 
 
 class LockStaleError(EtdevError):
-    """Error for a build whose inputs or outputs differ from ``etdev.lock``."""
+    """Error for a build whose inputs or outputs differ from the lock."""
 
     exit_code = ExitCode.LOCK_STALE
     rule = "lock"

@@ -10,6 +10,7 @@ from etdev.config.issues import CONFLICT
 from etdev.config.limits import RESULTS
 from etdev.config.loader import LoadedConfig
 from etdev.config.models import Config
+from etdev.config.parsing.config_files import lock_name
 from etdev.errors import ConfigError
 from etdev.pipeline.results.report import REPORT
 
@@ -49,8 +50,8 @@ class Project:
 
     @property
     def lock(self) -> Path:
-        """Path of ``etdev.lock``, next to the config."""
-        return self.loaded.root / "etdev.lock"
+        """Path of the lock, next to the config: ``etdev.lock``, or ``NAME.lock`` for another config ``NAME.toml``."""
+        return self.loaded.root / lock_name(self.loaded.path.name)
 
     @property
     def files(self) -> list[Path]:

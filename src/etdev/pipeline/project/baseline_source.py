@@ -1,4 +1,4 @@
-"""Sources of a baseline's figures: a report, a folder of reports, or the ``etdev.lock`` of a commit."""
+"""Sources of a baseline's figures: a report, a folder of reports, or the lock of a commit."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def exclusive_outputs(project: Project, targets: Sequence[str], progress: Progre
 
 @contextmanager
 def exclusive_lock_file(project: Project) -> Iterator[None]:
-    """Keep other processes from using ``etdev.lock`` while the block reads and writes it.
+    """Keep other processes from using the lock of the config while the block reads and writes it.
 
     Raises :class:`~etdev.errors.WriteError`.
     """

@@ -27,7 +27,7 @@ class BuildOptions:
     cache: bool = True
     """False to build again even if nothing has changed since an earlier build."""
     locked: bool = False
-    """True to require that all inputs and outputs match ``etdev.lock``."""
+    """True to require that all inputs and outputs match the lock."""
     device_map: DeviceMap = field(default_factory=lambda: NO_MAP)
     """Local devices that replace the devices of programs."""
     jobs: int | None = None

@@ -1,4 +1,4 @@
-"""Figures of a built program, for budgets, baselines and ``etdev.lock``."""
+"""Figures of a built program, for budgets, baselines and the lock."""
 
 from __future__ import annotations
 
