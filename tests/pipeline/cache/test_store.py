@@ -240,6 +240,76 @@ def test_each_config_has_a_lock_of_its_own(config: str, lock: str, tmp_path: Pat
     assert digest_of_names(tmp_path) != before
 
 
+@pytest.mark.parametrize(
+    ("was", "now", "told"),
+    [
+        (
+            {"stated": []},
+            {"stated": ["model.share_state"]},
+            ["the config sets model.share_state, and did not before"],
+        ),
+        ({"stated": ["a"]}, {"stated": []}, ["the config does not set a, and did before"]),
+        (
+            {"forms": ["linear", "permute"]},
+            {"forms": ["permute"]},
+            ["the lowering cannot use the form `linear`, and could before"],
+        ),
+        ({"forms": []}, {"forms": ["linear"]}, ["the lowering can use the form `linear`, and could not before"]),
+        (
+            {"run": {"require": ["native"]}},
+            {"run": {"require": ["replay", "native"]}},
+            ["the check `replay` is required, and was not before"],
+        ),
+        (
+            {"run": {"require": ["native", "replay"]}},
+            {"run": {"require": ["replay", "native"]}},
+            ["the required checks are in another order"],
+        ),
+        (
+            {"run": {"verify": True}},
+            {"run": {"verify": False}},
+            ["verification (off with --no-verify) is false, and was true"],
+        ),
+        (
+            {"run": {"device map": {}}},
+            {"run": {"device map": {"cuda:0": "sim"}}},
+            ['the place of cuda:0 in --device-map is "sim", and was not set'],
+        ),
+        ({"run": {"baseline": "ab"}}, {"run": {"baseline": "cd"}}, ["the baseline has changed"]),
+        (
+            {"run": {"native libraries": {"a.so": "1"}}},
+            {"run": {"native libraries": {"a.so": "2"}}},
+            ["the native library a.so has changed"],
+        ),
+        (
+            {"bases": {"model.entry": "."}},
+            {"bases": {"model.entry": ".."}},
+            ['the folder of the modules in model.entry is "..", and was "."'],
+        ),
+        (
+            {"banks": {"room": 4, "elide": {"views": True}}},
+            {"banks": {"room": 8, "elide": {"views": False}}},
+            [
+                "targets.cpu.elide.views is false, and was true",
+                "the size of all memory banks together is 8, and was 4",
+            ],
+        ),
+        (
+            {"targets": {"this": {"partitioners": []}}},
+            {"targets": {"this": {"partitioners": [{"backend": "xnnpack"}]}}},
+            ['targets.cpu.partitioners[0].backend is "xnnpack", and was not set'],
+        ),
+        ({"version": 1}, {"version": 1, "methods": {}}, ["methods is empty, and was not set"]),
+        ({"version": 1, "methods": {}}, {"version": 1}, ["methods is not set, and was empty"]),
+    ],
+)
+def test_facts_that_are_not_keys_are_told_in_words(
+    was: dict[str, object], now: dict[str, object], told: list[str]
+) -> None:
+    before, after = (Facts(settings=flattened(tree), versions={}) for tree in (was, now))
+    assert [item.message for item in differences(before, after, "cpu")] == told
+
+
 def test_outputs_that_cannot_be_kept_fail_no_build(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

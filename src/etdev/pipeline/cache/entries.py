@@ -10,11 +10,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from etdev.pipeline.cache.digests import digest_of_text
+from etdev.pipeline.cache.phrases import setting_changes, shown
 
 Level = Literal["object", "linked", "reference"]
 """Content of an entry: the object program, the whole verified target, or the quantized model's outputs."""
-
-_ABSENT = object()
 
 ABSENT = ""
 """Digest of a file that does not exist."""
@@ -123,13 +122,9 @@ def _leaves(value: Any, key: str) -> Iterator[tuple[str, Plain]]:
 
 def differences(was: Facts, now: Facts, target: str) -> Iterator[Difference]:
     """Yield a difference for each fact that differs between an earlier build of a target and the current one."""
-    for what, before, after in (("setting", was.settings, now.settings), ("version", was.versions, now.versions)):
-        for key in sorted({*before, *after}):
-            old, new = before.get(key, _ABSENT), after.get(key, _ABSENT)
-            if old != new:
-                name = key.replace("targets.this", f"targets.{target}", 1)
-                yield Difference(what, name, f"{name} is {_shown(new)}, and was {_shown(old)}")
-
-
-def _shown(value: object) -> str:
-    return "not set" if value is _ABSENT else json.dumps(value)
+    for change in setting_changes(was.settings, now.settings, target):
+        yield Difference("setting", change.name, change.message)
+    for name in sorted({*was.versions, *now.versions}):
+        old, new = (shown(facts.versions[name]) if name in facts.versions else "not set" for facts in (was, now))
+        if old != new:
+            yield Difference("version", name, f"{name} is {new}, and was {old}")

@@ -1,0 +1,127 @@
+"""Sentences on settings that differ between two builds, in the words of the config and of the command line.
+
+Most settings are keys of the config, and a sentence names the key. Some facts of a build are not keys
+(:mod:`etdev.pipeline.cache.facts`), and this module has their phrases.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+Settings = Mapping[str, object]
+"""Values by flattened key, as in :attr:`~etdev.pipeline.cache.entries.Facts.settings`."""
+
+_ABSENT = object()
+_ENTRY = re.compile(r"(?P<list>.+)\[\d*\]")
+
+
+class Change(NamedTuple):
+    """A setting that differs, and a sentence on the difference."""
+
+    name: str
+    message: str
+
+
+def setting_changes(was: Settings, now: Settings, target: str) -> Iterator[Change]:
+    """Yield a change for each setting of a target that differs between an earlier build and the current one."""
+    for key in sorted({*was, *now}):
+        old, new = was.get(key, _ABSENT), now.get(key, _ABSENT)
+        entry = _ENTRY.fullmatch(key)
+        if old != new and not (entry and entry["list"] in _SETS) and not _is_told_by_entries(key, was, now):
+            yield _change(key, old, new, target)
+    for name, (what, phrase) in _SETS.items():
+        before, after = _entries(was, name), _entries(now, name)
+        yield from (Change(name, phrase(item, True)) for item in after if item not in before)
+        yield from (Change(name, phrase(item, False)) for item in before if item not in after)
+        if before != after and set(before) == set(after):
+            yield Change(name, f"{what} are in another order")
+
+
+def shown(value: object) -> str:
+    """Return the value of a setting for a sentence."""
+    return "not set" if value is _ABSENT else json.dumps(value)
+
+
+def _change(key: str, old: object, new: object, target: str) -> Change:
+    if key.endswith(("[]", "{}")):
+        name = _config_key(key[:-2], target)
+        return Change(
+            name, f"{name} is not set, and was empty" if new is _ABSENT else f"{name} is empty, and was not set"
+        )
+    for prefix, phrase in _PHRASES.items():
+        if key.startswith(prefix):
+            name = phrase.format(key[len(prefix) :])
+            return Change(key, f"{name} is {shown(new)}, and was {shown(old)}")
+    for prefix, phrase in _DIGESTS.items():
+        if key.startswith(prefix):
+            return Change(key, f"{phrase.format(key[len(prefix) :])} has changed")
+    name = _config_key(key, target)
+    return Change(name, f"{name} is {shown(new)}, and was {shown(old)}")
+
+
+def _config_key(key: str, target: str) -> str:
+    """Return the key of the config from which a setting comes."""
+    for prefix, place in _COPIES.items():
+        if key.startswith(prefix):
+            return f"targets.{target}.{place}{key[len(prefix) :]}"
+    return key.replace("targets.this", f"targets.{target}", 1)
+
+
+def _is_told_by_entries(key: str, was: Settings, now: Settings) -> bool:
+    """Return True for the mark of an empty table or list that has entries in the other build."""
+    if not key.endswith(("[]", "{}")):
+        return False
+    begins = key[:-2] + ("[" if key.endswith("[]") else ".")
+    return any(other != key and other.startswith(begins) for other in (*was, *now))
+
+
+def _entries(settings: Settings, name: str) -> list[object]:
+    """Return the entries of a flattened list."""
+    found = ((_ENTRY.fullmatch(key), value) for key, value in settings.items() if not key.endswith("[]"))
+    return [value for match, value in found if match and match["list"] == name]
+
+
+def _stated(key: object, there: bool) -> str:
+    return f"the config sets {key}, and did not before" if there else f"the config does not set {key}, and did before"
+
+
+def _form(form: object, there: bool) -> str:
+    can, could = ("can", "could not") if there else ("cannot", "could")
+    return f"the lowering {can} use the form `{form}`, and {could} before"
+
+
+def _required(check: object, there: bool) -> str:
+    return f"the check `{check}` is {'' if there else 'not '}required, and was{' not' if there else ''} before"
+
+
+_SETS: Mapping[str, tuple[str, Callable[[object, bool], str]]] = {
+    "stated": ("the keys that the config sets", _stated),
+    "forms": ("the forms of the lowering", _form),
+    "run.require": ("the required checks", _required),
+}
+"""Lists of names: what they are, and the phrase for a name that was added (True) or removed (False)."""
+_PHRASES = {
+    "bases.": "the folder of the modules in {}",
+    "run.verify": "verification (off with --no-verify)",
+    "run.device map.": "the place of {} in --device-map",
+    "run.devices.cuda": "the list of this machine's CUDA devices",
+    "run.devices.CUDA_VISIBLE_DEVICES": "the environment variable CUDA_VISIBLE_DEVICES",
+    "run.machine": "this machine",
+    "banks.room": "the size of all memory banks together",
+}
+"""Phrases for facts with a readable value, by the beginning of the key; the rest of the key is inserted."""
+_DIGESTS = {
+    "run.baseline": "the baseline",
+    "run.native libraries.": "the native library {}",
+}
+"""Phrases for facts whose value is a digest."""
+_COPIES = {
+    "banks.alignment": "memory.alignment",
+    "banks.order": "memory.order",
+    "banks.io": "io",
+    "banks.elide": "elide",
+}
+"""Facts that copy a key of the target, with that key."""
