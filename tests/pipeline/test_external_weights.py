@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ pytest.importorskip("executorch", reason="needs the extra `build`")
 import torch
 
 import etdev
+from etdev import compat
 from etdev.errors import ExitCode, ProgramError, UsageError
 from etdev.execution.bench import BenchOptions, bench_file
 from etdev.execution.run import RunOptions, run_file
@@ -311,7 +314,7 @@ SESSIONS = """
 
 
 def test_methods_that_share_state_and_weights(tmp_path: Path) -> None:
-    """The runtime's loader of such programs takes no external data, so they are joined for it; state stays inside."""
+    """Verification joins them for the runtime, whose loader took no data file before executorch 1.5."""
     config = write_project(
         tmp_path,
         """
@@ -338,6 +341,28 @@ def test_methods_that_share_state_and_weights(tmp_path: Path) -> None:
     program, data = pair(tmp_path, "portable")
     assert {item.key for item in flat_tensor.read(data).named_data} >= {"layer.weight", "layer.bias"}
     assert read(program).mutable_data_segments
+    if compat.installed() != "1.4.1":
+        one = torch.ones(4)
+        runtime = shared_runtime()
+        runtime.load(program, data=(data,), shared=True)
+        expected = [runtime.call(name, (one,))[0].tolist() for name in ("forward", "peek", "forward")]
+        done = subprocess.run(
+            [sys.executable, "-c", IN_PYTHON, str(program), str(data)], capture_output=True, text=True, check=True
+        )
+        assert json.loads(done.stdout) == expected
+
+
+IN_PYTHON = """
+import json, sys
+from pathlib import Path
+import torch
+from executorch.runtime import Runtime
+program = Runtime.get().load_program(Path(sys.argv[1]), data_path=Path(sys.argv[2]))
+methods = {name: program.load_method(name) for name in ("forward", "peek")}
+calls = [methods[name].execute([torch.ones(4)])[0].tolist() for name in ("forward", "peek", "forward")]
+print(json.dumps(calls))
+"""
+"""The calls that docs/deploy.md describes for a program with a data file and shared state."""
 
 
 RETURNED = """
