@@ -317,6 +317,16 @@ LOWERING = {
             "this happens in branches of torch.cond: move the op out of the branch, or remove this partitioner",
         ),
     ),
+    "a slice that ends at a tensor's value": (
+        _config(),
+        _model("return (x * 2)[: x.sum().long().item()]"),
+        Failure(
+            LowerError,
+            TARGET,
+            f"aten.slice.Tensor ({AT}) takes a size from a tensor's value, and ExecuTorch cannot lower it",
+            "select with a mask, `x[torch.arange(x.shape[0]) < n]` instead of `x[:n]`, or cut outside of the model",
+        ),
+    ),
     "constants in a method without inputs": (
         """
 version = 1

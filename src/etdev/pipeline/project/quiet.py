@@ -35,6 +35,17 @@ def quiet_libraries(*, verbose: bool = False) -> Iterator[None]:
 
 
 @contextmanager
+def without_logs(name: str) -> Iterator[None]:
+    """Drop all messages of the logger with this name, errors too."""
+    logger = logging.getLogger(name)
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+@contextmanager
 def held_back() -> Iterator[None]:
     """Capture the output that torch prints in the block, and drop torch's log messages.
 

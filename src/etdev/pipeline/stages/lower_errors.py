@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from etdev.errors import EmitError, EtdevError, LowerError
 from etdev.pipeline.project import Project
+from etdev.pipeline.project.quiet import without_logs
 from etdev.pipeline.stages.artifacts import ExportedModel
 from etdev.pipeline.stages.trials import find_dtype, on_numbers
 
@@ -33,14 +34,21 @@ _FRAME = re.compile(r'File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>\S+)'
 _UNBOUNDED = re.compile(r"Cannot evaluate .*upper bound", re.DOTALL)
 _IN_A_BODY = re.compile(r"operator '(?P<op>aten\.\w+_\.\w+)' is not functional")
 _LIFTED = re.compile(r"Input spec name \S*lifted_tensor\S* does not match node name")
+_DATA_DEPENDENT = re.compile(r"Could not guard on data-dependent expression")
+_EXECUTING = re.compile(r"While executing .*target=torch\.ops\.(?P<op>[\w.]+)\]")
 _VERBOSE = "run with -v for the whole trace"
+
+
+_TRACES = "torch._subclasses.fake_tensor"
+"""Logger that repeats the trace of the error that follows."""
 
 
 @contextmanager
 def translated_lowering(project: Project, target: str, names: list[str], exported: ExportedModel) -> Iterator[None]:
     """Convert errors of partitioners and of the edge dialect's checks to :class:`~etdev.errors.LowerError`."""
     try:
-        yield
+        with without_logs(_TRACES):
+            yield
     except EtdevError:
         raise
     except Exception as error:
@@ -84,6 +92,8 @@ def _explain_lowering(
             where=where,
             hint="return the new value from the branch or the loop, and copy it to the buffer afterwards",
         )
+    if _DATA_DEPENDENT.search(text):
+        return _data_dependent(project, text, where)
     if _LIFTED.search(text):
         return LowerError(
             "ExecuTorch cannot lower a method that has no inputs and uses several constants",
@@ -100,6 +110,20 @@ def _explain_lowering(
         f"lowering target {target!r} failed ({steps}): {root_cause(error)}",
         where=project.where("targets", target, "partitioners") if names else where,
         hint=hint,
+    )
+
+
+def _data_dependent(project: Project, text: str, where: str) -> LowerError:
+    """Return the error for an op whose result has a size that depends on the values of a tensor."""
+    executing = _EXECUTING.search(text)
+    op = executing["op"] if executing else "an op"
+    cuts = op.startswith("aten.slice.")
+    return LowerError(
+        f"{op}{_line_in(project, text)} takes a size from a tensor's value, and ExecuTorch cannot lower it",
+        where=where,
+        hint="select with a mask, `x[torch.arange(x.shape[0]) < n]` instead of `x[:n]`, or cut outside of the model"
+        if cuts
+        else "compute with the maximum size, and select from the result with a mask",
     )
 
 
@@ -238,8 +262,13 @@ def line_of_node(project: Project, node: Node) -> str:
 
     Return an empty text if the node does not come from a file in the config's folder.
     """
+    return _line_in(project, node.meta.get("stack_trace") or "")
+
+
+def _line_in(project: Project, trace: str) -> str:
+    """Return the innermost source line of the project in a trace, as `` (model.py:12, in forward)``."""
     root = project.loaded.root
-    for frame in reversed(list(_FRAME.finditer(node.meta.get("stack_trace") or ""))):
+    for frame in reversed(list(_FRAME.finditer(trace))):
         if (path := Path(frame["file"])).is_relative_to(root):
             return f" ({path.relative_to(root)}:{frame['line']}, in {frame['name']})"
     return ""
