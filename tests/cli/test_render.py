@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from etdev.cli.rendering.build_result import describe_delegation, render_result
-from etdev.cli.rendering.delegates import rejection_texts
+from etdev.cli.rendering.build_result import render_result
+from etdev.cli.rendering.delegates import describe_delegation, rejection_texts
 from etdev.cli.rendering.detail import Detail
 from etdev.config.check_names import BUILT_IN
 from etdev.decisions import Elision, InPlace, TilingDecision
@@ -100,6 +100,12 @@ APART = InPlace(6, "aten::add.out", 0, None, 2_048, "argument 0 is needed afterw
 RESULT = BuildResult(
     project="digits",
     config=str(Path.cwd() / "etdev.toml"),
+    overrides={
+        "methods.forward.samples": "data:few",
+        "targets.portable.memory.planner": "naive",
+        "targets.portable.partitioners": [{"backend": "xnnpack"}],
+        "targets.gpu.budget.copies": 7,
+    },
     versions={"etdev": "0.1.0"},
     targets=(
         target(

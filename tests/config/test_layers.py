@@ -91,6 +91,28 @@ def test_origins(tmp_path: Path) -> None:
     assert loaded.files == (tmp_path / "etdev.toml", tmp_path / "sub/below.toml")
 
 
+def test_overrides_are_values_of_variables_and_of_the_command_line(tmp_path: Path) -> None:
+    """The last one of a key, lists and new tables as a whole; not what the file states, nor where a build runs."""
+    text = f"{MINIMAL}\nmemory.planner = 'best'\n[profiles.ci.targets.cpu]\nverify.atol = 1.0\n"
+    found = load(
+        tmp_path,
+        text,
+        "etdev.toml",
+        "targets.cpu.memory.planner=naive",
+        "targets.cpu.budget={ file = '1MB', memory = { cpu = '2MB' } }",
+        "targets.cpu.partitioners=[{ backend = 'xnnpack' }]",
+        environ={"ETDEV__TARGETS__CPU__MEMORY__PLANNER": "greedy", "ETDEV__RUN__JOBS": "2"},
+        profile="ci",
+    )
+    assert found.overrides == {
+        "targets.cpu.memory.planner": "naive",
+        "targets.cpu.budget.file": "1MB",
+        "targets.cpu.budget.memory.cpu": "2MB",
+        "targets.cpu.partitioners": [{"backend": "xnnpack"}],
+    }
+    assert load(tmp_path, profile="ci").overrides == {}
+
+
 def test_paths_resolve_beside_the_file_that_states_them(tmp_path: Path) -> None:
     _files(tmp_path, a__below='model.weights = "../w.safetensors"\nproject.out = "out"\n')
     _files(tmp_path, b__etdev=MINIMAL.replace("[model]", 'extends = "../a/below.toml"\n[model]'))

@@ -16,7 +16,7 @@ from etdev.config.checks import CHECKS
 from etdev.config.describe.grammar import entries_of
 from etdev.config.issues import REFERENCE
 from etdev.config.keys import KeyPath, format_key, nearest
-from etdev.config.layers import Layer, Origin
+from etdev.config.layers import Layer, Origin, lookup
 from etdev.config.models import Config
 from etdev.config.parsing.config_files import display, find_config
 from etdev.config.parsing.extends import read_files
@@ -80,6 +80,22 @@ class LoadedConfig:
         if origin is None:
             return Problem(message, format_key(key), hint=hint, rule=rule)
         return origin.problem(key, message, rule, hint)
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """Values that environment variables and ``--set`` state, by key in its text form.
+
+        Keys of ``run`` and ``deploy`` are left out, because they do not affect a build.
+        """
+        keys = [
+            key
+            for key, origin in self.origins.items()
+            if origin.layer in ("environment", "command line") and key[:1] not in ((), ("run",), ("deploy",))
+        ]
+        values = [key for key in keys if not any(isinstance(part, int) for part in key)]  # Lists are whole values.
+        tables = {key[:length] for key in values for length in range(len(key))}
+        found = {key: [lookup(layer.data, key) for layer in self.layers] for key in values if key not in tables}
+        return {format_key(key): [value for there, value in own if there][-1] for key, own in found.items()}
 
     def resolve(self, *key: str | int) -> Path:
         """Return the path in a value as an absolute path.

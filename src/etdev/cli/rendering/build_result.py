@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from etdev.cli.rendering.banks import bank_lines
-from etdev.cli.rendering.delegates import delegate_memory_texts, rejection_texts
+from etdev.cli.rendering.delegates import delegate_memory_texts, describe_delegation, rejection_texts
 from etdev.cli.rendering.detail import Detail
 from etdev.cli.rendering.link_decisions import decision_lines, describe_order, kind_name
 from etdev.cli.rendering.output import paint
-from etdev.cli.rendering.text import count, escaped, printable
+from etdev.cli.rendering.text import count, escaped, line, lines, printable
 from etdev.config.check_names import unjudged_level
+from etdev.config.keys import toml_name
 from etdev.decisions import TilingDecision
 from etdev.pipeline.results.decision_counts import KINDS
 from etdev.pipeline.results.never_ran import never_ran
@@ -24,9 +26,7 @@ from etdev.pipeline.results.result import (
     BuildResult,
     CheckResult,
     FailedTarget,
-    MethodResult,
     TargetResult,
-    UndelegatedOps,
 )
 from etdev.units import format_seconds, format_size
 
@@ -35,17 +35,15 @@ if TYPE_CHECKING:
     from etdev.program.info import BufferInfo
 
 _COLOURS = {"passed": "green", "failed": "red", "not run": "yellow"}
-_LABEL_WIDTH = 11
-_LISTED_OPS = 4
 
 
 def render_result(result: BuildResult, shown: Detail, stream: TextIO | None = None) -> str:
     """Return the result as text: a block of lines for each target, and a summary line."""
     stream = stream or sys.stdout
     if shown is Detail.LINE:
-        lines = [line for target in result.targets for line in _one_line(result, target, stream)]
-        lines += [line for failed in result.failed for line in _failed_lines(failed, stream)]
-        return "\n".join([*lines, _verdict(result)]) + "\n"
+        texts = [text for target in result.targets for text in _one_line(result, target, stream)]
+        texts += [text for failed in result.failed for text in _failed_lines(failed, stream)]
+        return "\n".join([*texts, _verdict(result)]) + "\n"
     block = _short_lines if shown is Detail.SHORT else partial(_target_lines, verbose=shown is Detail.DECISIONS)
     blocks = ["\n".join(block(result, target, stream)) for target in result.targets]
     blocks += ["\n".join(_failed_lines(failed, stream)) for failed in result.failed]
@@ -56,11 +54,11 @@ def render_files(result: FilesResult, shown: Detail, stream: TextIO | None = Non
     """Return the result of verifying files without a config: a block for each file, and a summary line."""
     stream = stream or sys.stdout
     if shown is Detail.LINE:
-        lines = []
+        texts = []
         for file in result.files:
-            lines += [f"{paint(printable(file.file), stream=stream)}  {_file_kind(file)}"]
-            lines += _failed_check_lines(file.checks, stream)
-        return "\n".join(lines) + "\n"
+            texts += [f"{paint(printable(file.file), stream=stream)}  {_file_kind(file)}"]
+            texts += _failed_check_lines(file.checks, stream)
+        return "\n".join(texts) + "\n"
     blocks = ["\n".join(_checked_file_lines(file, stream)) for file in result.files]
     kinds = Counter(_file_kind(file) for file in result.files)
     number = len(result.files)
@@ -96,13 +94,14 @@ def _one_line(result: BuildResult, target: TargetResult, stream: TextIO) -> Iter
 
 def _short_lines(result: BuildResult, target: TargetResult, stream: TextIO) -> Iterator[str]:
     yield f"{paint(target.name, stream=stream)}  {_place(result, target)}  {format_size(target.size)}"
+    yield from _override_lines(result, target)
     yield from _data_lines(target)
     if target.banks is not None:
         yield from bank_lines(target.banks, [method.buffers for method in target.methods])
     elif target.memory:
         greedy = _greedy(target)
         other = "the same" if greedy == target.memory else _sizes(greedy)
-        yield _line("memory", f"{_sizes(target.memory)} planned; ExecuTorch's planner: {other}")
+        yield line("memory", f"{_sizes(target.memory)} planned; ExecuTorch's planner: {other}")
     yield from _short_verification(target.checks, target.unmet, stream)
     yield from _remarks(target, stream)
 
@@ -121,12 +120,12 @@ def _short_verification(checks: Sequence[CheckResult], unmet: Sequence[CheckResu
     counts += [f"{len(failed)} failed ({_names(failed)})"] if failed else []
     counts += [f"{unasked} not needed"] if unasked else []
     counts += [f"{len(others)} not run ({_names(others)})"] if others else []
-    yield _line("checks", ", ".join(counts))
+    yield line("checks", ", ".join(counts))
     yield from _failed_check_lines(checks, stream)
     yield from _unmet_lines(unmet, stream)
     for check in others:
         if check.unjudged is not None and unjudged_level(check.name) == "warning":
-            yield _line(check.name, f"{paint('not run', _COLOURS['not run'], stream=stream)}  {escaped(check.summary)}")
+            yield line(check.name, f"{paint('not run', _COLOURS['not run'], stream=stream)}  {escaped(check.summary)}")
 
 
 def _place(result: BuildResult, target: TargetResult) -> Path:
@@ -150,42 +149,50 @@ def _greedy(target: TargetResult) -> dict[str, int]:
     return found
 
 
+def _override_lines(result: BuildResult, target: TargetResult) -> list[str]:
+    """Return the values that environment variables and ``--set`` stated, without those of other targets."""
+    own = f"targets.{toml_name(target.name)}."
+    found = {key: value for key, value in result.overrides.items() if key.startswith(own) or key[:8] != "targets."}
+    return lines("set", [printable(f"{key} = {json.dumps(value)}") for key, value in found.items()])
+
+
 def _data_lines(target: TargetResult) -> Iterator[str]:
     for data in target.data:
-        yield _line("data", f"{data.name}  {format_size(data.size)} ({data.size:,} bytes)")
+        yield line("data", f"{data.name}  {format_size(data.size)} ({data.size:,} bytes)")
 
 
 def _remarks(target: TargetResult, stream: TextIO) -> Iterator[str]:
     warning = never_ran(target)
     if warning is not None:
-        yield _line("warning", paint(warning.message, "yellow", stream=stream))
-        yield _line("", f"help: {warning.hint}")
+        yield line("warning", paint(warning.message, "yellow", stream=stream))
+        yield line("", f"help: {warning.hint}")
     for text in target.notes:
-        yield _line("note", text)
+        yield line("note", text)
 
 
 def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO, *, verbose: bool) -> Iterator[str]:
     scheme = f", {target.quantize}" if target.quantize else ""
     heading = paint(target.name, stream=stream)
     yield f"{heading}  {_place(result, target)}  {format_size(target.size)} ({target.size:,} bytes{scheme})"
+    yield from _override_lines(result, target)
     yield from _data_lines(target)
     for method in target.methods:
         label = "ops" if len(target.methods) == 1 else method.name
-        yield _line(label, describe_delegation(method))
-        yield from (_line("", text) for text in rejection_texts(method))
+        yield line(label, describe_delegation(method))
+        yield from (line("", text) for text in rejection_texts(method))
         if method.forms:
             counts = ", ".join(f"{name} {number}" for name, number in method.forms.items())
-            yield _line("", f"in other forms: {counts}")
+            yield line("", f"in other forms: {counts}")
         if method.tiling is not None and method.tiling.memory_saved is not None:
-            yield _line("", _tiling(method.tiling))
+            yield line("", _tiling(method.tiling))
         if method.slow_convolutions:
-            yield _line("", _slow(method.slow_convolutions))
+            yield line("", _slow(method.slow_convolutions))
         if method.order is not None:
-            yield _line("", describe_order(method.order))
+            yield line("", describe_order(method.order))
         for tensor in method.quantized:
-            yield _line("", f"quantized: {tensor}")
+            yield line("", f"quantized: {tensor}")
     yield from _memory_lines(target)
-    yield from (_line("", text) for text in delegate_memory_texts(target))
+    yield from (line("", text) for text in delegate_memory_texts(target))
     if verbose:
         for method in target.methods:
             name = method.name if len(target.methods) > 1 else None
@@ -195,7 +202,7 @@ def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO, *, 
     if target.seconds:
         total = format_seconds(sum(target.seconds.values()))
         stages = ", ".join(f"{stage} {format_seconds(seconds)}" for stage, seconds in target.seconds.items())
-        yield _line("time", f"{total}: {stages}")
+        yield line("time", f"{total}: {stages}")
 
 
 def _tiling(decision: TilingDecision) -> str:
@@ -218,7 +225,7 @@ def _slow(peaks: Sequence[int]) -> str:
 def _failed_lines(failed: FailedTarget, stream: TextIO) -> Iterator[str]:
     yield f"{paint(failed.name, stream=stream)}  not built"
     for error in failed.errors:
-        yield _line("error", f"{paint('failed', _COLOURS['failed'], stream=stream)}   {escaped(error.message)}")
+        yield line("error", f"{paint('failed', _COLOURS['failed'], stream=stream)}   {escaped(error.message)}")
         yield from _remedy_lines(error.where, error.hint)
 
 
@@ -232,17 +239,17 @@ def _memory_lines(target: TargetResult) -> Iterator[str]:
     totals = ", ".join(f"{device} {format_size(size)}" for device, size in target.memory.items())
     decided = "".join(f", {text}" for text in (_copies_removed(target), _in_place(target)) if text)
     if len(buffers) == 1:
-        yield _line("memory", f"{totals} ({_compared(buffers[0][1])}){decided}")
+        yield line("memory", f"{totals} ({_compared(buffers[0][1])}){decided}")
         yield from _transfer_lines(target)
         return
-    yield _line("memory", f"{totals}{decided}")
+    yield line("memory", f"{totals}{decided}")
     for name, buffer in buffers:
         kind = "state" if buffer.state else buffer.label
-        yield _line("", f"{name}, {kind}: {format_size(buffer.size)} ({_compared(buffer)})")
+        yield line("", f"{name}, {kind}: {format_size(buffer.size)} ({_compared(buffer)})")
     yield from _transfer_lines(target)
     if target.shared_state:
         names = ", ".join(target.shared_state)
-        yield _line("", f"shared by methods: {names}; the program's loader must give all methods the same buffers")
+        yield line("", f"shared by methods: {names}; the program's loader must give all methods the same buffers")
 
 
 def _transfer_lines(target: TargetResult) -> Iterator[str]:
@@ -250,7 +257,7 @@ def _transfer_lines(target: TargetResult) -> Iterator[str]:
     for method in target.methods:
         if method.transfers.total:
             name = f"{method.name}, " if len(target.methods) > 1 else ""
-            yield _line("", f"{name}copied in a call: {method.transfers}")
+            yield line("", f"{name}copied in a call: {method.transfers}")
 
 
 def _copies_removed(target: TargetResult) -> str:
@@ -289,33 +296,6 @@ def _compared(buffer: BufferInfo) -> str:
     return f"{least}; {greedy}"
 
 
-def describe_delegation(method: MethodResult) -> str:
-    """Return a text with the number of ops in delegates, and the ops that run on the runtime's own kernels."""
-    rest = sum(item.count for item in method.undelegated)
-    if not method.delegate_calls:
-        return f"{rest}, all on the runtime's own kernels: {_ops(method)}"
-    calls = ", ".join(f"{count} call{'s' * (count > 1)} of {name}" for name, count in method.delegate_calls.items())
-    text = f"{method.delegated_ops + rest}: {method.delegated_ops} in {calls}"
-    if not rest:
-        return text
-    cost = ", splitting the delegate" if sum(method.delegate_calls.values()) > 1 else ""
-    return f"{text}, {rest} on the runtime's own kernels{cost}: {_ops(method)}"
-
-
-def _ops(method: MethodResult) -> str:
-    """Return the ops outside delegates, most frequent first. Without delegates, list only the most frequent ops."""
-    most = sorted(method.undelegated, key=lambda item: (-item.count, item.op))
-    listed = len(most) if method.delegate_calls else _LISTED_OPS
-    shown = ", ".join(_counted(item) for item in most[:listed])
-    hidden = len(most) - listed
-    return f"{shown} and {hidden} more" if hidden > 0 else shown or "none"
-
-
-def _counted(item: UndelegatedOps) -> str:
-    name = item.op.removesuffix(".default")
-    return f"{name} x{item.count}" if item.count > 1 else name
-
-
 def _verification_lines(checks: Sequence[CheckResult], unmet: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
     """Yield lines about the checks: checks that ran, then required checks that did not run, then all other checks."""
     for check in checks:
@@ -327,7 +307,7 @@ def _verification_lines(checks: Sequence[CheckResult], unmet: Sequence[CheckResu
 
 def _unmet_lines(unmet: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
     for check in unmet:
-        yield _line(check.name, f"{paint('not run', 'red', stream=stream)}  required, but {escaped(check.summary)}")
+        yield line(check.name, f"{paint('not run', 'red', stream=stream)}  required, but {escaped(check.summary)}")
 
 
 def _failed_check_lines(checks: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
@@ -338,24 +318,24 @@ def _failed_check_lines(checks: Sequence[CheckResult], stream: TextIO) -> Iterat
 
 def _check_lines(check: CheckResult, stream: TextIO) -> Iterator[str]:
     status = paint(check.status, _COLOURS[check.status], stream=stream)
-    yield _line(check.name, f"{status}   {escaped(check.summary)}")
+    yield line(check.name, f"{status}   {escaped(check.summary)}")
     if check.failures:
         first, *others = check.failures
         yield from _remedy_lines(first.where, first.hint)
         for failure in others:
-            yield _line("", f"         {escaped(failure.message)}")
+            yield line("", f"         {escaped(failure.message)}")
             yield from _remedy_lines(failure.where, failure.hint)
         return
     for problem in check.problems[1:]:
-        yield _line("", f"         {escaped(problem)}")
+        yield line("", f"         {escaped(problem)}")
     yield from _remedy_lines(check.where, check.hint)
 
 
 def _remedy_lines(where: str | None, hint: str | None) -> Iterator[str]:
     if where is not None:
-        yield _line("", f"         at {where}")
+        yield line("", f"         at {where}")
     if hint is not None:
-        yield _line("", f"         help: {hint}")
+        yield line("", f"         help: {hint}")
 
 
 def _not_run_lines(skipped: Sequence[CheckResult]) -> Iterator[str]:
@@ -363,12 +343,11 @@ def _not_run_lines(skipped: Sequence[CheckResult]) -> Iterator[str]:
     groups: dict[str, list[CheckResult]] = {}
     for check in skipped:
         groups.setdefault(check.summary, []).append(check)
-    lines: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {}
     for reason, checks in groups.items():
-        line = "" if reason in NOTHING_TO_ASK else reason
-        lines.setdefault(line, []).append(f"{_names(checks)}: {escaped(reason)}")
-    for texts in lines.values():
-        yield _line("not run", "; ".join(texts))
+        found.setdefault("" if reason in NOTHING_TO_ASK else reason, []).append(f"{_names(checks)}: {escaped(reason)}")
+    for texts in found.values():
+        yield line("not run", "; ".join(texts))
 
 
 def _verdict(result: BuildResult) -> str:
@@ -393,7 +372,3 @@ def _kind(target: TargetResult) -> str:
 
 def _names(checks: Iterable[CheckResult]) -> str:
     return ", ".join(check.name for check in checks)
-
-
-def _line(label: str, text: str) -> str:
-    return f"  {label:<{_LABEL_WIDTH - 1}} {text}"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from etdev.cli.rendering.text import code_place, count, printable
-from etdev.pipeline.results.result import MethodResult, TargetResult
+from etdev.pipeline.results.result import MethodResult, TargetResult, UndelegatedOps
 from etdev.units import format_size
 
 _LISTED_OPS = 8
 _LISTED_REASONS = 3
+_LISTED_UNDELEGATED = 4
 
 
 def delegate_memory_texts(target: TargetResult) -> Iterator[str]:
@@ -32,3 +33,30 @@ def rejection_texts(method: MethodResult) -> Iterator[str]:
         yield f"{op}{code_place(item.module, item.source)}: {'; '.join(reasons)}"
     if (hidden := len(rejected) - _LISTED_OPS) > 0:
         yield f"reasons for {count(hidden, 'more op')} are in report.json"
+
+
+def describe_delegation(method: MethodResult) -> str:
+    """Return a text with the number of ops in delegates, and with the ops that run on the runtime's own kernels."""
+    rest = sum(item.count for item in method.undelegated)
+    if not method.delegate_calls:
+        return f"{rest}, all on the runtime's own kernels: {_ops(method)}"
+    calls = ", ".join(f"{count(number, 'call')} of {name}" for name, number in method.delegate_calls.items())
+    text = f"{method.delegated_ops + rest}: {method.delegated_ops} in {calls}"
+    if not rest:
+        return text
+    cost = ", splitting the delegate" if sum(method.delegate_calls.values()) > 1 else ""
+    return f"{text}, {rest} on the runtime's own kernels{cost}: {_ops(method)}"
+
+
+def _ops(method: MethodResult) -> str:
+    """Return the ops outside delegates, most frequent first. If there are delegates, none of these ops is left out."""
+    most = sorted(method.undelegated, key=lambda item: (-item.count, item.op))
+    listed = len(most) if method.delegate_calls else _LISTED_UNDELEGATED
+    shown = ", ".join(_counted(item) for item in most[:listed])
+    hidden = len(most) - listed
+    return f"{shown} and {hidden} more" if hidden > 0 else shown or "none"
+
+
+def _counted(item: UndelegatedOps) -> str:
+    name = item.op.removesuffix(".default")
+    return f"{name} x{item.count}" if item.count > 1 else name

@@ -19,6 +19,7 @@ def start_result(project: Project, targets: tuple[TargetResult, ...], device_map
         project=project.name,
         config=str(project.loaded.path),
         profile=project.loaded.profile,
+        overrides=project.loaded.overrides,
         versions=versions(),
         targets=targets,
         notes=() if device_map is None else tuple(describe_map((item.checks for item in targets), device_map)),

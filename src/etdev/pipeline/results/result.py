@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -321,6 +321,8 @@ class BuildResult(Part):
     config: str
     """Path of the config file."""
     profile: str | None = None
+    overrides: dict[str, Any] = {}
+    """Values of the config that environment variables and ``--set`` stated for the run, by key."""
     versions: dict[str, str]
     """Versions of etdev, Python and the packages that the run used."""
     targets: tuple[TargetResult, ...]
