@@ -6,17 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from etdev.inspection.breakdown import memory_parts
+from etdev.inspection.breakdown import memory_parts, weight_parts
 from etdev.inspection.measure import measure_program, weight_bytes
 from etdev.pipeline.results.figures import Figures
 from etdev.pipeline.results.result import MethodResult, UndelegatedOps
 from etdev.program import Blob
 from etdev.program import model as m
+from etdev.program.data_files.external import externalize, internalize
 from etdev.program.footprint import repeated_bytes
 from etdev.program.sidecar import MethodNotes, Source
 from program.hand import tensor
 from support.files import ADD, chain, delegated, method, program
-from support.on_devices import across, file_of, two_devices, two_devices_plan
+from support.on_devices import across, delegate, file_of, two_devices, two_devices_plan
 
 
 def lowered(delegated: int, undelegated: int) -> MethodResult:
@@ -83,6 +84,30 @@ def test_weights_of_kernels_and_delegates_in_the_file_twice() -> None:
         )
 
     assert [repeated_bytes(made(named)) for named in (weight, other, weight * 2)] == [16, 0, 0]
+    assert [weight_bytes(made(named)) for named in (weight, other)] == [32, 32]
+    assert [weight_parts(made(named)).largest() for named in (weight, other)] == [
+        "data 'a' of delegates 16 bytes, float32 [4] for aten::add.out 16 bytes"
+    ] * 2
+
+
+def test_weights_that_a_data_file_stores_once_count_once() -> None:
+    """The file of ``external_weights`` has equal bytes once, for a kernel and for a delegate."""
+    values = [tensor(4, at=0), tensor(4, data=1), tensor(4, at=16), m.Int(1)]
+    call = m.KernelCall(0, (0, 1, 3, 2, 2))
+    inside = program(
+        replace(method(values, [call], outputs=(2,), operators=(ADD,)), delegates=(delegate(b"cuda:0"),)),
+        segments=(m.Segment(0, Blob(b"w" * 16)), m.Segment(128, Blob(b"w" * 16)), m.Segment(256, Blob(b"o" * 16))),
+        constant_segment=m.SubsegmentOffsets(0, (0, 0)),
+        named_data=(m.NamedData("same", 1), m.NamedData("other", 2)),
+    )
+    outside, data = externalize(inside)
+    joined = internalize(outside, data)
+    assert sum(len(segment.data) for segment in data.segments) == weight_bytes(joined, pooled=True) == 32
+    assert measure_program(joined, 0, pooled=True).weights == 32
+    parts = weight_parts(joined, pooled=True)
+    assert sum(size for _, size in parts.items) == 32
+    assert "'other'" in parts.largest()
+    assert "'same'" not in parts.largest()
 
 
 def test_weights_of_a_program_in_a_delegate_count_once_for_all_delegates_that_have_it() -> None:

@@ -352,6 +352,62 @@ def test_methods_that_share_state_and_weights(tmp_path: Path) -> None:
         assert json.loads(done.stdout) == expected
 
 
+TIED = """
+    import torch
+    from torch import nn
+
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Embedding(64, 32)
+        def forward(self, ids):
+            return nn.functional.linear(self.table(ids), self.table.weight)
+        def embed(self, ids):
+            return self.table(ids) * 2
+"""
+
+
+def test_weights_that_kernels_and_delegates_use_count_as_often_as_they_are_stored(tmp_path: Path) -> None:
+    """XNNPACK and the kernel of an embedding have the same weight: twice in a program, once in a data file."""
+    config = write_project(
+        tmp_path,
+        """
+        version = 1
+        [project]
+        name = "tiny"
+        [model]
+        entry = "model:Tied"
+        [methods.forward]
+        inputs = [{ name = "ids", dtype = "int64", shape = [1, 8] }]
+        samples = "data:ids"
+        [methods.embed]
+        inputs = [{ name = "ids", dtype = "int64", shape = [1, 8] }]
+        samples = "data:ids"
+        [targets.portable]
+        partitioners = [{ backend = "xnnpack" }]
+        external_weights = "w.ptd"
+        budget.weights = 9000
+        [targets.inside]
+        partitioners = [{ backend = "xnnpack" }]
+        budget.weights = 9000
+        """,
+        model=TIED,
+        data="import torch\ndef ids():\n    yield (torch.arange(8).reshape(1, 8),)\n",
+    )
+    result = etdev.build(config)
+    table = 64 * 32 * 4
+    apart, inside = result["portable"], result["inside"]
+    assert apart.figures is not None
+    assert inside.figures is not None
+    stored = sum(len(segment.data) for segment in flat_tensor.read(pair(tmp_path, "portable")[1]).segments)
+    assert table <= apart.figures.weights == stored < table + 256
+    assert inside.figures.weights == stored + table
+    assert (apart.status, inside.status) == ("built", "gate failed")
+    (budget,) = (check for check in inside.checks if check.name == "budget")
+    assert "table.weight" not in budget.summary
+    assert etdev.verify(config, targets=["portable"])["portable"].status == "built"
+
+
 IN_PYTHON = """
 import json, sys
 from pathlib import Path

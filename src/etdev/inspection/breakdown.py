@@ -22,6 +22,7 @@ from etdev.pipeline.results.result import MethodResult
 from etdev.pipeline.stages.link.nested import device_memory
 from etdev.program import Program, read
 from etdev.program import model as m
+from etdev.program.footprint import repeated_constants
 from etdev.program.info import BufferInfo, MethodInfo, Peak, TensorInUse
 from etdev.program.sidecar import MethodNotes
 
@@ -138,23 +139,27 @@ def _moment(peak: Peak | None, method: str) -> str:
     return f"at instruction {peak.instruction}{method} ({place}): "
 
 
-def weight_parts(program: Program) -> Parts:
+def weight_parts(program: Program, *, pooled: bool = False) -> Parts:
     """Return the sizes of a program's constants, and of the data that delegates look up by name.
 
     The name of a constant includes the first op that uses the constant. Constants and data of nested programs in
-    reference delegates are included.
+    reference delegates are included. ``pooled`` is that of :func:`~etdev.inspection.measure.weight_bytes`: data that is
+    also a constant is then a part once, as the constant.
     """
-    return Parts(tuple(part for each in (program, *nested_programs(program)) for part in _weights(each)))
+    nested = tuple(part for each in nested_programs(program) for part in _weights(each))
+    return Parts((*_weights(program, pooled=pooled), *nested))
 
 
-def _weights(program: Program) -> Iterator[tuple[str, int]]:
+def _weights(program: Program, *, pooled: bool = False) -> Iterator[tuple[str, int]]:
+    once = set(repeated_constants(program).values()) if pooled else set()
     for item in describe_constants(program):
         if item.kind == "constant":
             use = f" for {item.operator}" if item.operator is not None else ""
             yield item.name or f"{item.dtype} {list(item.shape)}{use}", item.nbytes
     segments = {item.segment_index: item.key for item in reversed(program.named_data)}
     for index, key in segments.items():
-        yield f"data {key[:_KEY_LENGTH]!r} of delegates", len(program.segments[index].data)
+        if program.segments[index].data not in once:
+            yield f"data {key[:_KEY_LENGTH]!r} of delegates", len(program.segments[index].data)
 
 
 def section_parts(file: Path) -> Parts:

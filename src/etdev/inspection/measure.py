@@ -11,7 +11,7 @@ from etdev.pipeline.results.figures import Figures
 from etdev.pipeline.results.result import MethodResult
 from etdev.pipeline.stages.link.nested import device_memory, nested_program, reference_delegates
 from etdev.program import Program
-from etdev.program.footprint import buffer_sizes, constant_bytes, named_bytes
+from etdev.program.footprint import buffer_sizes, constant_bytes, named_bytes, repeated_bytes
 
 
 def measure_program(
@@ -19,16 +19,19 @@ def measure_program(
     size: int,
     methods: Sequence[MethodResult] = (),
     banks: Mapping[int, str] | None = None,
+    *,
+    pooled: bool = False,
 ) -> Figures:
     """Return the figures of a program whose file has ``size`` bytes.
 
     ``methods`` contains the build's result for each method. If ``methods`` is empty, the numbers of delegated and
-    undelegated ops are unknown. ``banks`` maps memory ids to names of banks; omit it for a program without banks.
+    undelegated ops are unknown. ``banks`` has the names of the memory banks by memory id; omit it for a program without
+    banks. ``pooled`` is that of :func:`weight_bytes`.
     """
     sizes = buffer_sizes(program)
     return Figures(
         file=size,
-        weights=weight_bytes(program),
+        weights=weight_bytes(program, pooled=pooled),
         memory={device: planned + nested for device, (planned, nested) in device_memory(program).items()},
         banks={name: sizes.get(index, 0) for index, name in banks.items()} if banks else None,
         copies=max((transfers_per_call(plan).total for plan in program.execution_plan), default=0),
@@ -37,12 +40,14 @@ def measure_program(
     )
 
 
-def weight_bytes(program: Program) -> int:
+def weight_bytes(program: Program, *, pooled: bool = False) -> int:
     """Return the total size in bytes of a program's constants and named data, each counted once.
 
-    Constants and named data of nested programs in reference delegates are included.
+    Constants and named data of nested programs in reference delegates are included. ``pooled`` says that the constants
+    and the named data are in one data file, which stores equal bytes once.
     """
-    return sum(constant_bytes(each) + named_bytes(each) for each in (program, *nested_programs(program)))
+    total = sum(constant_bytes(each) + named_bytes(each) for each in (program, *nested_programs(program)))
+    return total - repeated_bytes(program) if pooled else total
 
 
 def nested_programs(program: Program) -> Iterator[Program]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from etdev.devices import HOST, Device
+from etdev.program.blob import Blob
 from etdev.program.constants import constant_data
 from etdev.program.info import BufferInfo
 from etdev.program.model import ExecutionPlan, Program
@@ -60,15 +61,21 @@ def constant_bytes(program: Program) -> int:
 
 
 def repeated_bytes(program: Program) -> int:
-    """Return the number of bytes of constants that the file also has as named data.
+    """Return the number of bytes of constants that the program also has as named data.
 
-    For example, a kernel looks up embeddings in a weight that a delegate uses, too.
+    An example is an embedding on a kernel whose weight a delegate uses, too. A ``.pte`` stores such bytes twice, and a
+    data file stores them once.
     """
+    return sum(map(len, repeated_constants(program).values()))
+
+
+def repeated_constants(program: Program) -> dict[int, Blob]:
+    """Return the constants that the program also has as named data, by buffer index."""
     named = {program.segments[item.segment_index].data for item in program.named_data}
     sizes = set(map(len, named))
     tensors = (tensor for plan in program.execution_plan for _, tensor in plan.tensors() if tensor.nbytes in sizes)
     constants = {tensor.data_buffer_idx: constant_data(program, tensor) for tensor in tensors if tensor.is_constant}
-    return sum(len(blob) for blob in constants.values() if blob is not None and blob in named)
+    return {index: blob for index, blob in constants.items() if blob is not None and blob in named}
 
 
 def named_bytes(program: Program) -> int:

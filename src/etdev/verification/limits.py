@@ -36,6 +36,9 @@ class Measured:
     notes: Mapping[str, MethodNotes] = field(default_factory=dict)
     """Maps a method to its notes in the sidecar, such as modules and source lines; empty if unknown."""
 
+    pooled: bool = False
+    """True if weights are in a data file, which stores equal bytes once (:func:`weight_bytes`)."""
+
     def delegate_sizes(self, name: str) -> dict[str, int] | str:
         """Map each delegate to the bytes that it needs of one kind of memory.
 
@@ -57,7 +60,7 @@ class Measured:
 
     def figures(self, program: Program) -> Figures:
         """Measure file size, memory and copies of ``program``, the content of the file."""
-        return measure_program(program, self.size, self.methods, self.banks)
+        return measure_program(program, self.size, self.methods, self.banks, pooled=self.pooled)
 
 
 @dataclass(frozen=True)

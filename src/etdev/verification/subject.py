@@ -126,8 +126,9 @@ class BuiltTarget:
 
         ``program`` is the file's content; None if it cannot be read.
         """
-        banks = self.project.config.targets[self.target].memory.bank_names
-        return Measured(self.path, self.size, program, self.methods, self.records, banks, self.notes)
+        target = self.project.config.targets[self.target]
+        banks, pooled = target.memory.bank_names, target.external_weights is not None
+        return Measured(self.path, self.size, program, self.methods, self.records, banks, self.notes, pooled)
 
     @property
     def settings(self) -> Verify:

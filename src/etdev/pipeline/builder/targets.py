@@ -164,6 +164,7 @@ def _build_target(session: BuildSession, name: str, clock: StageClock, parts: Se
                 written.program.size,
                 compiled.record.methods,
                 project.config.targets[name].memory.bank_names,
+                pooled=project.config.targets[name].external_weights is not None,
             ),
             notes=tuple(_notes(session, name, compiled, program, inplace, checks, clock)),
         )

@@ -95,7 +95,7 @@ class _Limits:
     def of_program(self, program: Program) -> Iterator[Limit]:
         figures, budget = self._measured.figures(program), self.budget
         if budget.weights is not None:
-            parts = partial(weight_parts, program)
+            parts = partial(weight_parts, program, pooled=self._measured.pooled)
             yield self._bytes("weights", figures.weights, budget.weights, parts, "weights")
         inside = device_memory(program) if budget.memory else {}
         numbers, notes = {name: index for index, name in self._measured.banks.items()}, self._measured.notes
