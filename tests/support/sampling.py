@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable
 
 import pytest
@@ -14,12 +14,24 @@ EVERY = 3
 def mark_cases_of_every_night(items: Iterable[pytest.Item]) -> None:
     """Give the marker ``nightly`` to the cases that do not run for every commit.
 
-    A case is counted in the order of the collection. So the same cases run each time, in any number of processes.
+    ``sampled`` takes every third case. ``sampled(2)`` takes two cases, the first one and the one in the middle, and
+    ``sampled(N)`` takes N cases at equal distances. Cases that have the marker ``slow`` or ``nightly`` themselves do
+    not count. The order is that of the collection. So the same cases run each time, in any number of processes.
     """
-    counts: Counter[str] = Counter()
+    tests: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("sampled"):
-            test = item.nodeid.partition("[")[0]
-            if counts[test] % EVERY:
+        if item.get_closest_marker("sampled") and not any(map(item.get_closest_marker, ("slow", "nightly"))):
+            tests[item.nodeid.partition("[")[0]].append(item)
+    for cases in tests.values():
+        chosen = _chosen(cases[0].get_closest_marker("sampled"), len(cases))
+        for number, item in enumerate(cases):
+            if number not in chosen:
                 item.add_marker(pytest.mark.nightly)
-            counts[test] += 1
+
+
+def _chosen(marker: pytest.Mark | None, count: int) -> set[int]:
+    """Return the numbers of the cases that run for every commit."""
+    if marker is None or not marker.args:
+        return set(range(0, count, EVERY))
+    (wanted,) = marker.args
+    return {number * count // wanted for number in range(wanted)}
