@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-SHARE = 4
+SHARE = 8
 """Tests without ``--slow`` draw one of so many examples. ``conftest.py`` sets it before tests are imported."""
 _FEWEST = 10
 
