@@ -225,7 +225,7 @@ def test_ci_installs_what_llm_needs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("out", ["build", "../built"])
+@pytest.mark.parametrize("out", ["build", pytest.param("../built", marks=pytest.mark.nightly)])
 def test_what_differs_from_a_base_is_said(tmp_path: Path, cache: str, out: str) -> None:
     """Of a project in a folder of a repository, which names its files itself, wherever they are."""
     pytest.importorskip("executorch", reason="needs the extra `build`")
@@ -246,6 +246,7 @@ def test_what_differs_from_a_base_is_said(tmp_path: Path, cache: str, out: str) 
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_what_differs_is_told_by_target(tmp_path: Path, cache: str) -> None:
     """Whatever else lies in the folder: files of an earlier name of the project, of a target that is gone, rejected
     ones; and the project was called something else before."""

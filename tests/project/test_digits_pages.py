@@ -12,7 +12,7 @@ from etdev.runtime.native.toolchain import Missing, find_toolchain
 from support import pages
 
 # Several builds, on a machine that may do other work too.
-pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.integration, pytest.mark.timeout(900)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ ELSEWHERE = {"llm": "tests/cli/test_templates.py", "mcu": "tests/project/test_mc
 NOT_RUN = ("python train.py",)
 """Commands that take minutes."""
 FROM_CACHE = "  note       unchanged: taken from the cache\n"
-LONG = ("segmentation", "speech", "text")
+LONG = ("segmentation", "speech", "text", "transformer")
 """Examples that take a minute."""
 LARGEST = 300 * 1024
 """Bytes of an example's files."""
