@@ -104,6 +104,51 @@ def test_each_scheme_quantizes_the_linear_layers_and_lowers(
     assert quantized.eager["forward"](torch.ones(8, 32)).shape == (8, 8)  # the batch is dynamic still
 
 
+BATCH_NORMS = """
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(3)
+            self.layers = nn.Sequential(LAYERS)
+
+        def forward(self, x):
+            return self.layers(x[:, None, :, None]).flatten(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("layers", "kept"),
+    [
+        ("nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2), nn.ReLU()", False),  # The norm is folded into the convolution.
+        pytest.param("nn.BatchNorm2d(1), nn.Conv2d(1, 2, 1), nn.ReLU()", True, marks=pytest.mark.nightly),
+    ],
+    ids=["folded", "kept"],
+)
+def test_patterns_with_a_batch_norm_are_exported_only_for_graphs_with_one(
+    project: Callable[..., Project], monkeypatch: pytest.MonkeyPatch, layers: str, kept: bool
+) -> None:
+    from torchao.quantization.pt2e import utils
+
+    from etdev.pipeline.stages.quantize import xnnpack
+
+    counted: list[object] = []
+    export = utils._get_aten_graph_module_for_pattern
+    monkeypatch.setattr(
+        "executorch.backends.xnnpack.quantizer.xnnpack_quantizer_utils._get_aten_graph_module_for_pattern",
+        lambda *given, **named: counted.append(given) or export(*given, **named),
+    )
+    made = project(_config(STATIC), model=BATCH_NORMS.replace("LAYERS", layers), data=DATA)
+    graph = str(quantize(made).methods["forward"].program.graph)
+    assert bool(counted) == kept
+    counted.clear()
+    monkeypatch.setattr(xnnpack, "_look_for_batch_norms_only_if_there_are_any", lambda quantizer: None)
+    assert str(quantize(made).methods["forward"].program.graph) == graph
+    assert counted
+
+
 INTEGERS = """
     import torch
     from torch import nn

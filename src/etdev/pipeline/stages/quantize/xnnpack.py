@@ -49,7 +49,7 @@ def make_quantizer(settings: Pt2eXnnpack) -> Any:
 def _look_for_batch_norms_only_if_there_are_any(quantizer: Any) -> None:
     """Make a quantizer leave out its patterns with a batch norm for graphs without one.
 
-    The quantizer exports each of these patterns anew for each graph, which takes longer than all else that it does. As
+    The quantizer exports each of these patterns again for each graph, which takes longer than all else that it does. As
     batch norms behind convolutions are folded before, few graphs have one.
     """
     annotate, patterns = quantizer.annotate, quantizer.SUPPORTED_PATTERNS
