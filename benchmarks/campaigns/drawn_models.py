@@ -7,7 +7,8 @@ finite, are left out. Random choices do not depend on values, so the same chance
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -94,6 +95,12 @@ class Drawn:
             outputs = self.outputs[method]
             text += [f"        return {', '.join(outputs)}"]
         return "\n".join(text) + "\n"
+
+    def with_state(self) -> Drawn:
+        """Return the module whose methods also return copies of all buffers."""
+        buffers = re.findall(r"register_buffer\('(\w+)'", "\n".join(self.layers))
+        copies = [f"self.{name}.clone()" for name in buffers]
+        return replace(self, outputs={method: [*found, *copies] for method, found in self.outputs.items()})
 
 
 def module(source: str) -> nn.Module:

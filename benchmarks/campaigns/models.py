@@ -136,9 +136,7 @@ class _Campaign:
             relink(file, linked)
         except EtdevError as error:
             trial.ends.append("relink refused")
-            if right:
-                trial.wrong.append(f"relink refused: {error.message[:300]}")
-            return "right" if right else "wrong"
+            return self._refused(drawn, target, folder, trial, error.message) if right else "wrong"
         except Exception as error:  # noqa: BLE001 - what is looked for
             trial.wrong.append(f"relink error: {describe(error)}")
             return "wrong"
@@ -152,6 +150,23 @@ class _Campaign:
                 if not same:
                     trial.wrong.append("relink: other bits than plain ExecuTorch's file")
         return "right" if right else "wrong"
+
+    def _refused(self, drawn: Drawn, target: str, folder: Path, trial: Trial, message: str) -> str:
+        """Record that the relink of a file with right outputs was refused. Return ``right`` or ``wrong``."""
+        if self._right_with_state(drawn, target, folder):
+            trial.wrong.append(f"relink refused: {message[:300]}")
+            return "right"
+        trial.ends.append("plain wrong in its state")
+        return "wrong"
+
+    def _right_with_state(self, drawn: Drawn, target: str, folder: Path) -> bool:
+        """Return whether plain ExecuTorch's file is still right if its methods also return their state."""
+        seen = drawn.with_state()
+        try:
+            file = _plain_file(seen, seen.source(), target, folder)
+            return _close(self._outputs(seen, file, shared=len(seen.inputs) > 1), _eager(seen, seen.source()))
+        except Exception:  # noqa: BLE001 - ExecuTorch refuses the other module, so this one counts
+            return True
 
     def _outputs(self, drawn: Drawn, file: Path, *, shared: bool) -> list[Any]:
         """Return the outputs of some calls of each method on one state."""
