@@ -78,6 +78,7 @@ def test_a_build(config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Ca
         ({}, False),
     ],
 )
+@pytest.mark.sampled
 def test_the_layers_of_the_config(config: Path, settings: dict[str, object], ok: bool) -> None:
     result = etdev.build(config, targets="cpu-small", **({"environ": {}} | settings))  # type: ignore[arg-type]
 
@@ -85,6 +86,7 @@ def test_the_layers_of_the_config(config: Path, settings: dict[str, object], ok:
     assert result.profile == settings.get("profile")
 
 
+@pytest.mark.nightly
 def test_progress_is_told(config: Path) -> None:
     class Told(Silent):
         def __init__(self) -> None:

@@ -70,6 +70,7 @@ def newer(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("arguments", [["build"], ["build", "--dry-run"], ["verify"]])
+@pytest.mark.sampled(1)
 def test_a_config_is_refused(tmp_path: Path, newer: dict[str, str], arguments: list[str]) -> None:
     write_project(tmp_path, CONFIG, model=LINEAR)
     if arguments == ["verify"]:
@@ -83,6 +84,7 @@ def test_a_config_is_refused(tmp_path: Path, newer: dict[str, str], arguments: l
 
 
 @pytest.mark.integration
+@pytest.mark.nightly
 def test_files_are_checked_without_its_runtime(tmp_path: Path, newer: dict[str, str]) -> None:
     write(chain(2), tmp_path / "chain.pte")
     done = run_etdev("verify", "chain.pte", folder=tmp_path, env=newer)
@@ -106,6 +108,7 @@ def test_doctor_says_it(tmp_path: Path, newer: dict[str, str]) -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.nightly
 def test_doctor_warns_of_neither_tested_version(tmp_path: Path) -> None:
     pytest.importorskip("executorch", reason="needs the extra `build`")
     if compat.installed() not in compat.TESTED:

@@ -103,6 +103,7 @@ assert "npu" in backends.get("reference").device_types
 
 
 @pytest.mark.integration
+@pytest.mark.nightly
 def test_a_type_is_added_in_one_place(tmp_path: Path) -> None:
     """B4: the new type is written, read, linked and run. A runtime without it refuses the file: so does etdev."""
     pytest.importorskip("torch", reason="needs the extra `build`")

@@ -45,6 +45,7 @@ def test_a_file_that_does_not_exist_is_a_warning(tmp_path: Path) -> None:
         ("not an ini file", "is not a config file of Vela"),
     ],
 )
+@pytest.mark.sampled(1)
 def test_a_file_with_wrong_content_is_an_error(tmp_path: Path, content: str, problem: str) -> None:
     code, shown = validate(tmp_path, content)
     assert code == 2

@@ -264,7 +264,7 @@ def _lower(case: Case, *devices: str) -> Program:
 
 @pytest.mark.integration
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-@pytest.mark.sampled
+@pytest.mark.sampled(4)
 def test_the_program_computes_what_the_model_does(case: Case) -> None:
     """As ExecuTorch emits it, and with its nested programs linked; what is inside and outside is as the case says."""
     from etdev.runtime.replay import ReplayRuntime
@@ -310,6 +310,7 @@ OWNERS = {
 
 
 @pytest.mark.parametrize(("name", "is_owned"), [(name, owned) for name, (owned, _) in OWNERS.items()])
+@pytest.mark.sampled(2)
 def test_state_is_a_delegates_own_only_if_nobody_else_sees_it(name: str, is_owned: bool) -> None:
     """A delegate that owned what others change or read would go on with a copy of it."""
     program = _lower(CASES[name])
@@ -317,6 +318,7 @@ def test_state_is_a_delegates_own_only_if_nobody_else_sees_it(name: str, is_owne
     assert any("aten::copy_" in _kernels(nested) for nested in _nested(program)) == is_owned
 
 
+@pytest.mark.nightly
 def test_each_delegate_has_the_device_of_its_partitioner() -> None:
     """B1, B2: in branches too; equal parts on two devices share one blob, and each has memory of its own."""
     case = Case(lambda: Function(lambda x: x.sin().cos().sin().cos()), CASES["two halves"].steps)
@@ -330,6 +332,7 @@ def test_each_delegate_has_the_device_of_its_partitioner() -> None:
     assert {str(delegate_device(item)) for item in branches[0].delegates} == {"cuda:3"}
 
 
+@pytest.mark.nightly
 def test_equal_parts_give_equal_bytes() -> None:
     assert serialize(link_nested(_lower(CASES["a module"]))[0]) == serialize(link_nested(_lower(CASES["a module"]))[0])
 
@@ -342,6 +345,7 @@ def test_inputs_and_outputs_of_a_nested_program_have_no_memory_of_their_own() ->
         assert all(value.allocation_info is None for value in values if isinstance(value, Tensor))
 
 
+@pytest.mark.nightly
 def test_nested_programs_are_linked_with_the_settings_of_the_target() -> None:
     case = CASES["everything"]
     emitted = _lower(case)

@@ -223,6 +223,7 @@ def test_a_program_that_fails(bench: Bench) -> None:
     assert "broken.pte: the program failed: " in err
 
 
+@pytest.mark.nightly
 def test_processes_and_the_stock_runtime(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("executorch")
     write(chain(1), tmp_path / "chain.pte")

@@ -90,6 +90,7 @@ def test_a_build_shows_stages_and_the_result(run: Run, project: Path) -> None:
         pytest.param(("--no-verify",), 0, "tiny: 2 targets, all built but not run", marks=pytest.mark.integration),
     ],
 )
+@pytest.mark.sampled(2)
 def test_exit_codes(run: Run, arguments: tuple[str, ...], code: int, verdict: str) -> None:
     found, out, err = run("build", "-q", *arguments)
 
@@ -158,6 +159,7 @@ def test_v_shows_the_traceback(run: Run, project: Path) -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.nightly
 def test_files_have_all_of_it(run: Run, project: Path) -> None:
     files = ("--output", "json=found.json", "--output", "text=found.txt", "--output", "html=found.html")
     code, out, err = run("build", "-q", "--output", "json", *files)
@@ -194,6 +196,7 @@ def test_text_moves_to_stderr_when_json_has_stdout(run: Run) -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.nightly
 def test_json_is_alone_on_stdout_whoever_prints(project: Path) -> None:
     """User code, libraries written in C and programs that they start all wrote into the JSON."""
     (project / "model.py").write_text((project / "model.py").read_text() + dedented(LOUD))
@@ -215,6 +218,7 @@ def dedented(text: str) -> str:
 
 
 @pytest.mark.integration
+@pytest.mark.nightly
 def test_the_project_may_be_elsewhere(project: Path, tmp_path_factory: pytest.TempPathFactory, run: Run) -> None:
     """Paths are those of the config, what is shown is relative to where the user is."""
     elsewhere = tmp_path_factory.mktemp("elsewhere")
@@ -227,6 +231,7 @@ def test_the_project_may_be_elsewhere(project: Path, tmp_path_factory: pytest.Te
 
 
 @pytest.mark.integration
+@pytest.mark.nightly
 def test_a_terminal_sees_what_is_being_done(project: Path) -> None:
     """A line that moves while a stage runs, and one line per target that stays."""
     code, shown = on_a_terminal(project, "build", "-t", "cpu", "--no-verify")
@@ -240,6 +245,7 @@ def test_a_terminal_sees_what_is_being_done(project: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_terminal_without_colour(project: Path) -> None:
     code, shown = on_a_terminal(project, "build", "-t", "cpu", "--no-verify", env={"NO_COLOR": "1"})
 

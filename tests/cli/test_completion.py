@@ -58,5 +58,6 @@ def folder(tmp_path: Path) -> Path:
         ("etdev init --template min", ["minimal"]),
     ],
 )
+@pytest.mark.sampled(4)
 def test_completion(line: str, offered: list[str], folder: Path) -> None:
     assert _complete(line, folder) == offered

@@ -72,6 +72,7 @@ def on_terminal(command: list[str], folder: Path) -> Shown:
     return Shown(pieces, time.monotonic() - began, process.wait(timeout=20))
 
 
+@pytest.mark.nightly
 def test_a_busy_process_shows_what_it_does_and_for_how_long(tmp_path: Path) -> None:
     shown = on_terminal([sys.executable, "-c", _BUSY], tmp_path)
     assert shown.code == 0
@@ -92,10 +93,12 @@ def test_the_first_line_comes_before_anything_slow(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["build", "-q"], ["build", "--help"], ["validate"]], ids=" ".join)
+@pytest.mark.sampled(1)
 def test_other_commands_show_nothing(arguments: list[str], tmp_path: Path) -> None:
     assert "starting" not in on_terminal([sys.executable, "-m", "etdev", *arguments], tmp_path).text
 
 
+@pytest.mark.nightly
 def test_the_display_ends_with_a_process_that_is_killed(tmp_path: Path) -> None:
     code = "import os, signal; from etdev.cli.rendering.display import DISPLAY; DISPLAY.start('x')\n"
     code += "if os.fork() == 0:\n    import time; time.sleep(3); os._exit(0)\n"  # It has the pipe open, too.

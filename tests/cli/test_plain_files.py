@@ -115,6 +115,7 @@ def make(case: Plain, folder: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.sampled(2)
 def test_every_command_takes_them(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -49,8 +49,8 @@ def test_help_imports_nothing_of_the_configs(arguments: list[str], tmp_path: Pat
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["init", "--list"],
         ["validate"],
+        ["init", "--list"],
         ["config", "show"],
         ["config", "explain", "model.entry"],
         ["schema"],
@@ -61,6 +61,7 @@ def test_help_imports_nothing_of_the_configs(arguments: list[str], tmp_path: Pat
     ],
     ids=" ".join,
 )
+@pytest.mark.sampled(4)
 def test_commands_that_need_no_model_import_nothing_heavy(arguments: list[str], project: Path) -> None:
     assert not _modules_after(arguments, project) & HEAVY
 
@@ -74,11 +75,16 @@ def test_commands_that_need_no_model_import_nothing_heavy(arguments: list[str], 
         (["inspect", "{file}", "--chart"], set()),
         (["report", "{file}", "--output", "html={folder}/page.html"], set()),
         (["diff", "{file}", "{file}", "--output", "md"], set()),
-        (["verify", "{file}"], {"numpy", "torch"}),  # For the replay. The stock runtime is another process.
+        pytest.param(
+            ["verify", "{file}"],
+            {"numpy", "torch"},  # For the replay. The stock runtime is another process.
+            marks=pytest.mark.nightly,
+        ),
         (["relink", "{file}", "-o", "{folder}/small.pte"], set()),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
+@pytest.mark.sampled(3)
 def test_commands_on_files_import_nothing_heavy(
     arguments: list[str], allowed: set[str], repository: Path, tmp_path: Path
 ) -> None:
@@ -88,6 +94,7 @@ def test_commands_on_files_import_nothing_heavy(
 
 
 @pytest.mark.parametrize("arguments", [["inspect", "cpu"], ["diff", "cpu", "cpu"], ["report", "cpu"]], ids=" ".join)
+@pytest.mark.sampled(1)
 def test_commands_on_targets_import_nothing_heavy(arguments: list[str], tmp_path: Path) -> None:
     write_project(tmp_path, f"{LINEAR_CONFIG}[targets.cpu]\n", model=LINEAR)
     (tmp_path / "build" / "cpu").mkdir(parents=True)
@@ -101,6 +108,7 @@ def test_commands_on_targets_import_nothing_heavy(arguments: list[str], tmp_path
     [["inspect", "a.pte"], ["diff", "a.pte", "a.pte"], "inspect('a.pte')", "diff('a.pte', 'a.pte')"],
     ids=["inspect", "diff", "API inspect", "API diff"],
 )
+@pytest.mark.sampled(2)
 def test_results_are_imported_for_a_report_only(command: list[str] | str, with_report: bool, tmp_path: Path) -> None:
     """A program's banks are in the report next to it. The models of reports take 0.2 s to import."""
     write(chain(1), tmp_path / "a.pte")
@@ -118,6 +126,7 @@ def test_results_are_imported_for_a_report_only(command: list[str] | str, with_r
 
 
 @pytest.mark.integration
+@pytest.mark.nightly
 def test_files_of_a_thousand_instructions(tmp_path: Path) -> None:
     """Twice what they may take, where ``benchmarks/files.py`` holds them to it."""
     file = tmp_path / "long.pte"
@@ -131,6 +140,7 @@ def test_help_takes_120_ms(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("config", ["mcu/etdev.toml", "transformer/etdev.yaml"])
+@pytest.mark.sampled(1)
 def test_validate_takes_400_ms(config: str, repository: Path) -> None:
     """The longest config of the examples in each format."""
     assert _seconds(["validate", "-c", f"examples/{config}"], repository, 0.4) < 0.4

@@ -107,6 +107,7 @@ def test_what_cannot_be_verified(run: Run, tmp_path: Path, arguments: tuple[str,
         (("--require", "device"), 3, "1 without a required check (device)"),
     ],
 )
+@pytest.mark.sampled(2)
 def test_other_demands_on_the_same_file(
     run: Run, tmp_path: Path, program: bytes, overrides: tuple[str, ...], code: int, verdict: str
 ) -> None:
@@ -135,6 +136,7 @@ def test_a_changed_artifact(run: Run, tmp_path: Path, program: bytes, place: int
 @pytest.mark.parametrize(
     "report", [None, b"", b"[]", b'{"targets": [{"name": "other"}]}', b'{"targets": [{"name": "cpu"}]}']
 )
+@pytest.mark.sampled(2)
 def test_without_a_report_of_it_there_is_nothing_to_compare(run: Run, tmp_path: Path, report: bytes | None) -> None:
     place = tmp_path / "build" / "cpu" / "report.json"
     place.unlink()

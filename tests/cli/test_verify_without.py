@@ -45,6 +45,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.nightly
 def test_a_device_program_is_replayed_without_executorch(folder: Path) -> None:
     code, found, _ = without("executorch", "verify", "two.pte", *SIMULATED, folder=folder)
     answers = checks(found)
@@ -55,6 +56,7 @@ def test_a_device_program_is_replayed_without_executorch(folder: Path) -> None:
     assert answers["kernels"][1].startswith("the package 'executorch' is not installed")
 
 
+@pytest.mark.nightly
 def test_without_torch_nothing_is_replayed(folder: Path) -> None:
     code, found, _ = without("executorch torch", "verify", "two.pte", *SIMULATED, folder=folder)
     answers = checks(found)
@@ -66,6 +68,7 @@ def test_without_torch_nothing_is_replayed(folder: Path) -> None:
     assert without("executorch torch", "verify", "two.pte", "--require", "replay", folder=folder)[0] == 3
 
 
+@pytest.mark.nightly
 def test_a_program_is_run_without_executorch(folder: Path) -> None:
     code, found, _ = without("executorch", "run", "chain.pte", "--random", folder=folder)
 

@@ -134,6 +134,7 @@ def test_a_saved_program_need_not_declare_its_method(tmp_path: Path) -> None:
     assert found.message == "`methods.forwrd`: a `pt2` model has only the method `forward`"
 
 
+@pytest.mark.nightly
 def test_time_is_linear_in_the_number_of_profiles(tmp_path: Path) -> None:
     """Each profile was validated together with all others: 1,500 took 1.65 s, and twice as many four times as long."""
 

@@ -25,9 +25,8 @@ SHELLS = ("file", "openssh", "asyncssh", "adb")
 
 
 def _slow(kinds: Iterable[str], *quick: str) -> list[Any]:
-    """Return the kinds as parameters: ``quick`` ones, S3's server with the integration tests, others as slow."""
-    marks = {"s3": [pytest.mark.integration], **{kind: [pytest.mark.slow] for kind in kinds if kind not in quick}}
-    return [pytest.param(kind, marks=marks.get(kind, [])) for kind in kinds]
+    """Return the kinds as parameters: ``quick`` ones, and others as slow."""
+    return [pytest.param(kind, marks=[] if kind in quick else [pytest.mark.slow]) for kind in kinds]
 
 
 @pytest.fixture
@@ -52,8 +51,14 @@ def any_target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
     return make_target(request.param, request, tmp_path)
 
 
-@pytest.fixture(params=_slow(KINDS, "file", "asyncssh", "s3"))
+@pytest.fixture(params=_slow(KINDS, "file", "asyncssh"))
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
+    """An empty target; quick ones, and with ``--slow`` all. Each request to S3's server takes some time."""
+    return make_target(request.param, request, tmp_path)
+
+
+@pytest.fixture(params=_slow(KINDS, "file", "asyncssh", "s3"))
+def usual_target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
     """An empty target; of each transport a quick one, and with ``--slow`` all."""
     return make_target(request.param, request, tmp_path)
 

@@ -38,15 +38,15 @@ def names_at(target: Target) -> list[str]:
         return transport.names("releases")
 
 
-def test_the_first_deployment(target: Target, make: Maker) -> None:
+def test_the_first_deployment(usual_target: Target, make: Maker) -> None:
     release = make("one")
-    outcome = deploy_to(target, release)
+    outcome = deploy_to(usual_target, release)
     assert (outcome.action, outcome.before, outcome.removed, outcome.leftovers) == ("published", None, (), ())
     assert is_release(outcome.release)
     assert content_digest(outcome.release) == release.digest
-    assert target.place.pointer() == f"releases/{outcome.release}"
-    assert check_serves(target.place, release) is release
-    assert strays(target.place) == []
+    assert usual_target.place.pointer() == f"releases/{outcome.release}"
+    assert check_serves(usual_target.place, release) is release
+    assert strays(usual_target.place) == []
 
 
 def test_the_same_again_changes_nothing(target: Target, make: Maker) -> None:
@@ -73,18 +73,18 @@ def test_older_releases_go(target: Target, make: Maker) -> None:
     assert strays(target.place) == []
 
 
-def test_back_and_forth(target: Target, make: Maker) -> None:
-    a, b, c = (deploy_to(target, make(label)).release for label in "abc")
-    with target.open() as transport:
+def test_back_and_forth(usual_target: Target, make: Maker) -> None:
+    a, b, c = (deploy_to(usual_target, make(label)).release for label in "abc")
+    with usual_target.open() as transport:
         back = roll_back(transport, TERMS, now())
         assert (back.action, back.release, back.before) == ("switched", b, c)
         assert roll_back(transport, TERMS, now()).release == a
-        assert check_serves(target.place, make("a"))
+        assert check_serves(usual_target.place, make("a"))
         with pytest.raises(DeployError, match=f"no release before {a}"):
             roll_back(transport, TERMS, now())
         assert transport.names("releases") == [a, b, c]
         assert deploy(transport, make("c"), TERMS, now()).action == "switched"
-    assert check_serves(target.place, make("c"))
+    assert check_serves(usual_target.place, make("c"))
 
 
 def test_nothing_to_go_back_to(target: Target) -> None:

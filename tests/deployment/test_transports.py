@@ -46,6 +46,7 @@ def test_files_lie_there_as_they_were_sent(any_target: Target, source: Path) -> 
     assert (found.size, found.sha256) == (len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
 
 
+@pytest.mark.sampled(3)
 def test_a_file_of_several_pieces(any_target: Target, tmp_path: Path) -> None:
     large = bytes(range(256)) * (PIECE // 256) * 2 + b"end"
     (tmp_path / "large").write_bytes(large)
@@ -113,6 +114,7 @@ def test_the_pointer(any_target: Target) -> None:
             assert ".t" not in transport.names("")
 
 
+@pytest.mark.sampled(3)
 def test_whoever_reads_the_pointer_always_finds_one(any_target: Target) -> None:
     seen: set[str | None] = set()
     done = threading.Event()

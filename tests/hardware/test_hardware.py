@@ -40,6 +40,7 @@ def simulated(files: list[Path]) -> list[Checked]:
     return check_files(files, registry_for(parse_device_map(SIMULATED)))
 
 
+@pytest.mark.nightly
 def test_on_simulated_devices(files: list[Path]) -> None:
     found = simulated(files)
 
@@ -48,6 +49,7 @@ def test_on_simulated_devices(files: list[Path]) -> None:
     assert all(item.memory.buffers and item.calls for item in found)
 
 
+@pytest.mark.nightly
 def test_the_cache_stays_on_its_device(files: list[Path]) -> None:
     """What a call copies is its input and its output, not what the device keeps (B5)."""
     from etdev.inspection.transfers import transfers_per_call
@@ -58,6 +60,7 @@ def test_the_cache_stays_on_its_device(files: list[Path]) -> None:
     assert (copied.h2d_bytes, copied.d2h_bytes) == (8 * 16 * 4, 16 * 4)
 
 
+@pytest.mark.nightly
 def test_what_is_wrong_is_found(files: list[Path], tmp_path: Path) -> None:
     (parts,) = [file for file in files if file.stem == "parts"]
     with np.load(parts.with_suffix(".npz")) as arrays:
@@ -76,6 +79,7 @@ def test_what_is_wrong_is_found(files: list[Path], tmp_path: Path) -> None:
     assert program.problems
 
 
+@pytest.mark.nightly
 def test_the_command(files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(files[0].parent), "--simulate"]) == 0
     out = capsys.readouterr().out

@@ -108,7 +108,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_operators_that_are_not_right_in_place_are_refused(case: str, project: Make) -> None:
     """C2: with the difference, at the key that names the operator; exit code 2."""
     settings, parts = REFUSED[case]
@@ -163,7 +163,7 @@ VERDICTS = {
 
 
 @pytest.mark.parametrize("operator", VERDICTS)
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_verdicts(operator: str, runtime: StockRuntime) -> None:
     """C3: every input by itself."""
     schema = operator_schema(operator)

@@ -184,6 +184,7 @@ def test_the_bytes_that_one_bank_lacks_are_named() -> None:
 
 @WITHOUT_SHRINKING
 @given(data=st.data())
+@pytest.mark.nightly
 def test_the_size_that_an_error_states_suffices(data: st.DataObject) -> None:
     found = data.draw(objects(most_methods=2, delegates=False))
     total = sum(planned_memory(link(found.program, LinkOptions(), found.sidecar).program).values())

@@ -128,6 +128,7 @@ def _branches(base: int) -> Problem:
 
 
 @pytest.mark.parametrize("count", [50_000])
+@pytest.mark.nightly
 def test_many_steps_take_little_effort(count: int) -> None:
     """A chain with branches everywhere: the search ends by its effort, not by the number of orders."""
     before = tuple((step - 3,) if step > 2 else () for step in range(count))
@@ -168,6 +169,7 @@ def test_one_branch_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("count", [100, 1_000])
+@pytest.mark.sampled(1)
 def test_many_branches_one_after_the_other(count: int) -> None:
     """The effort permits no search among so many steps, and a part has at most 1,000 of them."""
     method = Method()

@@ -80,6 +80,7 @@ def test_each_pass_alone_keeps_the_meaning(name: str, data: st.DataObject) -> No
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=8)
 @given(data=st.data())
+@pytest.mark.sampled(6)
 def test_each_pass_alone_keeps_the_meaning_of_foreign_programs(name: str, data: st.DataObject) -> None:
     passes = [item for item in PASSES if item.name == name or item.name in ALWAYS]
     found = data.draw(objects(delegates=False))
@@ -92,6 +93,7 @@ def test_each_pass_alone_keeps_the_meaning_of_foreign_programs(name: str, data: 
 @pytest.mark.parametrize("count", range(len(PASSES) + 1))
 @settings(max_examples=8)
 @given(found=objects(most_methods=2))
+@pytest.mark.sampled(6)
 def test_each_prefix_is_proved(count: int, found: Object) -> None:
     if carries(found):
         return
@@ -103,6 +105,7 @@ def test_each_prefix_is_proved(count: int, found: Object) -> None:
 @pytest.mark.parametrize("count", range(len(PASSES) + 1))
 @settings(max_examples=8)
 @given(found=objects(delegates=False))
+@pytest.mark.sampled(6)
 def test_each_prefix_on_a_foreign_program_is_proved(count: int, found: Object) -> None:
     if carries(found):
         return

@@ -186,7 +186,7 @@ def seconds(kind: Callable[[int], Method], count: int) -> float:
     ],
     ids=lambda kind: kind.__name__,
 )
-@pytest.mark.sampled
+@pytest.mark.sampled(2)
 def test_memory_grows_with_the_instructions_and_not_with_their_square(kind: Callable[[int], Method]) -> None:
     peak(kind, 10)  # What is imported or made once counts for neither.
     assert peak(kind, 800) < 6 * peak(kind, 200)
@@ -203,7 +203,7 @@ def test_memory_grows_with_the_instructions_and_not_with_their_square(kind: Call
     ],
     ids=["conds", "live_conds", "viewed_conds", "views", "slices"],
 )
-@pytest.mark.sampled
+@pytest.mark.nightly
 def test_many_instructions_take_less_than_10_s(kind: Callable[[int], Method], count: int) -> None:
     """They take a third of that on an idle machine."""
     assert usual_seconds(lambda: seconds(kind, count), 10, most=2) < 10

@@ -263,18 +263,19 @@ def _stock_operators(case: Case, folder: Path) -> set[str]:
 
 @pytest.mark.integration
 @pytest.mark.parametrize("case", APPLIES.values(), ids=APPLIES)
-@pytest.mark.sampled
+@pytest.mark.sampled(2)
 def test_a_form_computes_the_same(case: Case, tmp_path: Path) -> None:
     _check(case, tmp_path)
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize("case", STAYS.values(), ids=STAYS)
-@pytest.mark.sampled
+@pytest.mark.sampled(2)
 def test_what_no_form_is_for_stays(case: Case, tmp_path: Path) -> None:
     _check(case, tmp_path)
 
 
+@pytest.mark.nightly
 def test_a_nan_goes_through(tmp_path: Path) -> None:
     """As in eager PyTorch; the portable pooling kernel loses it."""
     image = torch.zeros(1, 4, 12, 12)
@@ -324,6 +325,7 @@ def _convolution_graph(x: Any, weight: Any, bias: Any, arguments: tuple[Any, ...
     st.booleans(),
     st.tuples(st.integers(1, 3), st.integers(1, 4), st.booleans()),
 )
+@pytest.mark.nightly
 def test_pieces_make_the_whole(
     dimensions: list[tuple[int, ...]], channels: tuple[int, ...], has_bias: bool, pieces: tuple[int, int, bool]
 ) -> None:

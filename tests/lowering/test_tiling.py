@@ -130,7 +130,7 @@ def _outputs_and_memory(manager: Any, x: Any, folder: Path) -> tuple[list[Any], 
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_pieces_take_less_memory_and_compute_the_same(case: Case, tmp_path: Path) -> None:
     whole, _ = _lowered(case, pieces=False)
     parts, count = _lowered(case, pieces=True)
@@ -251,7 +251,7 @@ OPS: dict[str, Case] = {
 
 
 @pytest.mark.parametrize("case", OPS.values(), ids=OPS)
-@pytest.mark.sampled
+@pytest.mark.sampled(3)
 def test_pieces_of_an_op_make_up_its_output(case: Case) -> None:
     """Along each axis that the rules allow, in two and in three pieces."""
     from etdev.lowering.axes import needs, shape_of

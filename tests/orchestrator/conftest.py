@@ -47,10 +47,12 @@ def used_actors(ray_cluster: None, idle_actors: list[Any], monkeypatch: pytest.M
     monkeypatch.setattr(ray, "RayTransport", Thrifty)
 
 
-# A process takes 0.4 s of processor time to start, in each of a hundred tests. `test_process.py` runs in every case.
-@pytest.fixture(
-    params=[name if name == "thread" else pytest.param(name, marks=pytest.mark.integration) for name in TRANSPORTS]
-)
+# A process takes 0.4 s of processor time to start, in each of a hundred tests, and an actor more. `test_process.py`
+# and `test_ray.py` run in every case.
+_MARKS = {"thread": (), "process": pytest.mark.integration, "ray": pytest.mark.nightly}
+
+
+@pytest.fixture(params=[pytest.param(name, marks=_MARKS[name]) for name in TRANSPORTS])
 def transport(request: pytest.FixtureRequest) -> str:
     """The name of a transport."""
     if request.param == "ray":

@@ -172,6 +172,7 @@ def torch_workers(make: Make) -> Orchestrator:
     return make()
 
 
+@pytest.mark.sampled(2)
 def test_an_argument_that_is_only_read_is_not_written_by_torch(torch_workers: Orchestrator) -> None:
     """D3: the order of tasks rests on it. Neither by views, nor by what gets at the address."""
     o = torch_workers
@@ -185,6 +186,7 @@ def test_an_argument_that_is_only_read_is_not_written_by_torch(torch_workers: Or
     assert np.array_equal(download(o, weights), FLOATS + np.array([0] * 4 + [1] * 4, np.float32))
 
 
+@pytest.mark.sampled(1)
 def test_an_argument_that_is_only_read_is_read_by_torch(torch_workers: Orchestrator) -> None:
     o = torch_workers
     weights = upload(o, 0, FLOATS)
@@ -289,6 +291,7 @@ def test_arrays_whose_elements_are_not_numbers_are_refused(array: np.ndarray) ->
         (lambda w: w.readonly().resident("write"), "through a read-only handle"),
     ],
 )
+@pytest.mark.sampled(9)
 def test_arguments_that_cannot_be(make: Make, argument: object, words: str) -> None:
     o = make()
     weights = upload(o, 0, FLOATS)
@@ -486,6 +489,7 @@ def test_owners_that_conflict(make: Make) -> None:
         o.submit(jobs.total, one.resident(), worker=1)
 
 
+@pytest.mark.sampled(2)
 def test_a_handle_of_another_orchestrator(make: Make) -> None:
     one, two = make(), make()
     handle = one.malloc(0, 8)
@@ -508,6 +512,7 @@ def test_a_group_runs_on_all_of_its_workers(make: Make) -> None:
 
 
 @pytest.mark.parametrize("wanted", [[0, None], [None, 0], [None, None], None])
+@pytest.mark.sampled(4)
 def test_members_of_a_group_that_may_run_anywhere_get_workers_of_their_own(make: Make, wanted: list | None) -> None:
     o = make()
     assert o.submit_group(jobs.give, [[1], [2]], workers=wanted).result(LIMIT) == [1, 2]
@@ -559,6 +564,7 @@ def test_a_group_begins_on_all_or_none_and_nothing_overtakes_it(make: Make, tmp_
         ([[1], 2], None, "member 1 of the group: the arguments must be a list, but are a int"),
     ],
 )
+@pytest.mark.sampled(12)
 def test_groups_that_cannot_be(make: Make, args: list, workers: list | None, words: str) -> None:
     o = make()
     with pytest.raises(PlacementError, match=words):

@@ -161,6 +161,7 @@ FAILURES: list[tuple[object, str, Any]] = [
 @pytest.mark.parametrize(
     ("submit", "owner", "name"), [(submit, owner, name) for owner, name, users in FAILURES for submit in users]
 )
+@pytest.mark.sampled(30)
 def test_a_submit_that_fails_leaves_nothing(
     make: Make,
     monkeypatch: pytest.MonkeyPatch,
@@ -350,6 +351,7 @@ def test_a_callback_may_wait_for_memory(make: Make) -> None:
 
 @pytest.mark.parametrize("transport", ["thread", "process"])
 @pytest.mark.parametrize("wait", ["result", "exception", "malloc", "wait", "close"])
+@pytest.mark.sampled(4)
 def test_a_callback_that_waits_for_an_answer_is_told_so(transport: str, wait: str, tmp_path: Path) -> None:
     """It waited for ever: its own thread brings the answers of the worker."""
     found: list[BaseException] = []

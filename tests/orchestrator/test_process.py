@@ -459,6 +459,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("end", ["o.close()", "pass"])
+@pytest.mark.sampled(1)
 def test_an_ordinary_run_says_nothing(tmp_path: Path, end: str) -> None:
     """No warnings of what was left open, whether it was closed or not."""
     script = run_script(ORDINARY.format(end=end), str(tmp_path))

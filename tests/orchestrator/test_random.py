@@ -34,6 +34,7 @@ def _seed(chance: Random, *, threads: bool) -> int | None:
 @pytest.mark.parametrize("threads", [False, True])
 @settings(max_examples=25)
 @given(chance=RANDOMS)
+@pytest.mark.sampled(2)
 def test_any_graph_gives_what_serial_execution_gives(threads: bool, faults: bool, chance: Random) -> None:
     run_any(chance, threads=threads, faults=faults)
 

@@ -243,6 +243,7 @@ print(*descendants())
 
 
 @needs_proc
+@pytest.mark.nightly
 def test_nothing_runs_on_behind_a_process_that_is_killed() -> None:
     """But agents of Ray's, which try to write logs for a minute."""
     pytest.importorskip("ray", reason="ray is not installed: pip install 'etdev[ray]'")

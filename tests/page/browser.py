@@ -35,13 +35,13 @@ LARGE = Screen(3840, 2160)
 
 
 def looks(**screens: Screen) -> pytest.MarkDecorator:
-    """Parametrize ``screen`` and ``dark``: each screen in one theme, and in both with the integration tests."""
+    """Parametrize ``screen`` and ``dark``: each screen in one theme, and in both every night."""
     cases = [
         pytest.param(
             screen,
             dark,
             id=f"{name}-{'dark' if dark else 'light'}",
-            marks=[] if dark == bool(number % 2) else [pytest.mark.integration],
+            marks=[] if dark == bool(number % 2) else [pytest.mark.nightly],
         )
         for number, (name, screen) in enumerate(screens.items())
         for dark in (False, True)

@@ -40,6 +40,7 @@ def check(browser: Browser, page: Path) -> None:
 
 @looks(phone=PHONE, desktop=DESKTOP, **{"4k": LARGE})
 @pytest.mark.parametrize("found", [copies, two_devices], ids=["copies", "devices"])
+@pytest.mark.sampled(2)
 def test_opens_on_any_screen(browser: Browser, found: Any, screen: Screen, dark: bool, tmp_path: Path) -> None:
     page = page_of(found(), tmp_path)
     browser.open(page, screen, dark=dark)
@@ -73,6 +74,7 @@ def contrast(browser: Browser, text: str, ground: str) -> float:
 
 
 @pytest.mark.parametrize("screen", [PHONE, DESKTOP], ids=["phone", "desktop"])
+@pytest.mark.sampled(1)
 def test_both_files_of_a_program_are_drawn(browser: Browser, screen: Screen, tmp_path: Path) -> None:
     file, data = two_files(tmp_path)
     browser.open(etdev.report(file), screen)
@@ -101,6 +103,7 @@ def test_both_files_of_a_program_are_drawn(browser: Browser, screen: Screen, tmp
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.nightly
 def test_texts_can_be_read_in_both_themes(browser: Browser, dark: bool, tmp_path: Path) -> None:
     browser.open(page_of(copies(), tmp_path), dark=dark)
     for text in ("text", "faint", "accent", "good", "bad", "doubt"):
@@ -118,6 +121,7 @@ def test_texts_can_be_read_in_both_themes(browser: Browser, dark: bool, tmp_path
         assert contrast(browser, area, "page") >= 4.5, area  # A name in an area has the colour of the page.
 
 
+@pytest.mark.nightly
 def test_a_build_without_checks_is_not_verified(browser: Browser, tmp_path: Path) -> None:
     off = tuple(CheckResult(name=name, status="not run", summary="it was turned off") for name in ("bytes", "plan"))
     page = etdev.report(built_file(tmp_path, chain(2), status="built", checks=off))
@@ -131,6 +135,7 @@ def test_a_build_without_checks_is_not_verified(browser: Browser, tmp_path: Path
     assert browser.run("return document.querySelectorAll('#verification tbody tr').length") == 2
 
 
+@pytest.mark.nightly
 def test_a_map_says_where_the_peak_is_and_where_time_ends(browser: Browser, tmp_path: Path) -> None:
     browser.open(page_of(chain(12), tmp_path))
     words, last, instants = browser.run(
@@ -153,6 +158,7 @@ def test_a_name_is_in_the_part_of_a_tensor_that_is_not_covered(browser: Browser,
     assert ends == [2, 3, 5, 3]  # The last one is below the third, which begins with it.
 
 
+@pytest.mark.nightly
 def test_the_peak_names_modules_and_lines_below_each_tensor(browser: Browser, tmp_path: Path) -> None:
     browser.open(etdev.report(built_file(tmp_path, chain(2), modules={0: "encoder.0"})), PHONE)
     under, captions, width = browser.run(
@@ -165,6 +171,7 @@ def test_the_peak_names_modules_and_lines_below_each_tensor(browser: Browser, tm
     assert width <= PHONE.width
 
 
+@pytest.mark.nightly
 def test_the_theme_can_be_turned(browser: Browser, tmp_path: Path) -> None:
     browser.open(page_of(copies(), tmp_path))
     ground = "return getComputedStyle(document.body).backgroundColor"
@@ -235,6 +242,7 @@ def test_the_keyboard_walks_through_the_tensors(browser: Browser, tmp_path: Path
     assert browser.problems() == []
 
 
+@pytest.mark.nightly
 def test_tables_say_the_same_and_lead_to_the_map(browser: Browser, tmp_path: Path) -> None:
     browser.open(page_of(copies(), tmp_path))
     browser.run("document.querySelector('table button.plain').click()")
@@ -243,6 +251,7 @@ def test_tables_say_the_same_and_lead_to_the_map(browser: Browser, tmp_path: Pat
     assert browser.run("return document.querySelectorAll('details table')[0].tBodies[0].rows.length") == 8
 
 
+@pytest.mark.nightly
 def test_long_tables_are_sorted_searched_and_turned(browser: Browser, tmp_path: Path) -> None:
     browser.open(page_of(chain(120), tmp_path))
     browser.run("document.querySelector('details').open = true")
@@ -269,6 +278,7 @@ def test_long_tables_are_sorted_searched_and_turned(browser: Browser, tmp_path: 
     assert browser.problems() == []
 
 
+@pytest.mark.nightly
 def test_methods_and_buffers_can_be_chosen(browser: Browser, tmp_path: Path) -> None:
     browser.open(page_of(counters(buffer=2), tmp_path))
     choose = (
@@ -307,6 +317,7 @@ def test_names_of_a_program_are_shown_and_do_nothing(browser: Browser, tmp_path:
         ) == ["undefined", 0]
 
 
+@pytest.mark.nightly
 def test_it_can_be_printed(browser: Browser, tmp_path: Path) -> None:
     browser.open(page_of(copies(), tmp_path), dark=True)
     assert browser.printed().startswith(b"%PDF-")
@@ -314,6 +325,7 @@ def test_it_can_be_printed(browser: Browser, tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.nightly
 def test_ten_thousand_tensors_open_and_answer(browser: Browser, tmp_path: Path) -> None:
     """Twice what it may take, where ``benchmarks/report.py`` holds it to that."""
     from selenium.webdriver import Keys
@@ -342,6 +354,7 @@ def test_ten_thousand_tensors_open_and_answer(browser: Browser, tmp_path: Path) 
     check(browser, page)
 
 
+@pytest.mark.nightly
 def test_maps_of_banks_show_their_capacity(browser: Browser, tmp_path: Path) -> None:
     page = etdev.report(built_file(tmp_path, banked(8, 16), banks=bank_report(48, 64)))
     browser.open(page)

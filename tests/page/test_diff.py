@@ -47,6 +47,7 @@ def rows(browser: Browser, title: str) -> list[list[str]]:
 
 
 @looks(phone=PHONE, desktop=DESKTOP)
+@pytest.mark.sampled(1)
 def test_both_maps_are_drawn_without_a_request(browser: Browser, screen: Screen, dark: bool, tmp_path: Path) -> None:
     page = opened(browser, copies(), link(copies()).program, tmp_path, screen, dark=dark)
     assert browser.run("return document.documentElement.scrollWidth") <= screen.width
@@ -78,6 +79,7 @@ def test_figures_and_changes_are_listed(browser: Browser, tmp_path: Path) -> Non
     assert "Weights and other data are the same." in browser.text("#weights")
 
 
+@pytest.mark.nightly
 def test_maps_have_the_same_scale(browser: Browser, tmp_path: Path) -> None:
     extents = (
         "return [...document.querySelectorAll('.chart')].map((one) => echarts.getInstanceByDom(one))"
@@ -154,6 +156,7 @@ def test_names_of_programs_are_texts(browser: Browser, tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.nightly
 def test_thousands_of_instructions_are_listed_at_once(browser: Browser, tmp_path: Path) -> None:
     opened(browser, chain(3_000), chain(2_700), tmp_path)
     assert "2,700 the same, 300 only in A, 0 only in B" in browser.text("main")
@@ -173,6 +176,7 @@ def details(browser: Browser) -> list[str]:
 
 
 @looks(phone=PHONE, desktop=DESKTOP)
+@pytest.mark.sampled(1)
 def test_graphs_are_drawn_next_to_each_other(browser: Browser, screen: Screen, dark: bool, tmp_path: Path) -> None:
     opened(browser, chain(4), chain(2), tmp_path, screen, dark=dark)
     assert browser.run("return document.documentElement.scrollWidth") <= screen.width
@@ -187,6 +191,7 @@ def test_graphs_are_drawn_next_to_each_other(browser: Browser, screen: Screen, d
     assert [text.split("\n") for text in legends[-2:]] == [["in both", "only in A"], ["in both", "only in B"]]
 
 
+@pytest.mark.nightly
 def test_a_selected_instruction_is_shown_in_both_graphs(browser: Browser, tmp_path: Path) -> None:
     opened(browser, chain(4), chain(2), tmp_path)
     press = (

@@ -71,6 +71,7 @@ def colour(browser: Browser, name: str) -> str:
 
 @looks(phone=PHONE, desktop=DESKTOP)
 @pytest.mark.parametrize("found", [branches, two_devices], ids=["branches", "devices"])
+@pytest.mark.sampled(2)
 def test_is_drawn_without_a_request(browser: Browser, found: Any, screen: Screen, dark: bool, tmp_path: Path) -> None:
     page = opened(browser, found(), tmp_path, screen, dark=dark)
     assert browser.run("return document.documentElement.scrollWidth") <= screen.width
@@ -120,6 +121,7 @@ def test_an_instruction_says_what_it_reads_and_writes(browser: Browser, tmp_path
     assert details(browser)[0] == "input images"
 
 
+@pytest.mark.nightly
 def test_a_tensor_leads_to_the_memory_map_and_an_instruction_back(browser: Browser, tmp_path: Path) -> None:
     from selenium.webdriver import Keys
 
@@ -138,6 +140,7 @@ def test_a_tensor_leads_to_the_memory_map_and_an_instruction_back(browser: Brows
     assert details(browser)[0] == "aten::cat.out"
 
 
+@pytest.mark.nightly
 def test_a_tensor_in_another_buffer_changes_the_map(browser: Browser, tmp_path: Path) -> None:
     opened(browser, copies(), tmp_path)
     find(browser, "aten::add")
@@ -148,6 +151,7 @@ def test_a_tensor_in_another_buffer_changes_the_map(browser: Browser, tmp_path: 
     assert browser.text(".tip").startswith("tensor\nvalue 1\n")
 
 
+@pytest.mark.nightly
 def test_the_pointer_selects_and_moves(browser: Browser, tmp_path: Path) -> None:
     from selenium.webdriver import ActionChains
 
@@ -169,6 +173,7 @@ def test_the_pointer_selects_and_moves(browser: Browser, tmp_path: Path) -> None
     assert browser.problems() == []
 
 
+@pytest.mark.nightly
 def test_colours_say_what_the_legend_says(browser: Browser, tmp_path: Path) -> None:
     opened(browser, two_devices(), tmp_path)
     names = browser.run("return [...document.querySelectorAll('#graph select option')].map((one) => one.textContent)")
@@ -203,6 +208,7 @@ def test_a_node_has_its_number_and_marks_the_peak(browser: Browser, tmp_path: Pa
     assert find(browser, "aten::sin") == "2 found"
 
 
+@pytest.mark.nightly
 def test_a_chain_starts_in_the_middle_of_a_phone(browser: Browser, tmp_path: Path) -> None:
     """Also if another instruction is next to its first one."""
     values = [tensor(4, at=16 * number) for number in range(6)]
@@ -219,6 +225,7 @@ def test_a_chain_starts_in_the_middle_of_a_phone(browser: Browser, tmp_path: Pat
     assert boxes >= 4
 
 
+@pytest.mark.nightly
 def test_the_graph_of_each_method_can_be_chosen(browser: Browser, tmp_path: Path) -> None:
     opened(browser, counters(buffer=2), tmp_path)
     browser.run(
@@ -247,6 +254,7 @@ def test_names_of_a_program_are_texts(browser: Browser, tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.nightly
 def test_ten_thousand_instructions_are_collapsed_and_answer(browser: Browser, tmp_path: Path) -> None:
     """Each change takes a second at most on a quiet machine, where ``benchmarks/report.py`` measures it."""
     from selenium.webdriver import Keys

@@ -20,6 +20,7 @@ MODULES = {0: "encoder.0", 1: "encoder.1", 2: "encoder.1", 3: "head"}
 
 
 @pytest.mark.parametrize("screen", [PHONE, DESKTOP], ids=["phone", "desktop"])
+@pytest.mark.sampled(1)
 def test_modules_are_sorted_and_drawn(browser: Browser, screen: Screen, tmp_path: Path) -> None:
     page = etdev.report(built_file(tmp_path, chain(4), modules=MODULES))
     browser.open(page, screen)
@@ -75,6 +76,7 @@ def test_a_module_leads_to_its_first_instruction(browser: Browser, tmp_path: Pat
     ]
 
 
+@pytest.mark.nightly
 def test_a_large_method_is_collapsed_by_module(browser: Browser, tmp_path: Path) -> None:
     paths = {position: f"layers.{position // 100}.part{position // 25 % 4}" for position in range(400)}
     browser.open(etdev.report(built_file(tmp_path, chain(400), modules=paths)))
@@ -106,6 +108,7 @@ def test_names_of_modules_are_texts(browser: Browser, tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.nightly
 def test_thousands_of_modules_answer_at_once(browser: Browser, tmp_path: Path) -> None:
     """Each change takes a tenth of this on a quiet machine. Small modules share an area."""
     paths = {at: f"layers.{at // 30}.block{at // 10 % 3}.op{at % 10}" for at in range(3_000)}

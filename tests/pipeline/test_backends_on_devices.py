@@ -57,6 +57,7 @@ def test_each_delegate_of_the_file_names_its_device(project: Callable[..., Proje
         assert [str(device) for device in named_devices(program)] == ["cuda:0", "cuda:1"]
 
 
+@pytest.mark.nightly
 def test_the_report_counts_what_nested_programs_plan(project: Callable[..., Project]) -> None:
     made = project(LINEAR_CONFIG + TWO, model=LINEAR)
     result = _build(made)
@@ -71,6 +72,7 @@ def test_the_report_counts_what_nested_programs_plan(project: Callable[..., Proj
     assert "only `etdev run` and the checks `replay` and `native` run them" in note
 
 
+@pytest.mark.nightly
 def test_the_budget_of_a_device_counts_what_nested_programs_plan(project: Callable[..., Project]) -> None:
     made = project(LINEAR_CONFIG + ONE, model=LINEAR)
 
@@ -112,6 +114,7 @@ def test_the_file_is_proved_again_after_the_build(project: Callable[..., Project
     assert "not compared" not in plan.summary
 
 
+@pytest.mark.nightly
 def test_the_same_bytes_each_time(project: Callable[..., Project]) -> None:
     made = project(LINEAR_CONFIG + TWO, model=LINEAR)
     assert _build(made).sha256 == _build(made, "targets.gpu.budget.file='1MiB'").sha256
@@ -132,6 +135,7 @@ KEPT = """
 """
 
 
+@pytest.mark.nightly
 def test_what_one_target_gives_to_delegates_is_there_for_the_next(project: Callable[..., Project]) -> None:
     """Both lower one export, of which ExecuTorch would take the buffers away."""
     made = project(LINEAR_CONFIG + TWO + TWO.replace("targets.gpu", "targets.again"), model=KEPT)
@@ -140,6 +144,7 @@ def test_what_one_target_gives_to_delegates_is_there_for_the_next(project: Calla
     assert result["gpu"].sha256 == result["again"].sha256
 
 
+@pytest.mark.nightly
 def test_what_all_targets_need_of_a_device_map_is_said_once(
     project: Callable[..., Project], monkeypatch: pytest.MonkeyPatch
 ) -> None:

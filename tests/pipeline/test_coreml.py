@@ -26,6 +26,7 @@ CONFIG = (
 
 @pytest.mark.integration
 @pytest.mark.skipif(not STATE.available, reason=f"coreml: {STATE.reason}; {STATE.remedy}")
+@pytest.mark.nightly
 def test_a_model_is_lowered(tmp_path: Path) -> None:
     first = etdev.build(write_project(tmp_path, CONFIG, model=LINEAR))["apple"]
     (method,) = first.methods

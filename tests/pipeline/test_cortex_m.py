@@ -65,7 +65,7 @@ def test_tiling_is_not_advised_for_kernels_that_compute_whole_tensors(tmp_path: 
 
 @needs_packages
 @pytest.mark.parametrize("model", ["Cnn", "CnnLast", "Pooled", "Keywords", "Mobile", "Autoencoder"])
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_a_model(tmp_path: Path, model: str) -> None:
     """It runs on the library's kernels, at most one step from the quantized model. Two builds have the same bytes."""
     first, second = (etdev.build(write(tmp_path / name, model))["mcu"] for name in ("one", "another"))
@@ -143,6 +143,7 @@ def test_the_float_input_is_free_after_the_first_instruction(small: TargetResult
 
 
 @needs_packages
+@pytest.mark.nightly
 def test_more_steps_than_quantization_explains_fail_the_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One step more than allowed, in one value of one sample. Its SNR is still high enough."""
     from etdev.runtime.interpreter import machine

@@ -63,6 +63,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         pytest.param(PLAIN + BUDGET, id="a budget for a device"),
     ],
 )
+@pytest.mark.nightly
 def test_a_file_without_devices_does_not_change_by_what_could_be_said_of_them(
     config: str, plain: bytes, tmp_path: Path
 ) -> None:

@@ -77,6 +77,7 @@ def _files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.nightly
 def test_the_example_passes_and_nothing_is_written(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +117,7 @@ GOOD = {
 
 
 @pytest.mark.parametrize(("body", "outputs"), GOOD.values(), ids=GOOD)
+@pytest.mark.sampled(2)
 def test_what_exports_passes(project: Callable[..., Project], body: str, outputs: str) -> None:
     """What a build takes, a dry run takes too; outputs are those of the largest sizes."""
     found = dry_run(project(CONFIG, model=_model(body), data=DATA), BuildOptions())

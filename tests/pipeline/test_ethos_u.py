@@ -139,6 +139,7 @@ def test_outputs_are_the_same_with_quantized_ends(
     assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
 
 
+@pytest.mark.nightly
 def test_no_conversion_is_left_on_the_host(ends: tuple[Path, BuildResult]) -> None:
     """The delegate takes the int8 input and returns the int8 output, which are all planned memory."""
     result = ends[1]
@@ -208,6 +209,7 @@ def _with_other_weights(graph: bytearray) -> bytes:
     return bytes(graph)
 
 
+@pytest.mark.nightly
 def test_a_wrong_graph_is_found_though_vela_compiled_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lowering that makes wrong weights: the file is what Vela makes from the graph, and still wrong."""
     from executorch.backends.arm.ethosu import backend

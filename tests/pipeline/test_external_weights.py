@@ -113,6 +113,7 @@ def test_operators_are_listed(built: Path) -> None:
 # Building again
 
 
+@pytest.mark.nightly
 def test_the_cache_puts_both_files_back(folder: Path) -> None:
     etdev.build(folder / "etdev.toml", targets=["portable"], verify=False)
     program, data = pair(folder, "portable")
@@ -124,6 +125,7 @@ def test_the_cache_puts_both_files_back(folder: Path) -> None:
     assert [path.read_bytes() for path in (program, data, program.with_suffix(".operators.yaml"))] == before
 
 
+@pytest.mark.nightly
 def test_weights_go_inside_without_an_export(folder: Path) -> None:
     program, data = pair(folder, "portable")
     lines = [
@@ -142,6 +144,7 @@ def test_weights_go_inside_without_an_export(folder: Path) -> None:
     assert constant_bytes(read(program)) >= WEIGHTS
 
 
+@pytest.mark.nightly
 def test_the_lock_knows_the_weights(folder: Path) -> None:
     lock = folder / "etdev.lock"
     digest = json.loads((folder / "result.json").read_text())["targets"][0]["data"][0]["sha256"]
@@ -313,6 +316,7 @@ SESSIONS = """
 """
 
 
+@pytest.mark.nightly
 def test_methods_that_share_state_and_weights(tmp_path: Path) -> None:
     """Verification joins them for the runtime, whose loader took no data file before executorch 1.5."""
     config = write_project(
@@ -435,6 +439,7 @@ RETURNED = """
 """
 
 
+@pytest.mark.nightly
 def test_a_returned_constant_stays_in_the_program(tmp_path: Path) -> None:
     """From a data file, ExecuTorch's loader would return empty memory, and the checks would reject the build."""
     config = write_project(

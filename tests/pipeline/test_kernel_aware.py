@@ -121,6 +121,7 @@ def test_no_form_takes_more_memory_than_the_stock_lowering(
 
 
 @pytest.mark.parametrize("plain", [0, 1], ids=["ExecuTorch emits all", "ExecuTorch emits all but the first"])
+@pytest.mark.nightly
 def test_the_file_does_not_depend_on_who_emits_the_candidates(
     mobile: Callable[..., TargetResult], monkeypatch: pytest.MonkeyPatch, plain: int
 ) -> None:
@@ -163,6 +164,7 @@ STACKED = """
     """
 
 
+@pytest.mark.nightly
 def test_sizes_among_the_arguments_of_ops(project: Callable[..., Project]) -> None:
     """Decomposed, ``stack`` has sizes without a node as arguments. Tiling looked for them among the nodes, and failed.
 
@@ -176,6 +178,7 @@ def test_sizes_among_the_arguments_of_ops(project: Callable[..., Project]) -> No
         build_project(project(config, model=STACKED), BuildOptions(verify=False))
 
 
+@pytest.mark.nightly
 def test_a_convolution_that_keeps_a_slow_kernel_is_reported(project: Callable[..., Project]) -> None:
     """Input and output of the second convolution are the peak of the stock lowering, so nothing else fits."""
     config = (
@@ -188,6 +191,7 @@ def test_a_convolution_that_keeps_a_slow_kernel_is_reported(project: Callable[..
     assert _method(found).forms["convolution"] == 1
 
 
+@pytest.mark.nightly
 def test_a_method_is_tiled_where_that_saves_more_memory_than_it_adds_to_the_file(
     mobile: Callable[..., TargetResult],
 ) -> None:
@@ -224,7 +228,7 @@ def _method(target: TargetResult) -> MethodResult:
         ("count", FORWARD),
     ],
 )
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_methods_compute_the_same(project: Callable[..., Project], method: str, forms: dict[str, int]) -> None:
     """Branches, state and several ops: the stock runtime computes what eager PyTorch does."""
     target = _build(project, _config(method=method))
@@ -233,6 +237,7 @@ def test_methods_compute_the_same(project: Callable[..., Project], method: str, 
     assert "optimized" in _method(target).libraries
 
 
+@pytest.mark.nightly
 def test_a_dynamic_batch_keeps_linear(project: Callable[..., Project]) -> None:
     target = _build(project, _config(batch='"n"', more="dims.n = { max = 4 }"))
     assert target.status == "built", target.checks
@@ -249,7 +254,7 @@ def test_a_dynamic_batch_keeps_linear(project: Callable[..., Project]) -> None:
         ('runtime.kernels = ["portable", "optimized"]', tuple(FORWARD)),
     ],
 )
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_the_runtime_decides(project: Callable[..., Project], target: str, usable: tuple[str, ...]) -> None:
     """A runtime without the library gets the stock lowering: the same bytes."""
     from etdev.lowering.forms import FORMS
@@ -266,12 +271,14 @@ def test_the_runtime_decides(project: Callable[..., Project], target: str, usabl
     assert ("aten::max_pool2d_with_indices.out" in operators) == ("pooling" not in usable)
 
 
+@pytest.mark.nightly
 def test_the_report_of_a_stock_lowering(project: Callable[..., Project]) -> None:
     target = _build(project, _config('lowering = "stock"'))
     assert (_method(target).forms, _method(target).libraries) == ({}, ("portable",))
 
 
 @pytest.mark.parametrize(("method", "forms"), [("forward", {}), ("rows", {"movement": 2})])
+@pytest.mark.nightly
 def test_what_a_delegate_takes_is_left_to_it(
     project: Callable[..., Project], method: str, forms: dict[str, int]
 ) -> None:
@@ -306,6 +313,7 @@ def test_a_quantized_model(project: Callable[..., Project], backend: str) -> Non
         assert _method(target).forms["convolution"] == 1
 
 
+@pytest.mark.nightly
 def test_two_methods_with_one_weight(project: Callable[..., Project]) -> None:
     """A matrix that both use is stored once, as the form of both wants it."""
     model = """

@@ -61,6 +61,7 @@ def growth(folder: Path, size: int) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.nightly
 def test_weights_of_a_file_take_no_memory(tmp_path: Path) -> None:
     assert growth(tmp_path, 256 * MIB) < 16 * MIB
 

@@ -249,7 +249,7 @@ def count_theirs(case: Case, built: Built) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-@pytest.mark.sampled
+@pytest.mark.sampled(4)
 def test_a_tensor_crosses_where_it_has_to_and_once(case: Case, project: Callable[..., Project]) -> None:
     body = MODEL.format(inputs=", ".join(case.names), body=case.body)
     built = build(project(case.config(), model=body))
@@ -325,6 +325,7 @@ def arguments(plan: m.ExecutionPlan) -> list[set[str]]:
     return [{str(tensors[value].device) for value in call.args} for call in calls]
 
 
+@pytest.mark.nightly
 def test_a_delegate_in_a_branch_gets_tensors_on_its_device(project: Callable[..., Project]) -> None:
     """ExecuTorch's pass does not look into branches; a file of its own is put right by a relink."""
     body = "return torch.cond(a.sum() > 0, lambda t: t * t, lambda t: t.cos(), (b,))"

@@ -113,6 +113,8 @@ CONFIG = """
     io.pair.quantized = ["right", "output0"]
 """
 PAIRS = (("floats", "integers"), ("xnnpack-floats", "xnnpack"))
+EACH_PAIR = [PAIRS[0], pytest.param(*PAIRS[1], marks=pytest.mark.nightly)]
+QUANTIZED = ["integers", pytest.param("xnnpack", marks=pytest.mark.nightly)]
 
 
 @pytest.fixture(scope="module")
@@ -127,11 +129,11 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def built(config: Path, cache: Path) -> BuildResult:
-    """All targets, verified."""
+def built(config: Path, cache: Path, pytestconfig: pytest.Config) -> BuildResult:
+    """The targets, verified; those with delegates every night only."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ETDEV_CACHE_DIR", str(cache))
-        return etdev.build(config)
+        return etdev.build(config, targets=[] if pytestconfig.getoption("--nightly") else PAIRS[0])
 
 
 def check(result: BuildResult, target: str, name: str) -> CheckResult:
@@ -149,7 +151,7 @@ def calls() -> list[tuple[str, tuple[Any, ...]]]:
     return [*(("forward", one) for one in images), *(("pair", one) for one in pairs)]
 
 
-@pytest.mark.parametrize(("floats", "integers"), PAIRS)
+@pytest.mark.parametrize(("floats", "integers"), EACH_PAIR)
 def test_the_same_bits_as_with_float_ends(built: BuildResult, floats: str, integers: str) -> None:
     program = read(built.path(integers))
     ends = quantized_ends(program)
@@ -180,7 +182,7 @@ def _at(values: Any) -> range:
     return range(len(values))
 
 
-@pytest.mark.parametrize(("floats", "integers"), PAIRS)
+@pytest.mark.parametrize(("floats", "integers"), EACH_PAIR)
 def test_no_conversion_is_left_at_the_ends(built: BuildResult, floats: str, integers: str) -> None:
     before, after = (read(built.path(name)).method("forward") for name in (floats, integers))
     image, output = (after.values[index] for index in (*after.inputs, *after.outputs))
@@ -196,7 +198,7 @@ def conversions(plan: m.ExecutionPlan) -> int:
     return sum(name.endswith("quantize_per_tensor") for name in names)
 
 
-@pytest.mark.parametrize("target", ["integers", "xnnpack"])
+@pytest.mark.parametrize("target", QUANTIZED)
 def test_all_checks_pass(built: BuildResult, target: str) -> None:
     assert built[target].status == "built"
     for name in ("runtime", "native") + ("replay", "accuracy", "latency") * (target == "integers"):
@@ -309,6 +311,7 @@ def test_a_file_of_another_config_is_refused(
         ),
     ],
 )
+@pytest.mark.nightly
 def test_errors(config: Path, overrides: list[str], message: str, hint: str) -> None:
     with pytest.raises(ConfigError) as error:
         etdev.build(config, targets=["integers"], overrides=overrides, verify=False)

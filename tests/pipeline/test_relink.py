@@ -407,6 +407,7 @@ def test_every_kind_of_copies_has_a_key_in_the_config() -> None:
     [chain(10), loop(), branches(), copies()],
     ids=["chain", "loop", "branches", "copies"],
 )
+@pytest.mark.sampled(1)
 def test_the_stock_runtime_computes_the_same(found: Program, tmp_path: Path) -> None:
     """The arithmetic is untouched: results are equal bit by bit."""
     torch = pytest.importorskip("torch", reason="torch holds the values")

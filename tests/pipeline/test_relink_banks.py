@@ -172,6 +172,7 @@ def test_invalid_banks(banks: list[str], message: str, tmp_path: Path) -> None:
 
 @pytest.mark.integration
 @pytest.mark.parametrize(("kind", "share"), [("linear", 2), ("linear", 4), ("residual", 2)])
+@pytest.mark.nightly
 def test_files_of_executorchs_own_planner(kind: str, share: int, tmp_path: Path) -> None:
     """As many outputs are in place as with one buffer, and no bank is larger."""
     torch = pytest.importorskip("torch", reason="torch holds the model")

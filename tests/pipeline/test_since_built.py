@@ -110,6 +110,7 @@ def test_a_file_that_is_not_here_is_unknown(built: Path) -> None:
     assert "model.py does not exist any more" in found.unknown
 
 
+@pytest.mark.nightly
 def test_another_build_is_known_by_the_cache(built: Path) -> None:
     """Builds of a profile are not in the lock."""
     etdev.build(built / "etdev.toml", profile="apart")
@@ -117,6 +118,7 @@ def test_another_build_is_known_by_the_cache(built: Path) -> None:
     assert since(built).changed == ('targets.cpu.inplace.ops is not set, and was "none"',)
 
 
+@pytest.mark.nightly
 def test_of_two_builds_of_the_same_bytes_the_nearest_counts(built: Path) -> None:
     """What the lock knows of the same file may be older: a build with a profile does not write it."""
     append("model.py")(built)
@@ -130,6 +132,7 @@ def test_a_file_that_nobody_knows(built: Path) -> None:
     assert since(built).said is None
 
 
+@pytest.mark.nightly
 def test_external_weights_tell_builds_of_the_same_program_apart(tmp_path: Path) -> None:
     """The cache knows builds from both versions of the code, whose programs are equal byte by byte."""
     external = "    [targets.cpu]\n    external_weights = 'w.ptd'\n"
@@ -201,6 +204,7 @@ def test_deploy_says_what_it_cannot_tell(built: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["inspect cpu", "diff cpu cpu", "report cpu --output html=page.html"])
+@pytest.mark.sampled(1)
 def test_commands_on_a_target_say_it(
     command: str, built: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

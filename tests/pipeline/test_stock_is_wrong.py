@@ -179,7 +179,7 @@ def same(answers: tuple[Any, ...], wanted: tuple[Any, ...]) -> bool:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_etdev_builds_right_what_plain_executorch_does_not(name: str, tmp_path: Path) -> None:
     made, programs = emit_with_exports(tmp_path, CASES[name])
     start = deepcopy(made.exported.eager)
@@ -191,6 +191,7 @@ def test_etdev_builds_right_what_plain_executorch_does_not(name: str, tmp_path: 
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["one memory for all methods", "memory for each method"])
+@pytest.mark.nightly
 def test_methods_that_count_for_themselves(shared: bool, counters: tuple[Path, Path]) -> None:
     """Two methods with private state: right under both kinds of loaders, plain ExecuTorch's file under one."""
     by_etdev, by_hand = counters

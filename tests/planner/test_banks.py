@@ -282,6 +282,7 @@ def test_a_planner_that_takes_banks(problem: BankedProblem) -> None:
 
 @EXAMPLES
 @given(found=st.lists(buffers(pins=False), max_size=10))
+@pytest.mark.nightly
 def test_a_planner_that_takes_banks_plans_memory_without_banks(found: list[Buffer]) -> None:
     problem = Problem(tuple(found))
     plan = make_plan(problem, again)
@@ -350,6 +351,7 @@ def test_wrong_plans_without_banks(answer: object) -> None:
         make_plan(problem, bank_planner(lambda _: answer))  # type: ignore[arg-type, return-value]
 
 
+@pytest.mark.nightly
 def test_the_effort_for_what_does_not_fit_is_limited() -> None:
     """A search for the least excess that tried every swap took minutes here; one second is enough."""
     found = tuple(Buffer(64 + 16 * (at * 7919 % 61), at, at + 1 + at * 104729 % 400, 16) for at in range(2000))

@@ -20,16 +20,19 @@ if TYPE_CHECKING:
     from program.real import RealFile
 
 
+@pytest.mark.sampled(3)
 def test_reads_what_flatc_reads(real_file: RealFile, tmp_path: Path) -> None:
     assert not same(flatc_json(real_file.pte, tmp_path), our_json(read(real_file.pte)))
 
 
+@pytest.mark.sampled(3)
 def test_flatc_reads_what_we_write(real_file: RealFile, tmp_path: Path) -> None:
     program = read(real_file.pte)
     write(program, tmp_path / "again.pte")
     assert not same(flatc_json(tmp_path / "again.pte", tmp_path), our_json(program))
 
 
+@pytest.mark.sampled(3)
 def test_runs_the_same_when_written_again(real_file: RealFile, tmp_path: Path) -> None:
     program = read(real_file.pte)
     write(program, tmp_path / "again.pte")
@@ -41,6 +44,7 @@ def test_runs_the_same_when_written_again(real_file: RealFile, tmp_path: Path) -
     assert (tmp_path / "again.pte").stat().st_size <= real_file.pte.stat().st_size + 4096
 
 
+@pytest.mark.sampled(3)
 def test_runs_the_same_when_linked_again(real_file: RealFile, tmp_path: Path) -> None:
     result = relink(real_file.pte, tmp_path / "linked.pte")
     assert result.memory_after["cpu"] <= result.memory_before["cpu"]
@@ -87,6 +91,7 @@ def _identical(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
+@pytest.mark.nightly
 def test_the_files_have_what_they_are_for(make_real: Callable[[str], RealFile]) -> None:
     def made(name: str) -> Program:
         return read(make_real(name).pte)

@@ -79,6 +79,7 @@ def fitting(name: str) -> tuple[tuple[m.Value, ...], tuple[int, ...]]:
 
 
 @pytest.mark.integration
+@pytest.mark.nightly
 def test_the_table_is_that_of_the_installed_runtime() -> None:
     """The command runs in its own process, because the available schemas depend on earlier imports."""
     pytest.importorskip("executorch", reason="executorch has the operators")

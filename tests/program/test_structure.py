@@ -211,6 +211,7 @@ def _within_limits(action: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize("field", ["[9].string.string_val", "[12].bool_list.items", "[11].double_list.items"])
+@pytest.mark.sampled(1)
 def test_a_vector_of_gigabytes(whole: bytes, tmp_path: Path, field: str) -> None:
     """The file is sparse: its size costs nothing, and every length fits."""
     file, content, size = tmp_path / "huge.pte", bytearray(whole), 3 << 30

@@ -270,6 +270,7 @@ def _long(count: int) -> Program:
     return replace(hand.loop(), execution_plan=(plan,))
 
 
+@pytest.mark.nightly
 def test_four_thousand_instructions(tmp_path: Path) -> None:
     """On a usual machine: 0.05 s to read, 0.20 s to write. The limits are three times that."""
     program, file = _long(4000), tmp_path / "long.pte"

@@ -75,6 +75,7 @@ def test_the_action_passes_its_inputs_on(repository: Path, project: Path) -> Non
     assert json.loads(Path(outputs["sarif"]).read_text())["runs"][0]["results"] == []
 
 
+@pytest.mark.nightly
 def test_the_action_takes_inputs_of_several_lines(repository: Path, project: Path) -> None:
     """An argument of a line that is not the first may be a gate, such as ``--locked``."""
     pytest.importorskip("executorch", reason="needs the extra `build`")
@@ -99,6 +100,7 @@ def test_the_action_fails_as_etdev_does(repository: Path, project: Path) -> None
     assert result["ruleId"] == "unknown-key"
 
 
+@pytest.mark.nightly
 def test_two_uses_in_a_job_have_reports_of_their_own(repository: Path, project: Path) -> None:
     pytest.importorskip("executorch", reason="needs the extra `build`")
     uses = [_run(repository, project, targets=name, args="--dry-run")[1] for name in ("cpu", "other")]

@@ -24,6 +24,8 @@ pytest.importorskip("executorch", reason="needs the extra `build`")
 
 AFTER = ("cpp.md", "find-memory.md", "fit.md", "faq.md")
 ALONE = ("state.md",)
+LONG = ("find-memory.md", "fit.md", "faq.md")
+"""Pages whose commands take long: every night only."""
 NOT_RUN = {
     "git clone": "fetches this repository",
     "python3.11 -m venv": "installs all packages",
@@ -99,7 +101,9 @@ def test_the_python_api_as_its_page_begins(started: Path, repository: Path) -> N
     assert pages.script(started / "look.py", []) == "12392 ['forward']\n"
 
 
-@pytest.mark.parametrize("name", AFTER)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.nightly) if name in LONG else name for name in AFTER]
+)
 def test_a_guide_for_the_project_of_get_started(name: str, started: Path, repository: Path, tmp_path: Path) -> None:
     shutil.copytree(started, tmp_path / "my-model")
     _do(repository / "docs" / name, tmp_path / "my-model")

@@ -157,7 +157,8 @@ def test_the_npu(page: str, folder: Path) -> None:
     assert number(table["flash"]) == target["size"]
 
 
-@pytest.mark.parametrize("mode", [0, *(pytest.param(mode, marks=pytest.mark.nightly) for mode in range(1, 5))])
+@pytest.mark.parametrize("mode", range(5))
+@pytest.mark.nightly
 def test_memory_modes(page: str, folder: Path, mode: int) -> None:
     state = backends.get("ethos-u").availability()
     if not state.available:

@@ -58,6 +58,7 @@ def test_the_configs_are_valid_and_name_what_the_page_makes(folder: Path) -> Non
     assert absent == {"etdev.toml": ["model.weights"], "hf.toml": ["model.hf"], "pt2.toml": ["model.pt2"]}
 
 
+@pytest.mark.nightly
 def test_every_prefix_of_the_table_is_converted(page: str, folder: Path) -> None:
     """A state by itself and one among other things, shared tensors included, become weights that the model takes."""
     model = _model(folder)
@@ -73,6 +74,7 @@ def test_every_prefix_of_the_table_is_converted(page: str, folder: Path) -> None
         assert all(torch.equal(value, model.state_dict()[name]) for name, value in loaded.state_dict().items())
 
 
+@pytest.mark.nightly
 def test_tensors_that_share_memory_are_converted(folder: Path) -> None:
     shared = torch.ones(3, 2)
     torch.save({"embedding.weight": shared, "head.weight": shared}, folder / "checkpoint.pt")
@@ -88,6 +90,7 @@ def test_a_checkpoint_of_other_objects_is_refused(folder: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_its_commands_work(page: str, folder: Path) -> None:
     transformers = pytest.importorskip("transformers", reason="needs the extra `hf`")
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}

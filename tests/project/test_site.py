@@ -163,6 +163,7 @@ def test_pages_fit_a_phone_and_ask_nobody(browser: Browser, site: Path) -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.nightly
 def test_search_finds_a_word_without_a_server(browser: Browser, site: Path) -> None:
     browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     browser.driver.set_window_size(1280, 900)

@@ -44,10 +44,10 @@ def _tools() -> None:
 
 
 @pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The output folder of the project with many methods."""
+def many(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Path:
+    """The output folder of the project with many methods; every night, also for XNNPACK."""
     config = write_config(tmp_path_factory.mktemp("many"), CONFIG, model=MODEL)
-    assert etdev.build(config).ok
+    assert etdev.build(config, targets=[] if pytestconfig.getoption("--nightly") else ["cpu"]).ok
     return config.parent / "build"
 
 
@@ -110,6 +110,7 @@ def test_no_byte_of_a_pool_is_left(exact: Compiled) -> None:
 
 
 @pytest.mark.parametrize("target", ["cpu", "xnn"])
+@pytest.mark.nightly
 def test_the_native_host_measures_the_same(many: Path, tmp_path: Path, target: str) -> None:
     native_host()
     file = many / target / "many.pte"
@@ -146,6 +147,7 @@ def test_delegates_and_arrays(many: Path, tmp_path: Path) -> None:
         ("kTempPoolBytes", "many::kTempPoolBytes is too small"),
     ],
 )
+@pytest.mark.sampled(1)
 def test_one_byte_less_fails_and_is_named(exact: Compiled, tmp_path: Path, constant: str, named: str) -> None:
     folder = copied(exact, tmp_path)
     shrink(folder / "many_memory.h", constant)
@@ -156,6 +158,7 @@ def test_one_byte_less_fails_and_is_named(exact: Compiled, tmp_path: Path, const
     assert done.stderr.strip().endswith("Raise it in many_memory.h")
 
 
+@pytest.mark.nightly
 def test_an_arena_of_one_byte_less_does_not_compile(exact: Compiled, tmp_path: Path) -> None:
     folder = copied(exact, tmp_path)
     shrink(folder / "many_memory.h", "kArena2Bytes")
@@ -330,6 +333,7 @@ def small_calls() -> Calls:
 
 @pytest.mark.parametrize("target", [pytest.param("portable", marks=pytest.mark.slow), "xnn"])
 @pytest.mark.parametrize("embed", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.nightly
 def test_weights_in_a_file(small: Path, tmp_path: Path, target: str, embed: bool) -> None:
     program, weights = small / target / "small-one.pte", small / target / "w.ptd"
     found = measured(program, tmp_path / "large", [weights])
@@ -359,6 +363,7 @@ def test_weights_in_several_files(small: Path, tmp_path: Path) -> None:
     assert "w0.ptd has less than the" in done.stderr
 
 
+@pytest.mark.nightly
 def test_quantized_kernels(small: Path, tmp_path: Path) -> None:
     program = small / "int8" / "small-one.pte"
     found = measured(program, tmp_path / "large")
@@ -430,6 +435,7 @@ def arena_sections(folder: Path) -> dict[str, tuple[str, int]]:
 
 
 @pytest.mark.skipif(shutil.which("objdump") is None or shutil.which("ld") is None, reason="needs binutils")
+@pytest.mark.nightly
 def test_arenas_are_in_the_sections_of_their_banks(banked: Path, tmp_path: Path) -> None:
     wanted = by_the_stock_runtime(banked / "banked.pte", banked_calls())
     header = (banked / "banked_memory.h").read_text()

@@ -192,6 +192,7 @@ def test_methods_share_their_memory_or_do_not(sharing: Path, shared: bool, count
         assert answers == counted
 
 
+@pytest.mark.nightly
 def test_a_crash_does_not_end_the_sharing(sharing: Path) -> None:
     with StockRuntime() as runtime:
         runtime.load(sharing, shared=True)
@@ -273,6 +274,7 @@ def test_ctrl_c_is_left_to_the_parent(runtime: StockRuntime) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL], ids=lambda number: number.name)
+@pytest.mark.sampled(1)
 def test_a_crash_is_named_and_the_next_program_gets_a_new_process(program: Path, number: signal.Signals) -> None:
     """One crashed target made every later target of the same build fail."""
     with StockRuntime() as runtime:
@@ -357,6 +359,7 @@ def test_custom_kernels_are_imported_from_their_folder(tmp_path: Path, capfd: py
         pytest.param("import os; os._exit(3)", "ended with exit code 3", id="exits"),
     ],
 )
+@pytest.mark.nightly
 def test_imports_that_fail_are_an_error_each_time(tmp_path: Path, source: str, said: str) -> None:
     """The second question was answered as if the runtime had no operators at all."""
     (tmp_path / "my_ops.py").write_text(source)
@@ -367,6 +370,7 @@ def test_imports_that_fail_are_an_error_each_time(tmp_path: Path, source: str, s
             assert said in str(caught.value)
 
 
+@pytest.mark.nightly
 def test_a_runtime_that_cannot_be_imported_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It ended as "a bug in etdev"."""
     (tmp_path / "executorch").mkdir()
@@ -417,6 +421,7 @@ def alive(process: int) -> bool:
     return state != "Z"
 
 
+@pytest.mark.nightly
 def test_a_relative_path_is_of_the_folder_of_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The child started in another folder."""
     write(chain(1), tmp_path / "chain.pte")

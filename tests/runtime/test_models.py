@@ -41,6 +41,7 @@ FILES: dict[str, tuple[Callable[[Path], real.RealFile], bool]] = {
 
 
 @pytest.mark.parametrize("name", FILES)
+@pytest.mark.sampled(2)
 def test_a_file_of_executorch_computes_what_it_does_in_the_stock_runtime(tmp_path: Path, name: str) -> None:
     make, shared = FILES[name]
     file = make(tmp_path)
@@ -69,6 +70,7 @@ def test_data_of_the_wheels_own_are_taken(tmp_path: Path) -> None:
             torch.testing.assert_close(replay.call(method, inputs), stock.call(method, inputs))
 
 
+@pytest.mark.nightly
 def test_what_a_replay_lacks_is_known_before_it(tmp_path: Path) -> None:
     file = real.xnnpack(tmp_path)
     assert missing_executors(read(file.pte)) == ("XnnpackBackend",)
@@ -100,7 +102,7 @@ def check(made: Emitted, *methods: str, rounds: int = 2) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.backend == "portable"])
-@pytest.mark.sampled
+@pytest.mark.sampled(2)
 def test_a_model_is_replayed_as_eager_computes_it(tmp_path: Path, name: str) -> None:
     check(emit(tmp_path, CASES[name]))
 
@@ -144,6 +146,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.nightly
 def test_a_network_is_replayed_as_eager_computes_it(tmp_path: Path, name: str) -> None:
     check(emit(tmp_path, MODELS[name]))
 
@@ -164,6 +167,7 @@ def test_a_decoder_keeps_its_cache(repository: Path, tmp_path: Path) -> None:
                 torch.testing.assert_close(found[0], wanted if isinstance(wanted, torch.Tensor) else wanted[0])
 
 
+@pytest.mark.nightly
 def test_a_quantized_model_is_replayed_as_the_stock_runtime_computes_it(tmp_path: Path) -> None:
     importlib.import_module("executorch.kernels.quantized")
     x = (torch.linspace(0, 1, 4)[None],)

@@ -31,7 +31,7 @@ def calls(made: Program, runtime: ReplayRuntime) -> list[tuple[torch.Tensor, ...
     [
         *((name, "thread", "sim") for name in PROGRAMS),
         ("weights", "thread", "cpu"),
-        pytest.param("weights", "process", "sim", marks=pytest.mark.integration),
+        pytest.param("weights", "process", "sim", marks=pytest.mark.nightly),
     ],
 )
 def test_a_program_computes_what_it_does_on_devices(name: str, transport: str, memory: str) -> None:

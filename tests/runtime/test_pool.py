@@ -30,7 +30,7 @@ def saved(made: Program, folder: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("transport", ["thread", "process"])
+@pytest.mark.parametrize("transport", ["thread", pytest.param("process", marks=pytest.mark.nightly)])
 def test_samples_come_back_in_order(tmp_path: Path, transport: str) -> None:
     file = saved(two_devices(), tmp_path)
     samples = [(X * number,) for number in range(20)]

@@ -13,9 +13,9 @@ from validator.subjects import MODELS, OTHERS, make
 pytestmark = pytest.mark.integration
 
 
-@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.nightly)])
 def test_mutants_in_banks(tmp_path: Path, every: int) -> None:
-    """Of every fourth program, and of all of them at night."""
+    """Of every ninth program, and of all of them at night."""
     cases = list({**MODELS, **OTHERS}.items())[::every]
     subjects = [make(name, case, tmp_path / str(number)) for number, (name, case) in enumerate(cases)]
     trial = try_banked(each_in_banks(subjects), 2, shared_runtime(), tmp_path)

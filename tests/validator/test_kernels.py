@@ -267,8 +267,9 @@ def _check_in_place(runtime: StockRuntime, operator: str) -> None:
 
 @pytest.mark.parametrize(
     "operator",
-    ["aten::mul.out", "aten::_softmax.out", pytest.param("aten::where.self_out", marks=pytest.mark.nightly)],
+    ["aten::_softmax.out", "aten::mul.out", "aten::where.self_out"],
 )
+@pytest.mark.sampled(1)
 def test_kernels_that_work_in_place(operator: str) -> None:
     with StockRuntime() as runtime:
         _check_in_place(runtime, operator)

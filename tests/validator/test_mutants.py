@@ -21,6 +21,7 @@ def _check(trial: Trial, *, made: int, changed: int) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.sampled(1)
 def test_mutants(name: str, tmp_path: Path) -> None:
     """A tenth of the mutants, in the shared runtime; the slow test covers kernels that crash it."""
     subject = make(name, MODELS[name], tmp_path / "model")

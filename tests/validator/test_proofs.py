@@ -93,6 +93,7 @@ def test_links_are_proved(planner: str, found: Object) -> None:
 @pytest.mark.parametrize("share", [True, False])
 @settings(max_examples=40)
 @given(data=st.data())
+@pytest.mark.sampled(1)
 def test_links_with_state_are_proved(share: bool, data: st.DataObject) -> None:
     found = data.draw(objects(most_methods=3, initial=not share, delegates=False))
     if not carries(found):

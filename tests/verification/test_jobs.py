@@ -100,6 +100,7 @@ def test_each_call_of_a_metric_is_told(linear: Prepared, fn: str, total: int | N
         *(pytest.param(*one, marks=pytest.mark.slow) for one in (("twice", 7), ("first", None))),
     ],
 )
+@pytest.mark.nightly
 def test_workers_give_the_same_value(linear: Prepared, fn: str, expected: float | None) -> None:
     alone, on_two = measure(linear, fn, 1), measure(linear, fn, 2)
 
@@ -133,7 +134,7 @@ def test_the_replay_has_no_workers(linear: Prepared) -> None:
     )
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.nightly)])
 def test_a_wrong_sample_is_named_on_workers_too(linear: Prepared, jobs: int) -> None:
     with pytest.raises(VerifyError) as caught:
         measure(linear, "wrong_input", jobs)

@@ -162,6 +162,7 @@ def test_the_config_says_what_the_runtime_has(
     assert checks["runtime"].status == "passed"  # The wheel has them, whatever the target lacks.
 
 
+@pytest.mark.nightly
 def test_a_closed_list_of_backends(quantized: Prepared) -> None:
     assert quantized.judge()["kernels"].summary.endswith("XnnpackBackend in the wheel's runtime")
     refused = quantized.judge("targets.int8.runtime.backends=[]")["kernels"]

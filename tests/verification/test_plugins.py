@@ -120,6 +120,7 @@ def reported() -> dict[str, str]:
 
 
 @pytest.mark.integration
+@pytest.mark.nightly
 def test_in_a_build(plugin: Install, run: Callable[..., tuple]) -> None:
     """A check that fails, one that passes from the cache, one that did not run but is required."""
     plugin(FAILING)

@@ -176,7 +176,10 @@ def test_an_operator_that_the_replay_lacks(judge: Callable[..., dict[str, CheckR
     )
 
 
-@pytest.mark.parametrize(("length", "beside", "alone"), [(1, 1000, 100_000), (3000, 1, 33), (200_000, 1, 1)])
+@pytest.mark.parametrize(
+    ("length", "beside", "alone"),
+    [(1, 1000, 100_000), (3000, 1, 33), pytest.param(200_000, 1, 1, marks=pytest.mark.nightly)],
+)
 def test_how_many_samples_are_replayed(length: int, beside: int, alone: int) -> None:
     found = chain(length)
 

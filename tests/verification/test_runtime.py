@@ -46,6 +46,7 @@ def test_a_quantized_program_that_is_not_what_was_quantized_is_broken(quantized:
     assert "against the quantized model before lowering, " in check.summary
 
 
+@pytest.mark.nightly
 def test_without_samples_the_inputs_are_random_and_the_result_is_called_weak(tmp_path: Path) -> None:
     config = """
         version = 1
@@ -330,6 +331,7 @@ def dynamic(folder: Path, forward: str, *sizes: int, target: str = "cpu") -> Pre
     return prepare(folder, target, DYNAMIC, model=model, data=data)
 
 
+@pytest.mark.nightly
 def test_a_size_that_no_sample_has_is_run_too(tmp_path: Path) -> None:
     """It passed with samples of 8 rows; with one row the stock runtime ends with error 0x12."""
     check = dynamic(tmp_path, "return (x + 1).squeeze(0)", 8).judge()["runtime"]
@@ -348,6 +350,7 @@ def test_a_size_that_no_sample_has_is_run_too(tmp_path: Path) -> None:
         ((16, 1), "2 samples, "),
     ],
 )
+@pytest.mark.sampled(1)
 def test_only_the_sizes_that_the_samples_leave_out(tmp_path: Path, sizes: tuple[int, ...], ran: str) -> None:
     check = dynamic(tmp_path, "return x + 1", *sizes).judge()["runtime"]
 
@@ -373,6 +376,7 @@ def test_made_inputs_that_the_model_refuses_are_left_out(tmp_path: Path) -> None
     )
 
 
+@pytest.mark.nightly
 def test_a_quantized_program_is_not_held_to_values_on_made_inputs(tmp_path: Path) -> None:
     prepared = dynamic(tmp_path, "return self.layer(x)", 8, target="int8")
     right = prepared.candidate.reference.eager["forward"]

@@ -158,6 +158,7 @@ def test_calls_of_a_session_share_their_state_and_sessions_do_not(account: Prepa
     ]
 
 
+@pytest.mark.nightly
 def test_without_shared_state_each_method_has_its_own(apart: Prepared) -> None:
     check = apart.judge()["runtime"]
 
@@ -274,6 +275,7 @@ def test_eager_state_is_left_as_it_was(account: Prepared) -> None:
 
 @given(methods=st.lists(st.sampled_from(["put", "take", "look"]), max_size=8), shared=st.booleans())
 @settings(deadline=None, max_examples=40)
+@pytest.mark.nightly
 def test_eager_sessions_are_the_modules_own_calls(account: Prepared, methods: list[str], shared: bool) -> None:
     """On one module if state is shared, else on one for each method; in-place changes and assignments alike."""
     project = open_project(account.config, overrides=[f"model.share_state={str(shared).lower()}"], environ={})
@@ -421,6 +423,7 @@ _DECLARED = "the config declares x: float32 [4]"
         ("absent", "'data' has no attribute 'absent' (from 'data:absent')", None),
     ],
 )
+@pytest.mark.sampled(5)
 def test_bad_sessions_are_an_error_at_their_key(
     account: Prepared, sessions: str, message: str, hint: str | None
 ) -> None:

@@ -334,6 +334,7 @@ def test_every_valid_file_has_a_page(found: Program, tmp_path: Path) -> None:
             assert all(-1 <= position < one.instants - 2 for position in buffer.tensors.writer)
 
 
+@pytest.mark.nightly
 def test_ten_thousand_tensors(tmp_path: Path) -> None:
     write(chain(9_999), tmp_path / "m.pte")
     content = etdev.report(tmp_path / "m.pte").read_text(encoding="utf-8")

@@ -187,6 +187,7 @@ def test_a_missed_gate_keeps_its_artifact_and_the_other_targets_are_built(tmp_pa
 
 
 @pytest.mark.integration
+@pytest.mark.nightly
 def test_growth_against_the_output_of_an_earlier_build(tmp_path: Path) -> None:
     """Also where the target is found again, and in a verification, which has the ops from the report of the build."""
     limits = "budget = { delegated = 0, growth = { file = '1%', weights = 0, memory = '0%' } }\n"
@@ -318,6 +319,7 @@ def test_what_verification_would_refuse_is_refused_before_anything_slow(
 
 
 @pytest.mark.integration
+@pytest.mark.nightly
 def test_without_verification_nothing_passed(tmp_path: Path) -> None:
     config = write_project(tmp_path, LINEAR_CONFIG + "    [targets.cpu]\n", model=LINEAR)
     result = etdev.build(config, verify=False)
@@ -334,12 +336,13 @@ def test_without_verification_nothing_passed(tmp_path: Path) -> None:
     [
         (["runtime"], 0),
         (["device"], 3),
-        pytest.param(["accuracy"], 3, marks=pytest.mark.integration),
+        pytest.param(["accuracy"], 3, marks=pytest.mark.nightly),
         (["runtime", "plan"], 0),
-        pytest.param(["plan", "replay"], 0, marks=pytest.mark.integration),
-        pytest.param(["plan", "device"], 3, marks=pytest.mark.integration),
+        pytest.param(["plan", "replay"], 0, marks=pytest.mark.nightly),
+        pytest.param(["plan", "device"], 3, marks=pytest.mark.nightly),
     ],
 )
+@pytest.mark.sampled(2)
 def test_a_required_check_must_run(tmp_path: Path, require: list[str], code: int) -> None:
     for place, settings in (("", {"require": require}), (f"verify.require = {require}", {})):
         config = write_project(tmp_path, LINEAR_CONFIG + f"    [targets.cpu]\n    {place}\n", model=LINEAR)
@@ -419,10 +422,17 @@ def test_the_same_bytes_everywhere(built: BuildResult, tmp_path: Path) -> None:
     write_project(folder, reverse, model=LINEAR, data=SAMPLES)
 
     assert hashes(build_in_process(folder, "1")) == expected
-    assert hashes(build_in_process(folder, "2", "-t", "int8")) == {"int8": expected["int8"]}
-    for name in ("portable", "xnnpack", "w4"):
-        alone = etdev.build(folder / "etdev.toml", targets=[name], verify=False)
-        assert hashes(alone) == {name: expected[name]}
+    alone = etdev.build(folder / "etdev.toml", targets=["int8"], verify=False, cache=False)
+    assert hashes(alone) == {"int8": expected["int8"]}
+
+
+@pytest.mark.integration
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["portable", "xnnpack", "int8", "w4"])
+def test_the_same_bytes_alone(built: BuildResult, tmp_path: Path, name: str) -> None:
+    write_project(tmp_path, FOUR_TARGETS, model=LINEAR, data=SAMPLES)
+    alone = build_in_process(tmp_path, "2", "-t", name)
+    assert hashes(alone) == {name: hashes(built)[name]}
 
 
 WAITING = """

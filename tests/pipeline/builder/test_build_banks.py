@@ -154,7 +154,7 @@ def test_a_remedy_that_the_target_uses_is_not_advised(tmp_path: Path) -> None:
         ('delegates = { EthosUBackend = "fast" }', "no method of the program has the backend 'EthosUBackend'"),
     ],
 )
-@pytest.mark.sampled
+@pytest.mark.nightly
 def test_a_pin_of_a_name_that_does_not_exist(pin: str, message: str, tmp_path: Path) -> None:
     folder = write_project(tmp_path, CONFIG + f"    {pin}\n", model=MODEL)
     with pytest.raises(ConfigError) as caught:
@@ -180,6 +180,7 @@ WIDE = """
 """
 
 
+@pytest.mark.nightly
 def test_a_method_that_exceeds_all_banks_is_tiled(tmp_path: Path) -> None:
     project = write_project(
         tmp_path,
@@ -228,6 +229,7 @@ PLANNERS = """
 """
 
 
+@pytest.mark.nightly
 def test_a_planner_of_ones_own_chooses_the_banks(tmp_path: Path) -> None:
     folder = write_project(tmp_path, CONFIG, model=MODEL, planners=PLANNERS)
     built = etdev.build(folder, overrides=["targets.mcu.memory.planner=planners:good"])

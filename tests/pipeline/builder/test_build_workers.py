@@ -189,6 +189,7 @@ def test_a_process_that_dies_ends_the_build(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.nightly
 def test_a_process_that_dies(tmp_path: Path) -> None:
     """Takes its target along; another process builds the next one."""
     config = write_project(tmp_path, TWO + "    [targets.c]\n", model=LINEAR, data=METRICS)

@@ -267,6 +267,7 @@ def test_outputs_are_put_back(config: Path, damage: Callable[[Path], object]) ->
         "targets.cpu.verify.atol=1.0",
     ],
 )
+@pytest.mark.sampled(3)
 def test_what_the_linker_reads_exports_nothing(config: Path, setting: str) -> None:
     result = again(config, setting)
     assert list(result["cpu"].seconds) == ["link", "write"]
@@ -345,6 +346,7 @@ def _quietly(folder: Path) -> None:
         pytest.param(lambda folder: (folder / "notes.py").write_text("x = 1"), "nothing", id="another module"),
     ],
 )
+@pytest.mark.sampled(4)
 def test_a_change(config: Path, change: Callable[[Path], object], expected: str) -> None:
     change(config.parent)
     assert kinds(again(config)) == (expected,)
@@ -359,12 +361,14 @@ def test_a_change(config: Path, change: Callable[[Path], object], expected: str)
         pytest.param(edit("calibration.py", "2, 8", "2, 8,"), id="code of the calibration"),
     ],
 )
+@pytest.mark.nightly
 def test_a_change_of_what_one_target_needs(config: Path, change: Callable[[Path], object]) -> None:
     """Calibration came after the float model was lowered."""
     change(config.parent)
     assert kinds(again(config, targets=())) == ("nothing", "all")
 
 
+@pytest.mark.nightly
 def test_the_metrics_code_is_not_the_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Verification has imported it before the model is lowered, all the same."""
     config = make_project(tmp_path)
@@ -377,6 +381,7 @@ def test_the_metrics_code_is_not_the_models(tmp_path: Path, monkeypatch: pytest.
     assert next(check for check in result["cpu"].checks if check.name == "runtime").summary.startswith("3 samples")
 
 
+@pytest.mark.nightly
 def test_a_change_back_is_no_change(config: Path) -> None:
     edit("deep.py", "2.0", "3.0")(config.parent)
     assert kinds(again(config)) == ("all",)
@@ -384,6 +389,7 @@ def test_a_change_back_is_no_change(config: Path) -> None:
     assert kinds(again(config)) == ("nothing",)
 
 
+@pytest.mark.nightly
 def test_what_failed_is_not_remembered(config: Path) -> None:
     for _ in range(2):
         result = again(config, "targets.cpu.budget.file=1", verify=True)
@@ -401,6 +407,7 @@ def test_files_that_nobody_declared_are_named(first: tuple[Path, Path, BuildResu
 
 
 @pytest.mark.integration
+@pytest.mark.nightly
 def test_what_changes_during_a_build_is_not_remembered(config: Path) -> None:
     """It may have been read before or after."""
     model = config.with_name("model.py")
@@ -429,12 +436,14 @@ def test_a_declared_input_that_is_gone_is_told(config: Path) -> None:
     "place",
     ["etdev.pipeline.cache.facts.versions", "etdev.pipeline.cache.facts._source_digest"],
 )
+@pytest.mark.nightly
 def test_versions_count(config: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     found = {"etdev": "0", "torch": "9.9"} if place.endswith("versions") else "5e1f"
     monkeypatch.setattr(place, lambda *_: found)
     assert kinds(again(config)) == ("all",)
 
 
+@pytest.mark.nightly
 def test_no_cache_builds_again(first: tuple[Path, Path, BuildResult], config: Path) -> None:
     result = again(config, cache=False)
     assert kinds(result) == ("all",)
@@ -442,6 +451,7 @@ def test_no_cache_builds_again(first: tuple[Path, Path, BuildResult], config: Pa
 
 
 @pytest.mark.integration
+@pytest.mark.nightly
 def test_a_cache_that_cannot_be_written_fails_no_build(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (config.parent / "file").write_text("")
     monkeypatch.setenv("ETDEV_CACHE_DIR", str(config.parent / "file" / "cache"))
@@ -450,6 +460,7 @@ def test_a_cache_that_cannot_be_written_fails_no_build(config: Path, monkeypatch
     assert any(note.startswith("the cache") for note in result.notes)
 
 
+@pytest.mark.nightly
 def test_what_the_cache_has_lost_is_built(config: Path) -> None:
     for path in (Path(os.environ["ETDEV_CACHE_DIR"]) / "files").glob("*/*"):
         path.write_bytes(b"")

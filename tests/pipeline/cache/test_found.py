@@ -65,6 +65,7 @@ def test_a_file_that_was_not_there(tmp_path: Path) -> None:
     check(make(tmp_path, imports, "number"), lambda: file.write_text("2.5"))
 
 
+@pytest.mark.nightly
 def test_a_project_behind_a_link(tmp_path: Path) -> None:
     """Its code asks for the folder that it really lies in; the lock says the same as without the link."""
     folder = tmp_path / "deep" / "er" / "project"
@@ -81,6 +82,7 @@ def test_a_project_behind_a_link(tmp_path: Path) -> None:
     assert (folder / "etdev.lock").read_bytes() == before
 
 
+@pytest.mark.nightly
 def test_a_package_below_the_config_that_is_installed_from_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,6 +101,7 @@ def test_a_package_below_the_config_that_is_installed_from_there(
     check(make(tmp_path, "from package_of_this_test.sizes import more", "more"), change)
 
 
+@pytest.mark.nightly
 def test_a_folder_of_modules_without_init(tmp_path: Path) -> None:
     (tmp_path / "layers").mkdir()
     file = tmp_path / "layers" / "sizes.py"
@@ -119,6 +122,7 @@ def test_code_that_was_registered_before_and_has_changed(tmp_path: Path) -> None
         assert any("ops_of_this_test.py changed during the build" in note for note in result.notes)
 
 
+@pytest.mark.nightly
 def test_versions_of_packages_that_the_code_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = make(tmp_path, "import hypothesis", "1.5")
     built(config)
@@ -129,6 +133,7 @@ def test_versions_of_packages_that_the_code_imports(tmp_path: Path, monkeypatch:
     assert "lower" in built(config)["cpu"].seconds
 
 
+@pytest.mark.nightly
 def test_models_that_were_loaded_for_another_target(tmp_path: Path) -> None:
     """One that is only linked again loads what the next one lowers."""
     (tmp_path / "number.txt").write_text("1.5")
@@ -148,6 +153,7 @@ def test_models_that_were_loaded_for_another_target(tmp_path: Path) -> None:
     assert "lower" in built(config, targets=["b"])["b"].seconds
 
 
+@pytest.mark.nightly
 def test_a_virtual_environment_in_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "venv" / "lib").mkdir(parents=True)
     (tmp_path / "venv" / "lib" / "data.txt").write_text("1.5")
@@ -156,6 +162,7 @@ def test_a_virtual_environment_in_the_project(tmp_path: Path, monkeypatch: pytes
     assert "venv" not in (tmp_path / "etdev.lock").read_text()
 
 
+@pytest.mark.nightly
 def test_code_that_lists_the_project(tmp_path: Path) -> None:
     """What etdev itself writes there counts for nothing."""
     config = make(tmp_path, "", 'float(len(list(Path(__file__).parent.glob("*.cfg"))))')

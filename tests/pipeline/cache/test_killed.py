@@ -50,9 +50,11 @@ def check(found: dict[str, Any], moments: list[str]) -> None:
     assert [trial for trial in found["trials"] if trial != {"moment": trial["moment"], **good}] == []
 
 
-def test_killed_at_some_moments(tmp_path: Path) -> None:
-    """Early, while the program is written, and while the cache is."""
-    moments = ["t0.3", "e9", "e25"]
+@pytest.mark.parametrize(
+    "moments", [["e9"], pytest.param(["t0.3", "e25"], marks=pytest.mark.nightly)], ids=["while it writes", "others"]
+)
+def test_killed_at_some_moments(tmp_path: Path, moments: list[str]) -> None:
+    """While the program is written; early, and while the cache is written."""
     found = run_killing(tmp_path, *moments)
     check(found, moments)
     assert found["changes"] > 25
@@ -126,6 +128,7 @@ def test_a_second_build_of_the_same_output_waits(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("full", ["build", "cache"])
+@pytest.mark.sampled(1)
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: str) -> None:
     """Where the build writes it fails, and is whole when there is room again; a full cache fails no build."""
     monkeypatch.setenv("ETDEV_CACHE_DIR", str(tmp_path / "cache"))

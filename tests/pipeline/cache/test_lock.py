@@ -78,6 +78,7 @@ def test_what_a_lock_says(built: Path) -> None:
     assert naive.versions["executorch"]
 
 
+@pytest.mark.nightly
 def test_equal_inputs_give_equal_locks(built: Path, config: Path) -> None:
     """In another folder, from an empty cache, one target after the other."""
     config.with_name("etdev.lock").unlink()
@@ -121,6 +122,7 @@ def _append(name: str, text: str = "# A comment.\n") -> Callable[[Path], object]
         (_append("etdev.toml", "[targets.new]\n"), {"targets": ["new"]}, ["new: the lock does not have this target"]),
     ],
 )
+@pytest.mark.sampled(3)
 def test_what_moved_is_named(
     config: Path, change: Callable[[Path], object], settings: dict[str, object], stale: list[str]
 ) -> None:
@@ -216,6 +218,7 @@ def test_a_damaged_lock_is_left_as_it_is(config: Path, text: str, message: str) 
     assert path.read_text() == text
 
 
+@pytest.mark.nightly
 def test_settings_from_elsewhere_are_not_locked(config: Path) -> None:
     before = config.with_name("etdev.lock").read_bytes()
     for settings in ({"profile": "other"}, {"overrides": ["targets.cpu.memory.alignment=32"]}):
@@ -223,6 +226,7 @@ def test_settings_from_elsewhere_are_not_locked(config: Path) -> None:
     assert config.with_name("etdev.lock").read_bytes() == before
 
 
+@pytest.mark.nightly
 def test_a_target_that_misses_a_gate_is_not_locked(config: Path) -> None:
     before = lock_of(config)
     _append("etdev.toml", "[targets.cpu.budget]\nfile = 1\n[targets.cpu.elide]\nviews = false\n")(config.parent)
@@ -231,6 +235,7 @@ def test_a_target_that_misses_a_gate_is_not_locked(config: Path) -> None:
     assert after.targets == before.targets
 
 
+@pytest.mark.nightly
 def test_a_target_that_is_gone_goes_from_the_lock(config: Path) -> None:
     config.write_text(config.read_text().replace('[targets.naive.memory]\nplanner = "plans:naive"\n', ""))
     etdev.build(config, verify=False)

@@ -89,7 +89,7 @@ def test_a_target_that_needs_none_of_it(project: Callable[..., Project], monkeyp
         pytest.param("executorch", "int8", ["--no-verify"], id="executorch, quantizing", marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_a_broken_package(tmp_path: Path, package: str, target: str, arguments: list[str]) -> None:
     """A folder of the name comes first in the module search and raises, as an installation without its libraries."""
     pytest.importorskip("executorch", reason="needs the extra `build`")

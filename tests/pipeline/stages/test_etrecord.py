@@ -214,6 +214,7 @@ def etdump(kernels: dict[int, str]) -> bytes:
     return struct.pack("<I", len(data)) + data  # The runtime writes its size in front.
 
 
+@pytest.mark.nightly
 def test_several_methods_and_dynamic_sizes(tmp_path: Path) -> None:
     """Constant methods have no instructions and are not in a record."""
     config = write_project(
@@ -314,6 +315,7 @@ def test_a_link_that_changes_nothing_leaves_the_maps_of_the_object(built: Path, 
             assert found.read(name) == wanted.read(name), name
 
 
+@pytest.mark.nightly
 def test_the_program_is_the_same_without(config: Path) -> None:
     file = config.parent / "build" / "portable" / "net.pte"
     before = file.read_bytes()
@@ -322,6 +324,7 @@ def test_the_program_is_the_same_without(config: Path) -> None:
     assert left(config) == [name for name in FILES if not name.endswith(".etrecord")]
 
 
+@pytest.mark.nightly
 def test_a_program_without_a_record_has_none_of_an_earlier_one_beside_it(config: Path) -> None:
     """Nor has the object program. Wanted once more, both are there."""
     stages(config, "targets.portable.etrecord=false")
@@ -351,6 +354,7 @@ def test_what_stood_there_stays_if_the_record_cannot_be_written(config: Path, mo
     assert {name: (folder / name).read_bytes() for name in left(config)} == before
 
 
+@pytest.mark.nightly
 def test_a_model_that_executorch_cannot_serialize(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its serializer does not know a tensor that a branch made of a number."""
     monkeypatch.chdir(tmp_path)

@@ -90,6 +90,7 @@ DIMENSIONS = {
 
 
 @pytest.mark.parametrize(("body", "message", "hint"), DIMENSIONS.values(), ids=DIMENSIONS)
+@pytest.mark.sampled(2)
 def test_a_model_that_does_not_take_the_whole_range(
     project: Callable[..., Project], body: str, message: str, hint: str
 ) -> None:

@@ -97,6 +97,7 @@ def _offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ],
     ids=["bert", "bert, dynamic", "gpt2", "gpt2, dynamic", "llama", "llama, dynamic", "vit"],
 )
+@pytest.mark.sampled(1)
 def test_a_directory_is_loaded_and_exported(
     project: Callable[..., Project], tmp_path: Path, make: Callable[[], Any], config: str
 ) -> None:

@@ -118,6 +118,7 @@ def _model(body: str, layer: str = "self.linear = nn.Linear(4, 4)") -> str:
     ],
     ids=["portable", "xnnpack", "two delegates", "xnnpack, then portable", "branches"],
 )
+@pytest.mark.sampled(1)
 def test_the_split_is_counted(
     project: Callable[..., Project],
     names: tuple[str, ...],
@@ -133,6 +134,7 @@ def test_the_split_is_counted(
     assert replace(found, undelegated=()) == Delegation("forward", calls, delegated, ())
 
 
+@pytest.mark.nightly
 def test_the_file_names_its_operators(project: Callable[..., Project]) -> None:
     (plan,) = emit(project(_config("xnnpack"), model=_model("return self.linear(x).erf()"))).program.execution_plan
     assert [operator_name(operator) for operator in plan.operators] == ["aten::erf.out"]
@@ -192,6 +194,7 @@ def test_partitioners_are_asked_in_the_configs_order(
     assert lowered.delegations[0].calls == {"XnnpackBackend": 1}
 
 
+@pytest.mark.nightly
 def test_one_export_serves_several_targets(project: Callable[..., Project]) -> None:
     """Lowering changes nothing that the next target sees: same bytes in either order."""
     config = _config("xnnpack") + "[targets.other]\n"
@@ -221,11 +224,13 @@ def _planned(made: Project) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("name", [pytest.param("xnnpack", marks=pytest.mark.integration), "portable"])
+@pytest.mark.sampled(1)
 def test_the_declared_maximum_is_planned_for(project: Callable[..., Project], name: str) -> None:
     assert _planned(project(_config(name, **BATCHES), model=CONV)) == [[32, 1, 8, 8], [32, 128]]
 
 
 @pytest.mark.parametrize("protected", [True, pytest.param(False, marks=pytest.mark.integration)])
+@pytest.mark.sampled(1)
 def test_lowering_convolutions_does_not_narrow_the_batch(
     project: Callable[..., Project], monkeypatch: pytest.MonkeyPatch, protected: bool
 ) -> None:
@@ -372,7 +377,7 @@ class Net(torch.nn.Module):
 
 
 @pytest.mark.parametrize(("config", "model", "failure"), LOWERING.values(), ids=LOWERING)
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_what_cannot_be_lowered(
     project: Callable[..., Project], capfd: pytest.CaptureFixture[str], config: str, model: str, failure: Failure
 ) -> None:
@@ -411,6 +416,7 @@ LOWERED_SINCE_1_5 = {
 
 
 @pytest.mark.parametrize(("config", "model", "failure"), LOWERED_SINCE_1_5.values(), ids=LOWERED_SINCE_1_5)
+@pytest.mark.nightly
 def test_what_only_an_older_version_cannot_lower(
     project: Callable[..., Project], config: str, model: str, failure: Failure
 ) -> None:
@@ -421,6 +427,7 @@ def test_what_only_an_older_version_cannot_lower(
         assert lower(made).delegations[0].delegated_ops
 
 
+@pytest.mark.nightly
 def test_a_failure_inside_a_partitioner(
     project: Callable[..., Project], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -483,7 +490,7 @@ EMISSION = {
 
 
 @pytest.mark.parametrize(("body", "message", "hint"), EMISSION.values(), ids=EMISSION)
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_what_cannot_be_emitted(
     project: Callable[..., Project], capfd: pytest.CaptureFixture[str], body: str, message: str, hint: str
 ) -> None:

@@ -65,6 +65,7 @@ def test_programs_by_hand(make: Callable[[], Program], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["branches", "xnnpack"])
+@pytest.mark.sampled(1)
 def test_real_files(name: str, tmp_path: Path) -> None:
     """What a delegate does inside is not asked of the kernels."""
     pytest.importorskip("executorch.codegen.tools.gen_oplist", reason="it writes what is compared with")

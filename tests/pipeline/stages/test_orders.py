@@ -151,6 +151,7 @@ def bits(program: Program, found: Emitted, folder: Path) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.sampled(2)
 def test_outputs_are_the_same_to_the_bit(name: str, tmp_path: Path) -> None:
     found = emit(tmp_path, CASES[name])
     done, before = linked(found, reorder=True), linked(found, reorder=False)
@@ -177,6 +178,7 @@ memory.order = "as-is"
 """
 
 
+@pytest.mark.nightly
 def test_a_build_reports_the_order_and_verifies_it_later(tmp_path: Path) -> None:
     torch.manual_seed(0)
     config = write_project(tmp_path, CONFIG, model=BLOCKS + INCEPTION)
@@ -204,6 +206,7 @@ def test_a_build_reports_the_order_and_verifies_it_later(tmp_path: Path) -> None
     assert etdev.verify(config, targets=["cpu"]).ok
 
 
+@pytest.mark.nightly
 def test_a_report_of_another_order_proves_nothing(tmp_path: Path) -> None:
     """Without the report, the correspondence is unknown, and the file is examined alone."""
     config = write_project(tmp_path, CONFIG, model=BLOCKS + INCEPTION)

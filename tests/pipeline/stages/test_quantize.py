@@ -184,6 +184,7 @@ def operators(emitted: ObjectProgram) -> list[str]:
 
 
 @pytest.mark.parametrize("scheme", [STATIC, INT4], ids=["static", "8da4w"])
+@pytest.mark.sampled(1)
 def test_a_quantized_program_goes_to_the_delegate(project: Callable[..., Project], scheme: str) -> None:
     fixed = _config(scheme).replace('["n", 32]', "[4, 32]").replace("dims.n = { max = 8 }", "")
     emitted = emit(project(fixed, model=MODEL, data=DATA))
@@ -245,6 +246,7 @@ TWO = """
 """
 
 
+@pytest.mark.nightly
 def test_each_method_is_calibrated_on_its_own_data(project: Callable[..., Project]) -> None:
     data = "import torch\n"
     for name, scale, size in (("wide", 1.0, 32), ("narrow", 100.0, 8)):
@@ -428,6 +430,7 @@ def test_modules_to_keep_that_do_not_exist(
     ],
     ids=["static", "8da4w"],
 )
+@pytest.mark.sampled(1)
 def test_modules_to_keep_that_are_all(
     project: Callable[..., Project], scheme: str, where: str, message: str, hint: str
 ) -> None:
@@ -479,6 +482,7 @@ def test_a_model_that_cannot_be_copied(project: Callable[..., Project]) -> None:
     check_failure(lambda: quantize(project(_config(INT4), model=model)), Failure(QuantizeError, TABLE, message))
 
 
+@pytest.mark.nightly
 def test_8da4w_without_a_delegate_says_which_to_add(project: Callable[..., Project]) -> None:
     made = project(_config(INT4, "portable"), model=MODEL)
     check_failure(
@@ -494,6 +498,7 @@ def test_8da4w_without_a_delegate_says_which_to_add(project: Callable[..., Proje
 
 
 @pytest.mark.parametrize("scheme", [STATIC, DYNAMIC], ids=["static", "dynamic"])
+@pytest.mark.nightly
 def test_int8_without_a_delegate_runs_on_kernels(project: Callable[..., Project], scheme: str) -> None:
     emitted = emit(project(_config(scheme, "portable"), model=MODEL, data=DATA))
     assert any(name.startswith("quantized_decomposed::") for name in operators(emitted))

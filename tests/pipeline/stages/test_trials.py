@@ -134,7 +134,7 @@ def _error(run: Callable[[], object]) -> EtdevError:
 
 
 @pytest.mark.parametrize(("net", "dtype", "shape", "key", "hint"), REMEDIES.values(), ids=REMEDIES)
-@pytest.mark.sampled
+@pytest.mark.sampled(2)
 def test_a_declaration_that_the_model_runs_with_is_found(
     project: Callable[..., Project], net: str, dtype: str, shape: str, key: str, hint: str | None
 ) -> None:

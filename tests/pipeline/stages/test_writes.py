@@ -140,6 +140,7 @@ TIED = """
 
 
 @pytest.mark.parametrize("more", ["pass", "self.other.mul_(2)", "self.other.copy_(self.one + 1)"])
+@pytest.mark.nightly
 def test_a_tensor_with_two_names_is_one_state(more: str, tmp_path: Path) -> None:
     made = emit(tmp_path, Case(TIED.format(other="both", more=more), {"forward": {"x": "float32 [4]"}}))
 
@@ -269,6 +270,7 @@ def _judge(folder: Path, model: str, other: str, share: bool) -> dict[str, Check
 
 
 @pytest.mark.parametrize(("model", "other", "share"), MODELS.values(), ids=MODELS)
+@pytest.mark.sampled(1)
 def test_a_program_with_state_is_called_in_a_row(tmp_path: Path, model: str, other: str, share: bool) -> None:
     checks = _judge(tmp_path, model, other, share)
 
@@ -278,6 +280,7 @@ def test_a_program_with_state_is_called_in_a_row(tmp_path: Path, model: str, oth
 
 
 @pytest.mark.parametrize(("model", "other", "share"), MODELS.values(), ids=MODELS)
+@pytest.mark.sampled(1)
 def test_a_write_that_emission_drops_fails_verification(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, other: str, share: bool
 ) -> None:

@@ -65,6 +65,7 @@ def test_devices_are_left_to_the_linker(tmp_path: Path) -> None:
     # The linked program has copies, which the stock runtime cannot make.
 
 
+@pytest.mark.nightly
 def test_upstream_would_tag_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the other key, executorch 1.4.1 tags and copies."""
 
@@ -79,6 +80,7 @@ def test_upstream_would_tag_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert copies > 0
 
 
+@pytest.mark.nightly
 def test_the_lowered_model_has_its_key_again(tmp_path: Path) -> None:
     kept = []
 

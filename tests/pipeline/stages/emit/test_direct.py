@@ -98,7 +98,7 @@ DIRECT = {
 
 @pytest.mark.integration
 @pytest.mark.parametrize("name", TABLE)
-@pytest.mark.sampled
+@pytest.mark.sampled(2)
 def test_a_directly_emitted_program_is_executorchs(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     project, exported, lowered = prepare(tmp_path, TABLE[name])
     place = object_place(project, "cpu")

@@ -200,7 +200,7 @@ PARTS = ("a condition alone", "a condition that ends with a condition", "two con
         for name, case in CASES.items()
     ],
 )
-@pytest.mark.sampled
+@pytest.mark.sampled(2)
 def test_an_object_program_is_right(tmp_path: Path, case: Case) -> None:
     made = emit(tmp_path, case)
 
@@ -209,7 +209,7 @@ def test_an_object_program_is_right(tmp_path: Path, case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", INSIDE.values(), ids=INSIDE)
-@pytest.mark.sampled
+@pytest.mark.nightly
 def test_delegates_inside_branches_and_loops(tmp_path: Path, case: Case) -> None:
     made = emit(tmp_path, replace(case, lower_more=delegate_every_sum))
 
@@ -241,6 +241,7 @@ def test_both_files_say_what_was_handed_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.nightly
 def test_the_files_do_not_depend_on_the_folder(tmp_path: Path) -> None:
     case = replace(CASES["a scan"], more='project.name = "same"')
     contents = []
@@ -274,6 +275,7 @@ def test_the_files_do_not_depend_on_the_hash_seed(tmp_path: Path) -> None:
     assert contents[0] == contents[1]
 
 
+@pytest.mark.nightly
 def test_a_failure_leaves_the_files_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project, exported, lowered = prepare(tmp_path, CASES["bounded sizes"])
     place = object_place(project, "cpu")
@@ -338,6 +340,7 @@ def test_sizes_that_were_narrowed_are_refused(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.nightly
 def test_what_upstream_cannot_emit_is_named(tmp_path: Path) -> None:
     """What upstream raises is said in the terms of the config."""
     case = Case(

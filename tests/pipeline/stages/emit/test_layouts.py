@@ -40,6 +40,7 @@ MIXED = Case(
 )
 
 
+@pytest.mark.nightly
 def test_all_ops_take_tensors_in_channels_last_order(tmp_path: Path) -> None:
     made = emit(tmp_path, MIXED)
 
@@ -156,7 +157,7 @@ ODD = {
 
 @pytest.mark.integration
 @pytest.mark.parametrize("name", ODD)
-@pytest.mark.sampled
+@pytest.mark.sampled(2)
 def test_tensors_in_odd_orders_are_contiguous(tmp_path: Path, name: str) -> None:
     """Plain ExecuTorch 1.5.1 fails with error 0x12 in most of these cases, and computes wrong values in others."""
     made = emit(tmp_path, ODD[name])

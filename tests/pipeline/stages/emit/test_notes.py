@@ -124,6 +124,7 @@ def test_instructions_have_the_module_they_come_from(model: tuple[Emitted, Any])
     assert {modules.get(names.index(name), "") for name in names if name != "DelegateCall"} == {""}
 
 
+@pytest.mark.nightly
 def test_modules_of_modules_have_their_path(tmp_path: Path) -> None:
     made = emit(
         tmp_path,

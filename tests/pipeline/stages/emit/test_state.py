@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from etdev.errors import EmitError
 from etdev.pipeline.project.places import object_place
 from etdev.pipeline.project.quiet import quiet_libraries
@@ -49,6 +51,7 @@ def _state(made: Emitted) -> dict[str, list[tuple[str, bool]]]:
     return found
 
 
+@pytest.mark.nightly
 def test_methods_keep_state_apart(tmp_path: Path) -> None:
     """What a method changes is its own, with the initial value; what it only reads is a constant to it."""
     made = emit(tmp_path, PRIVATE)
@@ -100,6 +103,7 @@ VALUES = {
 }
 
 
+@pytest.mark.nightly
 def test_only_zeros_are_left_to_the_runtime(tmp_path: Path) -> None:
     """By their bytes: -0.0 is not zeros."""
     made = emit(
@@ -164,6 +168,7 @@ FROZEN = Case(
 )
 
 
+@pytest.mark.nightly
 def test_a_delegate_may_not_keep_a_copy_of_shared_state(tmp_path: Path) -> None:
     project, exported, lowered = prepare(tmp_path, replace(FROZEN, share=True))
     with quiet_libraries():
@@ -182,6 +187,7 @@ def test_a_delegate_may_not_keep_a_copy_of_shared_state(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.nightly
 def test_to_a_method_of_its_own_the_copy_is_right(tmp_path: Path) -> None:
     made = emit(tmp_path, FROZEN)
 

@@ -36,6 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ('outputs = { 3 = "host" }', "outputs.3", 17, "method 'forward' has no output '3'", "its outputs: 0"),
     ],
 )
+@pytest.mark.sampled(2)
 def test_what_cannot_be_is_told_at_its_place_and_by_its_name(
     folder: Path, ends: str, key: str, column: int, message: str, hint: str
 ) -> None:
